@@ -1,0 +1,60 @@
+"""The CDK app, for the CDK's command line and without it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from aws_cdk import App
+
+from infra.environments import environment_named
+from infra.service_stack import ServiceStack
+
+DEFAULT_STACK = "tidewheel"
+DEFAULT_ENVIRONMENT = "development"
+BUNDLE_VARIABLE = "TIDEWHEEL_BUNDLE"
+BUNDLING_STACKS = "aws:cdk:bundling-stacks"
+
+
+def build_app(*, outdir: str | None = None, overrides: Mapping[str, object] | None = None) -> App:
+    """Return the app with its one stack, not yet synthesized.
+
+    Its context is cdk.json's, also where no CDK command line reads that file. The command line's own
+    context goes over it, then the overrides.
+
+    Args:
+        outdir: Folder for the cloud assembly; by default what CDK_OUTDIR names.
+        overrides: Context that nothing overrules.
+
+    Raises:
+        UnknownEnvironment: The context names an environment that does not exist.
+    """
+    app = App(
+        outdir=outdir,
+        analytics_reporting=False,
+        context={**_file_context(), BUNDLING_STACKS: []},
+        post_cli_context={**_bundling_context(os.environ), **(overrides or {})},
+    )
+    name = app.node.try_get_context("environment") or DEFAULT_ENVIRONMENT
+    stack = app.node.try_get_context("stack") or DEFAULT_STACK
+    ServiceStack(app, stack, environment=environment_named(name))
+    return app
+
+
+def _file_context() -> dict[str, object]:
+    """Return the context that cdk.json holds."""
+    path = Path(__file__).resolve().parent.parent / "cdk.json"
+    context: dict[str, object] = json.loads(path.read_text(encoding="utf-8"))["context"]
+    return context
+
+
+def _bundling_context(variables: Mapping[str, str]) -> dict[str, object]:
+    """Return the context that switches the bundling of functions on or off.
+
+    Bundling needs PyPI and a minute. TIDEWHEEL_BUNDLE=1 switches it on, =0 off. Where it is not set, the
+    CDK's command line decides, which bundles before it deploys; without the command line it is off.
+    """
+    choices: dict[str, dict[str, object]] = {"0": {BUNDLING_STACKS: []}, "1": {BUNDLING_STACKS: ["**"]}}
+    return choices.get(variables.get(BUNDLE_VARIABLE, ""), {})

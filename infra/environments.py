@@ -1,0 +1,65 @@
+"""What differs between the environments of the service, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aws_cdk import RemovalPolicy
+from aws_cdk.aws_logs import RetentionDays
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """Everything in which one deployment of the service may differ from another.
+
+    Attributes:
+        name: The name by which the context key `environment` chooses it.
+        removal_policy: What happens to the table and the S3 bucket when the stack is deleted.
+        log_retention: How long the logs of the functions are kept.
+        ingest_memory_mib: Memory of the ingest function. CPU grows with it.
+        dispatch_memory_mib: Memory of the dispatch function.
+        deliver_memory_mib: Memory of the deliver function.
+        sweep_memory_mib: Memory of the sweep function.
+        max_skew_ms: By how much two clocks may differ; added to every delay, so that nothing is early.
+        send_threads: Parallel SQS requests of one function call.
+        sweep_interval_s: Time between two sweeps: how long a lost schedule can go unnoticed.
+        subscriber_queue_arns: Queues of subscriptions that are not named `<stack>-...`, to which the
+            functions may send as well.
+    """
+
+    name: str
+    removal_policy: RemovalPolicy
+    log_retention: RetentionDays = RetentionDays.ONE_MONTH
+    ingest_memory_mib: int = 1024
+    dispatch_memory_mib: int = 1024
+    deliver_memory_mib: int = 1024
+    sweep_memory_mib: int = 512
+    max_skew_ms: int = 100
+    send_threads: int = 8
+    sweep_interval_s: int = 300
+    subscriber_queue_arns: tuple[str, ...] = ()
+
+
+class UnknownEnvironment(Exception):
+    """The context names an environment that does not exist: see `infra/environments.py` for the names."""
+
+
+ENVIRONMENTS: dict[str, Environment] = {
+    environment.name: environment
+    for environment in (
+        Environment(name="development", removal_policy=RemovalPolicy.DESTROY),
+        Environment(name="production", removal_policy=RemovalPolicy.RETAIN),
+    )
+}
+
+
+def environment_named(name: str) -> Environment:
+    """Return the environment of that name.
+
+    Raises:
+        UnknownEnvironment: There is none.
+    """
+    if name not in ENVIRONMENTS:
+        known = ", ".join(sorted(ENVIRONMENTS))
+        raise UnknownEnvironment(f"There is no environment {name!r}; choose one of: {known}.")
+    return ENVIRONMENTS[name]

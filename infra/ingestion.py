@@ -1,0 +1,80 @@
+"""Ingestion: the two queues that senders write to, and the function that turns batches into ledgers."""
+
+from __future__ import annotations
+
+from aws_cdk import Duration
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk.aws_lambda_event_sources import SqsEventSource
+from constructs import Construct
+
+from infra.delivery import Delivery
+from infra.environments import Environment
+from infra.functions import python_function
+from infra.queues import source_queue
+from infra.storage import LEDGERS, Storage
+from infra.timing_wheel import TimingWheel
+
+INGEST_TIMEOUT = Duration.seconds(60)
+
+URGENT_VISIBILITY = Duration.seconds(120)
+"""Twice the function's time-out, where AWS recommends six times (and demands once).
+
+Urgent messages may be due in seconds. A call that died is repeated when this has passed, so it is the
+price in lateness of a crash. A small batch is done in well under the time-out.
+"""
+
+BULK_WINDOW = Duration.seconds(300)
+"""The longest that Lambda waits for a batch to fill: few, large ledgers."""
+
+BULK_VISIBILITY = Duration.seconds(6 * 60 + 300)
+"""Six times the function's time-out plus the window, as AWS recommends: nothing here is due soon."""
+
+
+class Ingestion(Construct):
+    """The way into the service.
+
+    Attributes:
+        urgent_queue: For what is due within the hour: no window, quick repeats.
+        bulk_queue: For the rest: collected for up to five minutes.
+        ingest: The function that reads both.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        code: lambda_.Code,
+        storage: Storage,
+        timing_wheel: TimingWheel,
+        delivery: Delivery,
+    ) -> None:
+        """Make the queues and the function; allow it to write ledgers, arm the wheel and send directly."""
+        super().__init__(scope, id_)
+        self.urgent_queue = source_queue(self, "UrgentQueue", visibility_timeout=URGENT_VISIBILITY)
+        self.bulk_queue = source_queue(self, "BulkQueue", visibility_timeout=BULK_VISIBILITY)
+        self.ingest = python_function(
+            self,
+            "ingest",
+            description="Tidewheel: turns sent messages into ledgers, or sends them when they are due soon",
+            code=code,
+            environment=environment,
+            timeout=INGEST_TIMEOUT,
+            memory_mib=environment.ingest_memory_mib,
+        )
+        self.ingest.add_event_source(
+            SqsEventSource(self.urgent_queue, batch_size=10, report_batch_item_failures=True)
+        )
+        self.ingest.add_event_source(
+            SqsEventSource(
+                self.bulk_queue,
+                batch_size=10_000,
+                max_batching_window=BULK_WINDOW,
+                report_batch_item_failures=True,
+            )
+        )
+        storage.grant_items(self.ingest)
+        storage.grant_objects(self.ingest, "s3:PutObject", "s3:DeleteObject", prefixes=(LEDGERS,))
+        timing_wheel.grant_arm(self.ingest)
+        delivery.grant_sends(self.ingest)

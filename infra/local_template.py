@@ -1,0 +1,74 @@
+"""The template that the local runtime deploys: `python -m infra.local_template [--check]`.
+
+It is the synthesized template of the development stack, less what changes without the stack changing:
+asset hashes, metadata, and what the CDK adds for its own bootstrapping. It is kept in the package, so that
+`tidewheel.local` needs neither node nor the CDK; `--check` fails when it is stale.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from infra.application import BUNDLING_STACKS, DEFAULT_ENVIRONMENT, DEFAULT_STACK, build_app
+
+PATH = Path(__file__).resolve().parent.parent / "src" / "tidewheel" / "local" / "template.json"
+
+PLACEHOLDER_CODE = {"S3Bucket": "assets", "S3Key": "functions.zip"}
+"""Stands for the bundle of every function. The local runtime calls the handlers themselves."""
+
+Template = dict[str, Any]
+
+
+def synthesize() -> Template:
+    """Return the template of the development stack as the CDK writes it."""
+    with tempfile.TemporaryDirectory() as folder:
+        overrides = {BUNDLING_STACKS: [], "environment": DEFAULT_ENVIRONMENT, "stack": DEFAULT_STACK}
+        assembly = build_app(outdir=folder, overrides=overrides).synth()
+        template: Template = assembly.get_stack_by_name(DEFAULT_STACK).template
+        return template
+
+
+def normalized(template: Template) -> Template:
+    """Return the template without what changes when the stack does not."""
+    resources = {
+        name: {key: value for key, value in resource.items() if key != "Metadata"}
+        for name, resource in template["Resources"].items()
+        if resource["Type"] != "AWS::CDK::Metadata"
+    }
+    for resource in resources.values():
+        if resource["Type"] == "AWS::Lambda::Function":
+            resource["Properties"] = {**resource["Properties"], "Code": PLACEHOLDER_CODE}
+    kept = {key: template[key] for key in ("Description", "Outputs") if key in template}
+    return {"AWSTemplateFormatVersion": "2010-09-09", **kept, "Resources": resources}
+
+
+def rendered(template: Template) -> str:
+    """Return the text of the file."""
+    return json.dumps(normalized(template), indent=1, sort_keys=True) + "\n"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the file, or compare it with the stack; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m infra.local_template", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="fail when the file is stale, write nothing")
+    check: bool = parser.parse_args(arguments).check
+    text = rendered(synthesize())
+    if not check:
+        PATH.parent.mkdir(parents=True, exist_ok=True)
+        PATH.write_text(text, encoding="utf-8")
+        print(f"Wrote {PATH} ({len(text):,} bytes).")
+        return 0
+    if PATH.exists() and PATH.read_text(encoding="utf-8") == text:
+        print(f"{PATH} is current.")
+        return 0
+    print(f"{PATH} is stale: run `python -m infra.local_template` and commit it.", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

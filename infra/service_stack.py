@@ -1,0 +1,100 @@
+"""The stack: every capability once, and the settings by which its parts and the SDK find each other."""
+
+from __future__ import annotations
+
+from aws_cdk import Aws, CfnOutput, Stack
+from aws_cdk import aws_ssm as ssm
+from constructs import Construct
+
+from infra.bundling import service_code
+from infra.delivery import Delivery
+from infra.environments import Environment
+from infra.ingestion import Ingestion
+from infra.storage import Storage
+from infra.timing_wheel import TimingWheel
+
+VARIABLE_PREFIX = "TIDEWHEEL_"
+
+
+class ServiceStack(Stack):
+    """One deployment of Tidewheel.
+
+    The template says `AWS::StackName` wherever the stack's name matters, so it fits any name.
+    """
+
+    def __init__(self, scope: Construct, stack_name: str, *, environment: Environment) -> None:
+        """Compose the capabilities and give every function the settings."""
+        super().__init__(scope, stack_name, description="Tidewheel: delayed messages for Amazon SQS")
+        code = service_code()
+        self.storage = Storage(self, "Storage", environment=environment)
+        self.delivery = Delivery(
+            self, "Delivery", environment=environment, code=code, storage=self.storage
+        )
+        self.timing_wheel = TimingWheel(
+            self,
+            "TimingWheel",
+            environment=environment,
+            code=code,
+            storage=self.storage,
+            delivery=self.delivery,
+        )
+        self.ingestion = Ingestion(
+            self,
+            "Ingestion",
+            environment=environment,
+            code=code,
+            storage=self.storage,
+            timing_wheel=self.timing_wheel,
+            delivery=self.delivery,
+        )
+        settings = self._settings(environment)
+        self._publish(settings)
+        functions = (
+            self.ingestion.ingest,
+            self.timing_wheel.dispatch,
+            self.delivery.deliver,
+            self.timing_wheel.sweep,
+        )
+        for function in functions:
+            for name, value in settings.items():
+                function.add_environment(f"{VARIABLE_PREFIX}{name.upper()}", value)
+
+    def _settings(self, environment: Environment) -> dict[str, str]:
+        """Return the settings by name, as `tidewheel.settings.ServiceSettings` reads them."""
+        return {
+            "stack": Aws.STACK_NAME,
+            "table": self.storage.table.table_name,
+            "s3_bucket": self.storage.s3_bucket.bucket_name,
+            "urgent_queue_url": self.ingestion.urgent_queue.queue_url,
+            "bulk_queue_url": self.ingestion.bulk_queue.queue_url,
+            "work_queue_url": self.delivery.work_queue.queue_url,
+            "refused_queue_url": self.delivery.refused_queue.queue_url,
+            "schedule_group": self.timing_wheel.group_name,
+            "schedule_role_arn": self.timing_wheel.role.role_arn,
+            "dispatch_arn": self.timing_wheel.dispatch_arn,
+            "schedule_dead_letter_arn": self.timing_wheel.dead_letters.queue_arn,
+            "max_skew_ms": str(environment.max_skew_ms),
+            "send_threads": str(environment.send_threads),
+            "sweep_interval_s": str(environment.sweep_interval_s),
+        }
+
+    def _publish(self, settings: dict[str, str]) -> None:
+        """Write the settings to the parameter that the SDK reads, and show what people look for."""
+        parameter = ssm.StringParameter(
+            self,
+            "Settings",
+            parameter_name=f"/tidewheel/{Aws.STACK_NAME}/settings",
+            simple_name=False,
+            string_value=self.to_json_string(settings),
+            description="Where the parts of this Tidewheel service are; read by its SDK",
+        )
+        outputs = {
+            "SettingsParameter": parameter.parameter_name,
+            "TableName": settings["table"],
+            "S3BucketName": settings["s3_bucket"],
+            "UrgentQueueUrl": settings["urgent_queue_url"],
+            "BulkQueueUrl": settings["bulk_queue_url"],
+            "RefusedQueueUrl": settings["refused_queue_url"],
+        }
+        for name, value in outputs.items():
+            CfnOutput(self, name, value=value)

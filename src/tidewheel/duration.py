@@ -1,0 +1,82 @@
+"""Delays and times as callers write them."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import datetime, timedelta
+
+from tidewheel.errors import InvalidValue
+
+MAX_DELAY_MS = 3653 * 86_400_000
+"""Ten years, with their leap days."""
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)", re.ASCII)
+_HOW = "give seconds as a number, a timedelta, or text such as '90s', '15m' or '3d 4h' (units w d h m s ms)"
+
+
+def delay_ms(delay: float | timedelta | str, field: str = "delay") -> int:
+    """Returns a delay in whole milliseconds, rounded up.
+
+    Args:
+        delay: seconds, a timedelta, or text such as "3d 4h".
+        field: the argument's name for the error.
+
+    Raises:
+        InvalidValue: not a delay, negative, or over ten years.
+    """
+    if isinstance(delay, timedelta):
+        result = math.ceil(delay / timedelta(milliseconds=1))
+    elif isinstance(delay, str):
+        result = _parse(delay, field)
+    elif isinstance(delay, (int, float)) and not isinstance(delay, bool):
+        if not math.isfinite(delay):
+            raise InvalidValue(field, delay, _HOW)
+        result = math.ceil(round(delay * 1000, 6))
+    else:
+        raise InvalidValue(field, delay, _HOW)
+    if result < 0:
+        raise InvalidValue(field, delay, "a delay cannot be negative; for a time in the past use deliver_at")
+    if result > MAX_DELAY_MS:
+        raise InvalidValue(field, delay, "at most ten years (3653 days)")
+    return result
+
+
+def _parse(text: str, field: str) -> int:
+    position, total = 0, 0.0
+    stripped = text.strip()
+    while position < len(stripped):
+        part = _PART.match(stripped, position)
+        if part is None:
+            raise InvalidValue(field, text, _HOW)
+        total += float(part[1]) * _UNITS_MS[part[2]]
+        position = part.end()
+    if not stripped or not math.isfinite(total):
+        raise InvalidValue(field, text, _HOW)
+    return math.ceil(round(total, 3))
+
+
+def deliver_at_ms(deliver_at: datetime | float, now_ms: int) -> int:
+    """Returns a due time in milliseconds since the epoch; a past time means now.
+
+    Args:
+        deliver_at: an aware datetime, or Unix seconds.
+        now_ms: the sender's time.
+
+    Raises:
+        InvalidValue: a naive datetime, not a time, or more than ten years ahead.
+    """
+    if isinstance(deliver_at, datetime):
+        if deliver_at.tzinfo is None or deliver_at.utcoffset() is None:
+            raise InvalidValue(
+                "deliver_at", deliver_at, "add a time zone, for example datetime(..., tzinfo=timezone.utc)"
+            )
+        result = math.ceil(round(deliver_at.timestamp() * 1000, 3))
+    elif isinstance(deliver_at, (int, float)) and not isinstance(deliver_at, bool) and math.isfinite(deliver_at):
+        result = math.ceil(round(deliver_at * 1000, 3))
+    else:
+        raise InvalidValue("deliver_at", deliver_at, "give an aware datetime or Unix seconds")
+    if result > now_ms + MAX_DELAY_MS:
+        raise InvalidValue("deliver_at", deliver_at, "at most ten years ahead (Unix seconds, not milliseconds?)")
+    return max(result, now_ms)

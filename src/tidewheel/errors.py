@@ -1,0 +1,134 @@
+"""Every error that Tidewheel raises: each names the value that was wrong and says what to do."""
+
+from __future__ import annotations
+
+
+class TidewheelError(Exception):
+    """The root of all errors of this package."""
+
+
+class InvalidValue(TidewheelError, ValueError):
+    """A value that a caller gave cannot be used; nothing was sent or changed.
+
+    Attributes:
+        field: the name of the argument or setting.
+        value: what was given.
+    """
+
+    def __init__(self, field: str, value: object, advice: str) -> None:
+        self.field = field
+        self.value = value
+        shown = repr(value)
+        if len(shown) > 120:
+            shown = f"{shown[:100]}... ({len(shown)} characters)"
+        super().__init__(f"{field}={shown}: {advice}")
+
+
+class UnknownTopic(TidewheelError, LookupError):
+    """The topic does not exist; create it with create_topic or correct its name."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        super().__init__(f"topic {topic!r} does not exist; create it with create_topic({topic!r}) or correct the name")
+
+
+class UnknownSubscription(TidewheelError, LookupError):
+    """The subscription does not exist; create it with create_subscription or correct its name."""
+
+    def __init__(self, topic: str, subscription: str) -> None:
+        self.topic = topic
+        self.subscription = subscription
+        super().__init__(
+            f"topic {topic!r} has no subscription {subscription!r}; "
+            f"create it with create_subscription({topic!r}, {subscription!r}) or correct the name"
+        )
+
+
+class AlreadyExists(TidewheelError):
+    """A topic or subscription of this name exists with other settings; use another name, or delete it first."""
+
+    def __init__(self, kind: str, name: str, difference: str) -> None:
+        super().__init__(f"{kind} {name!r} exists already with {difference}; use another name, or delete it first")
+
+
+class NotConfigured(TidewheelError):
+    """The service's settings were not found; deploy the stack, or give its name or its settings."""
+
+
+class SendFailed(TidewheelError):
+    """Some messages were not accepted; each is listed with its reason, all others were accepted.
+
+    Attributes:
+        failures: index in the caller's list -> the error of that message.
+        receipts: one entry a message, in order; None for those that failed.
+    """
+
+    def __init__(self, failures: dict[int, Exception], receipts: list[object]) -> None:
+        self.failures = failures
+        self.receipts = receipts
+        index, first = next(iter(failures.items()))
+        more = f" (and {len(failures) - 1} more; see .failures)" if len(failures) > 1 else ""
+        super().__init__(
+            f"{len(failures)} of {len(receipts)} messages were not sent: message {index}: {first}{more}"
+        )
+
+
+class CorruptPack(TidewheelError):
+    """An ingest message could not be read; it goes to the dead-letter queue, nothing else is affected."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"not a readable pack: {reason}")
+
+
+class CorruptLedger(TidewheelError):
+    """A byte range of a ledger is not what its bucket says; rebuild the index or restore the object.
+
+    Attributes:
+        object_name: the ledger's object.
+        first_byte: offset of the first byte of the range.
+        last_byte: offset of its last byte, inclusive.
+    """
+
+    def __init__(self, object_name: str, first_byte: int, last_byte: int, reason: str) -> None:
+        self.object_name = object_name
+        self.first_byte = first_byte
+        self.last_byte = last_byte
+        self.reason = reason
+        super().__init__(f"ledger {object_name} bytes {first_byte}-{last_byte}: {reason}")
+
+
+class CorruptMetadata(TidewheelError):
+    """An item of the table is not readable by this version; upgrade, or rebuild the index."""
+
+
+class ObjectMissing(TidewheelError, LookupError):
+    """An object that the metadata names is gone; rebuild the index, or restore the object from its versions."""
+
+    def __init__(self, object_name: str) -> None:
+        self.object_name = object_name
+        super().__init__(f"object {object_name} does not exist")
+
+
+class DelayTooLong(TidewheelError):
+    """A message was about to be released more than 900 s ahead, which SQS refuses: a defect, nothing was sent."""
+
+    def __init__(self, deliver_at_ms: int, now_ms: int) -> None:
+        super().__init__(
+            f"deliver_at_ms={deliver_at_ms} is {(deliver_at_ms - now_ms) / 1000:.3f} s ahead of {now_ms}, "
+            "over SQS's 900 s; check the topic's slot and lookahead"
+        )
+
+
+class QueueUnavailable(TidewheelError):
+    """A subscription's queue does not exist or refuses messages; create it again or correct its policy."""
+
+    def __init__(self, queue_url: str, reason: str) -> None:
+        self.queue_url = queue_url
+        super().__init__(f"queue {queue_url} does not take messages: {reason}")
+
+
+class Contended(TidewheelError):
+    """Too many writers changed the same topic at once; the work is safe to try again."""
+
+    def __init__(self, action: str, topic: str, attempts: int) -> None:
+        super().__init__(f"{action} on topic {topic!r} lost {attempts} races in a row; try again")

@@ -1,0 +1,65 @@
+"""A topic's fence: the one item of marks that every decision about a slot is compared with.
+
+      gc_until        cursor            planned            sealed        now + lookahead
+         |              |                  |                 |                  |
+    -----+--------------+------------------+-----------------+------------------+---------> slots
+    collected | handed out, being   | planned, waits  | sealed: no new    | open: rows go
+              | delivered or done   | for this cursor | ledger, rows go   | to ledgers
+              |                     |                 | direct            |
+
+    open -> sealed -> planned -> handed out -> collected          gc_until <= planned <= sealed
+
+`wake_slot` is a lower bound of the first slot with work left; `ver` grows with each ledger, subscription and resume,
+`cver` with each merge, `subs_ver` with each subscription, so that a change based on an older sight of them is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidewheel.settings import TopicSettings
+from tidewheel.wheel import fires_at_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """The marks of one topic, in slots unless named otherwise.
+
+    Attributes:
+        generation: tells apart topics of the same name, one deleted and one created again.
+        wake_slot: None when nothing waits.
+        purge_ms: rows sent before it are dropped.
+        look_at_ms: when the sweep looks at the topic next; None: never.
+        collect_at_ms: when it is collected next; None: nothing to collect.
+    """
+
+    topic: str
+    generation: str
+    settings: TopicSettings
+    sealed: int
+    planned: int
+    gc_until: int
+    wake_slot: int | None = None
+    ver: int = 0
+    cver: int = 0
+    subs_ver: int = 0
+    purge_ms: int = 0
+    look_at_ms: int | None = None
+    collect_at_ms: int | None = None
+
+    @property
+    def slot_ms(self) -> int:
+        return self.settings.slot_ms
+
+    def look_at(self, wake_slot: int | None, collect_at_ms: int | None) -> int | None:
+        """Returns when the sweep must look: a grace after the wake schedule's time, or at the collection's."""
+        times = [] if collect_at_ms is None else [collect_at_ms]
+        if wake_slot is not None:
+            times.append(fires_at_ms(wake_slot, self.settings) + self.settings.heal_grace_ms)
+        return min(times, default=None)
+
+
+def new_fence(topic: str, generation: str, settings: TopicSettings, now_ms: int) -> Fence:
+    """Returns a new topic's fence: all marks at slot(now)."""
+    slot = now_ms // settings.slot_ms
+    return Fence(topic=topic, generation=generation, settings=settings, sealed=slot, planned=slot, gc_until=slot)

@@ -1,0 +1,294 @@
+"""What the flows need from the outside world.
+
+Each port has an implementation on AWS (`tidewheel.aws`) and one in memory (`tidewheel.memory`); the suites in
+`tests/contract` say, once for both, what each call promises. Every read is strongly consistent unless it says not;
+every write is one atomic, conditional change. An implementation does I/O and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from tidewheel.bucket import Bucket, BucketId
+from tidewheel.fence import Fence
+from tidewheel.message import MessageId
+from tidewheel.plan import Plan
+from tidewheel.subscription import Delivery, DeliveryKey, Subscription
+
+
+class Commit(Enum):
+    """What became of a bucket's commit."""
+
+    COMMITTED = "committed"
+    EXISTS = "exists"
+    """An earlier try committed the same content."""
+    MOVED = "moved"
+    """The fence is not as it was read: read it again and route again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOut:
+    """A subscription's step over a plan: its cursor moves from where it was read to `to`.
+
+    Attributes:
+        delivery: what it gets to deliver; None for a step over slots in which nothing is due.
+    """
+
+    subscription: Subscription
+    to: int
+    delivery: Delivery | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wake:
+    """A raised wake mark, with when the sweep looks and when the topic is collected next."""
+
+    wake_slot: int | None
+    look_at_ms: int | None
+    collect_at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trash:
+    """Objects that a merge replaced, dead once gc_until reaches `sealed`."""
+
+    sealed: int
+    id: str
+    objects: tuple[str, ...]
+
+
+class Topics(Protocol):
+    """The metadata of all topics."""
+
+    # ---- topics and marks
+    def create_topic(self, fence: Fence) -> bool:
+        """Puts the fence if the topic is absent; returns whether it did."""
+        ...
+
+    def fence(self, topic: str) -> Fence | None:
+        """Reads a topic's fence."""
+        ...
+
+    def topics(self) -> list[Fence]:
+        """Lists all topics by name; not for hot paths (eventually consistent)."""
+        ...
+
+    def seal(self, topic: str, slot: int) -> Fence | None:
+        """`sealed = slot IF sealed < slot`; returns the fence as it is afterwards, None if there is none."""
+        ...
+
+    def commit_bucket(self, fence: Fence, bucket: Bucket, wake: Wake | None) -> Commit:
+        """`T{put BUCKET IF absent; FENCE: ver + 1, wake lowered IF generation same, sealed <= first slot and
+        wake_slot compares with the first slot as it did in `fence`}`.
+
+        Args:
+            fence: as read; its generation counts, and how its wake_slot compares with the first slot.
+            bucket: the new bucket.
+            wake: the lowered marks (collect_at_ms is not written), or None when wake_slot is at or below the
+                first slot already.
+        """
+        ...
+
+    def raise_wake(self, fence: Fence, wake: Wake) -> bool:
+        """`wake = ... IF generation, ver and cver as read`; returns whether it did."""
+        ...
+
+    def due_for_look(self, now_ms: int) -> tuple[list[str], list[DeliveryKey]]:
+        """Returns the topics and the open deliveries whose look_at_ms has come (eventually consistent)."""
+        ...
+
+    # ---- buckets, tombstones, plans
+    def buckets(self, topic: str) -> list[Bucket]:
+        """Reads all buckets of a topic, page by page: a snapshot only together with a condition on cver."""
+        ...
+
+    def tombstones(self, topic: str, first_slot: int, end_slot: int) -> frozenset[MessageId]:
+        """Reads the ids that were cancelled in slots [first_slot, end_slot)."""
+        ...
+
+    def put_tombstone(self, topic: str, slot: int, message_id: MessageId, ttl_s: int) -> bool:
+        """`T{FENCE check sealed <= slot; put TOMB}`; returns whether it was in time.
+
+        Args:
+            ttl_s: Unix second after which the table may forget it.
+        """
+        ...
+
+    def commit_plan(
+        self, fence: Fence, plan: Plan | None, b: int, hand_outs: Sequence[HandOut] = (), wake: Wake | None = None
+    ) -> bool:
+        """`T{put PLAN; FENCE: planned = b IF planned, cver and generation as read; each hand-out}`.
+
+        Hand-outs are conditional as in `hand_out`, and on the subscription being ACTIVE. With `wake`, the fence's
+        ver and sealed must be as read too. Returns whether all of it was done; else nothing was.
+        """
+        ...
+
+    def plan(self, topic: str, a: int) -> Plan | None:
+        """Reads the plan that starts at slot a."""
+        ...
+
+    def next_plan(self, topic: str, at_or_after: int) -> Plan | None:
+        """Reads the first plan that starts at or after a slot."""
+        ...
+
+    # ---- subscriptions and deliveries
+    def create_subscription(self, fence: Fence, subscription: Subscription) -> bool:
+        """`T{put SUB IF absent; FENCE: subs_ver + 1, ver + 1, wake lowered to the cursor IF gc_until <= cursor
+        and generation as read}`; returns whether it did."""
+        ...
+
+    def subscriptions(self, topic: str) -> list[Subscription]:
+        """Reads all subscriptions of a topic, by name."""
+        ...
+
+    def subscription(self, topic: str, name: str) -> Subscription | None:
+        """Reads one subscription."""
+        ...
+
+    def hand_out(self, step: HandOut) -> bool:
+        """`T{put DELIVERY; SUB: cursor = to IF cursor and generation as read}`; returns whether it did."""
+        ...
+
+    def delivery(self, key: DeliveryKey) -> Delivery | None:
+        """Reads an open delivery."""
+        ...
+
+    def open_deliveries(self, topic: str) -> list[Delivery]:
+        """Reads all open deliveries of a topic."""
+        ...
+
+    def lease_part(self, key: DeliveryKey, part: int, now_ms: int, expired_before_ms: int) -> Delivery | None:
+        """`lease[part] = now IF the delivery exists, the part is not done and its lease is absent or older than
+        expired_before_ms`; returns the delivery afterwards, or None."""
+        ...
+
+    def release_part(self, key: DeliveryKey, part: int) -> None:
+        """Forgets a lease after a failure, so that a retry may take the part at once; harmless if it is gone."""
+        ...
+
+    def part_done(self, key: DeliveryKey, part: int) -> Delivery | None:
+        """`done + part IF the delivery exists`; returns the delivery afterwards, or None."""
+        ...
+
+    def stamp_delivery(self, key: DeliveryKey, seen_look_at_ms: int, look_at_ms: int) -> bool:
+        """`look_at_ms = ... IF it is as seen`; returns whether it did."""
+        ...
+
+    def delete_deliveries(self, keys: Iterable[DeliveryKey]) -> None:
+        """Deletes deliveries that are complete or of dead generations; those that are gone already do not matter."""
+        ...
+
+    # ---- collection
+    def raise_gc(self, fence: Fence, gc_until: int) -> bool:
+        """`gc_until = ... IF gc_until < it and subs_ver and generation as read`; returns whether it did."""
+        ...
+
+    def plan_ranges(self, topic: str) -> list[tuple[int, int]]:
+        """Reads [a, b) of every plan, without the manifests."""
+        ...
+
+    def delete_plan(self, topic: str, a: int) -> None:
+        """Deletes a plan and, after it, its manifest if that is an object of its own."""
+        ...
+
+    def delete_bucket(self, topic: str, bucket_id: BucketId) -> None:
+        """Deletes a bucket's item."""
+        ...
+
+    def trash(self, topic: str) -> list[Trash]:
+        """Reads the trash."""
+        ...
+
+    def delete_trash(self, topic: str, trash: Trash) -> None:
+        """Deletes a trash item."""
+        ...
+
+    def delete_tombstones(self, topic: str, end_slot: int, expired_before_s: int) -> bool:
+        """Deletes tombstones of slots below end_slot whose ttl has passed; returns whether any are left."""
+        ...
+
+    def set_collect_at(self, fence: Fence, collect_at_ms: int | None, look_at_ms: int | None) -> bool:
+        """`collect_at_ms, look_at_ms = ... IF ver, generation and wake_slot as read`; returns whether it did."""
+        ...
+
+
+class Objects(Protocol):
+    """The objects in S3."""
+
+    def put(self, name: str, data: bytes | memoryview) -> None:
+        """Writes an object whole."""
+        ...
+
+    def get_range(self, name: str, offset: int, length: int) -> bytes:
+        """Reads a range with one request; shorter than `length` if the object ends.
+
+        Raises:
+            ObjectMissing: there is no such object.
+        """
+        ...
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Deletes objects; those that are gone do not matter."""
+        ...
+
+
+class Release(NamedTuple):
+    """A message on its way to a queue."""
+
+    deliver_at_ms: int
+    text: str
+    attributes: Mapping[str, str] | None
+    header: str
+    size: int
+
+
+class Refusal(NamedTuple):
+    """A message of a batch that SQS did not take.
+
+    Attributes:
+        index: its place in the batch.
+        permanent: whether it never will (the message's fault, not the service's).
+    """
+
+    index: int
+    permanent: bool
+    code: str
+    reason: str
+
+
+class Queues(Protocol):
+    """The SQS queues of subscriptions, the work queue and the queue of refused messages."""
+
+    def send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
+        """Sends at most ten messages, each with its delay in seconds; returns those that were not taken.
+
+        Raises:
+            QueueUnavailable: the queue is gone or access to it is denied.
+        """
+        ...
+
+    def enqueue_parts(self, key: DeliveryKey, parts: Sequence[int]) -> None:
+        """Puts parts of a delivery into the work queue."""
+        ...
+
+    def refuse(self, document: Mapping[str, object]) -> None:
+        """Keeps a message that can never be delivered, with the reason, in the queue of refused messages."""
+        ...
+
+
+class Wheel(Protocol):
+    """The coarse wheel."""
+
+    def arm(self, topic: str, slot: int, fires_at_ms: int) -> None:
+        """Makes the schedule of a topic's slot; that it exists already is fine."""
+        ...
+
+
+class Parallel(Protocol):
+    """Runs calls side by side, in the order that suits it; `map` does too."""
+
+    def __call__(self, call: Callable[[int], None], arguments: Iterable[int], /) -> Iterable[None]: ...

@@ -1,0 +1,56 @@
+"""The delayed index of a topic: what is due in a range of slots, and which slot comes next.
+
+A dispatch looks at bitmaps and segment tables only; its memory grows with what is due, not with what waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import takewhile
+
+from tidewheel.bucket import Bucket
+from tidewheel.plan import PlannedSegment
+from tidewheel.segment import Segment
+
+
+def due_segments(buckets: Iterable[Bucket], a: int, b: int, slot_ms: int) -> tuple[PlannedSegment, ...]:
+    """Returns the segments that may hold rows of slots [a, b), in order of time.
+
+    A bucket that occupies none of the slots is left out whole; of the others, a segment is named only if an
+    occupied slot of the range touches its span.
+    """
+    found: list[PlannedSegment] = []
+    for bucket in buckets:
+        occupied = list(takewhile(lambda slot: slot < b, bucket.slots.iter_equal_or_larger(a)))
+        if not occupied:
+            continue
+        for segment in bucket.segments:
+            due = _due_rows(segment, occupied, a, b, slot_ms)
+            if due:
+                found.append(PlannedSegment(object_name=bucket.object_name, segment=segment, due_rows=due))
+    found.sort(key=lambda p: (p.segment.first_deliver_at_ms, p.object_name, p.segment.offset))
+    return tuple(found)
+
+
+def _due_rows(segment: Segment, occupied: list[int], a: int, b: int, slot_ms: int) -> int:
+    """Estimates the rows of a segment that are due: its rows, spread evenly over its span."""
+    first, last = segment.first_deliver_at_ms, segment.last_deliver_at_ms
+    if last < a * slot_ms or first >= b * slot_ms:
+        return 0
+    if not any(first // slot_ms <= slot <= last // slot_ms for slot in occupied):
+        return 0
+    span = last - first + 1
+    overlap = min(last + 1, b * slot_ms) - max(first, a * slot_ms)
+    return max(1, -(-segment.rows * overlap // span))
+
+
+def next_slot(buckets: Iterable[Bucket], at_or_after: int) -> int | None:
+    """Returns the first occupied slot at or after one, or None."""
+    found: int | None = None
+    for bucket in buckets:
+        if bucket.last_slot < at_or_after:
+            continue
+        slot = int(bucket.slots.next_set_bit(at_or_after))
+        if found is None or slot < found:
+            found = slot
+    return found

@@ -1,0 +1,138 @@
+"""A plan: the one list of what a sealed slot range must deliver, and the parts that its delivery is cut into."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tidewheel.errors import CorruptMetadata
+from tidewheel.message import MessageId
+from tidewheel.segment import Segment
+
+MAX_PART_SEGMENTS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSegment:
+    """A segment to read.
+
+    Attributes:
+        due_rows: estimate of how many of its rows are due in the plan's range.
+    """
+
+    object_name: str
+    segment: Segment
+    due_rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Rows [first_row, end_row) of a planned segment, of which those that are due are sent."""
+
+    planned: PlannedSegment
+    first_row: int
+    end_row: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is due in slots [a, b) of a topic.
+
+    Attributes:
+        segments: where the rows are.
+        cancelled: ids that are not sent.
+        part_rows: about how many rows a part has; with the segments it fixes the parts for good.
+    """
+
+    topic: str
+    a: int
+    b: int
+    segments: tuple[PlannedSegment, ...]
+    cancelled: frozenset[MessageId] = frozenset()
+    part_rows: int = 1000
+
+    @property
+    def due_rows(self) -> int:
+        """Estimated rows to send to each subscription."""
+        return sum(planned.due_rows for planned in self.segments)
+
+    def parts(self) -> tuple[tuple[Piece, ...], ...]:
+        """Cuts the plan into units of work: the same cut whenever and wherever it is made."""
+        return tuple(self._parts())
+
+    def _parts(self) -> Iterator[tuple[Piece, ...]]:
+        part: list[Piece] = []
+        rows = 0
+        for planned in self.segments:
+            total = planned.segment.rows
+            if planned.due_rows > self.part_rows:
+                if part:
+                    yield tuple(part)
+                    part, rows = [], 0
+                for first in range(0, total, self.part_rows):
+                    yield (Piece(planned=planned, first_row=first, end_row=min(first + self.part_rows, total)),)
+                continue
+            if part and (rows + planned.due_rows > self.part_rows or len(part) == MAX_PART_SEGMENTS):
+                yield tuple(part)
+                part, rows = [], 0
+            part.append(Piece(planned=planned, first_row=0, end_row=total))
+            rows += planned.due_rows
+        if part:
+            yield tuple(part)
+
+
+def encode_plan(plan: Plan) -> bytes:
+    """Returns a plan's manifest: a zlib stream of JSON, objects named once."""
+    objects = list(dict.fromkeys(planned.object_name for planned in plan.segments))
+    index = {name: i for i, name in enumerate(objects)}
+    document = {
+        "v": 1,
+        "objects": objects,
+        "segments": [
+            [
+                index[p.object_name],
+                p.segment.offset,
+                p.segment.length,
+                p.segment.rows,
+                p.segment.first_deliver_at_ms,
+                p.segment.last_deliver_at_ms,
+                p.due_rows,
+            ]
+            for p in plan.segments
+        ],
+        "cancelled": sorted(plan.cancelled),
+        "part_rows": plan.part_rows,
+    }
+    return zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 6)
+
+
+def decode_plan(topic: str, a: int, b: int, manifest: bytes) -> Plan:
+    """Reads a plan's manifest.
+
+    Raises:
+        CorruptMetadata: it is not one, or a newer version's.
+    """
+    try:
+        document: dict[str, Any] = json.loads(zlib.decompress(manifest))
+        if document["v"] != 1:
+            raise ValueError(f"version {document['v']}; this release reads version 1")
+        objects = document["objects"]
+        segments = tuple(
+            PlannedSegment(
+                object_name=objects[i],
+                segment=Segment(
+                    offset=offset, length=length, rows=rows, first_deliver_at_ms=first, last_deliver_at_ms=last
+                ),
+                due_rows=due,
+            )
+            for i, offset, length, rows, first, last, due in document["segments"]
+        )
+        cancelled = frozenset(MessageId(each) for each in document["cancelled"])
+        return Plan(
+            topic=topic, a=a, b=b, segments=segments, cancelled=cancelled, part_rows=int(document["part_rows"])
+        )
+    except (zlib.error, KeyError, TypeError, ValueError, IndexError) as error:
+        raise CorruptMetadata(f"plan {a} of topic {topic!r} is not readable ({error})") from None

@@ -1,0 +1,27 @@
+"""A topic's name, its marks' unit, and the arithmetic of slots."""
+
+from __future__ import annotations
+
+import re
+
+from tidewheel.errors import InvalidValue
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}\Z")
+
+
+def check_name(kind: str, name: object) -> str:
+    """Returns the name of a topic or subscription if it is one.
+
+    48 characters, because a schedule's name (64 at most) holds the topic's name and a slot.
+
+    Raises:
+        InvalidValue: it is not `[A-Za-z0-9_-]{1,48}`.
+    """
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise InvalidValue(kind, name, "use 1 to 48 letters, digits, '-' or '_'")
+    return name
+
+
+def slot_of(deliver_at_ms: int, slot_ms: int) -> int:
+    """Returns the slot that a time lies in."""
+    return deliver_at_ms // slot_ms
