@@ -79,7 +79,8 @@ def service_code() -> lambda_.Code:
 class LocalBundle:
     """Builds the bundle on this machine."""
 
-    def try_bundle(self, output_dir: str, *, image: object, **_options: object) -> bool:
+    # jsii passes the options by keyword only because it finds one of them named here.
+    def try_bundle(self, output_dir: str, *, image: object, **_options: object) -> bool:  # noqa: ARG002
         """Write the bundle to a folder.
 
         Raises:

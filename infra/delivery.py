@@ -45,9 +45,7 @@ class Delivery(Construct):
             timeout=DELIVER_TIMEOUT,
             memory_mib=environment.deliver_memory_mib,
         )
-        self.deliver.add_event_source(
-            SqsEventSource(self.work_queue, batch_size=1, report_batch_item_failures=True)
-        )
+        self.deliver.add_event_source(SqsEventSource(self.work_queue, batch_size=1, report_batch_item_failures=True))
         storage.grant_items(self.deliver)
         storage.grant_item_deletes(self.deliver)
         storage.grant_objects(self.deliver, "s3:GetObject", prefixes=(LEDGERS, PLANS))

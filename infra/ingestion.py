@@ -63,9 +63,7 @@ class Ingestion(Construct):
             timeout=INGEST_TIMEOUT,
             memory_mib=environment.ingest_memory_mib,
         )
-        self.ingest.add_event_source(
-            SqsEventSource(self.urgent_queue, batch_size=10, report_batch_item_failures=True)
-        )
+        self.ingest.add_event_source(SqsEventSource(self.urgent_queue, batch_size=10, report_batch_item_failures=True))
         self.ingest.add_event_source(
             SqsEventSource(
                 self.bulk_queue,

@@ -43,8 +43,12 @@ def normalized(template: Template) -> Template:
     for resource in resources.values():
         if resource["Type"] == "AWS::Lambda::Function":
             resource["Properties"] = {**resource["Properties"], "Code": PLACEHOLDER_CODE}
-    kept = {key: template[key] for key in ("Description", "Outputs") if key in template}
-    return {"AWSTemplateFormatVersion": "2010-09-09", **kept, "Resources": resources}
+    return {
+        "AWSTemplateFormatVersion": "2010-09-09",
+        "Description": template["Description"],
+        "Outputs": template["Outputs"],
+        "Resources": resources,
+    }
 
 
 def rendered(template: Template) -> str:

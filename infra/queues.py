@@ -24,7 +24,6 @@ def source_queue(scope: Construct, id_: str, *, visibility_timeout: Duration) ->
         id_,
         visibility_timeout=visibility_timeout,
         retention_period=RETENTION,
-        receive_message_wait_time=Duration.seconds(20),
         dead_letter_queue=sqs.DeadLetterQueue(
             max_receive_count=MAX_RECEIVE_COUNT, queue=terminal_queue(scope, f"{id_}DeadLetters")
         ),

@@ -27,9 +27,7 @@ class ServiceStack(Stack):
         super().__init__(scope, stack_name, description="Tidewheel: delayed messages for Amazon SQS")
         code = service_code()
         self.storage = Storage(self, "Storage", environment=environment)
-        self.delivery = Delivery(
-            self, "Delivery", environment=environment, code=code, storage=self.storage
-        )
+        self.delivery = Delivery(self, "Delivery", environment=environment, code=code, storage=self.storage)
         self.timing_wheel = TimingWheel(
             self,
             "TimingWheel",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from aws_cdk import Duration
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -104,7 +106,7 @@ def _grant(
     grantee: iam.IGrantable,
     actions: list[str],
     resources: list[str],
-    conditions: dict[str, object] | None = None,
+    conditions: Mapping[str, object] | None = None,
 ) -> None:
     grantee.grant_principal.add_to_principal_policy(
         iam.PolicyStatement(actions=actions, resources=resources, conditions=conditions)

@@ -111,7 +111,7 @@ class TimingWheel(Construct):
     def _schedule_sweep(self, group: scheduler.IScheduleGroup, environment: Environment) -> None:
         """Make the recurring schedule. A late sweep is worth nothing once the next one is due."""
         interval = Duration.seconds(environment.sweep_interval_s)
-        scheduler.Schedule(
+        schedule = scheduler.Schedule(
             self,
             "SweepSchedule",
             schedule_name="sweep",
@@ -126,23 +126,24 @@ class TimingWheel(Construct):
                 max_event_age=interval,
             ),
         )
+        # The group's name is the stack's, so naming it is no reference to the group.
+        schedule.node.add_dependency(group)
 
     def _allow_dispatching(self, storage: Storage, delivery: Delivery) -> None:
-        """Allow dispatch its work, and the sweep the same."""
+        """Allow dispatch its work, collecting included, and the sweep the same."""
         self.dispatch.grant_invoke(self.role)
         for function in (self.dispatch, self.sweep):
             storage.grant_items(function)
             storage.grant_item_deletes(function)
-            storage.grant_objects(function, "s3:GetObject", prefixes=(LEDGERS, PLANS))
+            storage.grant_objects(function, "s3:GetObject", "s3:DeleteObject", prefixes=(LEDGERS, PLANS))
             storage.grant_objects(function, "s3:PutObject", prefixes=(PLANS,))
             self.grant_arm(function)
             delivery.work_queue.grant_send_messages(function)
             delivery.grant_sends(function)
 
     def _allow_sweeping(self, storage: Storage) -> None:
-        """Allow the sweep to find what needs a look, and to delete what nothing names any more."""
+        """Allow the sweep to find what needs a look, and objects that nothing names any more."""
         storage.grant_wake_queries(self.sweep)
-        storage.grant_objects(self.sweep, "s3:DeleteObject", prefixes=(LEDGERS, PLANS))
         storage.grant_listing(self.sweep, prefixes=(LEDGERS, PLANS))
 
     def _scheduler_arn(self, resource: str, name: str) -> str:

@@ -47,10 +47,12 @@ class Bucket:
 
     @property
     def first_slot(self) -> int:
+        """The first slot that holds a message."""
         return int(self.slots.min())
 
     @property
     def last_slot(self) -> int:
+        """The last slot that holds a message."""
         return int(self.slots.max())
 
 
@@ -89,9 +91,7 @@ def decode_segments(data: bytes) -> tuple[Segment, ...]:
             first = before + gap
             before = first + span
             found.append(
-                Segment(
-                    offset=offset, length=length, rows=rows, first_deliver_at_ms=first, last_deliver_at_ms=before
-                )
+                Segment(offset=offset, length=length, rows=rows, first_deliver_at_ms=first, last_deliver_at_ms=before)
             )
             offset += length
     except (zlib.error, StopIteration, RuntimeError, IndexError) as error:

@@ -21,6 +21,7 @@ class SystemClock:
     """The machine's clock."""
 
     def now_ms(self) -> int:
+        """Returns milliseconds since the Unix epoch, UTC."""
         return time.time_ns() // 1_000_000
 
 
@@ -31,6 +32,7 @@ class ManualClock:
         self._now_ms = start_ms
 
     def now_ms(self) -> int:
+        """Returns what it was last moved to."""
         return self._now_ms
 
     def set_ms(self, now_ms: int) -> None:

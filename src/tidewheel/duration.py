@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from tidewheel.errors import InvalidValue
 
 MAX_DELAY_MS = 3653 * 86_400_000
 """Ten years, with their leap days."""
 
+_BEYOND_MS = 1e15
+"""Past every limit here, yet a float that still tells milliseconds apart."""
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)", re.ASCII)
+_MILLISECOND = timedelta(milliseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HOW = "give seconds as a number, a timedelta, or text such as '90s', '15m' or '3d 4h' (units w d h m s ms)"
+_WHEN = "give an aware datetime or Unix seconds"
 
 
 def delay_ms(delay: float | timedelta | str, field: str = "delay") -> int:
@@ -27,13 +32,11 @@ def delay_ms(delay: float | timedelta | str, field: str = "delay") -> int:
         InvalidValue: not a delay, negative, or over ten years.
     """
     if isinstance(delay, timedelta):
-        result = math.ceil(delay / timedelta(milliseconds=1))
+        result = _ceil_ms(delay)
     elif isinstance(delay, str):
         result = _parse(delay, field)
     elif isinstance(delay, (int, float)) and not isinstance(delay, bool):
-        if not math.isfinite(delay):
-            raise InvalidValue(field, delay, _HOW)
-        result = math.ceil(round(delay * 1000, 6))
+        result = _whole_ms(delay, field, delay, _HOW)
     else:
         raise InvalidValue(field, delay, _HOW)
     if result < 0:
@@ -52,9 +55,27 @@ def _parse(text: str, field: str) -> int:
             raise InvalidValue(field, text, _HOW)
         total += float(part[1]) * _UNITS_MS[part[2]]
         position = part.end()
-    if not stripped or not math.isfinite(total):
+    if not stripped:
         raise InvalidValue(field, text, _HOW)
-    return math.ceil(round(total, 3))
+    return _whole_ms(total / 1000, field, text, _HOW)
+
+
+def _ceil_ms(delta: timedelta) -> int:
+    whole, rest = divmod(delta, _MILLISECOND)
+    return whole + bool(rest)
+
+
+def _whole_ms(seconds: float, field: str, value: object, advice: str) -> int:
+    """Rounds up to a millisecond, but for what float arithmetic adds."""
+    if type(seconds) is int and -_BEYOND_MS < seconds * 1000 < _BEYOND_MS:
+        return seconds * 1000
+    try:
+        ms = float(seconds) * 1000
+    except OverflowError:  # an int that no float holds, and perhaps too long to print
+        raise InvalidValue(field, f"a number of {int(seconds).bit_length()} bits", advice) from None
+    if not math.isfinite(seconds):
+        raise InvalidValue(field, value, advice)
+    return math.ceil(round(max(-_BEYOND_MS, min(_BEYOND_MS, ms)), 3))
 
 
 def deliver_at_ms(deliver_at: datetime | float, now_ms: int) -> int:
@@ -72,11 +93,11 @@ def deliver_at_ms(deliver_at: datetime | float, now_ms: int) -> int:
             raise InvalidValue(
                 "deliver_at", deliver_at, "add a time zone, for example datetime(..., tzinfo=timezone.utc)"
             )
-        result = math.ceil(round(deliver_at.timestamp() * 1000, 3))
-    elif isinstance(deliver_at, (int, float)) and not isinstance(deliver_at, bool) and math.isfinite(deliver_at):
-        result = math.ceil(round(deliver_at * 1000, 3))
+        result = _ceil_ms(deliver_at - _EPOCH)
+    elif isinstance(deliver_at, (int, float)) and not isinstance(deliver_at, bool):
+        result = _whole_ms(deliver_at, "deliver_at", deliver_at, _WHEN)
     else:
-        raise InvalidValue("deliver_at", deliver_at, "give an aware datetime or Unix seconds")
+        raise InvalidValue("deliver_at", deliver_at, _WHEN)
     if result > now_ms + MAX_DELAY_MS:
-        raise InvalidValue("deliver_at", deliver_at, "at most ten years ahead (Unix seconds, not milliseconds?)")
+        raise InvalidValue("deliver_at", deliver_at, "at most ten years ahead; are these milliseconds?")
     return max(result, now_ms)

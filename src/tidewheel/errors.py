@@ -68,9 +68,7 @@ class SendFailed(TidewheelError):
         self.receipts = receipts
         index, first = next(iter(failures.items()))
         more = f" (and {len(failures) - 1} more; see .failures)" if len(failures) > 1 else ""
-        super().__init__(
-            f"{len(failures)} of {len(receipts)} messages were not sent: message {index}: {first}{more}"
-        )
+        super().__init__(f"{len(failures)} of {len(receipts)} messages were not sent: message {index}: {first}{more}")
 
 
 class CorruptPack(TidewheelError):

@@ -49,6 +49,7 @@ class Fence:
 
     @property
     def slot_ms(self) -> int:
+        """The topic's slot length."""
         return self.settings.slot_ms
 
     def look_at(self, wake_slot: int | None, collect_at_ms: int | None) -> int | None:

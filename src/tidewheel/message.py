@@ -1,7 +1,8 @@
 """What callers send and receive, and the id that names it.
 
-A message id is a ULID: 26 characters of Crockford's base 32, 128 bits, of which the first 48 are the *delivery
-time* in milliseconds and the rest is random. Ids therefore sort by due time, and an id alone tells its slot.
+A message id is a ULID: 26 characters of Crockford's base 32, 128 bits, of which the first 48 are the
+*delivery time* in milliseconds and the rest is random. Ids therefore sort by due time, and an id alone tells
+its slot.
 
     0                                48                                                          128
     +--------------------------------+------------------------------------------------------------+
@@ -21,6 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any, NewType
 
 from tidewheel.duration import delay_ms, deliver_at_ms
@@ -33,9 +35,13 @@ SQS_MAX_BYTES = 1_048_576
 HEADER_ATTRIBUTE = "tidewheel"
 HEADER_BYTES = 256
 """Room kept for our own attribute: its name, type and value are below this."""
+MAX_MESSAGE_BYTES = SQS_MAX_BYTES - HEADER_BYTES
+"""A sender's body and attributes together, as SQS counts them."""
 MAX_ATTRIBUTES = 9
 """SQS takes ten attributes; one is ours."""
 
+_NO_ATTRIBUTES: Mapping[str, str] = MappingProxyType({})
+_TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _DIGITS = {c: i for i, c in enumerate(_ALPHABET)}
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
@@ -60,16 +66,18 @@ class IdSource:
         self._lock = threading.Lock()
         self._last_ms = -1
         self._last = 0
+        self._process = os.getpid()
 
     def next(self, deliver_at: int) -> bytes:
         """Returns the 16 bytes of a new id for a delivery time in milliseconds."""
         with self._lock:
-            if deliver_at == self._last_ms:
+            if deliver_at == self._last_ms and self._process == os.getpid():
                 self._last += 1
             else:
                 # The top random bit stays free, so that counting up cannot reach the time's bits.
                 self._last = int.from_bytes(os.urandom(10)) & ((1 << 79) - 1)
                 self._last_ms = deliver_at
+                self._process = os.getpid()  # a fork must not count on from its parent's id
             return (deliver_at << 80 | self._last).to_bytes(16)
 
 
@@ -106,6 +114,11 @@ def id_bytes(text: str) -> bytes:
     for c in text:
         n = n << 5 | _DIGITS[c]
     return n.to_bytes(16)
+
+
+def id_floor(deliver_at_ms: int) -> bytes:
+    """Returns the least 16 bytes of an id that carries a delivery time: ids of earlier times sort below it."""
+    return (deliver_at_ms << 80).to_bytes(16)
 
 
 def id_deliver_at_ms(binary: bytes) -> int:
@@ -175,27 +188,34 @@ def check_message(message: Message, ids: IdSource, now_ms: int) -> CheckedMessag
     else:
         due_ms = now_ms + delay_ms(0 if message.delay is None else message.delay)
     text, encoding = _encode_body(message.body)
-    size = len(text.encode()) + check_attributes(message.attributes)
-    if size > SQS_MAX_BYTES - HEADER_BYTES:
+    size = len(text) if text.isascii() else len(text.encode())
+    attributes: Mapping[str, str] = _NO_ATTRIBUTES
+    if message.attributes:
+        size += check_attributes(message.attributes)
+        attributes = dict(message.attributes)
+    if size > MAX_MESSAGE_BYTES:
         raise InvalidValue(
             "body",
             message.body,
-            f"body and attributes come to {size} bytes; SQS takes {SQS_MAX_BYTES - HEADER_BYTES} "
+            f"body and attributes come to {size} bytes; SQS takes {MAX_MESSAGE_BYTES} "
             "(bytes count as base64); keep the large part in S3 and send its key",
         )
-    return CheckedMessage(id=ids.next(due_ms), text=text, encoding=encoding, attributes=message.attributes)
+    return CheckedMessage(id=ids.next(due_ms), text=text, encoding=encoding, attributes=attributes)
 
 
 def _encode_body(body: object) -> tuple[str, Encoding]:
     if isinstance(body, str):
         text, encoding = body, Encoding.TEXT
     elif isinstance(body, (bytes, bytearray, memoryview)):
-        text, encoding = base64.b64encode(body).decode(), Encoding.BYTES
+        text, encoding = base64.b64encode(bytes(body)).decode(), Encoding.BYTES
     else:
         try:
-            text, encoding = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False), Encoding.JSON
+            text, encoding = _TO_JSON(body), Encoding.JSON
+        except RecursionError:
+            raise InvalidValue("body", type(body), "nested too deeply for JSON; send text or bytes") from None
         except (TypeError, ValueError) as error:
-            raise InvalidValue("body", body, f"give text, bytes, or what json.dumps takes ({error})") from None
+            how = f"give text, bytes, or what json.dumps takes ({error})"
+            raise InvalidValue("body", body, how) from None
     if not text:
         raise InvalidValue("body", body, "SQS takes no empty bodies; send at least one character")
     if not text.isascii() or not text.isprintable():
@@ -207,9 +227,8 @@ def check_characters(name: str, text: str) -> None:
     """Raises InvalidValue if SQS refuses a character of the text."""
     bad = _REFUSED.search(text)
     if bad is not None:
-        raise InvalidValue(
-            name, text, f"SQS refuses the character U+{ord(bad[0]):04X} at position {bad.start()}; send bytes instead"
-        )
+        shown = f"U+{ord(bad[0]):04X} at position {bad.start()}"
+        raise InvalidValue(name, text, f"SQS refuses the character {shown}; send bytes instead")
 
 
 def check_attributes(attributes: Mapping[str, str]) -> int:
@@ -224,7 +243,7 @@ def check_attributes(attributes: Mapping[str, str]) -> int:
         raise InvalidValue("attributes", attributes, "give a mapping of names to text")
     if len(attributes) > MAX_ATTRIBUTES:
         raise InvalidValue(
-            "attributes", sorted(attributes), f"at most {MAX_ATTRIBUTES}: SQS takes ten and one is Tidewheel's"
+            "attributes", list(attributes), f"at most {MAX_ATTRIBUTES}: SQS takes ten and one is Tidewheel's"
         )
     size = 0
     for name, value in attributes.items():
@@ -278,7 +297,7 @@ class ReceivedMessage:
 
 
 def header_text(message_id: MessageId, encoding: int, sent_at_ms: int) -> str:
-    """Returns the value of the `tidewheel` attribute that a delivered message carries: JSON, below HEADER_BYTES."""
+    """Returns the value of a delivered message's `tidewheel` attribute: JSON, below HEADER_BYTES."""
     return f'{{"id":"{message_id}","enc":{encoding},"sent":{sent_at_ms}}}'
 
 
@@ -298,17 +317,17 @@ def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
         binary = id_bytes(message_id)
         encoding = Encoding(header["enc"])
         sent_at = datetime.fromtimestamp(header["sent"] / 1000, UTC)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise InvalidValue(
-            f"attribute {HEADER_ATTRIBUTE}", dict(attributes), f"not a message that Tidewheel delivered ({error!r})"
-        ) from None
+        deliver_at = datetime.fromtimestamp(id_deliver_at_ms(binary) / 1000, UTC)
+    except (KeyError, TypeError, ValueError, OverflowError, OSError, RecursionError) as error:
+        how = f"not a message that Tidewheel delivered ({error!r})"
+        raise InvalidValue(f"attribute {HEADER_ATTRIBUTE}", dict(attributes), how) from None
     system = raw.get("attributes") or raw.get("Attributes") or {}
     return ReceivedMessage(
         id=message_id,
         body=raw["body"] if lambda_style else raw["Body"],
         encoding=encoding,
         attributes=values,
-        deliver_at=datetime.fromtimestamp(id_deliver_at_ms(binary) / 1000, UTC),
+        deliver_at=deliver_at,
         sent_at=sent_at,
         sqs_message_id=raw["messageId"] if lambda_style else raw["MessageId"],
         receipt_handle=raw["receiptHandle"] if lambda_style else raw["ReceiptHandle"],

@@ -1,7 +1,7 @@
 """A pack: many messages of one topic in one message of an ingest queue.
 
-The SQS message's body is a line for people (`{"topic": "orders", "messages": 120}`); the pack itself is the Binary
-attribute `pack`, which SQS counts without base64's third:
+The SQS message's body is a line for people (`{"topic": "orders", "messages": 120}`); the pack itself is the
+Binary attribute `pack`, which SQS counts without base64's third:
 
     byte 0      version (1)
     byte 1..    zlib stream of one JSON object, UTF-8:
@@ -18,24 +18,35 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tidewheel.duration import MAX_DELAY_MS
-from tidewheel.errors import CorruptPack, InvalidValue
-from tidewheel.message import CheckedMessage, Encoding, id_deliver_at_ms
+from tidewheel.errors import CorruptPack
+from tidewheel.message import (
+    MAX_MESSAGE_BYTES,
+    CheckedMessage,
+    Encoding,
+    check_attributes,
+    check_characters,
+    id_deliver_at_ms,
+)
 from tidewheel.topic import check_name
 
 PACK_ATTRIBUTE = "pack"
 MAX_PACK_BYTES = 1_000_000
 """Encoded; below SQS's 1 MiB with room for the body and the attribute's name and type."""
-MAX_RAW_BYTES = 5 * 1_048_576
-"""Decoded JSON: one message of 1 MiB whose every character JSON escapes, with attributes; the bound for bombs."""
+MAX_RAW_BYTES = 3 * 1_048_576
+"""Decoded JSON: a message of 1 MiB whose every character JSON escapes comes to two; the bound for bombs."""
 MAX_MESSAGES = 10_000
 _TARGET_RAW_BYTES = 1_500_000
+_LEVEL = 4
 _VERSION = 1
+_GENERATION = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
+_NO_ATTRIBUTES: dict[str, str] = {}
 _CLOCK_TOLERANCE_MS = 86_400_000
 
 
@@ -66,13 +77,15 @@ def packs(
     """Encodes messages as packs that SQS takes.
 
     Yields:
-        The indexes of the messages in a pack, and its bytes (at most MAX_PACK_BYTES).
+        The indexes of the messages in a pack, and its bytes: at most MAX_PACK_BYTES, unless one large message
+        that does not compress is alone in it; SQS takes that too.
     """
     group: list[int] = []
     raw = 0
     for index, message in enumerate(messages):
-        size = 2 * len(message.text) if len(message.text) > 100_000 else len(message.text.encode()) + 40
-        size += sum(len(k) + len(v) + 8 for k, v in message.attributes.items())
+        size = len(message.text) + 30  # its id and punctuation; wide characters show in _split
+        if message.attributes:
+            size += sum(len(name) + len(value) + 6 for name, value in message.attributes.items())
         if group and (raw + size > _TARGET_RAW_BYTES or len(group) == MAX_MESSAGES):
             yield from _split(topic, generation, sent_at_ms, messages, group)
             group, raw = [], 0
@@ -85,10 +98,12 @@ def packs(
 def _split(
     topic: str, generation: str, sent_at_ms: int, messages: Sequence[CheckedMessage], group: list[int]
 ) -> Iterator[tuple[list[int], bytes]]:
-    data = _encode(topic, generation, sent_at_ms, [messages[i] for i in group])
-    if len(data) <= MAX_PACK_BYTES or len(group) == 1:
-        yield group, data
-        return
+    raw = _encode(topic, generation, sent_at_ms, [messages[i] for i in group])
+    if len(raw) <= MAX_RAW_BYTES or len(group) == 1:
+        data = bytes([_VERSION]) + zlib.compress(raw, _LEVEL)
+        if len(data) <= MAX_PACK_BYTES or len(group) == 1:
+            yield group, data
+            return
     middle = len(group) // 2
     yield from _split(topic, generation, sent_at_ms, messages, group[:middle])
     yield from _split(topic, generation, sent_at_ms, messages, group[middle:])
@@ -99,46 +114,49 @@ def _encode(topic: str, generation: str, sent_at_ms: int, messages: Sequence[Che
         "topic": topic,
         "gen": generation,
         "sent": sent_at_ms,
-        "ids": base64.b64encode(b"".join(m.id for m in messages)).decode(),
-        "enc": "".join(str(int(m.encoding)) for m in messages),
+        "ids": base64.b64encode(b"".join([m.id for m in messages])).decode(),
+        "enc": bytes([48 + m.encoding for m in messages]).decode(),
         "bodies": [m.text for m in messages],
     }
-    if any(m.attributes for m in messages):
-        document["attrs"] = [dict(m.attributes) for m in messages]
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-    return bytes([_VERSION]) + zlib.compress(text.encode(), 4)
+    if any([m.attributes for m in messages]):
+        document["attrs"] = [dict(m.attributes) if m.attributes else _NO_ATTRIBUTES for m in messages]
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def decode_pack(data: bytes, now_ms: int) -> Pack:
-    """Reads a pack that anybody may have written.
+    """Reads a pack that anybody may have written: what passes is what a sender's checks let through.
 
     Args:
         data: the attribute's bytes.
         now_ms: ingest's time; a delivery time more than ten years after it is refused.
 
     Raises:
-        CorruptPack: it is not a pack, is too large, or a column does not fit the others.
+        CorruptPack: it is not a pack, is too large, a column does not fit the others, or a message cannot be
+            delivered.
     """
     document = _document(data)
     try:
         topic = check_name("topic", document["topic"])
         generation, sent_at_ms, texts = document["gen"], document["sent"], document["bodies"]
         ids = base64.b64decode(document["ids"], validate=True)
-        encodings = [int(Encoding(int(digit))) for digit in document["enc"]]
+        encodings = _encodings(document["enc"])
         attributes = document.get("attrs")
-    except (KeyError, TypeError, ValueError, InvalidValue) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise CorruptPack(f"bad field ({error})") from None
     n = len(texts) if isinstance(texts, list) else 0
     if not 0 < n <= MAX_MESSAGES or len(ids) != 16 * n or len(encodings) != n:
-        raise CorruptPack("columns of different lengths, or no messages")
-    if not isinstance(generation, str) or not isinstance(sent_at_ms, int) or not 0 <= sent_at_ms < 1 << 48:
-        raise CorruptPack("bad generation or sending time")
-    if not all(isinstance(text, str) and text for text in texts):
-        raise CorruptPack("a body is not text, or is empty")
-    if attributes is not None:
-        _check_attributes(attributes, n)
+        raise CorruptPack("columns of different lengths, no messages, or too many")
+    if not isinstance(generation, str) or not _GENERATION.match(generation):
+        raise CorruptPack("bad generation")
+    if type(sent_at_ms) is not int or not 0 <= sent_at_ms < 1 << 48:
+        raise CorruptPack("bad sending time")
+    if attributes is not None and (not isinstance(attributes, list) or len(attributes) != n):
+        raise CorruptPack("attributes do not fit the bodies")
     _check_times(ids, now_ms)
-    _check_texts(texts, encodings)
+    try:
+        _check_messages(texts, encodings, attributes)
+    except ValueError as error:
+        raise CorruptPack(f"a message that cannot be delivered ({error})") from None
     return Pack(
         topic=topic,
         generation=generation,
@@ -155,10 +173,12 @@ def _document(data: bytes) -> dict[str, Any]:
         raise CorruptPack(f"version {data[0] if data else 'missing'}; this release reads version {_VERSION}")
     unpacker = zlib.decompressobj()
     try:
-        raw = unpacker.decompress(data[1:], MAX_RAW_BYTES)
-        if not unpacker.eof:
-            raise CorruptPack(f"over {MAX_RAW_BYTES} bytes decompressed, or cut short")
-        document = json.loads(raw)
+        raw = unpacker.decompress(data[1:], MAX_RAW_BYTES + 1)
+        if len(raw) > MAX_RAW_BYTES:
+            raise CorruptPack(f"over {MAX_RAW_BYTES} bytes decompressed")
+        if not unpacker.eof or unpacker.unused_data:
+            raise CorruptPack("cut short, or followed by something else")
+        document = json.loads(raw.decode())
     except (zlib.error, ValueError, RecursionError) as error:
         raise CorruptPack(str(error)) from None
     if not isinstance(document, dict):
@@ -166,12 +186,10 @@ def _document(data: bytes) -> dict[str, Any]:
     return document
 
 
-def _check_attributes(attributes: object, n: int) -> None:
-    if not isinstance(attributes, list) or len(attributes) != n:
-        raise CorruptPack("attributes do not fit the bodies")
-    for each in attributes:
-        if not isinstance(each, dict) or not all(isinstance(value, str) for value in each.values()):
-            raise CorruptPack("attributes are not text")
+def _encodings(column: object) -> list[int]:
+    if not isinstance(column, str) or column.strip("012"):
+        raise ValueError("enc is not a text of the digits 0, 1 and 2")
+    return [byte - 48 for byte in column.encode()]
 
 
 def _check_times(ids: bytes, now_ms: int) -> None:
@@ -181,12 +199,21 @@ def _check_times(ids: bytes, now_ms: int) -> None:
         raise CorruptPack("a delivery time is more than ten years ahead")
 
 
-def _check_texts(texts: Sequence[str], encodings: Sequence[int]) -> None:
-    for text, encoding in zip(texts, encodings, strict=True):
-        try:
-            if encoding == Encoding.BYTES:
-                binascii.a2b_base64(text, strict_mode=True)
-            else:
-                text.encode()
-        except ValueError as error:
-            raise CorruptPack(f"a body is not what its encoding says ({error})") from None
+def _check_messages(
+    texts: Sequence[object], encodings: Sequence[int], attributes: Sequence[Mapping[str, str]] | None
+) -> None:
+    """Raises ValueError (InvalidValue is one) for the first message that SQS or a ledger would not take."""
+    for i, (text, encoding) in enumerate(zip(texts, encodings, strict=True)):
+        if not isinstance(text, str) or not text:
+            raise ValueError("a body is not text, or is empty")
+        if encoding == Encoding.BYTES:
+            binascii.a2b_base64(text, strict_mode=True)
+        elif not text.isascii() or not text.isprintable():
+            check_characters("body", text)
+        size = len(text) if text.isascii() else len(text.encode())
+        if attributes is not None:
+            if not isinstance(attributes[i], dict):
+                raise ValueError("attributes are not an object")
+            size += check_attributes(attributes[i])
+        if size > MAX_MESSAGE_BYTES:
+            raise ValueError(f"body and attributes come to {size} bytes")

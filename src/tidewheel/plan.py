@@ -131,8 +131,6 @@ def decode_plan(topic: str, a: int, b: int, manifest: bytes) -> Plan:
             for i, offset, length, rows, first, last, due in document["segments"]
         )
         cancelled = frozenset(MessageId(each) for each in document["cancelled"])
-        return Plan(
-            topic=topic, a=a, b=b, segments=segments, cancelled=cancelled, part_rows=int(document["part_rows"])
-        )
+        return Plan(topic=topic, a=a, b=b, segments=segments, cancelled=cancelled, part_rows=int(document["part_rows"]))
     except (zlib.error, KeyError, TypeError, ValueError, IndexError) as error:
         raise CorruptMetadata(f"plan {a} of topic {topic!r} is not readable ({error})") from None

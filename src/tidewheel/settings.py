@@ -58,10 +58,12 @@ class TopicSettings:
 
     @property
     def slot_ms(self) -> int:
+        """The slot length in milliseconds."""
         return self.slot_s * 1000
 
     @property
     def lookahead_ms(self) -> int:
+        """The lookahead in milliseconds."""
         return self.lookahead_s * 1000
 
     @property
@@ -70,6 +72,7 @@ class TopicSettings:
         return min(SCHEDULER_LATENESS_S * 1000, self.lookahead_ms // 8)
 
     def to_json(self) -> str:
+        """Returns the settings as a JSON object."""
         return json.dumps({k: v for k, v in asdict(self).items() if v is not None}, sort_keys=True)
 
     @classmethod

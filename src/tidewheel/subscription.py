@@ -65,4 +65,5 @@ class Delivery:
 
     @property
     def complete(self) -> bool:
+        """Whether every part is done."""
         return len(self.done) >= self.parts

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from tidewheel.bucket import Bucket, BucketId
+from tidewheel.clock import Clock
 from tidewheel.fence import Fence
 from tidewheel.message import MessageId
 from tidewheel.plan import Plan
@@ -122,8 +123,8 @@ class Topics(Protocol):
     ) -> bool:
         """`T{put PLAN; FENCE: planned = b IF planned, cver and generation as read; each hand-out}`.
 
-        Hand-outs are conditional as in `hand_out`, and on the subscription being ACTIVE. With `wake`, the fence's
-        ver and sealed must be as read too. Returns whether all of it was done; else nothing was.
+        Hand-outs are conditional as in `hand_out`. With `wake`, the fence's ver must be as read too. Returns whether
+        all of it was done; else nothing was.
         """
         ...
 
@@ -219,6 +220,10 @@ class Topics(Protocol):
 class Objects(Protocol):
     """The objects in S3."""
 
+    def new_ledger_name(self, topic: str, first_slot: int, slot_ms: int, bucket_id: BucketId) -> str:
+        """Returns a ledger's name that no other attempt has: a retry never writes over what may be listed."""
+        ...
+
     def put(self, name: str, data: bytes | memoryview) -> None:
         """Writes an object whole."""
         ...
@@ -246,7 +251,8 @@ class Release(NamedTuple):
     size: int
 
 
-class Refusal(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Refusal:
     """A message of a batch that SQS did not take.
 
     Attributes:
@@ -289,6 +295,30 @@ class Wheel(Protocol):
 
 
 class Parallel(Protocol):
-    """Runs calls side by side, in the order that suits it; `map` does too."""
+    """Runs calls side by side."""
 
-    def __call__(self, call: Callable[[int], None], arguments: Iterable[int], /) -> Iterable[None]: ...
+    def __call__(self, call: Callable[[int], None], arguments: Iterable[int], /) -> Iterable[None]:
+        """Calls `call` with each argument, in any order; an exception comes out when its result is taken.
+
+        The built-in `map` and an executor's are such.
+        """
+        ...
+
+
+class Ports(Protocol):
+    """All that a function has in its hands."""
+
+    @property
+    def topics(self) -> Topics: ...
+    @property
+    def objects(self) -> Objects: ...
+    @property
+    def queues(self) -> Queues: ...
+    @property
+    def wheel(self) -> Wheel: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def parallel(self) -> Parallel: ...
+    @property
+    def max_skew_ms(self) -> int: ...

@@ -1,0 +1,63 @@
+"""Ingest function: SQS event source mappings of the urgent and the bulk queue."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from aws_lambda_powertools import Logger, Metrics, Tracer
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from tidewheel.aws.service import Service
+
+from tidewheel.errors import CorruptPack
+from tidewheel.flows.ingest import ingest
+from tidewheel.pack import PACK_ATTRIBUTE, Pack, decode_pack
+
+logger = Logger(service="ingest")
+metrics = Metrics(namespace="Tidewheel", service="ingest")
+tracer = Tracer(service="ingest")
+service = Service.cold_start()
+
+
+def read(record: SQSRecord) -> Pack:
+    """Decodes one record; CorruptPack sends it, alone, towards the dead-letter queue."""
+    attribute = record.message_attributes.get(PACK_ATTRIBUTE)
+    if attribute is None or not attribute.binary_value:
+        raise CorruptPack(f"no Binary attribute {PACK_ATTRIBUTE!r}")
+    try:
+        # Lambda hands binary values over as base64 text.
+        data = base64.b64decode(attribute.binary_value)
+    except ValueError as error:
+        raise CorruptPack(str(error)) from None
+    return decode_pack(data, service.clock.now_ms())
+
+
+@metrics.log_metrics
+@tracer.capture_lambda_handler(capture_response=False, capture_error=False)
+@logger.inject_lambda_context
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Ingests a batch; what could not be read or committed is reported and comes again."""
+    failed: list[str] = []
+    by_topic: dict[str, list[tuple[str, Pack]]] = {}
+    processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
+    with processor(event["Records"], handler=read):
+        for status, outcome, record in processor.process():
+            if status == "success":
+                by_topic.setdefault(outcome.topic, []).append((record.message_id, outcome))
+            else:
+                logger.warning("pack is not readable", sqs_message_id=record.message_id, reason=str(outcome))
+    failed += [failure["itemIdentifier"] for failure in processor.response()["batchItemFailures"]]
+    for topic, packs in by_topic.items():
+        try:
+            done = ingest(service, topic, [pack for _, pack in packs])
+        except Exception:
+            logger.exception("topic not ingested", topic=topic)
+            failed += [record_id for record_id, _ in packs]
+            continue
+        logger.info("ingested", topic=topic, ledger=done.object_name, direct=done.direct_rows)
+        metrics.add_metric("LedgerMessages", MetricUnit.Count, done.ledger_rows)
+        metrics.add_metric("DirectMessages", MetricUnit.Count, done.direct_rows)
+    return {"batchItemFailures": [{"itemIdentifier": each} for each in failed]}

@@ -1,0 +1,116 @@
+"""The command `tidewheel`: global options, the commands, and errors as one line.
+
+`local` and `demo` are loaded when they are called, since they need moto and matplotlib: `tidewheel.cli.local` and
+`tidewheel.cli.demo` each hold a typer application named `app` that takes the arguments after the command's name.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from tidewheel.cli import administration, messages
+from tidewheel.cli.output import print_error
+from tidewheel.cli.target import Target
+from tidewheel.errors import TidewheelError
+
+INTERRUPTED = 130
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+class _Group(TyperGroup):
+    """Turns expected errors into one line and exit code 1; a defect keeps its traceback."""
+
+    def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+        except Exception as error:
+            if not _expected(error):
+                raise
+            print_error(str(error) or type(error).__name__)
+            raise typer.Exit(1) from None
+
+
+app = typer.Typer(
+    cls=_Group,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Delayed messages for Amazon SQS.",
+)
+app.add_typer(administration.topics, name="topics")
+app.add_typer(administration.subscriptions, name="subscriptions")
+app.command()(messages.send)
+app.command()(messages.receive)
+app.command()(administration.stats)
+
+
+@app.callback()
+def options(
+    ctx: typer.Context,
+    stack: Annotated[
+        str, typer.Option(envvar="TIDEWHEEL_STACK", help="Name of the deployed stack.")
+    ] = "tidewheel",
+    endpoint_url: Annotated[
+        str | None, typer.Option(help="Where AWS is, such as http://localhost:4566 for `tidewheel local up`.")
+    ] = None,
+    region: Annotated[str | None, typer.Option(help="AWS region.")] = None,
+    profile: Annotated[str | None, typer.Option(help="AWS profile.")] = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=lambda asked: _version(asked), help="Print it."),
+    ] = False,
+) -> None:
+    """Keeps the global options for the commands."""
+    if ctx.obj is None:
+        ctx.obj = Target(stack=stack, endpoint_url=endpoint_url, region=region, profile=profile)
+
+
+@app.command(context_settings=_PASS_ON)
+def local(ctx: typer.Context) -> None:
+    """Run the whole service on this machine: tidewheel local up."""
+    _load("local", ctx)
+
+
+@app.command(context_settings=_PASS_ON)
+def demo(ctx: typer.Context) -> None:
+    """See a year of delayed messages go by in a minute."""
+    _load("demo", ctx)
+
+
+def run() -> None:
+    """The entry point of the command line."""
+    try:
+        app()
+    except KeyboardInterrupt:  # while something was being loaded
+        sys.exit(INTERRUPTED)
+
+
+def _load(name: str, ctx: typer.Context) -> None:
+    try:
+        loaded: typer.Typer = import_module(f"tidewheel.cli.{name}").app
+    except ModuleNotFoundError as error:
+        print_error(f"{error}; `tidewheel {name}` needs: pip install 'tidewheel[local]'")
+        raise typer.Exit(1) from None
+    loaded(args=ctx.args, prog_name=f"tidewheel {name}")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from tidewheel import __version__
+
+        typer.echo(f"tidewheel {__version__}")
+        raise typer.Exit
+
+
+def _expected(error: Exception) -> bool:
+    """Whether it is an error that a user can act on; botocore's can only have come if it is loaded."""
+    if isinstance(error, TidewheelError):
+        return True
+    exceptions = sys.modules.get("botocore.exceptions")
+    return exceptions is not None and isinstance(error, (exceptions.BotoCoreError, exceptions.ClientError))

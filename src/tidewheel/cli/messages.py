@@ -1,0 +1,134 @@
+"""`tidewheel send` and `tidewheel receive`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidewheel.cli.administration import AsJson, Topic, pairs
+from tidewheel.cli.output import print_json, print_table
+from tidewheel.cli.target import client
+from tidewheel.errors import InvalidValue, SendFailed
+
+if TYPE_CHECKING:
+    from tidewheel.message import Message, Receipt, ReceivedMessage
+
+STANDARD_INPUT = "-"
+
+
+def send(
+    ctx: typer.Context,
+    topic: Topic,
+    body: Annotated[str, typer.Argument(help="The message; '-' sends each line of standard input.")],
+    delay: Annotated[
+        str | None, typer.Option(help="Seconds, or text such as 90s, 15m, '3d 4h'.", show_default="0")
+    ] = None,
+    deliver_at: Annotated[
+        str | None, typer.Option(help="ISO 8601 time with its zone, such as 2027-01-31T09:00:00Z.")
+    ] = None,
+    attribute: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; repeatable.")] = None,
+    json_body: Annotated[
+        bool, typer.Option("--json-body", help="The body is JSON; refuse it if not.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Send a message, or one message a line."""
+    from tidewheel.message import Message
+
+    fields: dict[str, Any] = {
+        "delay": _delay(delay),
+        "deliver_at": _time(deliver_at),
+        "attributes": dict(pairs("--attribute", attribute)),
+    }
+    service = client(ctx)
+    if body != STANDARD_INPUT:
+        _show_receipts([service.send(topic, _body(body, json_body), **fields)], as_json)
+        return
+
+    def messages() -> Iterator[Message]:
+        for line in typer.get_binary_stream("stdin"):
+            text = line.decode(errors="surrogateescape").rstrip("\r\n")
+            yield Message(body=_body(text, json_body), **fields)
+
+    try:
+        _show_receipts(service.send_many(topic, messages()), as_json)
+    except SendFailed as error:
+        _show_receipts([each for each in error.receipts if each is not None], as_json)
+        raise
+
+
+def receive(
+    ctx: typer.Context,
+    topic: Topic,
+    subscription: Annotated[str, typer.Argument(help="The subscription's name.")],
+    maximum: Annotated[int, typer.Option("--max", help="At most so many.")] = 10,
+    wait: Annotated[int, typer.Option(help="Seconds to wait for the first one, up to 20.")] = 0,
+    keep: Annotated[
+        bool,
+        typer.Option("--keep", help="Do not acknowledge: they come again after the visibility time-out."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take messages from a subscription, print them and acknowledge them."""
+    service = client(ctx)
+    found = service.receive(topic, subscription, max_messages=maximum, wait_s=wait)
+    if as_json:
+        print_json([_received_json(each) for each in found])
+    else:
+        rows = [(each.id, each.deliver_at, each.body, _attributes(each)) for each in found]
+        print_table(["id", "due", "body", "attributes"], rows, "nothing to receive")
+    sys.stdout.flush()  # a message that could not be shown is not acknowledged
+    if not keep:
+        service.delete(topic, subscription, found)
+
+
+def _body(text: str, is_json: bool) -> Any:
+    if not is_json:
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidValue("BODY", text, f"not JSON ({error})") from None
+
+
+def _delay(text: str | None) -> float | str | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
+
+
+def _time(text: str | None) -> datetime | None:
+    try:
+        return None if text is None else datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidValue("--deliver-at", text, "write a time such as 2027-01-31T09:00:00Z") from None
+
+
+def _show_receipts(receipts: list[Any], as_json: bool) -> None:
+    sent: list[Receipt] = receipts
+    if as_json:
+        print_json([{"id": each.id, "topic": each.topic, "deliver_at": each.deliver_at} for each in sent])
+        return
+    print_table(["id", "due"], [(each.id, each.deliver_at) for each in sent], "nothing sent")
+
+
+def _received_json(message: ReceivedMessage) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        "body": message.body,
+        "encoding": message.encoding.name.lower(),
+        "attributes": dict(message.attributes),
+        "deliver_at": message.deliver_at,
+        "sent_at": message.sent_at,
+        "receive_count": message.receive_count,
+    }
+
+
+def _attributes(message: ReceivedMessage) -> str:
+    return " ".join(f"{name}={value}" for name, value in message.attributes.items())

@@ -1,0 +1,67 @@
+"""Which service the command line talks to: the global options, and the client made from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import typer
+
+from tidewheel.errors import InvalidValue
+
+if TYPE_CHECKING:
+    import boto3
+
+    from tidewheel.sdk.client import Tidewheel
+
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The global options.
+
+    Attributes:
+        stack: name of the deployed stack.
+        endpoint_url: where AWS is, for the local runtime.
+        region, profile: for boto3; None: its own defaults.
+    """
+
+    stack: str = "tidewheel"
+    endpoint_url: str | None = None
+    region: str | None = None
+    profile: str | None = None
+
+    def client(self) -> Tidewheel:
+        """Makes the client; boto3 is loaded here, so that help is fast.
+
+        Raises:
+            InvalidValue: the endpoint is not a URL.
+        """
+        from tidewheel.sdk.client import Tidewheel
+
+        if self.endpoint_url is not None and not self.endpoint_url.startswith(("http://", "https://")):
+            raise InvalidValue("--endpoint-url", self.endpoint_url, "start it with http:// or https://")
+        return Tidewheel(self.stack, session=self._session(), endpoint_url=self.endpoint_url)
+
+    def _session(self) -> boto3.Session:
+        import boto3
+
+        session = boto3.Session(region_name=self.region, profile_name=self.profile)
+        here = self.endpoint_url is not None and urlsplit(self.endpoint_url).hostname in _THIS_MACHINE
+        if not here or session.get_credentials() is not None:
+            return session
+        # The local runtime takes any credentials; boto3 insists on some.
+        region = session.region_name or "us-east-1"
+        return boto3.Session(
+            region_name=region,
+            aws_access_key_id="local",
+            aws_secret_access_key="local",  # noqa: S106
+        )
+
+
+def client(ctx: typer.Context) -> Tidewheel:
+    """Returns the client of a command's global options."""
+    target: Target = ctx.obj
+    return target.client()

@@ -1,0 +1,140 @@
+"""Deliver: what a plan names is read from ledgers and released to one subscription's queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidewheel.errors import CorruptMetadata
+from tidewheel.fence import Fence
+from tidewheel.flows import release
+from tidewheel.flows.ports import Ports
+from tidewheel.ledger import decode_segment
+from tidewheel.message import id_bytes
+from tidewheel.plan import Piece, Plan, PlannedSegment
+from tidewheel.subscription import Delivery, DeliveryKey
+
+LEASE_MS = 300_000
+"""A worker's part is its own for this long: longer than the functions that deliver may run (120 s)."""
+
+
+class Delivered(NamedTuple):
+    """What a delivery did: messages sent, segments read."""
+
+    messages: int
+    segments: int
+
+
+def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
+    """Sends one part of a delivery; None if it is done, another worker's, or nobody's any more.
+
+    If it stops
+        after the lease: the next try waits for the lease to end.
+        between sends, or before the part is marked: the next try sends copies with the same ids.
+        before the delivery is deleted: the sweep deletes it.
+
+    Raises:
+        CorruptLedger: a segment is damaged; nothing of the part was sent.
+        ObjectMissing: an object is gone; nothing of the part was sent.
+        QueueUnavailable: the queue does not take messages; some may have been sent.
+    """
+    now_ms = ports.clock.now_ms()
+    delivery = ports.topics.lease_part(key, part, now_ms, now_ms - LEASE_MS)
+    if delivery is None:
+        return None
+    try:
+        fence = ports.topics.fence(key.topic)
+        plan = ports.topics.plan(key.topic, key.plan)
+        if fence is None or plan is None:
+            raise CorruptMetadata(f"delivery {key} is open, but its {'topic' if fence is None else 'plan'} is gone")
+        pieces = plan.parts()[part]
+        segments = read_segments(ports, [piece.planned for piece in pieces])
+        done = _send(ports, fence, plan, delivery, pieces, segments)
+    except Exception:
+        ports.topics.release_part(key, part)
+        raise
+    after = ports.topics.part_done(key, part)
+    if after is not None and after.complete:
+        ports.topics.delete_deliveries([key])
+    return Delivered(messages=done, segments=len(segments))
+
+
+def deliver_at_once(ports: Ports, fence: Fence, plan: Plan, deliveries: Sequence[Delivery]) -> Delivered:
+    """Sends a small plan to every subscription that it was just handed out to; each segment is read once.
+
+    The caller has leased all parts when it handed the plan out. What fails for one subscription goes to the work
+    queue and keeps no other waiting. If it stops, the sweep brings the open deliveries back.
+    """
+    done: list[DeliveryKey] = []
+    sent = 0
+    pieces = [piece for part in plan.parts() for piece in part]
+    segments: Mapping[PlannedSegment, pa.Table] | None
+    try:
+        segments = read_segments(ports, [piece.planned for piece in pieces])
+    except Exception:  # the work queue retries, reports and, in the end, keeps it as a dead letter
+        segments = None
+    for delivery in deliveries:
+        try:
+            if segments is None:
+                raise CorruptMetadata("not read")
+            sent += _send(ports, fence, plan, delivery, pieces, segments)
+            done.append(delivery.key)
+        except Exception:
+            for part in range(delivery.parts):
+                ports.topics.release_part(delivery.key, part)
+            ports.queues.enqueue_parts(delivery.key, range(delivery.parts))
+    ports.topics.delete_deliveries(done)
+    return Delivered(messages=sent, segments=len(segments or ()))
+
+
+def read_segments(ports: Ports, planned: Sequence[PlannedSegment]) -> dict[PlannedSegment, pa.Table]:
+    """Reads segments, one range GET each, side by side."""
+    wanted = list(dict.fromkeys(planned))
+    found: dict[PlannedSegment, pa.Table] = {}
+
+    def read(index: int) -> None:
+        each = wanted[index]
+        data = ports.objects.get_range(each.object_name, each.segment.offset, each.segment.length)
+        found[each] = decode_segment(data, object_name=each.object_name, segment=each.segment)
+
+    for _ in ports.parallel(read, range(len(wanted))):
+        pass
+    return found
+
+
+def _send(
+    ports: Ports,
+    fence: Fence,
+    plan: Plan,
+    delivery: Delivery,
+    pieces: Sequence[Piece],
+    segments: Mapping[PlannedSegment, pa.Table],
+) -> int:
+    slices = []
+    for piece in pieces:
+        rows = segments[piece.planned].slice(piece.first_row, piece.end_row - piece.first_row)
+        slices.append(_due(rows, fence, plan, delivery.start, ports.clock.now_ms()))
+    rows = pa.concat_tables(slices)
+    if len(slices) > 1:
+        rows = rows.sort_by([("deliver_at_ms", "ascending"), ("message_id", "ascending")])
+    messages = release.releases(rows)
+    release.send(ports, delivery.queue_url, messages)
+    return len(messages)
+
+
+def _due(rows: pa.Table, fence: Fence, plan: Plan, start: int, now_ms: int) -> pa.Table:
+    """Drops what is outside the plan, cancelled, purged, expired, or before the subscription's start."""
+    times = rows.column("deliver_at_ms")
+    keep = pc.and_(pc.greater_equal(times, max(plan.a, start) * fence.slot_ms), pc.less(times, plan.b * fence.slot_ms))
+    if fence.purge_ms:
+        keep = pc.and_(keep, pc.greater_equal(rows.column("sent_at_ms"), fence.purge_ms))
+    expires = rows.column("expires_at_ms")
+    if expires.null_count < rows.num_rows:
+        keep = pc.and_(keep, pc.fill_null(pc.greater_equal(expires, now_ms), True))
+    if plan.cancelled:
+        cancelled = pa.array([id_bytes(each) for each in plan.cancelled], pa.binary())
+        keep = pc.and_(keep, pc.invert(pc.is_in(rows.column("message_id").cast(pa.binary()), cancelled)))
+    return rows.filter(keep)

@@ -1,0 +1,222 @@
+"""Dispatch: seal what is due soon, plan it once, hand it out to every subscription, and set the next alarm.
+
+The usual case is one transaction (`_plan_and_hand_out`): plan, cursors, deliveries and the raised wake together. When
+anything disturbs it, the same is done in single steps, each a conditional write of its own; `tests/simulation/
+protocol_model.py` explores both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidewheel.bucket import Bucket
+from tidewheel.errors import Contended
+from tidewheel.fence import Fence
+from tidewheel.flows.deliver import deliver_at_once
+from tidewheel.flows.ports import HandOut, Ports, Wake
+from tidewheel.index import due_segments, next_slot
+from tidewheel.plan import MAX_PART_SEGMENTS, Plan
+from tidewheel.subscription import Delivery, DeliveryKey, State, Subscription
+from tidewheel.wheel import fires_at_ms, open_from
+
+_ATTEMPTS = 10
+# TransactWriteItems takes 100 items: the fence, the plan, and two a subscription.
+_ONE_STEP_SUBSCRIPTIONS = 49
+
+
+@dataclass(slots=True, kw_only=True)
+class Dispatched:
+    """What a dispatch did.
+
+    Attributes:
+        planned_rows: estimate of the rows that it planned.
+        messages: sent by the dispatcher itself.
+        segments: read by the dispatcher itself.
+        enqueued_parts: left to the work queue.
+        next_slot: the next slot that was armed, if any.
+        collect: whether the topic is to be collected now.
+    """
+
+    planned_rows: int = 0
+    messages: int = 0
+    segments: int = 0
+    enqueued_parts: int = 0
+    next_slot: int | None = None
+    collect: bool = False
+
+
+def dispatch(ports: Ports, topic: str) -> Dispatched | None:
+    """Dispatches all that is due within the lookahead; None if there is no such topic.
+
+    If it stops
+        after sealing: rows for the sealed slots go direct; wake is still low, so the sweep plans them.
+        after planning: wake is still low, so the sweep hands the plan out.
+        after handing out: the deliveries are open; the sweep enqueues their parts when they are old.
+        before arming: wake names the next slot, and the sweep dispatches it.
+
+    Raises:
+        Contended: the topic changed under every attempt; safe to try again.
+    """
+    fence = ports.topics.fence(topic)
+    if fence is None:
+        return None
+    now_ms = ports.clock.now_ms()
+    boundary = open_from(now_ms, fence.settings)
+    if fence.sealed < boundary:
+        sealed = ports.topics.seal(topic, boundary)
+        if sealed is None:
+            return None
+        fence = sealed
+    done = Dispatched()
+    if not (fence.planned < fence.sealed and _plan_and_hand_out(ports, fence, done, now_ms)):
+        _plan(ports, fence, done)
+        for subscription in ports.topics.subscriptions(topic):
+            _hand_out(ports, topic, subscription.name, done)
+        _raise_wake(ports, topic, done)
+    done.collect = fence.collect_at_ms is not None and fence.collect_at_ms <= now_ms
+    return done
+
+
+def make_plan(ports: Ports, fence: Fence, buckets: Sequence[Bucket]) -> Plan | None:
+    """Returns what is due in [planned, sealed), None if nothing is; tombstones are read after the seal."""
+    a, b = fence.planned, fence.sealed
+    segments = due_segments(buckets, a, b, fence.slot_ms)
+    if not segments:
+        return None
+    cancelled = ports.topics.tombstones(fence.topic, a, b)
+    return Plan(topic=fence.topic, a=a, b=b, segments=segments, cancelled=cancelled, part_rows=fence.settings.part_rows)
+
+
+def _plan_and_hand_out(ports: Ports, fence: Fence, done: Dispatched, now_ms: int) -> bool:
+    """Plans, hands out and raises wake in one transaction; returns False, with nothing done, if that cannot be.
+
+    The fence was read (by the seal) before the buckets and subscriptions, and its cver and ver are conditions, so
+    both are a snapshot and no ledger came in between.
+    """
+    buckets = ports.topics.buckets(fence.topic)
+    plan = make_plan(ports, fence, buckets)
+    active = [s for s in ports.topics.subscriptions(fence.topic) if s.state is State.ACTIVE]
+    if len(active) > _ONE_STEP_SUBSCRIPTIONS or any(s.cursor != fence.planned for s in active):
+        return False
+    at_once = plan is not None and _small(plan, fence, len(active))
+    steps = [
+        HandOut(
+            subscription=s,
+            to=fence.sealed,
+            delivery=None if plan is None else _delivery(s, plan, fence, now_ms, at_once),
+        )
+        for s in active
+    ]
+    wake = _wake(fence, next_slot(buckets, fence.sealed), now_ms)
+    if not ports.topics.commit_plan(fence, plan, fence.sealed, steps, wake):
+        return False
+    _arm(ports, fence, wake, done)
+    if plan is not None:
+        done.planned_rows = plan.due_rows
+        deliveries = [step.delivery for step in steps if step.delivery is not None]
+        _start(ports, fence, plan, deliveries, at_once, done)
+    return True
+
+
+def _plan(ports: Ports, fence: Fence, done: Dispatched) -> None:
+    for _ in range(_ATTEMPTS):
+        if fence.planned >= fence.sealed:
+            return
+        plan = make_plan(ports, fence, ports.topics.buckets(fence.topic))
+        if ports.topics.commit_plan(fence, plan, fence.sealed):
+            done.planned_rows += 0 if plan is None else plan.due_rows
+            return
+        current = ports.topics.fence(fence.topic)
+        if current is None:
+            return
+        fence = current
+    raise Contended("planning", fence.topic, _ATTEMPTS)
+
+
+def _hand_out(ports: Ports, topic: str, name: str, done: Dispatched) -> None:
+    """Moves one cursor to planned. The order of the reads (fence, subscription, plan) makes a plan that is handed
+    out older than any pause that was not yet seen."""
+    for _ in range(_ATTEMPTS * 100):
+        fence = ports.topics.fence(topic)
+        subscription = ports.topics.subscription(topic, name)
+        if fence is None or subscription is None or subscription.state is not State.ACTIVE:
+            return
+        if subscription.cursor >= fence.planned:
+            return
+        plan = ports.topics.next_plan(topic, subscription.cursor)
+        if plan is None or plan.a >= fence.planned:
+            ports.topics.hand_out(HandOut(subscription=subscription, to=fence.planned, delivery=None))
+            continue
+        now_ms = ports.clock.now_ms()
+        at_once = _small(plan, fence, 1)
+        delivery = _delivery(subscription, plan, fence, now_ms, at_once)
+        if ports.topics.hand_out(HandOut(subscription=subscription, to=plan.b, delivery=delivery)):
+            _start(ports, fence, plan, [delivery], at_once, done)
+    raise Contended("handing out", topic, _ATTEMPTS * 100)
+
+
+def _raise_wake(ports: Ports, topic: str, done: Dispatched) -> None:
+    """Raises wake to the next occupied slot, unless somebody still has work below it."""
+    for _ in range(_ATTEMPTS):
+        fence = ports.topics.fence(topic)
+        if fence is None or fence.planned < fence.sealed:
+            return
+        subscriptions = ports.topics.subscriptions(topic)
+        if any(s.state is State.ACTIVE and s.cursor < fence.planned for s in subscriptions):
+            return
+        wake = _wake(fence, next_slot(ports.topics.buckets(topic), fence.sealed), ports.clock.now_ms())
+        unchanged = (fence.wake_slot, fence.look_at_ms, fence.collect_at_ms) == (
+            wake.wake_slot,
+            wake.look_at_ms,
+            wake.collect_at_ms,
+        )
+        if unchanged or ports.topics.raise_wake(fence, wake):
+            _arm(ports, fence, wake, done)
+            return
+    # Wake stays low, which costs the sweep a look and nothing else.
+
+
+def _wake(fence: Fence, slot: int | None, now_ms: int) -> Wake:
+    collect_at_ms = fence.collect_at_ms
+    if collect_at_ms is None:
+        collect_at_ms = now_ms + fence.settings.collect_interval_s * 1000
+    return Wake(wake_slot=slot, look_at_ms=fence.look_at(slot, collect_at_ms), collect_at_ms=collect_at_ms)
+
+
+def _arm(ports: Ports, fence: Fence, wake: Wake, done: Dispatched) -> None:
+    done.next_slot = wake.wake_slot
+    if wake.wake_slot is not None:
+        ports.wheel.arm(fence.topic, wake.wake_slot, fires_at_ms(wake.wake_slot, fence.settings))
+
+
+def _small(plan: Plan, fence: Fence, subscriptions: int) -> bool:
+    sends = plan.due_rows * max(1, subscriptions)
+    return sends <= fence.settings.inline_rows and len(plan.segments) <= MAX_PART_SEGMENTS
+
+
+def _delivery(subscription: Subscription, plan: Plan, fence: Fence, now_ms: int, at_once: bool) -> Delivery:
+    parts = len(plan.parts())
+    return Delivery(
+        key=DeliveryKey(
+            topic=plan.topic, subscription=subscription.name, generation=subscription.generation, plan=plan.a
+        ),
+        queue_url=subscription.queue_url,
+        parts=parts,
+        start=subscription.start,
+        look_at_ms=now_ms + fence.settings.redrive_s * 1000,
+        leases=tuple((part, now_ms) for part in range(parts)) if at_once else (),
+    )
+
+
+def _start(
+    ports: Ports, fence: Fence, plan: Plan, deliveries: Sequence[Delivery], at_once: bool, done: Dispatched
+) -> None:
+    if at_once:
+        delivered = deliver_at_once(ports, fence, plan, deliveries)
+        done.messages += delivered.messages
+        done.segments += delivered.segments
+        return
+    for delivery in deliveries:
+        ports.queues.enqueue_parts(delivery.key, range(delivery.parts))
+        done.enqueued_parts += delivery.parts

@@ -1,0 +1,204 @@
+"""Ingest: packs from the queue become one committed ledger; what is due too soon for that is sent at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidewheel.bucket import Bucket, content_id, slots_of
+from tidewheel.errors import Contended, UnknownTopic
+from tidewheel.fence import Fence
+from tidewheel.flows import release
+from tidewheel.flows.ports import Commit, Ports, Wake
+from tidewheel.ledger import SCHEMA, Ledger, encode_ledger
+from tidewheel.message import Encoding, bytes_of_text, id_text
+from tidewheel.pack import Pack
+from tidewheel.wheel import fires_at_ms, open_from
+
+_ATTEMPTS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingested:
+    """What became of a call's messages.
+
+    Attributes:
+        ledger_rows: in a ledger that this call, or an earlier try, committed.
+        direct_rows: sent at once; those that were cancelled count too.
+        object_name: the ledger, if this call committed one.
+        commits: tries that it took.
+    """
+
+    ledger_rows: int
+    direct_rows: int
+    object_name: str | None
+    commits: int
+
+
+def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
+    """Makes the messages of some packs of one topic durable in its index, or sends them.
+
+    If it stops
+        after the object is put: nothing refers to it; the orphan sweep deletes it, the queue brings the packs again.
+        after the commit: a repetition finds the bucket, and only arms and sends what is direct.
+        between direct sends: a repetition sends copies with the same ids.
+
+    The caller acknowledges the packs when this returns, and not if it raises.
+
+    Raises:
+        UnknownTopic: there is none of this name and generation; nothing was done.
+        Contended: the fence moved too often; nothing was committed.
+        QueueUnavailable: direct messages could not be sent to some subscription; the others got theirs.
+    """
+    fence = ports.topics.fence(topic)
+    if fence is None or any(pack.generation != fence.generation for pack in packs):
+        raise UnknownTopic(topic)
+    rows = pa.concat_tables(map(pack_rows, packs)).sort_by(
+        [("deliver_at_ms", "ascending"), ("message_id", "ascending")]
+    )
+    slots = np.asarray(rows.column("deliver_at_ms")) // fence.slot_ms
+    fence = _seal_what_is_due(ports, fence, slots)
+    fence, object_name, commits = _commit(ports, fence, rows, slots)
+    direct = rows.slice(0, int(np.searchsorted(slots, fence.sealed)))
+    if direct.num_rows:
+        _send_direct(ports, fence, direct)
+    return Ingested(
+        ledger_rows=rows.num_rows - direct.num_rows,
+        direct_rows=direct.num_rows,
+        object_name=object_name,
+        commits=commits,
+    )
+
+
+def pack_rows(pack: Pack) -> pa.Table:
+    """Returns a pack's messages as rows of a ledger."""
+    n = len(pack)
+    ids = np.frombuffer(pack.ids, np.uint8).reshape(n, 16)
+    times = np.zeros((n, 8), np.uint8)
+    times[:, 2:] = ids[:, :6]
+    if Encoding.BYTES in pack.encodings:
+        payloads = pa.array(
+            [bytes_of_text(text, Encoding(e)) for text, e in zip(pack.texts, pack.encodings, strict=True)], pa.binary()
+        )
+    else:
+        payloads = pa.array(pack.texts, pa.string()).cast(pa.binary())
+    columns = {
+        "deliver_at_ms": pa.array(times.view(">i8").reshape(n).astype(np.int64)),
+        "message_id": pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), n, [None, pa.py_buffer(pack.ids)]),
+        "payload": payloads,
+        "encoding": pa.array(pack.encodings, SCHEMA.field("encoding").type),
+        "sent_at_ms": pa.array(np.full(n, pack.sent_at_ms)),
+    }
+    if pack.attributes is not None:
+        pairs = [list(each.items()) or None for each in pack.attributes]
+        columns["attributes"] = pa.array(pairs, SCHEMA.field("attributes").type)
+    arrays = [columns[f.name] if f.name in columns else pa.nulls(n, f.type) for f in SCHEMA]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def _seal_what_is_due(ports: Ports, fence: Fence, slots: np.ndarray) -> Fence:
+    """Seals slots whose schedule has no time to fire any more, if a row lies in one: it is then sent direct."""
+    boundary = open_from(ports.clock.now_ms(), fence.settings)
+    first_open = int(np.searchsorted(slots, fence.sealed))
+    if fence.sealed < boundary and first_open < len(slots) and slots[first_open] < boundary:
+        sealed = ports.topics.seal(fence.topic, boundary)
+        if sealed is None or sealed.generation != fence.generation:
+            raise UnknownTopic(fence.topic)
+        return sealed
+    return fence
+
+
+def _commit(ports: Ports, fence: Fence, rows: pa.Table, slots: np.ndarray) -> tuple[Fence, str | None, int]:
+    """Commits the rows of open slots as one ledger; returns the fence by which the others are direct."""
+    ledger: Ledger | None = None
+    object_name = ""
+    routed_by = -1
+    for attempt in range(1, _ATTEMPTS + 1):
+        start = int(np.searchsorted(slots, fence.sealed))
+        if start == len(slots):
+            if ledger is not None:
+                ports.objects.delete([object_name])
+            return fence, None, attempt - 1
+        if ledger is None or start != routed_by:
+            if ledger is not None:
+                ports.objects.delete([object_name])
+            ledger = _encode(fence, rows.slice(start))
+            bucket_id = content_id(ledger.data)
+            object_name = ports.objects.new_ledger_name(fence.topic, int(slots[start]), fence.slot_ms, bucket_id)
+            ports.objects.put(object_name, ledger.data)
+            routed_by = start
+            bucket = Bucket(
+                id=bucket_id,
+                object_name=object_name,
+                size_bytes=ledger.summary.size_bytes,
+                rows=ledger.summary.rows,
+                slots=slots_of(ledger.summary.slots),
+                segments=ledger.summary.segments,
+            )
+        first_slot = bucket.first_slot
+        wake = _lowered(fence, first_slot)
+        commit = ports.topics.commit_bucket(fence, bucket, wake)
+        if commit is not Commit.MOVED:
+            if commit is Commit.EXISTS:
+                ports.objects.delete([object_name])
+            if wake is not None or commit is Commit.EXISTS:
+                ports.wheel.arm(fence.topic, first_slot, fires_at_ms(first_slot, fence.settings))
+            return fence, object_name if commit is Commit.COMMITTED else None, attempt
+        moved = ports.topics.fence(fence.topic)
+        if moved is None or moved.generation != fence.generation:
+            ports.objects.delete([object_name])
+            raise UnknownTopic(fence.topic)
+        fence = moved
+    raise Contended("ingest", fence.topic, _ATTEMPTS)
+
+
+def _encode(fence: Fence, rows: pa.Table) -> Ledger:
+    return encode_ledger(
+        rows,
+        topic=fence.topic,
+        generation=fence.generation,
+        slot_ms=fence.slot_ms,
+        segment_rows=fence.settings.segment_rows,
+        segment_bytes=fence.settings.segment_bytes,
+    )
+
+
+def _lowered(fence: Fence, first_slot: int) -> Wake | None:
+    """Returns the wake marks that a ledger needs, None if the sweep looks early enough already.
+
+    Who lowers wake arms the wheel; while wake stays, its schedule leads to the dispatch that arms the next.
+    """
+    if fence.wake_slot is not None and fence.wake_slot <= first_slot:
+        return None
+    look_at_ms = fence.look_at(first_slot, None)
+    if fence.look_at_ms is not None and look_at_ms is not None:
+        look_at_ms = min(look_at_ms, fence.look_at_ms)
+    return Wake(wake_slot=first_slot, look_at_ms=look_at_ms, collect_at_ms=fence.collect_at_ms)
+
+
+def _send_direct(ports: Ports, fence: Fence, rows: pa.Table) -> None:
+    """Sends rows of sealed slots; tombstones are read after the fence: none can appear for these slots any more."""
+    times = rows.column("deliver_at_ms")
+    cancelled = ports.topics.tombstones(
+        fence.topic, times[0].as_py() // fence.slot_ms, times[-1].as_py() // fence.slot_ms + 1
+    )
+    if fence.purge_ms:
+        rows = rows.filter(pc.greater_equal(rows.column("sent_at_ms"), fence.purge_ms))
+    messages = release.releases(rows)
+    if cancelled:
+        ids = [id_text(binary) for binary in rows.column("message_id").cast(pa.binary()).to_pylist()]
+        messages = [message for message, each in zip(messages, ids, strict=True) if each not in cancelled]
+    if not messages:
+        return
+    failed: Exception | None = None
+    for subscription in ports.topics.subscriptions(fence.topic):
+        try:
+            release.send(ports, subscription.queue_url, messages)
+        except Exception as error:  # one subscription's queue must not keep the others waiting
+            failed = error
+    if failed is not None:
+        raise failed

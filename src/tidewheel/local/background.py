@@ -1,0 +1,59 @@
+"""The pump in real time, on a thread of its own."""
+
+from __future__ import annotations
+
+from threading import Thread
+
+from tidewheel.clock import Clock
+from tidewheel.local.emulator import Emulator
+from tidewheel.local.pump import Pump
+
+_LONGEST_SLEEP_S = 60.0
+
+
+class BackgroundPump:
+    """Sleeps until the next thing is due or something changes, does it, and so on until stopped."""
+
+    def __init__(self, pump: Pump, emulator: Emulator, clock: Clock) -> None:
+        self._pump = pump
+        self._changed = emulator.changed
+        self._clock = clock
+        self._stopping = False
+        self._done_to_ms = 0
+        self._thread = Thread(target=self._run, name="tidewheel-pump", daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stops after the invocation that is under way, if any."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def wait_until(self, until_ms: int) -> None:
+        """Returns when that time has come and everything due by then is done."""
+        with self._changed:
+            while not self._stopping:
+                left_ms = until_ms - self._clock.now_ms()
+                if left_ms <= 0 and self._done_to_ms >= until_ms:
+                    return
+                if left_ms <= 0:
+                    self._changed.notify_all()  # the pump may be asleep: it must see this time, too
+                self._changed.wait(max(0.001, left_ms / 1000) if left_ms > 0 else 0.05)
+
+    def _run(self) -> None:
+        while not self._stopping:
+            now_ms = self._clock.now_ms()
+            if self._pump.run_next(now_ms, lambda at_ms: None):
+                continue
+            with self._changed:
+                self._done_to_ms = now_ms
+                self._changed.notify_all()
+                next_ms = self._pump.next_ms()
+                left_s = _LONGEST_SLEEP_S if next_ms is None else (next_ms - self._clock.now_ms()) / 1000
+                if left_s > 0 and not self._stopping:
+                    self._changed.wait(min(left_s, _LONGEST_SLEEP_S))

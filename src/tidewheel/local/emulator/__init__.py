@@ -1,0 +1,147 @@
+"""moto, made to behave like the AWS that Tidewheel runs on. Every workaround is in this package, with its reason.
+
+| module | what moto 5.2.5 does | what is done about it |
+|---|---|---|
+| virtual_time | takes the time from the machine | its time functions ask our clock |
+| wire | is reached by HTTP or by patching every client | clients of our sessions reach it directly, under one lock |
+| fast_json | serializes through the service model | plain JSON for frequent operations |
+| queues, queue_backend | walks all messages at each operation | heaps and dicts |
+| tables | copies and sorts whole tables | only the items that are named |
+| schedule_backend | takes any schedule, fires none | checks, and an ordered book |
+| resources | lacks CloudFormation types, starts Docker | types of our own |
+
+All of it is in force only while an `Emulator` is open, and undone by `close`.
+"""
+
+from __future__ import annotations
+
+import json
+from threading import Condition, RLock
+from typing import Any
+
+import boto3
+import moto.backends
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.core.base_backend import BackendDict
+from moto.core.common_models import BaseModel
+from moto.core.decorator import MockAWS
+from moto.core.model_instances import reset_model_data
+from moto.dynamodb.models import dynamodb_backends
+from moto.sqs.models import sqs_backends
+
+from tidewheel.clock import Clock
+from tidewheel.local.emulator import fast_json, queue_backend, resources, tables, wire
+from tidewheel.local.emulator.patching import Patches
+from tidewheel.local.emulator.queues import HeapQueue, QueuedMessage, new_message
+from tidewheel.local.emulator.resources import Resource
+from tidewheel.local.emulator.schedule_backend import ScheduleBook
+from tidewheel.local.emulator.virtual_time import MotoTime
+from tidewheel.local.emulator.wire import ACCESS_KEY, REGION, Observer, Wire
+
+__all__ = ["ACCESS_KEY", "REGION", "Emulator", "HeapQueue", "QueuedMessage", "Resource"]
+
+_open: list[Emulator] = []
+
+
+class Emulator:
+    """moto's backends of this process: empty when opened, and only one at a time, since moto keeps them globally."""
+
+    def __init__(self, clock: Clock, *, virtual: bool) -> None:
+        self._clock = clock
+        self._virtual = virtual
+        self._patches = Patches()
+        self._time = MotoTime(clock)
+        self.lock = RLock()
+        self.changed = Condition(self.lock)
+        self.schedules = ScheduleBook(clock, self.changed)
+        self._wire = Wire(self.lock)
+        self._wake_index = tables.WakeIndex()
+
+    def open(self) -> None:
+        """Empties moto's backends and puts every workaround in force.
+
+        Raises:
+            RuntimeError: another local stack, or moto's `mock_aws`, is in force in this process.
+        """
+        if _open:
+            raise RuntimeError("another LocalTidewheel is open in this process: close it first (moto's state is global)")
+        if MockAWS._nested_count:
+            raise RuntimeError("moto's mock_aws is active in this process: LocalTidewheel would empty its state")
+        _open.append(self)
+        try:
+            _reset()
+            self._time.install()
+            # moto keeps every model that it ever made, for its dashboard: a leak, once messages come by the million.
+            self._patches.set(BaseModel, "__new__", staticmethod(lambda cls, *args, **kwargs: object.__new__(cls)))
+            wire.install(self._patches)
+            fast_json.install(self._patches)
+            resources.install(self._patches)
+            tables.install(self._patches, self._wake_index)
+            queue_backend.install(self._patches, changed=self.changed, virtual=self._virtual)
+            self.schedules.install(self._patches)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Stops the endpoint, undoes every workaround and empties moto's backends. Harmless when called twice."""
+        if self not in _open:
+            return
+        try:
+            self._wire.close()
+            with self.changed:
+                self.changed.notify_all()
+        finally:
+            self._patches.undo()
+            self._time.remove()
+            _reset()
+            _open.remove(self)
+
+    def session(self, observer: Observer | None = None) -> boto3.Session:
+        """Returns a boto3 session whose clients reach the backends without leaving the process."""
+        return self._wire.session(observer)
+
+    @property
+    def endpoint_url(self) -> str:
+        """Where any other AWS client reaches the same backends."""
+        return self._wire.endpoint_url
+
+    def deploy(self, stack_name: str, template: dict[str, Any]) -> list[Resource]:
+        """Creates a CloudFormation stack; returns those of its resources that the runtime itself must run."""
+        cloudformation = self.session().client("cloudformation")
+        cloudformation.create_stack(
+            StackName=stack_name, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_NAMED_IAM"]
+        )
+        backend: Any = moto.backends.get_backend("cloudformation")[DEFAULT_ACCOUNT_ID][REGION]
+        stack = backend.get_stack(stack_name)
+        parsed = stack.resource_map._parsed_resources
+        return [parsed[name] for name in template["Resources"] if isinstance(parsed.get(name), Resource)]
+
+    def queue(self, name: str) -> HeapQueue:
+        """Returns a standard queue by its name, URL or ARN."""
+        found = sqs_backends[DEFAULT_ACCOUNT_ID][REGION].get_queue(name.replace(":", "/").rpartition("/")[2])
+        assert isinstance(found, HeapQueue)
+        return found
+
+    def send(self, queue_name: str, body: str, attributes: dict[str, str]) -> None:
+        """Puts a message on a queue: how schedules reach their dead-letter queue."""
+        typed = {name: {"DataType": "String", "StringValue": value} for name, value in attributes.items()}
+        with self.lock:
+            queue = self.queue(queue_name)
+            queue.add_message(new_message(queue, body, 0, typed))
+
+    def least_look_at_ms(self, table_name: str) -> int | None:
+        """When the next sweep can find something, by the sparse index `wake`; None if nothing waits."""
+        return self._wake_index.least_ms(table_name)
+
+    def item_bytes(self, table_name: str, attributes: dict[str, Any]) -> int:
+        """Size of the stored item with this key, for the meter; 0 if there is none."""
+        backend = dynamodb_backends[DEFAULT_ACCOUNT_ID][REGION]
+        table = backend.tables.get(table_name)
+        complete = table is not None and all(name in attributes for name in table.table_key_attrs)
+        return tables.item_bytes(table, backend, attributes) if complete else 0
+
+
+def _reset() -> None:
+    BackendDict.reset()
+    reset_model_data()

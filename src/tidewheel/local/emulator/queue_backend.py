@@ -1,0 +1,179 @@
+"""moto's SQS operations, answered by `HeapQueue`. Installed while a local stack is open."""
+
+from __future__ import annotations
+
+import re
+import time
+from threading import Condition
+from typing import Any
+
+from moto.sqs import models
+from moto.sqs.exceptions import (
+    BatchEntryIdsNotDistinct,
+    BatchRequestTooLong,
+    InvalidBatchEntryId,
+    InvalidParameterValue,
+    TooManyEntriesInBatchRequest,
+)
+
+from tidewheel.local.emulator.patching import Patches
+from tidewheel.local.emulator.queues import (
+    HeapQueue,
+    attribute_bytes,
+    new_message,
+    received_copy,
+)
+
+_BATCH_ID = re.compile(r"[\w-]{1,80}\Z")
+
+
+def install(patches: Patches, *, changed: Condition, virtual: bool) -> None:
+    """Replaces the slow operations of moto's SQS backend.
+
+    Args:
+        patches: where the replacements are noted.
+        changed: notified when a message arrives; long polls wait on it, which frees the lock that it holds.
+        virtual: with a clock that stands still, long polls answer at once (they would never end).
+    """
+    backend = models.SQSBackend
+    create = backend.create_queue
+    send = backend.send_message
+    send_batch = backend.send_message_batch
+    receive = backend.receive_message
+    change_visibility = backend.change_message_visibility
+    purge = backend.purge_queue
+    read_attributes = backend.get_queue_attributes
+
+    def arrived() -> None:
+        with changed:
+            changed.notify_all()
+
+    def create_queue(self: Any, name: str, tags: dict[str, str] | None = None, **kwargs: Any) -> models.Queue:
+        known = name in self.queues
+        queue = create(self, name, tags, **kwargs)
+        if not known and not queue.fifo_queue:
+            HeapQueue.adopt(queue, arrived)
+        return queue
+
+    def send_message(self: Any, queue_name: str, message_body: str, **kwargs: Any) -> models.Message:
+        queue = self.get_queue(queue_name)
+        if not isinstance(queue, HeapQueue):
+            return send(self, queue_name, message_body, **kwargs)
+        message = new_message(
+            queue,
+            message_body,
+            kwargs.get("delay_seconds"),
+            kwargs.get("message_attributes"),
+            kwargs.get("system_attributes"),
+        )
+        message.group_id = kwargs.get("group_id")
+        queue.put(message)
+        arrived()
+        return message
+
+    def send_message_batch(
+        self: Any, queue_name: str, entries: dict[str, dict[str, Any]]
+    ) -> tuple[list[models.Message], list[dict[str, Any]]]:
+        queue = self.get_queue(queue_name)
+        if not isinstance(queue, HeapQueue):
+            return send_batch(self, queue_name, entries)
+        _check_batch(list(entries.values()))
+        sent: list[models.Message] = []
+        failed: list[dict[str, Any]] = []
+        for entry in entries.values():
+            try:
+                message = new_message(
+                    queue,
+                    entry["MessageBody"],
+                    entry.get("DelaySeconds"),
+                    entry.get("MessageAttributes"),
+                    entry.get("MessageSystemAttributes"),
+                )
+            except InvalidParameterValue as error:
+                failed.append(
+                    {"Id": entry["Id"], "SenderFault": True, "Code": error.code, "Message": error.message}
+                )
+                continue
+            message.user_id = entry["Id"]  # type: ignore[attr-defined]
+            queue.put(message)
+            sent.append(message)
+        arrived()
+        return sent, failed
+
+    def receive_message(
+        self: Any,
+        queue_name: str,
+        count: int,
+        wait_seconds_timeout: int,
+        visibility_timeout: int,
+        message_attribute_names: list[str] | None = None,
+    ) -> list[models.Message]:
+        queue = self.get_queue(queue_name)
+        if not isinstance(queue, HeapQueue):
+            wait_s = 0 if virtual else wait_seconds_timeout
+            return receive(self, queue_name, count, wait_s, visibility_timeout, message_attribute_names)
+        deadline = time.monotonic() + (0 if virtual else wait_seconds_timeout)
+        while True:
+            taken = [
+                received_copy(message, message_attribute_names or [])
+                for message in queue.take(count, int(visibility_timeout or 0))
+            ]
+            left_s = deadline - time.monotonic()
+            if taken or left_s <= 0:
+                return list(taken)
+            next_ready_ms = queue.next_ready_ms()
+            if next_ready_ms is not None:
+                left_s = min(left_s, max(0.001, (next_ready_ms - models.unix_time_millis()) / 1000))
+            with changed:
+                changed.wait(left_s)
+
+    def change_message_visibility(
+        self: Any, queue_name: str, receipt_handle: str, visibility_timeout: int
+    ) -> None:
+        queue = self.get_queue(queue_name)
+        if isinstance(queue, HeapQueue):
+            queue.change_visibility(receipt_handle, int(visibility_timeout))
+        else:
+            change_visibility(self, queue_name, receipt_handle, visibility_timeout)
+
+    def purge_queue(self: Any, queue_name: str) -> None:
+        queue = self.get_queue(queue_name)
+        purge(self, queue_name)
+        if isinstance(queue, HeapQueue):
+            queue.purge()
+
+    def get_queue_attributes(self: Any, queue_name: str, attribute_names: list[str]) -> dict[str, Any]:
+        # moto evaluates every attribute, counts included, once a name.
+        queue = self.get_queue(queue_name)
+        if not attribute_names or not isinstance(queue, HeapQueue):
+            return read_attributes(self, queue_name, attribute_names)
+        everything = read_attributes(self, queue_name, ["All"])
+        if "All" in attribute_names:
+            return everything
+        if any(name not in everything for name in attribute_names):
+            return read_attributes(self, queue_name, attribute_names)
+        return {name: everything[name] for name in attribute_names if everything[name] is not None}
+
+    for replacement in (
+        create_queue,
+        send_message,
+        send_message_batch,
+        receive_message,
+        change_message_visibility,
+        purge_queue,
+        get_queue_attributes,
+    ):
+        patches.set(backend, replacement.__name__, replacement)
+
+
+def _check_batch(entries: list[dict[str, Any]]) -> None:
+    ids = [entry["Id"] for entry in entries]
+    if not all(_BATCH_ID.match(entry_id) for entry_id in ids):
+        raise InvalidBatchEntryId
+    total = sum(len(entry["MessageBody"].encode()) + attribute_bytes(entry.get("MessageAttributes")) for entry in entries)
+    if total > models.MAXIMUM_MESSAGE_LENGTH:
+        raise BatchRequestTooLong(total)
+    if len(set(ids)) < len(ids):
+        raise BatchEntryIdsNotDistinct(next(entry_id for entry_id in ids if ids.count(entry_id) > 1))
+    if len(entries) > 10:
+        raise TooManyEntriesInBatchRequest(len(entries))

@@ -1,0 +1,142 @@
+"""CloudFormation types that moto lacks, or that would make it start Docker.
+
+Why: moto skips a type that it does not know, and `GetAtt` on it fails. Lambda functions and event source mappings are
+ours altogether: moto's would look for Docker, and its queues would call the function themselves. Policies of buckets
+and queues are not applied: with `aws:SecureTransport` moto answers 403 to all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from moto.cloudformation import parsing
+from moto.scheduler.models import scheduler_backends
+
+from tidewheel.local.emulator.patching import Patches
+
+
+class Resource:
+    """A resource that only answers Ref and GetAtt. moto's models are not its base: they register themselves."""
+
+    arn_format: ClassVar[str] = ""
+
+    def __init__(self, name: str, properties: dict[str, Any], account_id: str, region: str) -> None:
+        self.name = name
+        self.properties = properties
+        self.account_id = account_id
+        self.region = region
+        self.arn = self.arn_format.format(name=name, account=account_id, region=region)
+
+    @property
+    def physical_resource_id(self) -> str:
+        """What Ref gives."""
+        return self.name
+
+    def get_cfn_attribute(self, attribute_name: str) -> str:
+        """What GetAtt gives: the ARN where it has one, else a name that shows where it came from."""
+        return self.arn if attribute_name == "Arn" and self.arn else f"{self.name}.{attribute_name}"
+
+    @classmethod
+    def has_cfn_attr(cls, attr: str) -> bool:
+        """Any attribute can be an output."""
+        return True
+
+    def is_created(self) -> bool:
+        """Always, at once."""
+        return True
+
+    @classmethod
+    def create_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **_: Any
+    ) -> Resource:
+        """Makes the resource; called by moto."""
+        return cls(resource_name, cloudformation_json.get("Properties", {}), account_id, region_name)
+
+
+class Function(Resource):
+    """AWS::Lambda::Function: its environment is what the runtime reads."""
+
+    arn_format = "arn:aws:lambda:{region}:{account}:function:{name}"
+
+
+class Alias(Resource):
+    """AWS::Lambda::Alias and Version: both name the function."""
+
+    @property
+    def physical_resource_id(self) -> str:
+        """Ref gives the ARN."""
+        function = str(self.properties["FunctionName"])
+        if function.startswith("arn:"):
+            return function
+        return Function.arn_format.format(name=function, account=self.account_id, region=self.region)
+
+
+class EventSourceMapping(Resource):
+    """AWS::Lambda::EventSourceMapping: run by the runtime."""
+
+    arn_format = "arn:aws:lambda:{region}:{account}:event-source-mapping:{name}"
+
+
+class ScheduleGroup(Resource):
+    """AWS::Scheduler::ScheduleGroup."""
+
+    arn_format = "arn:aws:scheduler:{region}:{account}:schedule-group/{name}"
+
+    def __init__(self, name: str, properties: dict[str, Any], account_id: str, region: str) -> None:
+        super().__init__(name, properties, account_id, region)
+        scheduler_backends[account_id][region].create_schedule_group(name, [])
+
+
+class Schedule(Resource):
+    """AWS::Scheduler::Schedule."""
+
+    arn_format = "arn:aws:scheduler:{region}:{account}:schedule/{name}"
+
+    def __init__(self, name: str, properties: dict[str, Any], account_id: str, region: str) -> None:
+        super().__init__(name, properties, account_id, region)
+        scheduler_backends[account_id][region].create_schedule(
+            description=properties.get("Description", ""),
+            end_date=properties.get("EndDate", ""),
+            flexible_time_window=properties["FlexibleTimeWindow"],
+            group_name=properties.get("GroupName", "default"),
+            kms_key_arn=properties.get("KmsKeyArn", ""),
+            name=name,
+            schedule_expression=properties["ScheduleExpression"],
+            schedule_expression_timezone=properties.get("ScheduleExpressionTimezone", "UTC"),
+            start_date="",
+            state=properties.get("State", "ENABLED"),
+            target=properties["Target"],
+            action_after_completion=None,
+        )
+
+
+_OURS: dict[str, tuple[type[Resource], str]] = {
+    "AWS::Lambda::Alias": (Alias, ""),
+    "AWS::Lambda::EventSourceMapping": (EventSourceMapping, ""),
+    "AWS::Lambda::Function": (Function, "FunctionName"),
+    "AWS::Lambda::Permission": (Resource, ""),
+    "AWS::Lambda::Version": (Alias, ""),
+    "AWS::S3::BucketPolicy": (Resource, ""),
+    "AWS::SQS::QueuePolicy": (Resource, ""),
+    "AWS::Scheduler::Schedule": (Schedule, "Name"),
+    "AWS::Scheduler::ScheduleGroup": (ScheduleGroup, "Name"),
+}
+
+
+def install(patches: Patches) -> None:
+    """Makes moto's CloudFormation use our types, and a bare `Resource` for any type that neither knows."""
+    class_of: Callable[[str], Any] = parsing.resource_class_from_type
+    name_of: Callable[[str], str | None] = parsing.resource_name_property_from_type
+
+    def resource_class_from_type(resource_type: str) -> Any:
+        if resource_type in _OURS:
+            return _OURS[resource_type][0]
+        known = resource_type in parsing.get_model_map() or resource_type.startswith("Custom::")
+        return class_of(resource_type) if known or resource_type in parsing.NULL_MODELS else Resource
+
+    def resource_name_property_from_type(resource_type: str) -> str | None:
+        return _OURS[resource_type][1] or None if resource_type in _OURS else name_of(resource_type)
+
+    patches.set(parsing, "resource_class_from_type", resource_class_from_type)
+    patches.set(parsing, "resource_name_property_from_type", resource_name_property_from_type)

@@ -1,0 +1,60 @@
+"""moto's time taken from our clock.
+
+Why: moto asks the machine. time-machine would move the whole process, the caller's own code too. moto has
+three functions that tell the time (`moto.core.utils.utcnow`, `unix_time`, `unix_time_millis`); they are replaced
+in that module and in every loaded moto module that imported them by name.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from typing import Any
+
+import moto.core.utils as moto_utils
+
+from tidewheel.clock import Clock
+
+_EPOCH = dt.datetime(1970, 1, 1)
+
+
+class MotoTime:
+    """The replacement, in force between `install` and `remove`."""
+
+    def __init__(self, clock: Clock) -> None:
+        original_unix_time = moto_utils.unix_time
+
+        def utcnow() -> dt.datetime:
+            return _EPOCH + dt.timedelta(milliseconds=clock.now_ms())
+
+        def unix_time(value: dt.datetime | None = None) -> float:
+            return clock.now_ms() / 1000 if value is None else original_unix_time(value)
+
+        def unix_time_millis(value: dt.datetime | None = None) -> float:
+            # Not unix_time() * 1000: that loses a millisecond to rounding, and messages would be early.
+            return float(clock.now_ms()) if value is None else round(original_unix_time(value) * 1000, 3)
+
+        self._ours: dict[str, Any] = {
+            "utcnow": utcnow,
+            "unix_time": unix_time,
+            "unix_time_millis": unix_time_millis,
+        }
+        self._originals: dict[str, Any] = {name: getattr(moto_utils, name) for name in self._ours}
+
+    def install(self) -> None:
+        """Replaces the functions. Modules imported later get ours from moto.core.utils."""
+        _swap({id(self._originals[name]): ours for name, ours in self._ours.items()})
+
+    def remove(self) -> None:
+        """Puts moto's functions back everywhere, also where they were imported while ours stood."""
+        _swap({id(ours): self._originals[name] for name, ours in self._ours.items()})
+
+
+def _swap(replacement_by_id: dict[int, Any]) -> None:
+    for name, module in list(sys.modules.items()):
+        if module is None or not (name == "moto" or name.startswith("moto.")):
+            continue
+        for attribute, value in list(vars(module).items()):
+            replacement = replacement_by_id.get(id(value))
+            if replacement is not None:
+                setattr(module, attribute, replacement)

@@ -1,0 +1,251 @@
+"""How requests reach moto: straight from botocore inside the process, and over HTTP for everybody else.
+
+Why: a socket, a signature and a WSGI server cost some milliseconds a request, and `mock_aws` would catch the clients
+of the caller's own code too. Here a botocore session of our own answers its `before-call` event: the request is
+serialized and validated by botocore as ever, and then handed to moto. No other session notices.
+
+Both ways hold one lock for each request: moto's backends are not safe under threads (`TransactWriteItems` let two
+of thirty races win).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from io import BytesIO
+from threading import RLock, Thread
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlencode, urlsplit
+
+import boto3
+import botocore.session
+from botocore.awsrequest import AWSResponse
+from botocore.config import Config
+from botocore.endpoint import convert_to_response_dict
+from botocore.loaders import Loader
+from botocore.model import OperationModel
+from botocore.parsers import ResponseParserFactory
+from moto import backend_index, backends
+from moto.core import DEFAULT_ACCOUNT_ID, responses
+from moto.core.base_backend import BackendDict
+from moto.core.botocore_stubber import MockRawResponse
+from moto.core.exceptions import HTTPException
+from moto.core.request import PRESERVED_HEADER_NAMES_ENVIRON_KEY, Request
+from moto.moto_server.werkzeug_app import (
+    DomainDispatcherApplication,
+    MotoRequestHandler,
+    create_backend_app,
+)
+from werkzeug.serving import BaseWSGIServer, make_server
+
+from tidewheel.local.emulator.patching import Patches
+
+REGION = "us-east-1"
+ACCESS_KEY = "AKIALOCALTIDEWHEEL00"
+_AUTHORIZATION = f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/20260101/{REGION}/local/aws4_request"
+_shared_loader: list[Loader] = []  # service models are immutable: read once a process, not once a stack
+
+Answer = tuple[int, dict[str, Any], Any]
+Observer = Callable[[str, str, dict[str, Any], int, Any], None]
+
+
+def install(patches: Patches) -> None:
+    """Caches what moto works out anew at each request: the methods of a class, names in snake case."""
+    names = responses.method_names_from_class
+    cased = responses.camelcase_to_underscores
+    methods: dict[type, frozenset[str]] = {}
+    snakes: dict[str, str] = {}
+
+    def method_names_from_class(clazz: type) -> frozenset[str]:
+        if clazz not in methods:
+            methods[clazz] = frozenset(names(clazz))
+        return methods[clazz]
+
+    def camelcase_to_underscores(argument: str) -> str:
+        if argument not in snakes:
+            snakes[argument] = cased(argument)
+        return snakes[argument]
+
+    patches.set(responses, "method_names_from_class", method_names_from_class)
+    patches.set(responses, "camelcase_to_underscores", camelcase_to_underscores)
+
+
+class Wire:
+    """Answers requests from moto's backends, one at a time."""
+
+    def __init__(self, lock: RLock) -> None:  # type: ignore[valid-type]
+        self._lock = lock
+        self._routes: dict[str, list[tuple[re.Pattern[str], Any]]] = {}
+        self._parsers = ResponseParserFactory()
+        self._server: HttpServer | None = None
+        self.closed = False
+
+    def session(self, observer: Observer | None = None) -> boto3.Session:
+        """Returns a session whose clients never leave the process.
+
+        Args:
+            observer: called after each request with service, operation, request, status and parsed response.
+        """
+        core = botocore.session.Session()
+        if not _shared_loader:
+            _shared_loader.append(core.get_component("data_loader"))
+        core.register_component("data_loader", _shared_loader[0])
+        core.set_credentials(ACCESS_KEY, "local")
+        core.set_config_variable("region", REGION)
+        core.set_default_client_config(Config(retries={"total_max_attempts": 1}))
+
+        def answer(model: OperationModel, params: dict[str, Any], **_: Any) -> Any:
+            return self._answer(model, params, observer)
+
+        core.get_component("event_emitter").register_last("before-call", answer)
+        return boto3.Session(botocore_session=core)
+
+    def _answer(self, model: OperationModel, params: dict[str, Any], observer: Observer | None) -> Any:
+        if "amazonaws.com" not in params["url"]:
+            return None  # a client with an endpoint of its own: let it go there
+        if self.closed:
+            raise RuntimeError("this local Tidewheel stack is closed, and its clients with it")
+        with self._lock:
+            status, headers, body = self._dispatch(params)
+            response = AWSResponse(params["url"], status, headers, MockRawResponse(body))  # type: ignore[arg-type]
+            described = convert_to_response_dict(response, model)
+            parser = self._parsers.create_parser(model.service_model.resolved_protocol)
+            parsed = parser.parse(described, model.output_shape)
+            if status >= 300:
+                error_shape = model.service_model.shape_for_error_code(parsed.get("Error", {}).get("Code", ""))
+                if error_shape is not None:
+                    parsed.update(parser.parse(described, error_shape))
+            if observer is not None:
+                observer(model.service_model.service_name, model.name, params, len(body), parsed)
+        return response, parsed
+
+    def _dispatch(self, params: dict[str, Any]) -> Answer:
+        request = _request(params)
+        url = params["url"]
+        method = self._method(url)
+        if method is None:
+            return 404, {}, f"moto does not know {url}"
+        try:
+            status, headers, body = method(request, request.raw_url, request.headers)
+        except HTTPException as error:
+            status, headers, body = error.code or 500, dict(error.get_headers()), error.get_body()
+        return int(status), headers, body
+
+    def _method(self, url: str) -> Any:
+        clean = url.partition("?")[0]
+        parts = urlsplit(clean)
+        base = f"{parts.scheme}://{parts.netloc}"
+        routes = self._routes.get(base)
+        if routes is None:
+            routes = self._routes[base] = _routes_of(clean)
+        return next((method for pattern, method in routes if pattern.match(clean)), None)
+
+    @property
+    def endpoint_url(self) -> str:
+        """Where any other AWS client reaches the same backends; the server starts at the first use."""
+        if self._server is None:
+            self._server = HttpServer(self._lock)
+        return self._server.url
+
+    def close(self) -> None:
+        """Stops the server; clients of our sessions fail from now on with a clear error."""
+        self.closed = True
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+
+def _request(params: dict[str, Any]) -> Request:
+    """moto's request object, without the detour over a request builder (100 microseconds)."""
+    parts = urlsplit(params["url"])
+    body = params["body"]
+    preserved: dict[str, str] = {}  # S3 tells metadata keys with underscores from those with dashes
+    # moto's S3 answers 403 to what is not signed. Nothing checks the signature.
+    environ: dict[str, Any] = {"HTTP_AUTHORIZATION": _AUTHORIZATION, PRESERVED_HEADER_NAMES_ENVIRON_KEY: preserved}
+    for name, value in params["headers"].items():
+        text = value.decode() if isinstance(value, bytes) else str(value)
+        key = "HTTP_" + name.upper().replace("-", "_")
+        environ[key] = text
+        if "_" in name and name.lower().startswith("x-amz-meta-"):
+            preserved[key] = name
+    if isinstance(body, dict):
+        body = urlencode(body, doseq=True)
+        environ["HTTP_CONTENT_TYPE"] = "application/x-www-form-urlencoded; charset=utf-8"
+    if hasattr(body, "read"):
+        body = body.read()
+    return _build(params["method"], parts, environ, body.encode() if isinstance(body, str) else bytes(body or b""))
+
+
+def _build(method: str, parts: SplitResult, environ: dict[str, Any], body: bytes) -> Request:
+    environ.update(
+        {
+            "REQUEST_METHOD": method,
+            "SCRIPT_NAME": "",
+            "PATH_INFO": unquote(parts.path).encode().decode("latin-1") or "/",
+            "QUERY_STRING": parts.query,
+            "RAW_URI": parts.path + (f"?{parts.query}" if parts.query else ""),
+            "SERVER_NAME": parts.hostname,
+            "SERVER_PORT": "443",
+            "SERVER_PROTOCOL": "HTTP/1.1",
+            "HTTP_HOST": parts.netloc,
+            "wsgi.url_scheme": parts.scheme,
+            "wsgi.input": BytesIO(body),
+            "wsgi.input_terminated": True,
+            "CONTENT_LENGTH": str(len(body)),
+        }
+    )
+    if "HTTP_CONTENT_TYPE" in environ:
+        environ["CONTENT_TYPE"] = environ.pop("HTTP_CONTENT_TYPE")
+    environ.pop("HTTP_CONTENT_LENGTH", None)
+    return Request(environ)
+
+
+def _routes_of(url: str) -> list[tuple[re.Pattern[str], Any]]:
+    for service, pattern in backend_index.backend_url_patterns:
+        if not pattern.match(url):
+            continue
+        found: Any = backends.get_backend(service)  # type: ignore[call-overload]
+        assert isinstance(found, BackendDict)
+        account = found[DEFAULT_ACCOUNT_ID]
+        backend = account[REGION] if REGION in account else account["aws"]
+        return [(re.compile(route), method) for route, method in backend.urls.items()]
+    return []
+
+
+class _QuietHandler(MotoRequestHandler):
+    def log(self, type: str, message: str, *args: Any) -> None:
+        """Says nothing: a line a request would drown the caller's output."""
+
+
+class HttpServer:
+    """moto's server on a free port of 127.0.0.1, in threads, under our lock."""
+
+    def __init__(self, lock: RLock) -> None:  # type: ignore[valid-type]
+        application = DomainDispatcherApplication(create_backend_app)
+
+        def locked(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+            # Read before the lock is taken: a slow sender must not hold up the others.
+            length = int(environ.get("CONTENT_LENGTH") or 0)
+            if length:
+                environ["wsgi.input"] = BytesIO(environ["wsgi.input"].read(length))
+            with lock:  # type: ignore[attr-defined]
+                chunks = application(environ, start_response)
+                try:
+                    return list(chunks)
+                finally:
+                    if hasattr(chunks, "close"):
+                        chunks.close()
+
+        self._server: BaseWSGIServer = make_server(
+            "127.0.0.1", 0, locked, threaded=True, request_handler=_QuietHandler
+        )
+        self._server.daemon_threads = True  # type: ignore[attr-defined]
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = Thread(target=self._server.serve_forever, name="tidewheel-endpoint", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stops listening and waits for the thread."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()

@@ -1,0 +1,160 @@
+"""The functions' own handlers, loaded as Lambda would: a fresh module, its environment, its clients.
+
+Standard output stays the caller's: what a handler logs while it is loaded or run goes to standard error, from
+CRITICAL on unless another level is asked for; metrics and traces are switched off.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+
+import tidewheel
+from tidewheel import clock as clocks
+from tidewheel.clock import Clock
+from tidewheel.local.emulator import ACCESS_KEY, REGION
+
+_loads = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionSpec:
+    """A function as the template describes it, all references resolved."""
+
+    function_name: str
+    arn: str
+    handler: str
+    """Dotted, as Lambda wants it: functions.<folder>.handler.handler."""
+    environment: dict[str, str]
+    timeout_ms: int
+    memory_mb: int
+
+    @property
+    def folder(self) -> str:
+        """The handler's folder: what people call the function (ingest, dispatch, deliver, sweep)."""
+        return self.handler.split(".")[-3]
+
+
+class LambdaContext:
+    """The context object that a handler gets. Its time is the stack's: while a virtual clock stands, so does it."""
+
+    def __init__(self, spec: FunctionSpec, clock: Clock) -> None:
+        self.function_name = spec.function_name
+        self.function_version = "$LATEST"
+        self.invoked_function_arn = spec.arn
+        self.memory_limit_in_mb = spec.memory_mb
+        self.aws_request_id = str(uuid.uuid4())
+        self.log_group_name = f"/aws/lambda/{spec.function_name}"
+        self.log_stream_name = "local"
+        self.identity = None
+        self.client_context = None
+        self._clock = clock
+        self._deadline_ms = clock.now_ms() + spec.timeout_ms
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Returns the time left."""
+        return max(0, self._deadline_ms - self._clock.now_ms())
+
+
+class Handler:
+    """One function, warm: its module is loaded."""
+
+    def __init__(self, spec: FunctionSpec, root: Path, session: boto3.Session, clock: Clock, log_level: str) -> None:
+        self.spec = spec
+        self._clock = clock
+        self._environment = {
+            **spec.environment,
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": "local",
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_REGION": REGION,
+            "AWS_LAMBDA_FUNCTION_NAME": spec.function_name,
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(spec.memory_mb),
+            "POWERTOOLS_SERVICE_NAME": spec.folder,
+            "POWERTOOLS_METRICS_NAMESPACE": "Tidewheel",
+            "POWERTOOLS_METRICS_DISABLED": "true",
+            "POWERTOOLS_TRACE_DISABLED": "true",
+            "POWERTOOLS_LOG_LEVEL": log_level,
+        }
+        self._quiet = {name: value for name, value in self._environment.items() if name.startswith("POWERTOOLS_")}
+        *folders, module, attribute = spec.handler.split(".")[1:]
+        self._module_name = f"_tidewheel_local_{next(_loads)}_{spec.folder}"
+        path = root.joinpath(*folders, module + ".py")
+        with self._cold_start(session):
+            self._call: Callable[[Any, LambdaContext], Any] = self._load(path, attribute)
+
+    def invoke(self, event: Any) -> Any:
+        """Calls the handler with a JSON event; returns its JSON answer.
+
+        Raises:
+            Exception: whatever the handler raised, or TypeError for an answer that is not JSON.
+        """
+        # Powertools reads these at each flush, not at import.
+        with clocks.use(self._clock), _environment(self._quiet):
+            answer = self._call(event, LambdaContext(self.spec, self._clock))
+        return json.loads(json.dumps(answer))
+
+    def close(self) -> None:
+        """Forgets the module."""
+        sys.modules.pop(self._module_name, None)
+
+    @contextmanager
+    def _cold_start(self, session: boto3.Session) -> Iterator[None]:
+        before = boto3.DEFAULT_SESSION
+        with _environment(self._environment), clocks.use(self._clock), redirect_stdout(sys.stderr):
+            boto3.DEFAULT_SESSION = session
+            try:
+                yield
+            finally:
+                boto3.DEFAULT_SESSION = before
+
+    def _load(self, path: Path, attribute: str) -> Any:
+        module_spec = importlib.util.spec_from_file_location(self._module_name, path)
+        if module_spec is None or module_spec.loader is None or not path.exists():
+            raise FileNotFoundError(f"function {self.spec.function_name}: no handler at {path}")
+        module = importlib.util.module_from_spec(module_spec)
+        sys.modules[self._module_name] = module
+        try:
+            module_spec.loader.exec_module(module)
+        except BaseException:
+            self.close()
+            raise
+        return getattr(module, attribute)
+
+
+def functions_root() -> Path:
+    """Where the handlers are: in the wheel as tidewheel/_functions, in a checkout as functions/.
+
+    Raises:
+        FileNotFoundError: neither is there.
+    """
+    package = Path(tidewheel.__file__).resolve().parent
+    for candidate in (package / "_functions", package.parent.parent / "functions"):
+        if candidate.is_dir():
+            return candidate
+    raise FileNotFoundError(f"the functions' handlers are neither in {package / '_functions'} nor in a checkout")
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

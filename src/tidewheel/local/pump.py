@@ -1,0 +1,205 @@
+"""What makes a local stack run: the next thing that is due, one after the other, in the order of time.
+
+Four kinds of things fall due: a schedule (once or recurring), a message that an event source mapping can receive, the
+end of a batch window, and the retry of a schedule's invocation that failed. `run_due` does them in order of time, at
+the same time in the order just given. Everything runs on the one thread that called it: runs are repeatable.
+
+A recurring schedule of the sweep is skipped when nothing is in the table's wake index: it would find nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from moto.scheduler.models import Schedule
+
+from tidewheel.clock import Clock
+from tidewheel.local.emulator import Emulator
+from tidewheel.local.event_source import EventSourceMapping
+from tidewheel.local.expressions import Every
+from tidewheel.local.handlers import Handler
+from tidewheel.local.meter import Requests
+
+_RETRY_AFTER_MS = (60_000, 120_000)
+"""Lambda retries an asynchronous invocation twice: after a minute, then after two."""
+
+SWEEP = "sweep"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """An invocation that raised: which function, when, with what event, and why."""
+
+    function: str
+    at_ms: int
+    event: Any
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Invocation:
+    """A schedule's call of a function, and how often it was tried."""
+
+    schedule_name: str
+    target: dict[str, Any]
+    event: Any
+    tries: int = 0
+
+
+Thing = tuple[int, int, Callable[[], None]]
+
+
+class Pump:
+    """Runs functions as their triggers fall due."""
+
+    def __init__(
+        self,
+        emulator: Emulator,
+        clock: Clock,
+        handlers: dict[str, Handler],
+        mappings: list[EventSourceMapping],
+        table_name: str | None,
+        requests: Requests,
+    ) -> None:
+        self._emulator = emulator
+        self._clock = clock
+        self._handlers = handlers
+        self._mappings = mappings
+        self._table_name = table_name
+        self._requests = requests
+        self._retries: list[tuple[int, int, _Invocation]] = []
+        self._numbers = itertools.count()
+        self._last_tick_ms: dict[int, int] = {}
+        self._created_ms = clock.now_ms()
+        self.drop_schedules = False
+        self.failures: list[Failure] = []
+        self.invocations: dict[str, int] = {handler.spec.folder: 0 for handler in handlers.values()}
+
+    def next_ms(self) -> int | None:
+        """When the next thing is due (maybe already); None if nothing ever is, as things stand."""
+        with self._emulator.lock:
+            return min((at_ms for at_ms, _, _ in self._things()), default=None)
+
+    def run_next(self, until_ms: int, move_to: Callable[[int], None]) -> bool:
+        """Does the next thing if it is due by until_ms; returns whether it did.
+
+        Args:
+            until_ms: no later than this.
+            move_to: called with the thing's time before it is done, if that is still to come.
+        """
+        with self._emulator.lock:
+            following = min(self._things(), key=lambda thing: thing[:2], default=None)
+        if following is None or following[0] > until_ms:
+            return False
+        if following[0] > self._clock.now_ms():
+            move_to(following[0])
+        following[2]()
+        return True
+
+    def _things(self) -> Iterator[Thing]:
+        due = self._emulator.schedules.next_due()
+        if due is not None:
+            yield due.at_ms, 0, lambda: self._fire_once(due.schedule)
+        for schedule, every in self._emulator.schedules.recurring:
+            at_ms = self._next_tick_ms(schedule, every)
+            if at_ms is not None:
+                yield at_ms, 1, lambda schedule=schedule, at_ms=at_ms: self._fire_again(schedule, at_ms)  # type: ignore[misc]
+        for order, mapping in enumerate(self._mappings):
+            at_ms = mapping.next_ms()
+            if at_ms is not None:
+                yield at_ms, 2 + order, lambda mapping=mapping: self._poll(mapping)  # type: ignore[misc]
+        if self._retries:
+            yield self._retries[0][0], 2 + len(self._mappings), self._retry
+
+    def _next_tick_ms(self, schedule: Schedule, every: Every) -> int | None:
+        handler = self._handlers.get(schedule.target["Arn"])
+        if handler is None:
+            return None
+        from_ms = self._last_tick_ms.get(id(schedule), self._created_ms) + 1
+        if handler.spec.folder == SWEEP and self._table_name is not None:
+            look_at_ms = self._emulator.least_look_at_ms(self._table_name)
+            if look_at_ms is None:
+                return None
+            from_ms = max(from_ms, look_at_ms)
+            # Ticks that found nothing are in the past and stay there.
+            from_ms = max(from_ms, self._clock.now_ms())
+        return every.first_at_or_after_ms(self._created_ms, from_ms)
+
+    def _fire_once(self, schedule: Schedule) -> None:
+        self._emulator.schedules.fired(schedule)
+        if not self.drop_schedules:
+            self._fire(schedule)
+
+    def _fire_again(self, schedule: Schedule, at_ms: int) -> None:
+        self._last_tick_ms[id(schedule)] = at_ms
+        self._fire(schedule)
+
+    def _fire(self, schedule: Schedule) -> None:
+        event = json.loads(schedule.target.get("Input") or "{}")
+        self._try(_Invocation(schedule_name=schedule.name, target=schedule.target, event=event))
+
+    def _retry(self) -> None:
+        self._try(heapq.heappop(self._retries)[2])
+
+    def _try(self, invocation: _Invocation) -> None:
+        target = invocation.target
+        handler = self._handlers.get(target["Arn"])
+        error: BaseException
+        if handler is None:
+            error = LookupError(f"schedule {invocation.schedule_name}: no function {target['Arn']}")
+            self.failures.append(
+                Failure(function=target["Arn"], at_ms=self._clock.now_ms(), event=invocation.event, error=error)
+            )
+        else:
+            self._requests.invoked(by_schedule=True)
+            _, failure = self._invoke(handler, invocation.event)
+            if failure is None:
+                return
+            error = failure
+        retries = min(len(_RETRY_AFTER_MS), target.get("RetryPolicy", {}).get("MaximumRetryAttempts", 185))
+        if invocation.tries < retries:
+            at_ms = self._clock.now_ms() + _RETRY_AFTER_MS[invocation.tries]
+            again = _Invocation(
+                schedule_name=invocation.schedule_name,
+                target=target,
+                event=invocation.event,
+                tries=invocation.tries + 1,
+            )
+            heapq.heappush(self._retries, (at_ms, next(self._numbers), again))
+        elif "DeadLetterConfig" in target:
+            attributes = {"ERROR_CODE": type(error).__name__, "ERROR_MESSAGE": str(error)[:1000] or "none"}
+            self._emulator.send(target["DeadLetterConfig"]["Arn"], json.dumps(invocation.event), attributes)
+
+    def _poll(self, mapping: EventSourceMapping) -> None:
+        with self._emulator.lock:
+            batch = mapping.poll()
+        handler = self._handlers.get(mapping.spec.function_arn)
+        if not batch or handler is None:
+            return
+        received = sum(message.payload_bytes for message in batch)
+        answer, error = self._invoke(handler, mapping.event(batch))
+        deleted = 0
+        if error is None:
+            try:
+                with self._emulator.lock:
+                    deleted = mapping.settle(batch, answer)
+            except ValueError as odd:
+                self._failed(handler, {"messages": len(batch)}, odd)
+        self._requests.invoked(received_bytes=received, deleted=deleted > 0)
+
+    def _invoke(self, handler: Handler, event: Any) -> tuple[Any, BaseException | None]:
+        self.invocations[handler.spec.folder] += 1
+        try:
+            return handler.invoke(event), None
+        except Exception as error:
+            self._failed(handler, event, error)
+            return None, error
+
+    def _failed(self, handler: Handler, event: Any, error: BaseException) -> None:
+        at_ms = self._clock.now_ms()
+        self.failures.append(Failure(function=handler.spec.folder, at_ms=at_ms, event=event, error=error))

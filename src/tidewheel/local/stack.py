@@ -1,0 +1,255 @@
+"""The whole service on one machine: `LocalTidewheel`."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+from urllib.parse import urlsplit
+
+import boto3
+
+from tidewheel.clock import Clock, ManualClock, SystemClock
+from tidewheel.local import deployment
+from tidewheel.local.background import BackgroundPump
+from tidewheel.local.emulator import Emulator, HeapQueue
+from tidewheel.local.handlers import Handler, functions_root
+from tidewheel.local.meter import Requests
+from tidewheel.local.pump import Failure, Pump
+from tidewheel.settings import TopicSettings
+
+if TYPE_CHECKING:
+    from tidewheel.message import ReceivedMessage
+    from tidewheel.sdk.client import Tidewheel
+
+DEFAULT_START = "2026-01-01T00:00:00Z"
+TEMPLATE = Path(__file__).with_name("template.json")
+
+
+class LocalTidewheel:
+    """Runs Tidewheel's own functions against an emulated AWS, in this process.
+
+    With the virtual clock (the default) time stands still but for `advance`, which moves from event to event: a year
+    takes seconds, and a run is repeatable. With `clock="real"` a background thread does what falls due, and `advance`
+    waits. One stack at a time a process; each starts empty. Nothing else in the process notices: other boto3 clients,
+    `time`, `os.environ` stay as they are.
+
+    Args:
+        start: where virtual time begins: ISO 8601 (UTC if it names no zone) or a datetime.
+        clock: "virtual" or "real".
+        stack_name: the CloudFormation stack's name, by which the SDK finds it.
+        template: CloudFormation template to deploy; the packaged one if None.
+        functions: folder of the functions' handlers; the packaged ones if None.
+        log_level: from which level the functions log (to standard error).
+        environment: variables that replace those of the template in every function.
+        topic_settings: settings that `create_topic` takes, such as slot_s or lookahead_s; `client()` uses them for
+            every topic that does not say otherwise.
+
+    Attributes:
+        requests: what was asked of AWS so far, by "service.Operation"; `requests.units` estimates billed units.
+        failures: every invocation of a function that raised.
+        drop_schedules: set it to True and one-time schedules vanish instead of firing: the sweep must heal that.
+    """
+
+    def __init__(
+        self,
+        *,
+        start: str | dt.datetime | None = None,
+        clock: Literal["virtual", "real"] = "virtual",
+        stack_name: str = "tidewheel",
+        template: dict[str, Any] | None = None,
+        functions: Path | None = None,
+        log_level: str = "CRITICAL",
+        environment: Mapping[str, str] | None = None,
+        **topic_settings: int | None,
+    ) -> None:
+        if clock not in ("virtual", "real"):
+            raise ValueError(f"clock is 'virtual' or 'real', not {clock!r}")
+        if clock == "real" and start is not None:
+            raise ValueError("start is for the virtual clock: real time starts now")
+        self.virtual = clock == "virtual"
+        self.clock: Clock = ManualClock(_start_ms(start or DEFAULT_START)) if self.virtual else SystemClock()
+        self.stack_name = stack_name
+        if topic_settings:
+            TopicSettings(**topic_settings)  # type: ignore[arg-type]  # refuses what no topic could have
+        self.topic_settings = topic_settings
+        self._environment = dict(environment or {})
+        self._template = template
+        self._functions = functions
+        self._log_level = log_level
+        self._emulator = Emulator(self.clock, virtual=self.virtual)
+        self.requests = Requests(self._emulator.item_bytes)
+        self._handlers: list[Handler] = []
+        self._pump: Pump | None = None
+        self._background: BackgroundPump | None = None
+        self._session: boto3.Session | None = None
+        self._consumer: Tidewheel | None = None
+
+    def open(self) -> Self:
+        """Deploys the stack and loads its functions.
+
+        Raises:
+            RuntimeError: another stack (or moto's mock_aws) is open in this process.
+        """
+        self._emulator.open()
+        try:
+            template = self._template or json.loads(TEMPLATE.read_text(encoding="utf-8"))
+            deployed = deployment.read(self._emulator.deploy(self.stack_name, template))
+            self._session = self._emulator.session(self.requests.observe)
+            root = self._functions or functions_root()
+            for spec in deployed.functions:
+                spec = replace(spec, environment={**spec.environment, **self._environment})
+                self._handlers.append(Handler(spec, root, self._session, self.clock, self._log_level))
+            mappings = [deployment.mapping(spec, self._emulator, self.clock) for spec in deployed.mappings]
+            self._pump = Pump(
+                self._emulator,
+                self.clock,
+                {handler.spec.arn: handler for handler in self._handlers},
+                mappings,
+                deployed.table_name,
+                self.requests,
+            )
+            if not self.virtual:
+                self._background = BackgroundPump(self._pump, self._emulator, self.clock)
+                self._background.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Stops everything and forgets all state. Harmless when called twice."""
+        try:
+            if self._background is not None:
+                self._background.stop()
+                self._background = None
+        finally:
+            for handler in self._handlers:
+                handler.close()
+            self._handlers.clear()
+            self._pump = None
+            self._session = None
+            self._consumer = None
+            self._emulator.close()
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def client(self) -> Tidewheel:
+        """Returns the ordinary SDK client, on the emulated AWS and the stack's clock; its requests are counted."""
+        from tidewheel.local.client import LocalClient
+
+        return LocalClient(self.stack_name, self.session, self.clock, self.topic_settings)
+
+    def receive(self, topic: str, subscription: str) -> list[ReceivedMessage]:
+        """Takes and deletes all that a subscription can receive now, oldest first.
+
+        Each message also knows `visible_at`: when SQS made it receivable. The requests are not counted: what a
+        consumer costs is not the service's.
+        """
+        from tidewheel.local.client import LocalClient
+
+        self._running()
+        if self._consumer is None:
+            self._consumer = LocalClient(self.stack_name, self._emulator.session(), self.clock, {})
+        messages = self._consumer.receive(topic, subscription, max_messages=sys.maxsize)
+        if not messages:
+            return []
+        [url] = [each.queue_url for each in self._consumer.subscriptions(topic) if each.name == subscription]
+        queue = self.queue(url)
+        visible = [queue.visible_at_ms(message.sqs_message_id) for message in messages]
+        self._consumer.delete(topic, subscription, messages)
+        return [
+            replace(message, visible_at=None if at_ms is None else _utc(at_ms))
+            for message, at_ms in zip(messages, visible, strict=True)
+        ]
+
+    @property
+    def session(self) -> boto3.Session:
+        """A boto3 session on the emulated AWS that does not leave the process; its requests are counted."""
+        if self._session is None:
+            raise RuntimeError("this local Tidewheel stack is not open")
+        return self._session
+
+    @property
+    def endpoint_url(self) -> str:
+        """An HTTP endpoint on 127.0.0.1 with the same state, for any other AWS client; starts when first read.
+
+        Any credentials will do. Requests through it are not counted in `requests`.
+        """
+        self._running()
+        return self._emulator.endpoint_url
+
+    @property
+    def failures(self) -> list[Failure]:
+        """Every invocation of a function that raised, oldest first."""
+        return self._running().failures
+
+    @property
+    def invocations(self) -> dict[str, int]:
+        """Invocations so far, by function: ingest, dispatch, deliver, sweep."""
+        return dict(self._running().invocations)
+
+    @property
+    def drop_schedules(self) -> bool:
+        """Whether one-time schedules vanish instead of firing."""
+        return self._running().drop_schedules
+
+    @drop_schedules.setter
+    def drop_schedules(self, drop: bool) -> None:
+        self._running().drop_schedules = drop
+
+    def now(self) -> dt.datetime:
+        """Returns the stack's time, UTC."""
+        return _utc(self.clock.now_ms())
+
+    def advance(self, **duration: float) -> None:
+        """Moves time forward, doing on the way what falls due; with the real clock, waits that long.
+
+        Args:
+            duration: as `datetime.timedelta` takes it: days=3, hours=1, seconds=0.5. None at all: what is due now.
+        """
+        pump = self._running()
+        until_ms = self.clock.now_ms() + round(dt.timedelta(**duration).total_seconds() * 1000)
+        if self._background is not None:
+            self._background.wait_until(until_ms)
+            return
+        assert isinstance(self.clock, ManualClock)
+        while pump.run_next(until_ms, self.clock.set_ms):
+            pass
+        self.clock.set_ms(until_ms)
+
+    def advance_to(self, when: dt.datetime) -> None:
+        """Advances to a time; one that has passed already does what is due now."""
+        self.advance(milliseconds=max(0, round(when.timestamp() * 1000) - self.clock.now_ms()))
+
+    def queue(self, url: str) -> HeapQueue:
+        """Returns the emulated queue behind a URL, name or ARN, for a look at what it holds."""
+        self._running()
+        return self._emulator.queue(urlsplit(url).path.rpartition("/")[2] if "://" in url else url)
+
+    def _running(self) -> Pump:
+        if self._pump is None:
+            raise RuntimeError("this local Tidewheel stack is not open")
+        return self._pump
+
+
+def _utc(at_ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC)
+
+
+def _start_ms(start: str | dt.datetime) -> int:
+    when = dt.datetime.fromisoformat(start) if isinstance(start, str) else start
+    return round((when if when.tzinfo else when.replace(tzinfo=dt.UTC)).timestamp() * 1000)
+
+

@@ -1,0 +1,15 @@
+"""The ports of the flows in memory: public fakes for tests, your own included.
+
+Each promises what its AWS counterpart promises (`tests/contract` runs the same suites over both), is safe to use from
+several threads, and makes every write whole or not at all.
+"""
+
+from __future__ import annotations
+
+from tidewheel.memory.objects import MemoryObjects
+from tidewheel.memory.queues import MemoryQueues, SentMessage
+from tidewheel.memory.service import MemoryService
+from tidewheel.memory.topics import MemoryTopics
+from tidewheel.memory.wheel import MemoryWheel
+
+__all__ = ["MemoryObjects", "MemoryQueues", "MemoryService", "MemoryTopics", "MemoryWheel", "SentMessage"]

@@ -1,0 +1,344 @@
+"""The metadata of all topics in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from tidewheel.bucket import Bucket, BucketId
+from tidewheel.fence import Fence
+from tidewheel.flows.ports import Commit, HandOut, Trash, Wake
+from tidewheel.message import MessageId
+from tidewheel.plan import Plan
+from tidewheel.subscription import Delivery, DeliveryKey, Subscription
+
+
+@dataclass(slots=True)
+class _Items:
+    """What is kept of one topic name."""
+
+    fence: Fence | None = None
+    buckets: dict[BucketId, Bucket] = field(default_factory=dict)
+    plans: dict[int, Plan] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    deliveries: dict[DeliveryKey, Delivery] = field(default_factory=dict)
+    tombstones: dict[tuple[int, MessageId], int] = field(default_factory=dict)
+    trash: dict[tuple[int, str], Trash] = field(default_factory=dict)
+
+
+def _above(wake_slot: int | None, slot: int) -> bool:
+    """Whether a wake mark must be lowered to reach a slot."""
+    return wake_slot is None or wake_slot > slot
+
+
+class MemoryTopics:
+    """The port `Topics` over dicts; its docstrings are in `tidewheel.flows.ports.Topics`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._items: dict[str, _Items] = {}
+
+    def add_trash(self, topic: str, trash: Trash) -> None:
+        """Puts a trash item, as a merge does: for tests."""
+        with self._lock:
+            self._of(topic).trash[trash.sealed, trash.id] = trash
+
+    def _of(self, topic: str) -> _Items:
+        return self._items.setdefault(topic, _Items())
+
+    def _same(self, fence: Fence) -> Fence | None:
+        """Returns the fence as it is now, if it is of the same generation."""
+        current = self._of(fence.topic).fence
+        return current if current is not None and current.generation == fence.generation else None
+
+    # ---- topics and marks
+    def create_topic(self, fence: Fence) -> bool:
+        """See the port."""
+        with self._lock:
+            items = self._of(fence.topic)
+            if items.fence is not None:
+                return False
+            items.fence = fence
+            return True
+
+    def fence(self, topic: str) -> Fence | None:
+        """See the port."""
+        with self._lock:
+            return self._of(topic).fence
+
+    def topics(self) -> list[Fence]:
+        """See the port."""
+        with self._lock:
+            return [each.fence for _, each in sorted(self._items.items()) if each.fence is not None]
+
+    def seal(self, topic: str, slot: int) -> Fence | None:
+        """See the port."""
+        with self._lock:
+            items = self._of(topic)
+            if items.fence is not None and items.fence.sealed < slot:
+                items.fence = replace(items.fence, sealed=slot)
+            return items.fence
+
+    def commit_bucket(self, fence: Fence, bucket: Bucket, wake: Wake | None) -> Commit:
+        """See the port."""
+        with self._lock:
+            items = self._of(fence.topic)
+            if bucket.id in items.buckets:
+                return Commit.EXISTS
+            first, current = bucket.first_slot, self._same(fence)
+            if (
+                current is None
+                or current.sealed > first
+                or _above(current.wake_slot, first) != _above(fence.wake_slot, first)
+            ):
+                return Commit.MOVED
+            items.buckets[bucket.id] = bucket
+            items.fence = replace(current, ver=current.ver + 1)
+            if wake is not None:
+                items.fence = replace(items.fence, wake_slot=wake.wake_slot, look_at_ms=wake.look_at_ms)
+            return Commit.COMMITTED
+
+    def raise_wake(self, fence: Fence, wake: Wake) -> bool:
+        """See the port."""
+        with self._lock:
+            current = self._same(fence)
+            if current is None or (current.ver, current.cver) != (fence.ver, fence.cver):
+                return False
+            self._of(fence.topic).fence = _woken(current, wake)
+            return True
+
+    def due_for_look(self, now_ms: int) -> tuple[list[str], list[DeliveryKey]]:
+        """See the port."""
+        with self._lock:
+            topics = [
+                each.topic
+                for each in self.topics()
+                if each.look_at_ms is not None and each.look_at_ms <= now_ms
+            ]
+            deliveries = [
+                key
+                for items in self._items.values()
+                for key, delivery in items.deliveries.items()
+                if delivery.look_at_ms <= now_ms
+            ]
+            return topics, deliveries
+
+    # ---- buckets, tombstones, plans
+    def buckets(self, topic: str) -> list[Bucket]:
+        """See the port."""
+        with self._lock:
+            return list(self._of(topic).buckets.values())
+
+    def tombstones(self, topic: str, first_slot: int, end_slot: int) -> frozenset[MessageId]:
+        """See the port."""
+        with self._lock:
+            return frozenset(id for slot, id in self._of(topic).tombstones if first_slot <= slot < end_slot)
+
+    def put_tombstone(self, topic: str, slot: int, message_id: MessageId, ttl_s: int) -> bool:
+        """See the port."""
+        with self._lock:
+            items = self._of(topic)
+            if items.fence is None or items.fence.sealed > slot:
+                return False
+            items.tombstones[slot, message_id] = ttl_s
+            return True
+
+    def commit_plan(
+        self,
+        fence: Fence,
+        plan: Plan | None,
+        b: int,
+        hand_outs: Sequence[HandOut] = (),
+        wake: Wake | None = None,
+    ) -> bool:
+        """See the port."""
+        with self._lock:
+            current = self._same(fence)
+            if current is None or (current.planned, current.cver) != (fence.planned, fence.cver):
+                return False
+            if wake is not None and current.ver != fence.ver:
+                return False
+            if not all(self._unmoved(step) for step in hand_outs):
+                return False
+            items = self._of(fence.topic)
+            items.fence = replace(current, planned=b)
+            if wake is not None:
+                items.fence = _woken(items.fence, wake)
+            if plan is not None:
+                items.plans[plan.a] = plan
+            for step in hand_outs:
+                self._step(step)
+            return True
+
+    def plan(self, topic: str, a: int) -> Plan | None:
+        """See the port."""
+        with self._lock:
+            return self._of(topic).plans.get(a)
+
+    def next_plan(self, topic: str, at_or_after: int) -> Plan | None:
+        """See the port."""
+        with self._lock:
+            plans = self._of(topic).plans
+            first = min((a for a in plans if a >= at_or_after), default=None)
+            return None if first is None else plans[first]
+
+    # ---- subscriptions and deliveries
+    def create_subscription(self, fence: Fence, subscription: Subscription) -> bool:
+        """See the port; refused also when wake_slot no longer compares with the cursor as in `fence`."""
+        with self._lock:
+            items, cursor = self._of(fence.topic), subscription.cursor
+            current = self._same(fence)
+            if subscription.name in items.subscriptions or current is None or current.gc_until > cursor:
+                return False
+            lower = _above(fence.wake_slot, cursor)
+            if _above(current.wake_slot, cursor) != lower:
+                return False
+            items.subscriptions[subscription.name] = subscription
+            items.fence = replace(current, subs_ver=current.subs_ver + 1, ver=current.ver + 1)
+            if lower:
+                look_at_ms = fence.look_at(cursor, fence.collect_at_ms)
+                items.fence = replace(items.fence, wake_slot=cursor, look_at_ms=look_at_ms)
+            return True
+
+    def subscriptions(self, topic: str) -> list[Subscription]:
+        """See the port."""
+        with self._lock:
+            return [each for _, each in sorted(self._of(topic).subscriptions.items())]
+
+    def subscription(self, topic: str, name: str) -> Subscription | None:
+        """See the port."""
+        with self._lock:
+            return self._of(topic).subscriptions.get(name)
+
+    def hand_out(self, step: HandOut) -> bool:
+        """See the port."""
+        with self._lock:
+            if not self._unmoved(step):
+                return False
+            self._step(step)
+            return True
+
+    def _unmoved(self, step: HandOut) -> bool:
+        seen = step.subscription
+        current = self._of(seen.topic).subscriptions.get(seen.name)
+        return current is not None and (current.cursor, current.generation) == (seen.cursor, seen.generation)
+
+    def _step(self, step: HandOut) -> None:
+        items, name = self._of(step.subscription.topic), step.subscription.name
+        items.subscriptions[name] = replace(items.subscriptions[name], cursor=step.to)
+        if step.delivery is not None:
+            items.deliveries[step.delivery.key] = step.delivery
+
+    def delivery(self, key: DeliveryKey) -> Delivery | None:
+        """See the port."""
+        with self._lock:
+            return self._of(key.topic).deliveries.get(key)
+
+    def open_deliveries(self, topic: str) -> list[Delivery]:
+        """See the port."""
+        with self._lock:
+            return list(self._of(topic).deliveries.values())
+
+    def lease_part(self, key: DeliveryKey, part: int, now_ms: int, expired_before_ms: int) -> Delivery | None:
+        """See the port."""
+        with self._lock:
+            current = self.delivery(key)
+            if current is None or part in current.done:
+                return None
+            leases = dict(current.leases)
+            if part in leases and leases[part] >= expired_before_ms:
+                return None
+            return self._put(replace(current, leases=tuple(sorted((leases | {part: now_ms}).items()))))
+
+    def release_part(self, key: DeliveryKey, part: int) -> None:
+        """See the port."""
+        with self._lock:
+            current = self.delivery(key)
+            if current is not None:
+                self._put(replace(current, leases=tuple(each for each in current.leases if each[0] != part)))
+
+    def part_done(self, key: DeliveryKey, part: int) -> Delivery | None:
+        """See the port."""
+        with self._lock:
+            current = self.delivery(key)
+            return None if current is None else self._put(replace(current, done=current.done | {part}))
+
+    def stamp_delivery(self, key: DeliveryKey, seen_look_at_ms: int, look_at_ms: int) -> bool:
+        """See the port."""
+        with self._lock:
+            current = self.delivery(key)
+            if current is None or current.look_at_ms != seen_look_at_ms:
+                return False
+            self._put(replace(current, look_at_ms=look_at_ms))
+            return True
+
+    def delete_deliveries(self, keys: Iterable[DeliveryKey]) -> None:
+        """See the port."""
+        with self._lock:
+            for key in keys:
+                self._of(key.topic).deliveries.pop(key, None)
+
+    def _put(self, delivery: Delivery) -> Delivery:
+        self._of(delivery.key.topic).deliveries[delivery.key] = delivery
+        return delivery
+
+    # ---- collection
+    def raise_gc(self, fence: Fence, gc_until: int) -> bool:
+        """See the port."""
+        with self._lock:
+            current = self._same(fence)
+            if current is None or current.gc_until >= gc_until or current.subs_ver != fence.subs_ver:
+                return False
+            self._of(fence.topic).fence = replace(current, gc_until=gc_until)
+            return True
+
+    def plan_ranges(self, topic: str) -> list[tuple[int, int]]:
+        """See the port."""
+        with self._lock:
+            return sorted((plan.a, plan.b) for plan in self._of(topic).plans.values())
+
+    def delete_plan(self, topic: str, a: int) -> None:
+        """See the port."""
+        with self._lock:
+            self._of(topic).plans.pop(a, None)
+
+    def delete_bucket(self, topic: str, bucket_id: BucketId) -> None:
+        """See the port."""
+        with self._lock:
+            self._of(topic).buckets.pop(bucket_id, None)
+
+    def trash(self, topic: str) -> list[Trash]:
+        """See the port."""
+        with self._lock:
+            return [each for _, each in sorted(self._of(topic).trash.items())]
+
+    def delete_trash(self, topic: str, trash: Trash) -> None:
+        """See the port."""
+        with self._lock:
+            self._of(topic).trash.pop((trash.sealed, trash.id), None)
+
+    def delete_tombstones(self, topic: str, end_slot: int, expired_before_s: int) -> bool:
+        """See the port; the answer is about the slots below end_slot."""
+        with self._lock:
+            tombstones = self._of(topic).tombstones
+            below = [each for each in tombstones if each[0] < end_slot]
+            for each in below:
+                if tombstones[each] < expired_before_s:
+                    del tombstones[each]
+            return any(each in tombstones for each in below)
+
+    def set_collect_at(self, fence: Fence, collect_at_ms: int | None, look_at_ms: int | None) -> bool:
+        """See the port."""
+        with self._lock:
+            current = self._same(fence)
+            if current is None or (current.ver, current.wake_slot) != (fence.ver, fence.wake_slot):
+                return False
+            self._of(fence.topic).fence = replace(current, collect_at_ms=collect_at_ms, look_at_ms=look_at_ms)
+            return True
+
+
+def _woken(fence: Fence, wake: Wake) -> Fence:
+    return replace(
+        fence, wake_slot=wake.wake_slot, look_at_ms=wake.look_at_ms, collect_at_ms=wake.collect_at_ms
+    )

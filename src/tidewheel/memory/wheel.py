@@ -1,0 +1,37 @@
+"""The coarse wheel in memory."""
+
+from __future__ import annotations
+
+import threading
+
+from tidewheel.wheel import schedule_name
+
+
+class MemoryWheel:
+    """The port `Wheel` over a dict; whoever holds it turns it, with `take_due`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._schedules: dict[str, tuple[str, int, int]] = {}
+
+    @property
+    def schedules(self) -> dict[str, tuple[str, int, int]]:
+        """A copy of the schedules: name -> (topic, slot, fires_at_ms)."""
+        with self._lock:
+            return dict(self._schedules)
+
+    def arm(self, topic: str, slot: int, fires_at_ms: int) -> None:
+        """Makes a schedule; one that exists stays as it is."""
+        with self._lock:
+            self._schedules.setdefault(schedule_name(topic, slot), (topic, slot, fires_at_ms))
+
+    def take_due(self, now_ms: int) -> list[tuple[str, int, int]]:
+        """Removes the schedules whose time has come and returns them, (topic, slot, fires_at_ms), in order of time."""
+        with self._lock:
+            due = sorted(
+                ((name, each) for name, each in self._schedules.items() if each[2] <= now_ms),
+                key=lambda named: (named[1][2], named[0]),
+            )
+            for name, _ in due:
+                del self._schedules[name]
+        return [each for _, each in due]

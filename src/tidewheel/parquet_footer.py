@@ -1,0 +1,322 @@
+r"""The two kinds of Parquet footer in a ledger, written from the sizes of column chunks already encoded.
+
+pyarrow encodes every row group once and reads everything back; it offers no way to give one row group a
+second footer. So this module, and only this, speaks Thrift's compact protocol, and only writes it:
+
+    varint      7 bits a byte, lowest first, high bit set on all but the last byte
+    integer     varint of its zigzag form: 0, -1, 1, -2, ... -> 0, 1, 2, 3, ...
+    string      varint length | bytes
+    list        1 byte: length << 4 | element type (length >= 15: 0xF0 | type, then varint length) | elements
+    struct      fields | 0x00
+    field       1 byte: (its number - the number of the field before) << 4 | type | value
+    types       1 true, 2 false, 5 i32, 6 i64, 8 string, 9 list, 12 struct
+
+A footer, with the numbers of parquet.thrift (* in the ledger's own footer only):
+
+    FileMetaData    1 version = 2 | 2 schema | 3 num_rows | 4 row_groups | 5 key_value_metadata | 6 created_by
+                    | 7 column_orders *
+    RowGroup        1 columns | 2 total_byte_size | 3 num_rows | 4 sorting_columns * | 5 file_offset *
+    ColumnChunk     2 file_offset = 0 (deprecated) | 3 meta_data
+    ColumnMetaData  1 type | 2 encodings | 3 path_in_schema | 4 codec | 5 num_values
+                    | 6 total_uncompressed_size | 7 total_compressed_size | 9 data_page_offset
+                    | 12 statistics * (of deliver_at_ms: 5 max_value | 6 min_value)
+
+followed by its length (4 bytes, little-endian) and `PAR1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+MAGIC = b"PAR1"
+_CREATED_BY = b"tidewheel"
+_STOP = b"\x00"
+_I32, _I64, _STRING, _LIST, _STRUCT = 5, 6, 8, 9, 12
+
+
+class _Type(IntEnum):
+    """Physical types."""
+
+    INT32 = 1
+    INT64 = 2
+    BYTE_ARRAY = 6
+    FIXED_LEN_BYTE_ARRAY = 7
+
+
+class _Repetition(IntEnum):
+    """Whether a node of the schema is there once, perhaps, or many times."""
+
+    REQUIRED = 0
+    OPTIONAL = 1
+    REPEATED = 2
+
+
+class Encoding(IntEnum):
+    """Encodings of values that a ledger uses."""
+
+    PLAIN = 0
+    RLE = 3
+    DELTA_BINARY_PACKED = 5
+    DELTA_BYTE_ARRAY = 7
+
+
+class Codec(IntEnum):
+    """Compression of a column chunk."""
+
+    NONE = 0
+    ZSTD = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """How a leaf column is stored, the same in every ledger.
+
+    Attributes:
+        path: its names from the root.
+        type: its physical type.
+        encoding: of its values; levels are RLE always.
+        codec: its compression, where its row group has any values.
+    """
+
+    path: tuple[str, ...]
+    type: _Type
+    encoding: Encoding
+    codec: Codec
+
+
+_PLAIN, _DELTA, _ID = Encoding.PLAIN, Encoding.DELTA_BINARY_PACKED, Encoding.DELTA_BYTE_ARRAY
+
+COLUMNS = tuple(
+    Column(path=path, type=type_, encoding=encoding, codec=codec)
+    for path, type_, encoding, codec in (
+        (("deliver_at_ms",), _Type.INT64, _DELTA, Codec.NONE),
+        (("message_id",), _Type.FIXED_LEN_BYTE_ARRAY, _ID, Codec.NONE),
+        (("key",), _Type.BYTE_ARRAY, _PLAIN, Codec.ZSTD),
+        (("attributes", "key_value", "key"), _Type.BYTE_ARRAY, _PLAIN, Codec.ZSTD),
+        (("attributes", "key_value", "value"), _Type.BYTE_ARRAY, _PLAIN, Codec.ZSTD),
+        (("payload",), _Type.BYTE_ARRAY, _PLAIN, Codec.ZSTD),
+        (("encoding",), _Type.INT32, _DELTA, Codec.NONE),
+        (("sent_at_ms",), _Type.INT64, _DELTA, Codec.NONE),
+        (("expires_at_ms",), _Type.INT64, _DELTA, Codec.NONE),
+    )
+)
+
+
+class Chunk(NamedTuple):
+    """One column of one row group, as encoded.
+
+    Attributes:
+        codec: its compression.
+        values: how many, nulls included.
+        raw_bytes: pages with their headers, uncompressed.
+        encoded_bytes: the same, compressed.
+    """
+
+    codec: Codec
+    values: int
+    raw_bytes: int
+    encoded_bytes: int
+
+
+class RowGroup:
+    """A row group's entry in a footer, for any place that its pages may have.
+
+    Args:
+        rows: how many.
+        chunks: one for each of COLUMNS; their pages lie one after the other.
+    """
+
+    def __init__(self, rows: int, chunks: Sequence[Chunk]) -> None:
+        self.rows = rows
+        self._sizes = [chunk.encoded_bytes for chunk in chunks]
+        self._heads = [
+            _CHUNK_HEADS[column, chunk.codec]
+            + b"".join(
+                (
+                    b"\x16",
+                    _integer(chunk.values),
+                    b"\x16",
+                    _integer(chunk.raw_bytes),
+                    b"\x16",
+                    _integer(chunk.encoded_bytes),
+                    b"\x26",
+                )
+            )
+            for column, chunk in enumerate(chunks)
+        ]
+        self._tail = b"\x16" + _integer(sum(chunk.raw_bytes for chunk in chunks)) + b"\x16" + _integer(rows)
+
+    def in_segment(self, first_page: int) -> bytes:
+        """Returns the entry in the segment's own footer.
+
+        Args:
+            first_page: offset of the first page in the file that the segment is.
+        """
+        return self._entry(first_page, b"", b"")
+
+    def in_ledger(self, first_page: int, first_ms: int, last_ms: int) -> bytes:
+        """Returns the entry in the ledger's footer.
+
+        Args:
+            first_page: offset of the first page in the ledger.
+            first_ms: the least deliver_at_ms.
+            last_ms: the greatest.
+        """
+        least, most = (_string(time_ms.to_bytes(8, "little", signed=True)) for time_ms in (first_ms, last_ms))
+        statistics = b"\x3c" + b"\x58" + most + b"\x18" + least + _STOP
+        return self._entry(first_page, statistics, _SORTING_COLUMNS + b"\x16" + _integer(first_page))
+
+    def _entry(self, page: int, time_statistics: bytes, order: bytes) -> bytes:
+        parts = [b"\x19", _list_head(len(COLUMNS), _STRUCT)]
+        end_of_chunk = time_statistics + _STOP + _STOP
+        for head, size in zip(self._heads, self._sizes, strict=True):
+            parts += (head, _integer(page), end_of_chunk)
+            page += size
+            end_of_chunk = _STOP + _STOP
+        parts += (self._tail, order, _STOP)
+        return b"".join(parts)
+
+
+def segment_footer(row_group: RowGroup, first_page: int, tags: Mapping[str, str]) -> bytes:
+    """Returns the footer that makes one row group a Parquet file of its own.
+
+    Args:
+        row_group: the only one.
+        first_page: offset of its first page in that file.
+        tags: key-value metadata.
+    """
+    return _footer(row_group.rows, (row_group.in_segment(first_page),), tags, b"")
+
+
+def ledger_footer(rows: int, row_groups: Sequence[bytes], tags: Mapping[str, str]) -> bytes:
+    """Returns the footer of the whole ledger; `row_groups` were made by `RowGroup.in_ledger`."""
+    return _footer(rows, row_groups, tags, _COLUMN_ORDERS)
+
+
+def _footer(rows: int, row_groups: Sequence[bytes], tags: Mapping[str, str], orders: bytes) -> bytes:
+    entries = (
+        b"\x18" + _string(key.encode()) + b"\x18" + _string(value.encode()) + _STOP for key, value in tags.items()
+    )
+    footer = b"".join(
+        (
+            _VERSION_AND_SCHEMA,
+            b"\x16" + _integer(rows),
+            b"\x19" + _list_head(len(row_groups), _STRUCT),
+            *row_groups,
+            b"\x19" + _list_head(len(tags), _STRUCT),
+            *entries,
+            b"\x18" + _string(_CREATED_BY),
+            orders,
+            _STOP,
+        )
+    )
+    return footer + len(footer).to_bytes(4, "little") + MAGIC
+
+
+def _varint(value: int) -> bytes:
+    # A ledger's footers hold thousands of these, nearly all of one to three bytes.
+    if value < 0x80:
+        return bytes((value,))
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 0x20_0000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _integer(value: int) -> bytes:
+    return _varint(value << 1 if value >= 0 else ~value << 1 | 1)
+
+
+def _string(value: bytes) -> bytes:
+    return _varint(len(value)) + value
+
+
+def _list_head(length: int, element_type: int) -> bytes:
+    if length < 15:
+        return bytes((length << 4 | element_type,))
+    return bytes((0xF0 | element_type,)) + _varint(length)
+
+
+def _node(
+    name: str,
+    repetition: _Repetition | None,
+    *,
+    type_: _Type | None = None,
+    type_length: int | None = None,
+    children: int | None = None,
+    converted: int | None = None,
+    logical: bytes | None = None,
+) -> bytes:
+    """SchemaElement: 1 type, 2 type_length, 3 repetition, 4 name, 5 num_children, 6 converted, 10 logical."""
+    fields: tuple[tuple[int, int, bytes | None], ...] = (
+        (1, _I32, None if type_ is None else _integer(type_)),
+        (2, _I32, None if type_length is None else _integer(type_length)),
+        (3, _I32, None if repetition is None else _integer(repetition)),
+        (4, _STRING, _string(name.encode())),
+        (5, _I32, None if children is None else _integer(children)),
+        (6, _I32, None if converted is None else _integer(converted)),
+        (10, _STRUCT, logical),
+    )
+    encoded = b""
+    before = 0
+    for number, kind, value in fields:
+        if value is not None:
+            encoded += bytes((number - before << 4 | kind,)) + value
+            before = number
+    return encoded + _STOP
+
+
+def _schema() -> bytes:
+    required, optional, repeated = _Repetition.REQUIRED, _Repetition.OPTIONAL, _Repetition.REPEATED
+    int64, byte_array = _Type.INT64, _Type.BYTE_ARRAY
+    text, map_ = b"\x1c\x00\x00", b"\x2c\x00\x00"  # LogicalType is a union: 1 STRING, 2 MAP, 10 INTEGER
+    int8 = b"\xac" + b"\x13\x08\x11\x00" + b"\x00"  # IntType: 1 bitWidth (a byte) = 8, 2 isSigned = true
+    nodes = (
+        _node("schema", required, children=8),
+        _node("deliver_at_ms", required, type_=int64),
+        _node("message_id", required, type_=_Type.FIXED_LEN_BYTE_ARRAY, type_length=16),
+        _node("key", optional, type_=byte_array, converted=0, logical=text),
+        _node("attributes", optional, children=1, converted=1, logical=map_),
+        _node("key_value", repeated, children=2),
+        _node("key", required, type_=byte_array, converted=0, logical=text),
+        _node("value", optional, type_=byte_array, converted=0, logical=text),
+        _node("payload", required, type_=byte_array),
+        _node("encoding", required, type_=_Type.INT32, converted=15, logical=int8),
+        _node("sent_at_ms", required, type_=int64),
+        _node("expires_at_ms", optional, type_=int64),
+    )
+    return _list_head(len(nodes), _STRUCT) + b"".join(nodes)
+
+
+def _chunk_head(column: Column, codec: Codec) -> bytes:
+    """The fields of a column chunk that are the same in every row group, up to the codec."""
+    encodings = sorted({Encoding.RLE, column.encoding})
+    return b"".join(
+        (
+            b"\x26\x00",
+            b"\x1c",
+            b"\x15" + _integer(column.type),
+            b"\x19" + _list_head(len(encodings), _I32),
+            *map(_integer, encodings),
+            b"\x19" + _list_head(len(column.path), _STRING),
+            *(_string(name.encode()) for name in column.path),
+            b"\x15" + _integer(codec),
+        )
+    )
+
+
+_VERSION_AND_SCHEMA = b"\x15\x04" + b"\x19" + _schema()
+_CHUNK_HEADS = {(i, codec): _chunk_head(column, codec) for i, column in enumerate(COLUMNS) for codec in Codec}
+# Rows are sorted by the columns 0 and 1: SortingColumn is 1 column_idx, 2 descending, 3 nulls_first.
+_SORTING_COLUMNS = b"\x19" + _list_head(2, _STRUCT) + b"\x15\x00\x12\x12\x00" + b"\x15\x02\x12\x12\x00"
+# Every column has the order that its type defines; without this, readers do not trust min_value, max_value.
+_COLUMN_ORDERS = b"\x19" + _list_head(len(COLUMNS), _STRUCT) + b"\x1c\x00\x00" * len(COLUMNS)

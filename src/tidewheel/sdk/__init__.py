@@ -1,0 +1,1 @@
+"""What programs use: the client that sends, receives and administers."""

@@ -1,0 +1,127 @@
+"""The SDK's way to AWS: clients and settings, made when first needed and then kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from tidewheel.errors import NotConfigured
+from tidewheel.settings import ServiceSettings, parameter_name
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_ssm import SSMClient
+
+    from tidewheel.flows.ports import Topics
+
+T = TypeVar("T")
+
+_RETRIES = Config(
+    retries={"mode": "standard", "max_attempts": 5},
+    connect_timeout=5,
+    read_timeout=40,  # above SQS's longest poll of 20 s
+    max_pool_connections=50,
+    user_agent_extra="tidewheel",
+)
+
+
+class Connection:
+    """Clients of one stack; several threads may use it."""
+
+    def __init__(
+        self,
+        stack: str,
+        *,
+        session: boto3.Session | None,
+        settings: ServiceSettings | None,
+        endpoint_url: str | None,
+        topics: Topics | None,
+    ) -> None:
+        self._stack = stack
+        self._session = session
+        self._endpoint_url = endpoint_url
+        self._lock = threading.RLock()
+        self._made: dict[str, Any] = {}
+        if settings is not None:
+            self._made["settings"] = settings
+        if topics is not None:
+            self._made["topics"] = topics
+
+    @property
+    def stack(self) -> str:
+        """The stack's name: the settings' if they were given."""
+        given = self._made.get("settings")
+        return given.stack if isinstance(given, ServiceSettings) else self._stack
+
+    @property
+    def settings(self) -> ServiceSettings:
+        """The service's settings, read from the SSM parameter unless they were given.
+
+        Raises:
+            NotConfigured: there is no such parameter.
+        """
+        return self._once("settings", self._read_settings)
+
+    @property
+    def topics(self) -> Topics:
+        """The metadata."""
+        return self._once("topics", self._make_topics)
+
+    @property
+    def sqs(self) -> SQSClient:
+        """The SQS client."""
+        return cast("SQSClient", self._client("sqs"))
+
+    def _once(self, name: str, make: Callable[[], T]) -> T:
+        found = self._made.get(name)
+        if found is None:
+            with self._lock:
+                found = self._made.get(name)
+                if found is None:
+                    found = self._made[name] = make()
+        return cast(T, found)
+
+    def _client(self, service: str) -> Any:
+        return self._once(service, partial(self._make_client, service))
+
+    def _make_client(self, service: str) -> Any:
+        if self._session is None:
+            self._session = boto3.Session()
+        config = _RETRIES
+        if service == "s3" and self._endpoint_url is not None:
+            # An emulator's host has no subdomains.
+            config = config.merge(Config(s3={"addressing_style": "path"}))
+        # The name of a service is a Literal in boto3's stubs, one overload each.
+        return cast(Any, self._session).client(service, endpoint_url=self._endpoint_url, config=config)
+
+    def _make_topics(self) -> Topics:
+        from tidewheel.aws.dynamodb_topics import DynamoTopics
+        from tidewheel.aws.s3_objects import S3Objects
+
+        settings = self.settings
+        s3 = cast("S3Client", self._client("s3"))
+        dynamodb = cast("DynamoDBClient", self._client("dynamodb"))
+        objects = S3Objects(s3, s3_bucket=settings.s3_bucket)
+        return DynamoTopics(dynamodb, table=settings.table, objects=objects)
+
+    def _read_settings(self) -> ServiceSettings:
+        name = parameter_name(self._stack)
+        ssm = cast("SSMClient", self._client("ssm"))
+        try:
+            text = ssm.get_parameter(Name=name)["Parameter"]["Value"]
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ParameterNotFound":
+                raise
+            raise NotConfigured(
+                f"no SSM parameter {name} in region {ssm.meta.region_name}: deploy the stack there, or give "
+                "the stack's name, a session of its region and account, or settings=ServiceSettings(...)"
+            ) from None
+        return ServiceSettings.from_json(text, f"SSM parameter {name}")

@@ -1,0 +1,211 @@
+"""Sends messages: checked one by one, packed together, and put into the service's ingest queues.
+
+    messages --check--> chunk --+-- due within an hour --> packs --> SendMessageBatch --> urgent queue
+                                +-- due later -----------> packs --> SendMessageBatch --> bulk queue
+
+A chunk ends at CHUNK_MESSAGES, at CHUNK_BYTES of text, or when its first message has waited CHUNK_WAIT_MS, so
+memory stays flat and a slow iterable does not hold messages back.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tidewheel.clock import Clock
+from tidewheel.errors import InvalidValue, QueueUnavailable, SendFailed
+from tidewheel.fence import Fence
+from tidewheel.message import (
+    SQS_MAX_BYTES,
+    CheckedMessage,
+    IdSource,
+    Message,
+    Receipt,
+    check_message,
+    id_floor,
+    id_text,
+)
+from tidewheel.pack import PACK_ATTRIBUTE, packs
+from tidewheel.sdk.connection import Connection
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+URGENT_MS = 3_600_000
+"""What is due within it goes to the urgent queue; the rest can wait for large ledgers."""
+CHUNK_MESSAGES = 10_000
+CHUNK_BYTES = 8_000_000
+CHUNK_WAIT_MS = 500
+BATCH_ENTRIES = 10
+ATTEMPTS = 5
+_FIRST_PAUSE_S = 0.1
+
+
+class _Entry(NamedTuple):
+    """One SQS message: its body, the pack, and which messages of the caller's are in it."""
+
+    body: str
+    pack: bytes
+    indexes: list[int]
+
+    @property
+    def size(self) -> int:
+        return len(self.body) + len(self.pack) + len(PACK_ATTRIBUTE) + len("Binary")
+
+
+class Sender:
+    """Sends to one topic for one call of the client."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        fence: Fence,
+        clock: Clock,
+        ids: IdSource,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._sqs: SQSClient = connection.sqs
+        self._urgent_url = connection.settings.urgent_queue_url
+        self._bulk_url = connection.settings.bulk_queue_url
+        self._fence = fence
+        self._clock = clock
+        self._ids = ids
+        self._pause = pause
+        self._failures: dict[int, Exception] = {}
+        self._broken: dict[str, Exception] = {}
+
+    def send(self, messages: Iterable[Message]) -> list[Receipt]:
+        """Sends messages.
+
+        Returns:
+            One receipt a message, in order.
+
+        Raises:
+            SendFailed: some were not accepted; it has the others' receipts.
+        """
+        topic = self._fence.topic
+        receipts: list[Receipt | None] = []
+        for indexes, chunk in self._chunks(messages, receipts):
+            self._send_chunk(indexes, chunk)
+            for index, message in zip(indexes, chunk, strict=True):
+                if index not in self._failures:
+                    receipts[index] = Receipt(
+                        id=id_text(message.id), topic=topic, deliver_at_ms=message.deliver_at_ms
+                    )
+        if self._failures:
+            raise SendFailed(dict(sorted(self._failures.items())), cast("list[object]", receipts))
+        return cast("list[Receipt]", receipts)
+
+    def _chunks(
+        self, messages: Iterable[Message], receipts: list[Receipt | None]
+    ) -> Iterator[tuple[list[int], list[CheckedMessage]]]:
+        """Checks messages and gathers the good ones; each message gets a place among the receipts."""
+        indexes: list[int] = []
+        chunk: list[CheckedMessage] = []
+        size = 0
+        began_ms = 0
+        for index, message in enumerate(messages):
+            receipts.append(None)
+            now_ms = self._clock.now_ms()
+            try:
+                if not isinstance(message, Message):
+                    raise InvalidValue(f"messages[{index}]", message, "give a Message")
+                checked = check_message(message, self._ids, now_ms)
+            except InvalidValue as error:
+                self._failures[index] = error
+                continue
+            began_ms = began_ms if chunk else now_ms
+            indexes.append(index)
+            chunk.append(checked)
+            size += len(checked.text)
+            if len(chunk) == CHUNK_MESSAGES or size >= CHUNK_BYTES or now_ms - began_ms >= CHUNK_WAIT_MS:
+                yield indexes, chunk
+                indexes, chunk, size = [], [], 0
+        if chunk:
+            yield indexes, chunk
+
+    def _send_chunk(self, indexes: list[int], chunk: list[CheckedMessage]) -> None:
+        now_ms = self._clock.now_ms()
+        first_bulk_id = id_floor(now_ms + URGENT_MS + 1)
+        urgent = [i for i, message in enumerate(chunk) if message.id < first_bulk_id]
+        bulk = [i for i, message in enumerate(chunk) if message.id >= first_bulk_id]
+        for queue_url, places in ((self._urgent_url, urgent), (self._bulk_url, bulk)):
+            entries = self._entries([indexes[i] for i in places], [chunk[i] for i in places], now_ms)
+            for batch in _batches(entries):
+                self._send_batch(queue_url, batch)
+
+    def _entries(self, indexes: list[int], messages: list[CheckedMessage], now_ms: int) -> Iterator[_Entry]:
+        topic = self._fence.topic
+        for places, data in packs(topic, self._fence.generation, now_ms, messages):
+            body = json.dumps({"topic": topic, "messages": len(places)})
+            yield _Entry(body, data, [indexes[i] for i in places])
+
+    def _send_batch(self, queue_url: str, batch: list[_Entry]) -> None:
+        """Sends a batch; what SQS does not take for its own reasons is tried again, then failed."""
+        reason = self._broken.get(queue_url)
+        for attempt in range(ATTEMPTS):
+            if reason is not None or not batch:
+                break
+            if attempt:
+                self._pause(_FIRST_PAUSE_S * 2**attempt * random.uniform(0.5, 1))
+            batch, reason = self._try(queue_url, batch, last=attempt == ATTEMPTS - 1)
+        if reason is not None:
+            self._fail(batch, reason)
+
+    def _try(
+        self, queue_url: str, batch: list[_Entry], *, last: bool
+    ) -> tuple[list[_Entry], Exception | None]:
+        """Sends a batch once; returns what is left of it, with the reason if it is left for good."""
+        try:
+            answer = self._sqs.send_message_batch(
+                QueueUrl=queue_url, Entries=[_request(i, entry) for i, entry in enumerate(batch)]
+            )
+        except (ClientError, BotoCoreError) as error:  # botocore has tried again what deserves it
+            failure = QueueUnavailable(queue_url, str(error))
+            failure.__cause__ = error
+            self._broken[queue_url] = failure
+            return batch, failure
+        taken = {int(each["Id"]) for each in answer.get("Successful", [])}
+        refused = {int(each["Id"]): each for each in answer.get("Failed", [])}
+        left: list[_Entry] = []
+        for i, entry in enumerate(batch):
+            if i in taken:
+                continue
+            refusal = refused.get(i)
+            if last or (refusal is not None and refusal["SenderFault"]):
+                shown = "no answer" if refusal is None else f"{refusal['Code']}: {refusal.get('Message', '')}"
+                self._fail([entry], QueueUnavailable(queue_url, shown))
+            else:
+                left.append(entry)
+        return left, None
+
+    def _fail(self, entries: list[_Entry], error: Exception) -> None:
+        for entry in entries:
+            self._failures.update(dict.fromkeys(entry.indexes, error))
+
+
+def _batches(entries: Iterable[_Entry]) -> Iterator[list[_Entry]]:
+    """Groups SQS messages as one call takes them: ten, and 1 MiB together."""
+    batch: list[_Entry] = []
+    size = 0
+    for entry in entries:
+        if batch and (len(batch) == BATCH_ENTRIES or size + entry.size > SQS_MAX_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(entry)
+        size += entry.size
+    if batch:
+        yield batch
+
+
+def _request(index: int, entry: _Entry) -> Any:
+    return {
+        "Id": str(index),
+        "MessageBody": entry.body,
+        "MessageAttributes": {PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": entry.pack}},
+    }

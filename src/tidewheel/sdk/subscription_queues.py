@@ -1,0 +1,121 @@
+"""The SQS queue of a subscription, with its dead-letter queue: their names, and how they are made."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from tidewheel.errors import AlreadyExists, InvalidValue, QueueUnavailable
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+MAX_QUEUE_NAME = 80
+MAX_RECEIVE_COUNT = 5
+RETENTION_S = 14 * 86_400
+"""SQS's longest."""
+MAX_VISIBILITY_TIMEOUT_S = 43_200
+
+_DEAD = "-dead"
+_HASH_CHARACTERS = 8
+
+
+def queue_name(stack: str, topic: str, subscription: str, *, hashed: bool = False) -> str:
+    """Returns `<stack>-<topic>-<subscription>`, with room for `-dead` after it in SQS's 80 characters.
+
+    Args:
+        hashed: end in a hash of the three names in any case; else only names that are too long do.
+    """
+    plain = f"{stack}-{topic}-{subscription}"
+    limit = MAX_QUEUE_NAME - len(_DEAD)
+    if len(plain) <= limit and not hashed:
+        return plain
+    # Names cannot hold "/", so no two subscriptions have the same text to hash.
+    digest = hashlib.sha256(f"{stack}/{topic}/{subscription}".encode()).hexdigest()[:_HASH_CHARACTERS]
+    return f"{plain[: limit - _HASH_CHARACTERS - 1]}-{digest}"
+
+
+def make_queue(sqs: SQSClient, stack: str, topic: str, subscription: str, visibility_timeout_s: int) -> str:
+    """Creates a subscription's queue and its dead-letter queue, or finds those made for it before.
+
+    Subscription "c" of topic "a-b" and "b-c" of "a" would have queues of one name, so each queue is tagged
+    with its subscription, and whoever comes second gets a hash in the name.
+
+    Returns:
+        The queue's URL.
+
+    Raises:
+        AlreadyExists: queues of both names are somebody else's.
+    """
+    tags = {"tidewheel:stack": stack, "tidewheel:topic": topic, "tidewheel:subscription": subscription}
+    name = ""
+    for hashed in (False, True):
+        name = queue_name(stack, topic, subscription, hashed=hashed)
+        dead_url = _own_queue(sqs, name + _DEAD, {}, {**tags, "tidewheel:role": "dead letters"})
+        if dead_url is None:
+            continue
+        found = sqs.get_queue_attributes(QueueUrl=dead_url, AttributeNames=["QueueArn"])["Attributes"]
+        redrive = {"deadLetterTargetArn": found["QueueArn"], "maxReceiveCount": MAX_RECEIVE_COUNT}
+        attributes = {"VisibilityTimeout": str(visibility_timeout_s), "RedrivePolicy": json.dumps(redrive)}
+        url = _own_queue(sqs, name, attributes, {**tags, "tidewheel:role": "subscription"})
+        if url is not None:
+            return url
+    raise AlreadyExists("queue", name, "tags of another owner")
+
+
+def _own_queue(sqs: SQSClient, name: str, attributes: dict[str, str], tags: dict[str, str]) -> str | None:
+    """Creates a queue; returns its URL, or None if a queue of this name has other tags."""
+    try:
+        url = sqs.get_queue_url(QueueName=name)["QueueUrl"]
+    except sqs.exceptions.QueueDoesNotExist:
+        url = _create(sqs, name, {"MessageRetentionPeriod": str(RETENTION_S), **attributes}, tags)
+    found = sqs.list_queue_tags(QueueUrl=url).get("Tags", {})
+    return url if all(found.get(key) == value for key, value in tags.items()) else None
+
+
+def _create(sqs: SQSClient, name: str, attributes: dict[str, str], tags: dict[str, str]) -> str:
+    try:
+        return sqs.create_queue(QueueName=name, Attributes=attributes, tags=tags)["QueueUrl"]  # type: ignore[arg-type]
+    except sqs.exceptions.QueueNameExists:  # somebody was faster, with other attributes
+        return sqs.get_queue_url(QueueName=name)["QueueUrl"]
+
+
+def check_given_queue(sqs: SQSClient, queue_url: str) -> str:
+    """Returns the URL of a caller's own queue if a subscription can have it.
+
+    Raises:
+        InvalidValue: it is not a URL, or a FIFO queue's.
+        QueueUnavailable: there is no such queue.
+    """
+    if not isinstance(queue_url, str) or not queue_url.startswith(("https://", "http://")):
+        raise InvalidValue("queue_url", queue_url, "give the queue's URL, which starts with https://")
+    if queue_url.endswith(".fifo"):
+        raise InvalidValue(
+            "queue_url", queue_url, "FIFO queues take no delay for a single message; use a standard queue"
+        )
+    try:
+        sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])
+    except sqs.exceptions.QueueDoesNotExist as error:
+        raise QueueUnavailable(queue_url, error.response["Error"]["Code"]) from None
+    except ClientError as error:
+        # Another account's queue may take messages and yet not be looked at.
+        if error.response["Error"]["Code"] not in ("AccessDenied", "AccessDeniedException"):
+            raise
+    return queue_url
+
+
+def check_visibility_timeout(seconds: int) -> int:
+    """Returns a visibility time-out if SQS takes it.
+
+    Raises:
+        InvalidValue: it is not a whole number of 0 to 43,200 seconds.
+    """
+    whole = isinstance(seconds, int) and not isinstance(seconds, bool)
+    if not whole or not 0 <= seconds <= MAX_VISIBILITY_TIMEOUT_S:
+        raise InvalidValue(
+            "visibility_timeout_s", seconds, f"give whole seconds from 0 to {MAX_VISIBILITY_TIMEOUT_S}"
+        )
+    return seconds

@@ -1,0 +1,172 @@
+"""What the template must say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tidewheel.settings import ServiceSettings
+
+if TYPE_CHECKING:
+    from conftest import StackTemplate
+
+FUNCTIONS = {"ingest": (60, 1024), "dispatch": (120, 1024), "deliver": (120, 1024), "sweep": (240, 512)}
+SOURCES = {"IngestionUrgentQueue": "ingest", "IngestionBulkQueue": "ingest", "DeliveryWorkQueue": "deliver"}
+ROLES = {
+    "ingest": "IngestionIngestRole",
+    "dispatch": "TimingWheelDispatchRole",
+    "deliver": "DeliveryDeliverRole",
+    "sweep": "TimingWheelSweepRole",
+}
+DAYS_14 = 14 * 24 * 3600
+
+VARIABLES = {
+    "TIDEWHEEL_STACK",
+    "TIDEWHEEL_TABLE",
+    "TIDEWHEEL_S3_BUCKET",
+    "TIDEWHEEL_URGENT_QUEUE_URL",
+    "TIDEWHEEL_BULK_QUEUE_URL",
+    "TIDEWHEEL_WORK_QUEUE_URL",
+    "TIDEWHEEL_REFUSED_QUEUE_URL",
+    "TIDEWHEEL_SCHEDULE_GROUP",
+    "TIDEWHEEL_SCHEDULE_ROLE_ARN",
+    "TIDEWHEEL_DISPATCH_ARN",
+    "TIDEWHEEL_SCHEDULE_DEAD_LETTER_ARN",
+    "TIDEWHEEL_MAX_SKEW_MS",
+    "TIDEWHEEL_SEND_THREADS",
+    "TIDEWHEEL_SWEEP_INTERVAL_S",
+}
+
+
+def test_there_are_the_four_functions_on_python_3_13_and_arm64(stack: StackTemplate) -> None:
+    functions = stack.functions()
+    assert {name: (p["Timeout"], p["MemorySize"]) for name, p in functions.items()} == FUNCTIONS
+    for name, properties in functions.items():
+        assert properties["Runtime"] == "python3.13"
+        assert properties["Architectures"] == ["arm64"]
+        assert properties["TracingConfig"] == {"Mode": "Active"}
+        assert joined(properties["FunctionName"]) == f"<AWS::StackName>-{name}"
+
+
+def test_each_function_has_exactly_the_variables_of_the_contract(stack: StackTemplate) -> None:
+    for properties in stack.functions().values():
+        assert set(properties["Environment"]["Variables"]) == VARIABLES
+
+
+def test_the_variables_are_the_fields_of_the_service_settings() -> None:
+    assert {f"TIDEWHEEL_{field.name.upper()}" for field in fields(ServiceSettings)} == VARIABLES
+
+
+def test_the_settings_parameter_holds_the_same_values_as_the_variables(stack: StackTemplate) -> None:
+    parameter = stack.one("AWS::SSM::Parameter")
+    assert joined(parameter["Name"]) == "/tidewheel/<AWS::StackName>/settings"
+    settings = json.loads(joined(parameter["Value"]))
+    variables = stack.functions()["ingest"]["Environment"]["Variables"]
+    assert settings == {name.removeprefix("TIDEWHEEL_").lower(): joined(v) for name, v in variables.items()}
+    assert ServiceSettings.from_mapping(settings, "the parameter").max_skew_ms == 100
+
+
+def test_the_dispatch_arn_is_that_of_the_dispatch_function(stack: StackTemplate) -> None:
+    dispatch = stack.functions()["dispatch"]
+    arn = joined(dispatch["Environment"]["Variables"]["TIDEWHEEL_DISPATCH_ARN"])
+    assert arn.endswith(f":function:{joined(dispatch['FunctionName'])}")
+
+
+def test_logs_are_kept_for_30_days(stack: StackTemplate) -> None:
+    groups = stack.of_type("AWS::Logs::LogGroup").values()
+    assert [group["RetentionInDays"] for group in groups] == [30] * len(FUNCTIONS)
+
+
+def test_each_queue_that_a_function_reads_has_a_dead_letter_queue_of_its_own(stack: StackTemplate) -> None:
+    targets = set()
+    for queue in SOURCES:
+        redrive = stack.one("AWS::SQS::Queue", queue)["RedrivePolicy"]
+        assert redrive["maxReceiveCount"] == 5
+        targets.add(redrive["deadLetterTargetArn"]["Fn::GetAtt"][0][:-8])
+    assert targets == {f"{queue}DeadLetters" for queue in SOURCES}
+
+
+def test_every_queue_keeps_messages_for_14_days(stack: StackTemplate) -> None:
+    queues = stack.of_type("AWS::SQS::Queue")
+    assert {id_: p["MessageRetentionPeriod"] for id_, p in queues.items()} == dict.fromkeys(queues, DAYS_14)
+
+
+def test_a_message_stays_invisible_for_at_least_the_functions_timeout(stack: StackTemplate) -> None:
+    for queue, function in SOURCES.items():
+        visibility = stack.one("AWS::SQS::Queue", queue)["VisibilityTimeout"]
+        assert visibility >= stack.functions()[function]["Timeout"]
+
+
+def test_event_source_mappings_report_partial_failures(stack: StackTemplate) -> None:
+    mappings = stack.mappings()
+    assert set(mappings) == set(SOURCES)
+    for properties in mappings.values():
+        assert properties["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+
+
+@pytest.mark.parametrize(
+    ("queue", "batch_size", "window_s"),
+    [("IngestionUrgentQueue", 10, 0), ("IngestionBulkQueue", 10_000, 300), ("DeliveryWorkQueue", 1, 0)],
+)
+def test_batches_are_as_large_and_as_patient_as_the_contract_says(
+    stack: StackTemplate, queue: str, batch_size: int, window_s: int
+) -> None:
+    properties = stack.mappings()[queue]
+    assert properties["BatchSize"] == batch_size
+    assert properties.get("MaximumBatchingWindowInSeconds", 0) == window_s
+
+
+def test_the_sweep_runs_every_five_minutes_in_the_group(stack: StackTemplate) -> None:
+    schedule = stack.resource("AWS::Scheduler::Schedule")
+    properties = schedule["Properties"]
+    group = stack.one("AWS::Scheduler::ScheduleGroup")
+    [group_id] = stack.of_type("AWS::Scheduler::ScheduleGroup")
+    assert properties["Name"] == "sweep"
+    assert properties["ScheduleExpression"] == "rate(5 minutes)"
+    assert properties["GroupName"] == group["Name"]
+    assert group_id in schedule["DependsOn"]
+    assert properties["Target"]["Input"] == "{}"
+    assert properties["Target"]["Arn"]["Fn::GetAtt"][0].startswith("TimingWheelSweep")
+    assert "DeadLetterConfig" in properties["Target"]
+
+
+def test_the_table_has_the_keys_and_the_index_of_the_contract(stack: StackTemplate) -> None:
+    table = stack.one("AWS::DynamoDB::Table")
+    assert {a["AttributeName"]: a["AttributeType"] for a in table["AttributeDefinitions"]} == {
+        "pk": "S",
+        "sk": "S",
+        "wake_shard": "S",
+        "look_at_ms": "N",
+    }
+    assert [key["AttributeName"] for key in table["KeySchema"]] == ["pk", "sk"]
+    assert table["BillingMode"] == "PAY_PER_REQUEST"
+    assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+    assert table["TimeToLiveSpecification"] == {"AttributeName": "ttl", "Enabled": True}
+    [index] = table["GlobalSecondaryIndexes"]
+    assert index["IndexName"] == "wake"
+    assert [key["AttributeName"] for key in index["KeySchema"]] == ["wake_shard", "look_at_ms"]
+    assert index["Projection"] == {"ProjectionType": "KEYS_ONLY"}
+
+
+def test_the_s3_bucket_is_private_and_forgets_unfinished_uploads(stack: StackTemplate) -> None:
+    s3_bucket = stack.one("AWS::S3::Bucket")
+    assert set(s3_bucket["PublicAccessBlockConfiguration"].values()) == {True}
+    [rule] = s3_bucket["LifecycleConfiguration"]["Rules"]
+    assert rule["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 1}
+    [statement] = stack.one("AWS::S3::BucketPolicy")["PolicyDocument"]["Statement"]
+    assert statement["Effect"] == "Deny"
+    assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+
+
+def joined(value: Any) -> str:
+    """The text of a value, with references as `<name>`."""
+    if isinstance(value, str):
+        return value
+    if "Ref" in value:
+        return f"<{value['Ref']}>"
+    if "Fn::GetAtt" in value:
+        return f"<{'.'.join(value['Fn::GetAtt'])}>"
+    return "".join(joined(part) for part in value["Fn::Join"][1])

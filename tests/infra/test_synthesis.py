@@ -1,0 +1,69 @@
+"""Synthesis: without node or the CDK's command line, for every environment, free of lint."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cfnlint import ManualArgs, api
+
+from infra import node
+from infra.application import build_app
+from infra.environments import ENVIRONMENTS, UnknownEnvironment, environment_named
+from infra.local_template import Template
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_app_py_synthesizes_with_no_node_on_the_path_and_no_command_line(tmp_path: Path) -> None:
+    path = os.pathsep.join(folder for folder in ("/bin", "/usr/bin") if not shutil.which("node", path=folder))
+    variables = {key: value for key, value in os.environ.items() if key != node.JSII_NODE}
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "app.py")],
+        env={**variables, "PATH": path or str(tmp_path), "CDK_OUTDIR": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "tidewheel.template.json").is_file()
+
+
+def test_the_wheels_node_is_taken_only_where_there_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(node.JSII_NODE, raising=False)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    node.use_available_node()
+    assert node.JSII_NODE not in os.environ
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    node.use_available_node()
+    assert Path(os.environ[node.JSII_NODE]) == node.node_of_wheel()
+
+
+def test_the_template_passes_cfn_lint(template: Template) -> None:
+    # W3005 is the CDK's own doing: it makes every function depend on its role, to which it refers as well.
+    config = ManualArgs(regions=["us-east-1"], ignore_checks=["W3005"])
+    matches = api.lint(json.dumps(template), config=config)
+    assert [f"{match.rule.id} {match.path}: {match.message}" for match in matches] == []
+
+
+def test_production_keeps_its_data_when_the_stack_is_deleted(tmp_path: Path) -> None:
+    overrides = {"environment": "production", "stack": "orders", "aws:cdk:bundling-stacks": []}
+    assembly = build_app(outdir=str(tmp_path), overrides=overrides).synth()
+    resources = assembly.get_stack_by_name("orders").template["Resources"].values()
+    kept = {r["Type"] for r in resources if r.get("DeletionPolicy") == "Retain"}
+    assert {"AWS::DynamoDB::Table", "AWS::S3::Bucket"} <= kept
+
+
+def test_there_is_development_and_production() -> None:
+    assert set(ENVIRONMENTS) == {"development", "production"}
+
+
+def test_an_unknown_environment_is_refused_with_the_names_of_the_known_ones() -> None:
+    with pytest.raises(UnknownEnvironment, match="development, production"):
+        environment_named("staging")

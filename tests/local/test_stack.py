@@ -1,0 +1,222 @@
+"""A local stack beside the rest of its process: isolation, the HTTP endpoint, threads, real time."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import boto3
+import moto.core.utils
+import moto.sqs.models
+import pytest
+from botocore.exceptions import ClientError
+from moto import mock_aws
+
+from tests.local.toy import Toy
+from tidewheel.local import LocalTidewheel
+from tidewheel.local.expressions import Every, Once, parse
+
+
+def test_two_stacks_one_after_the_other_share_nothing(tmp_path: Path) -> None:
+    with Toy(tmp_path) as toy:
+        toy.send("left behind", delay_s=10)
+        toy.schedule("left-behind", "at(2026-01-02T00:00:00)")
+        toy.table.put_item(TableName="table", Item={"pk": {"S": "a"}, "sk": {"S": "b"}})
+        first = toy.module("worker")
+    with Toy(tmp_path) as toy:
+        assert toy.module("worker") is not first
+        assert toy.count() == (0, 0, 0) and toy.schedules() == ["sweep"]
+        assert toy.table.scan(TableName="table")["Count"] == 0
+        assert not toy.stack.requests["sqs.SendMessage"]
+
+
+def test_a_second_stack_at_the_same_time_is_refused(tmp_path: Path) -> None:
+    with Toy(tmp_path) as toy:
+        with pytest.raises(RuntimeError, match="another LocalTidewheel is open"):
+            LocalTidewheel().open()
+        assert toy.count() == (0, 0, 0)
+
+
+def test_moto_mocks_of_the_caller_are_not_emptied() -> None:
+    with mock_aws():
+        with pytest.raises(RuntimeError, match="mock_aws is active"):
+            LocalTidewheel().open()
+
+
+def _surroundings() -> dict[str, Any]:
+    return {
+        "environment": dict(os.environ),
+        "session": boto3.DEFAULT_SESSION,
+        "threads": set(threading.enumerate()),
+        "modules": {name for name in sys.modules if name.startswith("_tidewheel_local")},
+        "queue": dict(vars(moto.sqs.models.SQSBackend)),
+        "time": moto.sqs.models.unix_time_millis,
+        "utcnow": moto.core.utils.utcnow,
+    }
+
+
+@pytest.mark.parametrize("clock", ["virtual", "real"])
+def test_nothing_is_left_behind_even_after_an_exception(tmp_path: Path, clock: str) -> None:
+    before = _surroundings()
+    with pytest.raises(KeyboardInterrupt), Toy(tmp_path, clock=clock) as toy:
+        assert toy.stack.endpoint_url.startswith("http://127.0.0.1:")
+        raise KeyboardInterrupt
+    assert _surroundings() == before
+
+
+def test_a_handler_that_cannot_be_loaded_leaves_nothing_behind(tmp_path: Path) -> None:
+    before = _surroundings()
+    with pytest.raises(ZeroDivisionError), Toy(tmp_path, "1 / 0"):
+        pass
+    assert _surroundings() == before
+
+
+def test_the_callers_own_time_and_boto3_are_untouched(tmp_path: Path) -> None:
+    with Toy(tmp_path) as toy:
+        assert abs(dt.datetime.now(dt.UTC).year - toy.stack.now().year) < 100
+        assert abs(time.time() - toy.stack.now().timestamp()) > 3600
+        assert boto3.DEFAULT_SESSION is None
+        own = boto3.Session(aws_access_key_id="own", aws_secret_access_key="own", region_name="us-east-1")
+        client = own.client("sqs", endpoint_url="http://127.0.0.1:1")
+        with pytest.raises(Exception, match="Could not connect"):
+            client.list_queues()
+
+
+def test_clients_of_a_closed_stack_say_so(tmp_path: Path) -> None:
+    with Toy(tmp_path) as toy:
+        sqs = toy.sqs
+    with pytest.raises(RuntimeError, match="closed"):
+        sqs.list_queues()
+    with pytest.raises(RuntimeError, match="not open"):
+        toy.stack.advance(seconds=1)
+
+
+def _plain(endpoint_url: str, service: str) -> Any:
+    session = boto3.Session(aws_access_key_id="any", aws_secret_access_key="any", region_name="us-east-1")
+    return session.client(service, endpoint_url=endpoint_url)
+
+
+def test_the_endpoint_serves_a_plain_client_with_the_same_state(tmp_path: Path) -> None:
+    with Toy(tmp_path) as toy:
+        sqs = _plain(toy.stack.endpoint_url, "sqs")
+        url = sqs.get_queue_url(QueueName="work")["QueueUrl"]
+        sqs.send_message(QueueUrl=url, MessageBody="over the wire", DelaySeconds=5)
+        assert sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20).get("Messages") is None
+        assert toy.count() == (0, 1, 0)
+        toy.stack.advance(seconds=5)
+        assert toy.bodies() == [["over the wire"]]
+        s3 = _plain(toy.stack.endpoint_url, "s3")
+        s3.create_bucket(Bucket="shared")
+        toy.stack.session.client("s3").put_object(Bucket="shared", Key="a b/ü%2F", Body=b"0123456789", Metadata={"a_b": "c"})
+        found = s3.get_object(Bucket="shared", Key="a b/ü%2F", Range="bytes=2-4")
+        assert found["Body"].read() == b"234" and found["Metadata"] == {"a_b": "c"}
+
+
+@pytest.mark.parametrize("wire", ["in process", "http"])
+def test_of_racing_transactions_one_wins(tmp_path: Path, wire: str) -> None:
+    with Toy(tmp_path) as toy:
+        table = toy.table if wire == "in process" else _plain(toy.stack.endpoint_url, "dynamodb")
+        key = {"pk": {"S": "f"}, "sk": {"S": "f"}}
+
+        def race(number: int) -> bool:
+            update = {
+                "TableName": "table",
+                "Key": key,
+                "UpdateExpression": "SET winner = :me",
+                "ConditionExpression": "attribute_not_exists(winner)",
+                "ExpressionAttributeValues": {":me": {"N": str(number)}},
+            }
+            own = {"TableName": "table", "Item": {"pk": {"S": "own"}, "sk": {"S": str(number)}}}
+            try:
+                table.transact_write_items(TransactItems=[{"Put": own}, {"Update": update}])
+            except ClientError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(8) as pool:
+            won = list(pool.map(race, range(40)))
+        assert won.count(True) == 1
+        assert toy.table.scan(TableName="table")["Count"] == 2
+
+
+def test_handlers_get_their_environment_and_log_to_standard_error_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handler = """
+import os, json, boto3
+from aws_lambda_powertools import Logger, Metrics
+table = os.environ["TIDEWHEEL_TABLE"]
+logger, metrics = Logger(), Metrics()
+left_ms = []
+@metrics.log_metrics
+@logger.inject_lambda_context
+def handler(event, context):
+    left_ms.append(context.get_remaining_time_in_millis())
+    logger.info("hello")
+    metrics.add_metric("Things", unit="Count", value=1)
+"""
+    with Toy(tmp_path, handler, log_level="INFO", environment={"EXTRA": "1"}) as toy:
+        toy.send("x")
+        toy.stack.advance()
+        assert toy.module("worker")["table"] == "table"
+        assert toy.module("worker")["left_ms"] == [30_000]
+        assert toy.stack.failures == [] and "TIDEWHEEL_TABLE" not in os.environ
+    printed = capsys.readouterr()
+    assert printed.out == "" and '"message":"hello"' in printed.err
+
+
+def test_the_real_clock_runs_by_itself_and_advance_waits(tmp_path: Path) -> None:
+    with Toy(tmp_path, clock="real") as toy:
+        began = time.monotonic()
+        toy.send("now")
+        toy.send("soon", delay_s=1)
+        toy.answer("worker", RuntimeError("recorded"))
+        toy.stack.advance(seconds=0.1)
+        assert toy.bodies() == [["now"]]
+        assert [str(failure.error) for failure in toy.stack.failures] == ["recorded"]
+        toy.stack.advance(seconds=1)
+        assert toy.bodies() == [["now"], ["soon"]]
+        assert time.monotonic() - began < 3
+
+
+def test_a_long_poll_in_real_time_ends_when_a_message_arrives(tmp_path: Path) -> None:
+    with Toy(tmp_path, clock="real") as toy:
+        url = toy.sqs.create_queue(QueueName="other")["QueueUrl"]
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(toy.sqs.receive_message, QueueUrl=url, WaitTimeSeconds=20)
+            time.sleep(0.1)
+            toy.send("here", queue=url)
+            assert [message["Body"] for message in waiting.result(timeout=5)["Messages"]] == ["here"]
+
+
+def test_unusable_arguments_are_refused() -> None:
+    with pytest.raises(ValueError, match="virtual"):
+        LocalTidewheel(clock="fast")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="real time starts now"):
+        LocalTidewheel(clock="real", start="2026-01-01")
+    with pytest.raises(TypeError, match="slots"):
+        LocalTidewheel(slots=5)
+
+
+def test_expressions_are_read_with_their_time_zone() -> None:
+    assert parse("at(2026-07-01T12:00:00)", "Europe/Berlin") == Once(at_ms=1782900000000)
+    five_minutes = Every(interval_ms=300_000)
+    assert parse("rate(5 minutes)") == five_minutes
+    ticks = [five_minutes.first_at_or_after_ms(1000, at_ms) for at_ms in (0, 301_000, 301_001)]
+    assert ticks == [301_000, 301_000, 601_000]
+    for wrong in ("rate(1 minutes)", "rate(0 minutes)", "cron(* * * * ? *)", "at(2026-01-01)"):
+        with pytest.raises(ValueError, match="invalid schedule expression"):
+            parse(wrong)
+
+
+def test_importing_the_pytest_plugin_imports_nothing_heavy() -> None:
+    import subprocess
+
+    code = "import sys, tidewheel.local.pytest_plugin; print([m for m in ('moto', 'boto3', 'pyarrow') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

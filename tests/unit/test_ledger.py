@@ -1,0 +1,509 @@
+"""The ledger's format: what is encoded is decoded, by us and by others, and damage never goes unnoticed.
+
+The golden ledger is written anew by `TIDEWHEEL_UPDATE_GOLDEN=1 pytest tests/unit/test_ledger.py -k golden`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import zlib
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tidewheel.errors import CorruptLedger, InvalidValue
+from tidewheel.ledger import SCHEMA, Ledger, LedgerWriter, decode_segment, encode_ledger, rows_table
+from tidewheel.message import Encoding
+from tidewheel.segment import Segment
+
+GOLDEN = Path(__file__).parent / "golden"
+START_MS = 1_767_225_600_000
+DAY_MS = 24 * 3600 * 1000
+SLOT_MS = 300_000
+
+Row = dict[str, Any]
+
+
+# --- builders -------------------------------------------------------------------------------------------------
+
+
+def a_row(deliver_at_ms: int = START_MS, number: int = 0, **changes: Any) -> Row:
+    row = {
+        "deliver_at_ms": deliver_at_ms,
+        "message_id": number.to_bytes(16),
+        "key": None,
+        "attributes": None,
+        "payload": b"hello",
+        "encoding": Encoding.TEXT,
+        "sent_at_ms": START_MS - 1000,
+        "expires_at_ms": None,
+    }
+    return row | changes
+
+
+def table_of(rows: list[Row]) -> pa.Table:
+    names = {"message_id": "message_ids", "key": "keys", "payload": "payloads", "encoding": "encodings"}
+    return rows_table(**{names.get(name, name): [row[name] for row in rows] for name in SCHEMA.names})
+
+
+def many_rows(count: int, *, span_ms: int = 60 * DAY_MS, payload_bytes: int = 300, seed: int = 1) -> pa.Table:
+    random_ = random.Random(seed)
+    times = sorted(START_MS + random_.randrange(span_ms) for _ in range(count))
+    return rows_table(
+        deliver_at_ms=times,
+        message_ids=[ms.to_bytes(6) + i.to_bytes(10) for i, ms in enumerate(times)],
+        keys=[f"order-{i}" if i % 3 else None for i in range(count)],
+        attributes=[{"kind": f"k{i % 7}"} if i % 5 else None for i in range(count)],
+        payloads=[random_.randbytes(payload_bytes // 2).hex().encode() for _ in range(count)],
+        encodings=[i % 3 for i in range(count)],
+        sent_at_ms=[START_MS - i for i in range(count)],
+        expires_at_ms=[ms + DAY_MS if i % 2 else None for i, ms in enumerate(times)],
+    )
+
+
+def encode(table: pa.Table, **changes: Any) -> Ledger:
+    arguments: dict[str, Any] = {"topic": "orders", "generation": "g1", "slot_ms": SLOT_MS}
+    return encode_ledger(table, **(arguments | changes))
+
+
+def part(data: bytes, segment: Segment) -> bytes:
+    return data[segment.offset : segment.offset + segment.length]
+
+
+def decode(data: bytes, segment: Segment, **changes: Any) -> pa.Table:
+    return decode_segment(part(data, segment), object_name="ledgers/orders/1.parquet", segment=segment, **changes)
+
+
+def as_rows(table: pa.Table) -> list[Row]:
+    # to_pylist() on fixed_size_binary is slow and on maps gives pairs.
+    index = SCHEMA.get_field_index("message_id")
+    table = table.set_column(index, "message_id", table.column("message_id").cast(pa.binary()))
+    rows: list[Row] = table.to_pylist()
+    return [row | {"attributes": None if row["attributes"] is None else dict(row["attributes"])} for row in rows]
+
+
+def by_time(row: Row) -> tuple[int, bytes]:
+    return row["deliver_at_ms"], row["message_id"]
+
+
+def sealed(pages_and_footer: bytes, **changes: Any) -> tuple[bytes, Segment]:
+    """A range with a checksum that is right, and a segment that it could be."""
+    data = zlib.crc32(pages_and_footer).to_bytes(4, "little") + pages_and_footer
+    segment = Segment(offset=4, length=len(data), rows=1, first_deliver_at_ms=START_MS, last_deliver_at_ms=START_MS)
+    return data, replace(segment, **changes)
+
+
+# --- what is encoded is decoded -------------------------------------------------------------------------------
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+payloads = st.one_of(
+    st.binary(max_size=200),
+    texts.map(str.encode),
+    st.sampled_from([b"", b"\x00" * 1_048_576, b"PAR1", "\U0001f30a".encode() * 50_000]),
+)
+row_lists = st.lists(
+    st.builds(
+        a_row,
+        st.integers(START_MS, START_MS + 30) | st.integers(0, START_MS + 3650 * DAY_MS),
+        number=st.integers(0, 3) | st.integers(0, 2**128 - 1),
+        key=st.none() | texts,
+        attributes=st.none() | st.dictionaries(texts, texts, max_size=4),
+        payload=payloads,
+        encoding=st.sampled_from(Encoding),
+        sent_at_ms=st.integers(0, 2**62),
+        expires_at_ms=st.none() | st.integers(0, 2**62),
+    ),
+    min_size=1,
+    max_size=30,
+)
+cuts = st.fixed_dictionaries(
+    {
+        "slot_ms": st.sampled_from([1, 10, 1000, SLOT_MS]),
+        "segment_rows": st.integers(1, 40),
+        "segment_bytes": st.sampled_from([None, 1, 200, 100_000]),
+    }
+)
+thorough = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@thorough
+@given(row_lists, cuts)
+def test_every_segment_read_alone_equals_its_run_of_the_sorted_rows(rows: list[Row], cut: Row) -> None:
+    ledger = encode(table_of(rows), **cut)
+    expected = sorted(rows, key=by_time)
+    end = 4
+    for segment in ledger.summary.segments:
+        assert segment.offset == end
+        end = segment.offset + segment.length
+        run, expected = expected[: segment.rows], expected[segment.rows :]
+        assert as_rows(decode(ledger.data, segment)) == run
+        assert (segment.first_deliver_at_ms, segment.last_deliver_at_ms) == (
+            run[0]["deliver_at_ms"],
+            run[-1]["deliver_at_ms"],
+        )
+    assert expected == []
+
+
+@thorough
+@given(row_lists, cuts)
+def test_plain_pyarrow_reads_the_whole_file_as_the_sorted_rows(rows: list[Row], cut: Row) -> None:
+    ledger = encode(table_of(rows), **cut)
+    whole = pq.read_table(pa.BufferReader(ledger.data))
+    whole.validate(full=True)
+    assert whole.schema.equals(SCHEMA)
+    assert as_rows(whole) == sorted(rows, key=by_time)
+
+
+@thorough
+@given(row_lists, cuts)
+def test_the_summary_counts_rows_slots_and_bytes(rows: list[Row], cut: Row) -> None:
+    ledger = encode(table_of(rows), **cut)
+    summary = ledger.summary
+    times = [row["deliver_at_ms"] for row in rows]
+    assert summary.rows == len(rows)
+    assert (summary.first_deliver_at_ms, summary.last_deliver_at_ms) == (min(times), max(times))
+    assert list(summary.slots) == sorted({ms // cut["slot_ms"] for ms in times})
+    assert summary.size_bytes == len(ledger.data)
+
+
+@thorough
+@given(row_lists, cuts, st.lists(st.integers(1, 9), min_size=1))
+def test_a_writer_gives_the_same_bytes_however_the_rows_are_batched(
+    rows: list[Row], cut: Row, batches: list[int]
+) -> None:
+    arguments = {"topic": "orders", "generation": "g1", **cut, "segment_bytes": cut["segment_bytes"] or 500}
+    table = table_of(sorted(rows, key=by_time))
+    sink = io.BytesIO()
+    writer = LedgerWriter(sink, **arguments)
+    start = 0
+    while start < table.num_rows:
+        size = batches[start % len(batches)]
+        writer.write(table.slice(start, size))
+        start += size
+    summary = writer.close()
+    at_once = encode_ledger(table, **arguments)
+    assert sink.getvalue() == at_once.data
+    assert summary == at_once.summary
+
+
+@pytest.mark.parametrize("count", [1, 2_000])
+def test_duckdb_reads_the_whole_file_as_the_sorted_rows(tmp_path: Path, count: int) -> None:
+    table = many_rows(count)
+    path = tmp_path / "ledger.parquet"
+    path.write_bytes(encode(table, segment_rows=300).data)
+    connection = duckdb.connect()
+    columns = ", ".join(name for name in SCHEMA.names if name != "attributes")
+    read = connection.execute(
+        f"select {columns}, map_keys(attributes), map_values(attributes) from read_parquet(?)", [str(path)]
+    ).fetchall()
+    expected = [
+        (
+            *(row[name] for name in SCHEMA.names if name != "attributes"),
+            None if row["attributes"] is None else list(row["attributes"].keys()),
+            None if row["attributes"] is None else list(row["attributes"].values()),
+        )
+        for row in as_rows(table)
+    ]
+    assert read == expected
+
+
+def test_duckdb_finds_rows_by_time_with_the_statistics(tmp_path: Path) -> None:
+    table = many_rows(2_000)
+    path = tmp_path / "ledger.parquet"
+    path.write_bytes(encode(table, segment_rows=100).data)
+    wanted = table.column("deliver_at_ms")[1234].as_py()
+    count = duckdb.execute(
+        "select count(*) from read_parquet(?) where deliver_at_ms = ?", [str(path), wanted]
+    ).fetchone()
+    assert count == (table.column("deliver_at_ms").to_pylist().count(wanted),)
+    statistics = pq.ParquetFile(path).metadata.row_group(3).column(0).statistics
+    times = table.column("deliver_at_ms").to_pylist()[300:400]
+    assert (statistics.min, statistics.max) == (times[0], times[-1])
+
+
+def test_200_000_rows_in_any_order_come_back_sorted() -> None:
+    table = many_rows(200_000, payload_bytes=40)
+    order = list(range(table.num_rows))
+    random.Random(2).shuffle(order)
+    ledger = encode(table.take(order))
+    read = pa.concat_tables([decode(ledger.data, segment) for segment in ledger.summary.segments])
+    assert read.equals(table)
+    assert pq.read_table(pa.BufferReader(ledger.data)).equals(table)
+
+
+def test_a_segment_is_a_parquet_file_with_the_magic_in_front() -> None:
+    table = many_rows(900)
+    ledger = encode(table, segment_rows=300)
+    second = ledger.summary.segments[1]
+    read = pq.read_table(pa.BufferReader(b"PAR1" + part(ledger.data, second)))
+    assert read.replace_schema_metadata().equals(table.slice(300, 300))
+
+
+def test_only_the_columns_asked_for_are_returned() -> None:
+    table = many_rows(10)
+    ledger = encode(table)
+    read = decode(ledger.data, ledger.summary.segments[0], columns=["payload", "message_id"])
+    assert read.equals(table.select(["payload", "message_id"]))
+
+
+def test_the_footer_names_schema_topic_generation_and_sources() -> None:
+    ledger = encode(table_of([a_row()]), sources=["ledgers/a.parquet", "ledgers/é.parquet"])
+    metadata = pq.ParquetFile(pa.BufferReader(ledger.data)).metadata
+    assert metadata.created_by == "tidewheel"
+    assert metadata.metadata[b"tidewheel.schema_version"] == b"1"
+    assert metadata.metadata[b"tidewheel.topic"] == b"orders"
+    assert metadata.metadata[b"tidewheel.generation"] == b"g1"
+    assert json.loads(metadata.metadata[b"tidewheel.sources"]) == ["ledgers/a.parquet", "ledgers/é.parquet"]
+
+
+def test_the_footers_agree_with_those_that_pyarrow_writes() -> None:
+    table = many_rows(500)
+    sink = io.BytesIO()
+    pq.write_table(table, sink, store_schema=False)
+    theirs = pq.ParquetFile(sink)
+    ours = pq.ParquetFile(pa.BufferReader(encode(table).data))
+    assert ours.schema.equals(theirs.schema)
+    assert str(ours.schema).split("\n", 1)[1] == str(theirs.schema).split("\n", 1)[1]
+    for i, name in enumerate(theirs.schema.names):
+        assert ours.metadata.row_group(0).column(i).path_in_schema.endswith(name)
+    assert [c.column_index for c in ours.metadata.row_group(0).sorting_columns] == [0, 1]
+
+
+# --- where segments end ---------------------------------------------------------------------------------------
+
+
+def test_a_segment_has_at_most_segment_rows_even_inside_one_slot() -> None:
+    table = table_of([a_row(START_MS, i) for i in range(25)])
+    ledger = encode(table, segment_rows=10, segment_bytes=1)
+    assert [segment.rows for segment in ledger.summary.segments] == [10, 10, 5]
+
+
+def test_a_segment_over_its_bytes_ends_only_with_its_slot() -> None:
+    rows = [a_row(START_MS + (i // 7) * SLOT_MS, i) for i in range(28)]
+    ledger = encode(table_of(rows), segment_bytes=1)
+    assert [segment.rows for segment in ledger.summary.segments] == [7, 7, 7, 7]
+
+
+def test_segments_have_about_the_bytes_asked_for() -> None:
+    ledger = encode(many_rows(5_000, span_ms=10 * DAY_MS))
+    lengths = [segment.length for segment in ledger.summary.segments[1:-1]]
+    assert lengths
+    assert all(50_000 < length < 90_000 for length in lengths)
+
+
+def test_a_ledger_of_under_two_days_has_segments_of_16_kib() -> None:
+    ledger = encode(many_rows(2_000, span_ms=DAY_MS))
+    lengths = [segment.length for segment in ledger.summary.segments[1:-1]]
+    assert lengths
+    assert all(12_000 < length < 24_000 for length in lengths)
+
+
+def test_a_slot_of_large_messages_is_cut_so_that_a_segment_fits_in_memory() -> None:
+    payload = bytes(1_048_576)
+    ledger = encode(table_of([a_row(START_MS, i, payload=payload) for i in range(100)]))
+    assert [segment.rows for segment in ledger.summary.segments] == [63, 37]
+
+
+def test_ten_thousand_messages_at_the_same_time_are_sorted_by_id() -> None:
+    numbers = list(range(10_000))
+    random.Random(3).shuffle(numbers)
+    ledger = encode(table_of([a_row(START_MS, n << 60, payload=b"%d" % n) for n in numbers]))
+    read = pq.read_table(pa.BufferReader(ledger.data))
+    assert read.column("payload").to_pylist() == [b"%d" % n for n in range(10_000)]
+
+
+# --- the same rows, the same bytes ----------------------------------------------------------------------------
+
+
+def test_the_same_rows_in_another_order_give_the_same_bytes() -> None:
+    table = many_rows(3_000)
+    order = list(range(table.num_rows))
+    random.Random(4).shuffle(order)
+    assert encode(table.take(order)).data == encode(table).data == encode(table).data
+
+
+def test_keys_that_come_and_go_change_nothing_but_the_compression() -> None:
+    rows = [a_row(START_MS + i * SLOT_MS, i, key=f"k{i}" if i // 10 % 2 else None) for i in range(100)]
+    ledger = encode(table_of(rows), segment_rows=10)
+    assert len(ledger.summary.segments) == 10
+    read = [row for segment in ledger.summary.segments for row in as_rows(decode(ledger.data, segment))]
+    assert read == rows
+
+
+# --- refused input --------------------------------------------------------------------------------------------
+
+
+def test_a_ledger_without_rows_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="at least one message"):
+        encode(SCHEMA.empty_table())
+    with pytest.raises(InvalidValue, match="at least one message"):
+        LedgerWriter(io.BytesIO(), topic="t", generation="g", slot_ms=1).close()
+
+
+def test_a_writer_refuses_rows_out_of_order() -> None:
+    early, late = table_of([a_row(1)]), table_of([a_row(2)])
+    writer = LedgerWriter(io.BytesIO(), topic="t", generation="g", slot_ms=1)
+    writer.write(late)
+    with pytest.raises(InvalidValue, match="sort them"):
+        writer.write(early)
+    with pytest.raises(InvalidValue, match="sort them"):
+        writer.write(pa.concat_tables([table_of([a_row(2, 9)]), late]))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"message_id": b"short"}, {"payload": "text"}, {"deliver_at_ms": None}, {"key": 7}, {"encoding": 999}]
+)
+def test_values_of_the_wrong_kind_are_refused_when_the_table_is_made(changes: Row) -> None:
+    row = a_row() | changes
+    if row["payload"] == "text":
+        row["payload"] = 3.5
+    with pytest.raises(InvalidValue):
+        table_of([row])
+
+
+def test_a_table_with_other_columns_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="not rows of a ledger"):
+        encode(pa.table({"deliver_at_ms": [1]}))
+
+
+# --- damage ---------------------------------------------------------------------------------------------------
+
+
+def test_every_flipped_bit_of_a_segment_is_noticed() -> None:
+    ledger = encode(table_of([a_row(START_MS + i, i) for i in range(3)]))
+    (segment,) = ledger.summary.segments
+    good = part(ledger.data, segment)
+    for bit in range(8 * len(good)):
+        bad = bytearray(good)
+        bad[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptLedger):
+            decode_segment(bytes(bad), object_name="o", segment=segment)
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_every_cut_or_stretched_range_is_noticed(data: st.DataObject) -> None:
+    ledger = encode(many_rows(50))
+    (segment,) = ledger.summary.segments
+    good = part(ledger.data, segment)
+    cut = data.draw(st.integers(0, len(good) - 1))
+    for bad in (good[:cut], good[cut + 1 :], good + b"x", bytes(len(good))):
+        with pytest.raises(CorruptLedger):
+            decode_segment(bad, object_name="o", segment=segment)
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_a_range_shifted_along_the_ledger_is_noticed(data: st.DataObject) -> None:
+    ledger = encode(many_rows(300), segment_rows=100)
+    segment = ledger.summary.segments[1]
+    offset = data.draw(st.integers(0, len(ledger.data) - segment.length).filter(lambda o: o != segment.offset))
+    with pytest.raises(CorruptLedger):
+        decode_segment(ledger.data[offset:][: segment.length], object_name="o", segment=segment)
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=200, deadline=None)
+def test_bytes_that_are_no_parquet_are_noticed_even_with_a_right_checksum(noise: bytes) -> None:
+    data, segment = sealed(noise)
+    with pytest.raises(CorruptLedger):
+        decode_segment(data, object_name="o", segment=segment)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"rows": 4}, "3 rows instead of 4"),
+        ({"first_deliver_at_ms": START_MS + 1}, "delivery times"),
+        ({"last_deliver_at_ms": START_MS + 1}, "delivery times"),
+        ({"length": 1}, "bytes instead of 1"),
+    ],
+)
+@pytest.mark.parametrize("columns", [None, ["payload"]])
+def test_rows_that_are_not_what_the_bucket_says_are_noticed(
+    changes: dict[str, int], reason: str, columns: list[str] | None
+) -> None:
+    ledger = encode(table_of([a_row(START_MS + i, i) for i in (0, 5, 9)]))
+    (segment,) = ledger.summary.segments
+    with pytest.raises(CorruptLedger, match=reason):
+        decode_segment(
+            part(ledger.data, segment), object_name="o", segment=replace(segment, **changes), columns=columns
+        )
+
+
+def test_a_parquet_file_with_other_columns_is_noticed() -> None:
+    sink = io.BytesIO()
+    version = {"tidewheel.schema_version": "1"}
+    pq.write_table(pa.table({"deliver_at_ms": [START_MS]}).replace_schema_metadata(version), sink)
+    data, segment = sealed(sink.getvalue()[4:])
+    with pytest.raises(CorruptLedger, match="columns are"):
+        decode_segment(data, object_name="o", segment=segment)
+
+
+def test_a_segment_of_another_schema_version_is_refused_by_name() -> None:
+    ledger = encode(table_of([a_row()]))
+    (segment,) = ledger.summary.segments
+    tag = b"tidewheel.schema_version\x18\x01"
+    data, _ = sealed(part(ledger.data, segment)[4:].replace(tag + b"1", tag + b"2"))
+    with pytest.raises(CorruptLedger, match="schema version is 2, this release reads 1"):
+        decode_segment(data, object_name="o", segment=segment)
+
+
+def test_the_error_names_the_object_and_the_range() -> None:
+    ledger = encode(many_rows(20), segment_rows=10)
+    segment = ledger.summary.segments[1]
+    with pytest.raises(CorruptLedger) as caught:
+        decode_segment(b"", object_name="ledgers/orders/1.parquet", segment=segment)
+    error = caught.value
+    assert error.object_name == "ledgers/orders/1.parquet"
+    assert (error.first_byte, error.last_byte) == (segment.offset, segment.offset + segment.length - 1)
+    assert f"bytes {segment.offset}-{segment.last_byte}" in str(error)
+
+
+# --- the golden ledger ----------------------------------------------------------------------------------------
+
+
+def golden_rows() -> list[Row]:
+    return [
+        a_row(START_MS, 1, payload=b"", encoding=Encoding.BYTES),
+        a_row(START_MS, 2, payload='{"tide":"Flut \U0001f30a"}'.encode(), encoding=Encoding.JSON),
+        a_row(START_MS + 1, 3, key="order-17", attributes={"kind": "reminder", "": "é"}),
+        a_row(START_MS + DAY_MS, 4, attributes={}, expires_at_ms=START_MS + 2 * DAY_MS),
+        a_row(START_MS + DAY_MS, 2**128 - 1, key="", payload=b"ab" * 500),
+        a_row(START_MS + 3650 * DAY_MS, 6, sent_at_ms=0, payload=bytes(range(256)), encoding=Encoding.BYTES),
+    ]
+
+
+def golden_ledger() -> Ledger:
+    sources = ["ledgers/orders/a.parquet"]
+    return encode(table_of(golden_rows()), segment_rows=2, sources=sources)
+
+
+def test_the_golden_ledger_holds_the_known_rows() -> None:
+    if os.environ.get("TIDEWHEEL_UPDATE_GOLDEN"):
+        ledger = golden_ledger()
+        (GOLDEN / "ledger_v1.parquet").write_bytes(ledger.data)
+        record = {"pyarrow": pa.__version__, "segments": [asdict(s) for s in ledger.summary.segments]}
+        (GOLDEN / "ledger_v1.json").write_text(json.dumps(record, indent=2) + "\n")
+    data = (GOLDEN / "ledger_v1.parquet").read_bytes()
+    record = json.loads((GOLDEN / "ledger_v1.json").read_text())
+    read = [row for s in record["segments"] for row in as_rows(decode(data, Segment(**s)))]
+    assert read == golden_rows()
+    assert as_rows(pq.read_table(pa.BufferReader(data))) == golden_rows()
+
+
+def test_the_golden_ledger_is_written_byte_for_byte_by_the_pyarrow_that_wrote_it() -> None:
+    written_by = json.loads((GOLDEN / "ledger_v1.json").read_text())["pyarrow"]
+    if written_by.split(".")[0] != pa.__version__.split(".")[0]:
+        pytest.skip(f"written by pyarrow {written_by}, this is {pa.__version__}")
+    assert golden_ledger().data == (GOLDEN / "ledger_v1.parquet").read_bytes()
