@@ -153,6 +153,7 @@ class Receipt:
 
     @property
     def deliver_at(self) -> datetime:
+        """When it is due, UTC."""
         return datetime.fromtimestamp(self.deliver_at_ms / 1000, UTC)
 
 
@@ -172,6 +173,7 @@ class CheckedMessage:
 
     @property
     def deliver_at_ms(self) -> int:
+        """When it is due: what its id says."""
         return id_deliver_at_ms(self.id)
 
 

@@ -118,7 +118,7 @@ def _encode(topic: str, generation: str, sent_at_ms: int, messages: Sequence[Che
         "enc": bytes([48 + m.encoding for m in messages]).decode(),
         "bodies": [m.text for m in messages],
     }
-    if any([m.attributes for m in messages]):
+    if any(m.attributes for m in messages):
         document["attrs"] = [dict(m.attributes) if m.attributes else _NO_ATTRIBUTES for m in messages]
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 

@@ -44,9 +44,8 @@ def test_a_second_stack_at_the_same_time_is_refused(tmp_path: Path) -> None:
 
 
 def test_moto_mocks_of_the_caller_are_not_emptied() -> None:
-    with mock_aws():
-        with pytest.raises(RuntimeError, match="mock_aws is active"):
-            LocalTidewheel().open()
+    with mock_aws(), pytest.raises(RuntimeError, match="mock_aws is active"):
+        LocalTidewheel().open()
 
 
 def _surroundings() -> dict[str, Any]:
@@ -56,7 +55,7 @@ def _surroundings() -> dict[str, Any]:
         "threads": set(threading.enumerate()),
         "modules": {name for name in sys.modules if name.startswith("_tidewheel_local")},
         "queue": dict(vars(moto.sqs.models.SQSBackend)),
-        "time": moto.sqs.models.unix_time_millis,
+        "time": vars(moto.sqs.models)["unix_time_millis"],
         "utcnow": moto.core.utils.utcnow,
     }
 
@@ -65,7 +64,7 @@ def _surroundings() -> dict[str, Any]:
 def test_nothing_is_left_behind_even_after_an_exception(tmp_path: Path, clock: str) -> None:
     before = _surroundings()
     with pytest.raises(KeyboardInterrupt), Toy(tmp_path, clock=clock) as toy:
-        assert toy.stack.endpoint_url.startswith("http://127.0.0.1:")
+        _plain(toy.stack.endpoint_url, "sqs").list_queues()
         raise KeyboardInterrupt
     assert _surroundings() == before
 
@@ -79,8 +78,7 @@ def test_a_handler_that_cannot_be_loaded_leaves_nothing_behind(tmp_path: Path) -
 
 def test_the_callers_own_time_and_boto3_are_untouched(tmp_path: Path) -> None:
     with Toy(tmp_path) as toy:
-        assert abs(dt.datetime.now(dt.UTC).year - toy.stack.now().year) < 100
-        assert abs(time.time() - toy.stack.now().timestamp()) > 3600
+        assert abs(dt.datetime.now(dt.UTC).timestamp() - toy.stack.now().timestamp()) > 3600
         assert boto3.DEFAULT_SESSION is None
         own = boto3.Session(aws_access_key_id="own", aws_secret_access_key="own", region_name="us-east-1")
         client = own.client("sqs", endpoint_url="http://127.0.0.1:1")
@@ -98,7 +96,7 @@ def test_clients_of_a_closed_stack_say_so(tmp_path: Path) -> None:
 
 
 def _plain(endpoint_url: str, service: str) -> Any:
-    session = boto3.Session(aws_access_key_id="any", aws_secret_access_key="any", region_name="us-east-1")
+    session: Any = boto3.Session(aws_access_key_id="any", aws_secret_access_key="any", region_name="us-east-1")
     return session.client(service, endpoint_url=endpoint_url)
 
 
@@ -113,7 +111,9 @@ def test_the_endpoint_serves_a_plain_client_with_the_same_state(tmp_path: Path) 
         assert toy.bodies() == [["over the wire"]]
         s3 = _plain(toy.stack.endpoint_url, "s3")
         s3.create_bucket(Bucket="shared")
-        toy.stack.session.client("s3").put_object(Bucket="shared", Key="a b/ü%2F", Body=b"0123456789", Metadata={"a_b": "c"})
+        toy.stack.session.client("s3").put_object(
+            Bucket="shared", Key="a b/ü%2F", Body=b"0123456789", Metadata={"a_b": "c"}
+        )
         found = s3.get_object(Bucket="shared", Key="a b/ü%2F", Range="bytes=2-4")
         assert found["Body"].read() == b"234" and found["Metadata"] == {"a_b": "c"}
 
@@ -121,7 +121,7 @@ def test_the_endpoint_serves_a_plain_client_with_the_same_state(tmp_path: Path) 
 @pytest.mark.parametrize("wire", ["in process", "http"])
 def test_of_racing_transactions_one_wins(tmp_path: Path, wire: str) -> None:
     with Toy(tmp_path) as toy:
-        table = toy.table if wire == "in process" else _plain(toy.stack.endpoint_url, "dynamodb")
+        table: Any = toy.table if wire == "in process" else _plain(toy.stack.endpoint_url, "dynamodb")
         key = {"pk": {"S": "f"}, "sk": {"S": "f"}}
 
         def race(number: int) -> bool:
@@ -218,5 +218,5 @@ def test_expressions_are_read_with_their_time_zone() -> None:
 def test_importing_the_pytest_plugin_imports_nothing_heavy() -> None:
     import subprocess
 
-    code = "import sys, tidewheel.local.pytest_plugin; print([m for m in ('moto', 'boto3', 'pyarrow') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    code = "import sys, tidewheel.local.pytest_plugin; print({'moto', 'boto3', 'pyarrow'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 from tidewheel.local.stack import LocalTidewheel
 
-RECORDER = '''
+RECORDER = """
 import json, os
 import boto3
 from tidewheel.clock import current
@@ -23,7 +24,7 @@ def handler(event, context):
     if isinstance(answer, Exception):
         raise answer
     return answer
-'''
+"""
 
 
 def template(**mapping: Any) -> dict[str, Any]:
@@ -38,7 +39,10 @@ def template(**mapping: Any) -> dict[str, Any]:
                 "Properties": {
                     "QueueName": "work",
                     "VisibilityTimeout": 60,
-                    "RedrivePolicy": {"deadLetterTargetArn": {"Fn::GetAtt": ["Dead", "Arn"]}, "maxReceiveCount": 2},
+                    "RedrivePolicy": {
+                        "deadLetterTargetArn": {"Fn::GetAtt": ["Dead", "Arn"]},
+                        "maxReceiveCount": 2,
+                    },
                 },
             },
             "Table": {
@@ -131,7 +135,7 @@ class Toy:
     def module(self, name: str) -> Any:
         """The module of a function's handler."""
         [handler] = [each for each in self.stack._handlers if each.spec.folder == name]
-        return handler._call.__globals__  # type: ignore[attr-defined]
+        return vars(sys.modules[handler._module_name])
 
     def calls(self, name: str) -> list[Any]:
         """(time, event, context) of each call so far."""
@@ -157,7 +161,7 @@ class Toy:
     def count(self, queue: str = "work") -> tuple[int, int, int]:
         """Messages of a queue: visible, delayed, in flight."""
         url = self.sqs.get_queue_url(QueueName=queue)["QueueUrl"]
-        found = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+        found: Any = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
         suffixes = ("", "Delayed", "NotVisible")
         visible, delayed, in_flight = (int(found[f"ApproximateNumberOfMessages{suffix}"]) for suffix in suffixes)
         return visible, delayed, in_flight

@@ -44,15 +44,11 @@ def create_topic(
     lookahead_s: Annotated[
         int | None, typer.Option(help="How long before a slot starts it is dispatched. [default: 480]")
     ] = None,
-    setting: Annotated[
-        list[str] | None, typer.Option(help="Another setting, as NAME=NUMBER; repeatable.")
-    ] = None,
+    setting: Annotated[list[str] | None, typer.Option(help="Another setting, as NAME=NUMBER; repeatable.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a topic; one that exists with the same settings is fine."""
-    changes: dict[str, int | None] = {
-        name: _number(name, value) for name, value in pairs("--setting", setting)
-    }
+    changes: dict[str, Any] = {name: _number(name, value) for name, value in pairs("--setting", setting)}
     if slot_s is not None:
         changes["slot_s"] = slot_s
     if lookahead_s is not None:
@@ -75,9 +71,7 @@ def create_subscription(
         Position,
         typer.Option("--from", help="latest: what becomes due from now on; earliest: all still kept."),
     ] = Position.LATEST,
-    queue_url: Annotated[
-        str | None, typer.Option(help="An existing standard queue, instead of a new one.")
-    ] = None,
+    queue_url: Annotated[str | None, typer.Option(help="An existing standard queue, instead of a new one.")] = None,
     visibility_timeout_s: Annotated[int, typer.Option(help="For a new queue.")] = 60,
     as_json: AsJson = False,
 ) -> None:
@@ -121,11 +115,7 @@ def stats(ctx: typer.Context, topic: Topic, as_json: AsJson = False) -> None:
                 each.state.value,
                 each.lag_slots,
                 each.open_parts,
-                *(
-                    (each.queue.visible, each.queue.delayed, each.queue.in_flight)
-                    if each.queue
-                    else (None,) * 3
-                ),
+                *((each.queue.visible, each.queue.delayed, each.queue.in_flight) if each.queue else (None,) * 3),
                 each.queue_url,
             )
             for each in found.subscriptions
@@ -161,9 +151,7 @@ def _show_topics(fences: list[Fence], as_json: bool) -> None:
         print_json([{"topic": each.topic, **asdict(each.settings)} for each in fences])
         return
     rows = [(each.topic, each.settings.slot_s, each.settings.lookahead_s) for each in fences]
-    print_table(
-        ["topic", "slot (s)", "lookahead (s)"], rows, "no topics; make one with: tidewheel topics create"
-    )
+    print_table(["topic", "slot (s)", "lookahead (s)"], rows, "no topics; make one with: tidewheel topics create")
 
 
 def _show_subscriptions(found: list[Subscription], as_json: bool) -> None:

@@ -50,20 +50,26 @@ app.command()(messages.receive)
 app.command()(administration.stats)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from tidewheel import __version__
+
+        typer.echo(f"tidewheel {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     ctx: typer.Context,
-    stack: Annotated[
-        str, typer.Option(envvar="TIDEWHEEL_STACK", help="Name of the deployed stack.")
-    ] = "tidewheel",
+    stack: Annotated[str, typer.Option(envvar="TIDEWHEEL_STACK", help="Name of the deployed stack.")] = "tidewheel",
     endpoint_url: Annotated[
         str | None, typer.Option(help="Where AWS is, such as http://localhost:4566 for `tidewheel local up`.")
     ] = None,
     region: Annotated[str | None, typer.Option(help="AWS region.")] = None,
     profile: Annotated[str | None, typer.Option(help="AWS profile.")] = None,
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - _version answers
         bool,
-        typer.Option("--version", is_eager=True, callback=lambda asked: _version(asked), help="Print it."),
+        typer.Option("--version", is_eager=True, callback=_version, help="Print it."),
     ] = False,
 ) -> None:
     """Keeps the global options for the commands."""
@@ -98,14 +104,6 @@ def _load(name: str, ctx: typer.Context) -> None:
         print_error(f"{error}; `tidewheel {name}` needs: pip install 'tidewheel[local]'")
         raise typer.Exit(1) from None
     loaded(args=ctx.args, prog_name=f"tidewheel {name}")
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        from tidewheel import __version__
-
-        typer.echo(f"tidewheel {__version__}")
-        raise typer.Exit
 
 
 def _expected(error: Exception) -> bool:

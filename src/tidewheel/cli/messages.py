@@ -32,9 +32,7 @@ def send(
         str | None, typer.Option(help="ISO 8601 time with its zone, such as 2027-01-31T09:00:00Z.")
     ] = None,
     attribute: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; repeatable.")] = None,
-    json_body: Annotated[
-        bool, typer.Option("--json-body", help="The body is JSON; refuse it if not.")
-    ] = False,
+    json_body: Annotated[bool, typer.Option("--json-body", help="The body is JSON; refuse it if not.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Send a message, or one message a line."""

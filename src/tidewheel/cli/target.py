@@ -57,7 +57,7 @@ class Target:
         return boto3.Session(
             region_name=region,
             aws_access_key_id="local",
-            aws_secret_access_key="local",  # noqa: S106
+            aws_secret_access_key="local",
         )
 
 

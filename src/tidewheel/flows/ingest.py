@@ -145,7 +145,7 @@ def _commit(ports: Ports, fence: Fence, rows: pa.Table, slots: np.ndarray) -> tu
         if commit is not Commit.MOVED:
             if commit is Commit.EXISTS:
                 ports.objects.delete([object_name])
-            if wake is not None or commit is Commit.EXISTS:
+            if wake is not None or commit is Commit.EXISTS or not _armed(ports, fence):
                 ports.wheel.arm(fence.topic, first_slot, fires_at_ms(first_slot, fence.settings))
             return fence, object_name if commit is Commit.COMMITTED else None, attempt
         moved = ports.topics.fence(fence.topic)
@@ -170,7 +170,7 @@ def _encode(fence: Fence, rows: pa.Table) -> Ledger:
 def _lowered(fence: Fence, first_slot: int) -> Wake | None:
     """Returns the wake marks that a ledger needs, None if the sweep looks early enough already.
 
-    Who lowers wake arms the wheel; while wake stays, its schedule leads to the dispatch that arms the next.
+    Who lowers wake arms the wheel; while its schedule is to come, that leads to the dispatch that arms the next.
     """
     if fence.wake_slot is not None and fence.wake_slot <= first_slot:
         return None
@@ -178,6 +178,15 @@ def _lowered(fence: Fence, first_slot: int) -> Wake | None:
     if fence.look_at_ms is not None and look_at_ms is not None:
         look_at_ms = min(look_at_ms, fence.look_at_ms)
     return Wake(wake_slot=first_slot, look_at_ms=look_at_ms, collect_at_ms=fence.collect_at_ms)
+
+
+def _armed(ports: Ports, fence: Fence) -> bool:
+    """Returns whether wake's own schedule is still to come.
+
+    It is not when wake is where a new or resumed subscription put it, or when its dispatch is under way and may have
+    read the buckets already.
+    """
+    return fence.wake_slot is not None and fires_at_ms(fence.wake_slot, fence.settings) > ports.clock.now_ms()
 
 
 def _send_direct(ports: Ports, fence: Fence, rows: pa.Table) -> None:

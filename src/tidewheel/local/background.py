@@ -11,6 +11,10 @@ from tidewheel.local.pump import Pump
 _LONGEST_SLEEP_S = 60.0
 
 
+def _stay(_: int) -> None:
+    """Real time moves by itself."""
+
+
 class BackgroundPump:
     """Sleeps until the next thing is due or something changes, does it, and so on until stopped."""
 
@@ -48,7 +52,7 @@ class BackgroundPump:
     def _run(self) -> None:
         while not self._stopping:
             now_ms = self._clock.now_ms()
-            if self._pump.run_next(now_ms, lambda at_ms: None):
+            if self._pump.run_next(now_ms, _stay):
                 continue
             with self._changed:
                 self._done_to_ms = now_ms

@@ -3,7 +3,7 @@
 | waiting | becomes |
 |---|---|
 | no batch window | an invocation as soon as a message is receivable, with all that is, up to the batch size |
-| a batch window | a buffer that opens with its first message, and is flushed when the window ends, the batch is full, or the event would pass 6 MB |
+| a batch window | a buffer, opened by its first message; flushed when the window ends, or batch or 6 MB are full |
 
 Messages are received when they enter the buffer, as Lambda's pollers do, so their visibility time-out runs from there.
 A handler that fails leaves them in flight: SQS shows them again after that time-out. What it handled is deleted.
@@ -155,7 +155,7 @@ def _failed_ids(answer: Any, known: set[str]) -> set[str]:
     failures = answer.get("batchItemFailures")
     if failures is None:
         return set()
-    ids = {failure.get("itemIdentifier") if isinstance(failure, dict) else None for failure in failures}
+    ids: set[Any] = {failure.get("itemIdentifier") if isinstance(failure, dict) else None for failure in failures}
     if not ids <= known:
         raise ValueError(f"a partial batch answer names messages that were not in the batch: {ids - known}")
     return ids

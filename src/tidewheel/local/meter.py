@@ -16,6 +16,10 @@ _S3_PUT_CLASS = ("Put", "Copy", "Post", "List", "CreateMultipart", "UploadPart",
 _S3_FREE = ("Delete", "AbortMultipart")
 
 
+def _unknown(_table: str, _key: dict[str, Any]) -> int:
+    return 0
+
+
 class Requests(Counter[str]):
     """Requests by "service.Operation", such as "dynamodb.TransactWriteItems"; `units` by kind of bill.
 
@@ -31,11 +35,9 @@ class Requests(Counter[str]):
     def __init__(self, item_bytes: ItemBytes | None = None) -> None:
         super().__init__()
         self.units: Counter[str] = Counter()
-        self._item_bytes = item_bytes or (lambda table, key: 0)
+        self._item_bytes = item_bytes or (_unknown)
 
-    def observe(
-        self, service: str, operation: str, request: dict[str, Any], response_bytes: int, response: dict[str, Any]
-    ) -> None:
+    def observe(self, service: str, operation: str, request: dict[str, Any], response_bytes: int) -> None:
         """Counts one call."""
         self[f"{service}.{operation}"] += 1
         if service == "sqs":

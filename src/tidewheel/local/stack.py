@@ -102,8 +102,8 @@ class LocalTidewheel:
             deployed = deployment.read(self._emulator.deploy(self.stack_name, template))
             self._session = self._emulator.session(self.requests.observe)
             root = self._functions or functions_root()
-            for spec in deployed.functions:
-                spec = replace(spec, environment={**spec.environment, **self._environment})
+            for bare in deployed.functions:
+                spec = replace(bare, environment={**bare.environment, **self._environment})
                 self._handlers.append(Handler(spec, root, self._session, self.clock, self._log_level))
             mappings = [deployment.mapping(spec, self._emulator, self.clock) for spec in deployed.mappings]
             self._pump = Pump(
@@ -251,5 +251,3 @@ def _utc(at_ms: int) -> dt.datetime:
 def _start_ms(start: str | dt.datetime) -> int:
     when = dt.datetime.fromisoformat(start) if isinstance(start, str) else start
     return round((when if when.tzinfo else when.replace(tzinfo=dt.UTC)).timestamp() * 1000)
-
-

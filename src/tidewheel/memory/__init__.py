@@ -1,7 +1,7 @@
 """The ports of the flows in memory: public fakes for tests, your own included.
 
-Each promises what its AWS counterpart promises (`tests/contract` runs the same suites over both), is safe to use from
-several threads, and makes every write whole or not at all.
+Each promises what its AWS counterpart promises (`tests/contract` runs the same suites over both), is safe to
+use from several threads, and makes every write whole or not at all.
 """
 
 from __future__ import annotations

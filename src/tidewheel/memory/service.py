@@ -15,7 +15,8 @@ from tidewheel.memory.wheel import MemoryWheel
 def in_order(call: Callable[[int], None], arguments: Iterable[int], /) -> Iterator[None]:
     """Runs calls one after the other, each when its result is taken: the port `Parallel` without threads."""
     for argument in arguments:
-        yield call(argument)
+        call(argument)
+        yield
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,7 +54,6 @@ class MemoryTopics:
 
     # ---- topics and marks
     def create_topic(self, fence: Fence) -> bool:
-        """See the port."""
         with self._lock:
             items = self._of(fence.topic)
             if items.fence is not None:
@@ -63,17 +62,14 @@ class MemoryTopics:
             return True
 
     def fence(self, topic: str) -> Fence | None:
-        """See the port."""
         with self._lock:
             return self._of(topic).fence
 
     def topics(self) -> list[Fence]:
-        """See the port."""
         with self._lock:
             return [each.fence for _, each in sorted(self._items.items()) if each.fence is not None]
 
     def seal(self, topic: str, slot: int) -> Fence | None:
-        """See the port."""
         with self._lock:
             items = self._of(topic)
             if items.fence is not None and items.fence.sealed < slot:
@@ -81,7 +77,6 @@ class MemoryTopics:
             return items.fence
 
     def commit_bucket(self, fence: Fence, bucket: Bucket, wake: Wake | None) -> Commit:
-        """See the port."""
         with self._lock:
             items = self._of(fence.topic)
             if bucket.id in items.buckets:
@@ -100,7 +95,6 @@ class MemoryTopics:
             return Commit.COMMITTED
 
     def raise_wake(self, fence: Fence, wake: Wake) -> bool:
-        """See the port."""
         with self._lock:
             current = self._same(fence)
             if current is None or (current.ver, current.cver) != (fence.ver, fence.cver):
@@ -109,13 +103,8 @@ class MemoryTopics:
             return True
 
     def due_for_look(self, now_ms: int) -> tuple[list[str], list[DeliveryKey]]:
-        """See the port."""
         with self._lock:
-            topics = [
-                each.topic
-                for each in self.topics()
-                if each.look_at_ms is not None and each.look_at_ms <= now_ms
-            ]
+            topics = [each.topic for each in self.topics() if each.look_at_ms is not None and each.look_at_ms <= now_ms]
             deliveries = [
                 key
                 for items in self._items.values()
@@ -126,17 +115,14 @@ class MemoryTopics:
 
     # ---- buckets, tombstones, plans
     def buckets(self, topic: str) -> list[Bucket]:
-        """See the port."""
         with self._lock:
             return list(self._of(topic).buckets.values())
 
     def tombstones(self, topic: str, first_slot: int, end_slot: int) -> frozenset[MessageId]:
-        """See the port."""
         with self._lock:
             return frozenset(id for slot, id in self._of(topic).tombstones if first_slot <= slot < end_slot)
 
     def put_tombstone(self, topic: str, slot: int, message_id: MessageId, ttl_s: int) -> bool:
-        """See the port."""
         with self._lock:
             items = self._of(topic)
             if items.fence is None or items.fence.sealed > slot:
@@ -152,7 +138,6 @@ class MemoryTopics:
         hand_outs: Sequence[HandOut] = (),
         wake: Wake | None = None,
     ) -> bool:
-        """See the port."""
         with self._lock:
             current = self._same(fence)
             if current is None or (current.planned, current.cver) != (fence.planned, fence.cver):
@@ -172,12 +157,10 @@ class MemoryTopics:
             return True
 
     def plan(self, topic: str, a: int) -> Plan | None:
-        """See the port."""
         with self._lock:
             return self._of(topic).plans.get(a)
 
     def next_plan(self, topic: str, at_or_after: int) -> Plan | None:
-        """See the port."""
         with self._lock:
             plans = self._of(topic).plans
             first = min((a for a in plans if a >= at_or_after), default=None)
@@ -185,7 +168,6 @@ class MemoryTopics:
 
     # ---- subscriptions and deliveries
     def create_subscription(self, fence: Fence, subscription: Subscription) -> bool:
-        """See the port; refused also when wake_slot no longer compares with the cursor as in `fence`."""
         with self._lock:
             items, cursor = self._of(fence.topic), subscription.cursor
             current = self._same(fence)
@@ -202,17 +184,14 @@ class MemoryTopics:
             return True
 
     def subscriptions(self, topic: str) -> list[Subscription]:
-        """See the port."""
         with self._lock:
             return [each for _, each in sorted(self._of(topic).subscriptions.items())]
 
     def subscription(self, topic: str, name: str) -> Subscription | None:
-        """See the port."""
         with self._lock:
             return self._of(topic).subscriptions.get(name)
 
     def hand_out(self, step: HandOut) -> bool:
-        """See the port."""
         with self._lock:
             if not self._unmoved(step):
                 return False
@@ -231,17 +210,14 @@ class MemoryTopics:
             items.deliveries[step.delivery.key] = step.delivery
 
     def delivery(self, key: DeliveryKey) -> Delivery | None:
-        """See the port."""
         with self._lock:
             return self._of(key.topic).deliveries.get(key)
 
     def open_deliveries(self, topic: str) -> list[Delivery]:
-        """See the port."""
         with self._lock:
             return list(self._of(topic).deliveries.values())
 
     def lease_part(self, key: DeliveryKey, part: int, now_ms: int, expired_before_ms: int) -> Delivery | None:
-        """See the port."""
         with self._lock:
             current = self.delivery(key)
             if current is None or part in current.done:
@@ -252,20 +228,17 @@ class MemoryTopics:
             return self._put(replace(current, leases=tuple(sorted((leases | {part: now_ms}).items()))))
 
     def release_part(self, key: DeliveryKey, part: int) -> None:
-        """See the port."""
         with self._lock:
             current = self.delivery(key)
             if current is not None:
                 self._put(replace(current, leases=tuple(each for each in current.leases if each[0] != part)))
 
     def part_done(self, key: DeliveryKey, part: int) -> Delivery | None:
-        """See the port."""
         with self._lock:
             current = self.delivery(key)
             return None if current is None else self._put(replace(current, done=current.done | {part}))
 
     def stamp_delivery(self, key: DeliveryKey, seen_look_at_ms: int, look_at_ms: int) -> bool:
-        """See the port."""
         with self._lock:
             current = self.delivery(key)
             if current is None or current.look_at_ms != seen_look_at_ms:
@@ -274,7 +247,6 @@ class MemoryTopics:
             return True
 
     def delete_deliveries(self, keys: Iterable[DeliveryKey]) -> None:
-        """See the port."""
         with self._lock:
             for key in keys:
                 self._of(key.topic).deliveries.pop(key, None)
@@ -285,7 +257,6 @@ class MemoryTopics:
 
     # ---- collection
     def raise_gc(self, fence: Fence, gc_until: int) -> bool:
-        """See the port."""
         with self._lock:
             current = self._same(fence)
             if current is None or current.gc_until >= gc_until or current.subs_ver != fence.subs_ver:
@@ -294,32 +265,26 @@ class MemoryTopics:
             return True
 
     def plan_ranges(self, topic: str) -> list[tuple[int, int]]:
-        """See the port."""
         with self._lock:
             return sorted((plan.a, plan.b) for plan in self._of(topic).plans.values())
 
     def delete_plan(self, topic: str, a: int) -> None:
-        """See the port."""
         with self._lock:
             self._of(topic).plans.pop(a, None)
 
     def delete_bucket(self, topic: str, bucket_id: BucketId) -> None:
-        """See the port."""
         with self._lock:
             self._of(topic).buckets.pop(bucket_id, None)
 
     def trash(self, topic: str) -> list[Trash]:
-        """See the port."""
         with self._lock:
             return [each for _, each in sorted(self._of(topic).trash.items())]
 
     def delete_trash(self, topic: str, trash: Trash) -> None:
-        """See the port."""
         with self._lock:
             self._of(topic).trash.pop((trash.sealed, trash.id), None)
 
     def delete_tombstones(self, topic: str, end_slot: int, expired_before_s: int) -> bool:
-        """See the port; the answer is about the slots below end_slot."""
         with self._lock:
             tombstones = self._of(topic).tombstones
             below = [each for each in tombstones if each[0] < end_slot]
@@ -329,7 +294,6 @@ class MemoryTopics:
             return any(each in tombstones for each in below)
 
     def set_collect_at(self, fence: Fence, collect_at_ms: int | None, look_at_ms: int | None) -> bool:
-        """See the port."""
         with self._lock:
             current = self._same(fence)
             if current is None or (current.ver, current.wake_slot) != (fence.ver, fence.wake_slot):
@@ -339,6 +303,4 @@ class MemoryTopics:
 
 
 def _woken(fence: Fence, wake: Wake) -> Fence:
-    return replace(
-        fence, wake_slot=wake.wake_slot, look_at_ms=wake.look_at_ms, collect_at_ms=wake.collect_at_ms
-    )
+    return replace(fence, wake_slot=wake.wake_slot, look_at_ms=wake.look_at_ms, collect_at_ms=wake.collect_at_ms)

@@ -26,7 +26,7 @@ class MemoryWheel:
             self._schedules.setdefault(schedule_name(topic, slot), (topic, slot, fires_at_ms))
 
     def take_due(self, now_ms: int) -> list[tuple[str, int, int]]:
-        """Removes the schedules whose time has come and returns them, (topic, slot, fires_at_ms), in order of time."""
+        """Removes and returns the schedules whose time has come, by time: (topic, slot, fires_at_ms)."""
         with self._lock:
             due = sorted(
                 ((name, each) for name, each in self._schedules.items() if each[2] <= now_ms),

@@ -75,9 +75,7 @@ class Tidewheel:
 
     # ---- administration
 
-    def create_topic(
-        self, name: str, *, settings: TopicSettings | None = None, **changes: int | None
-    ) -> Fence:
+    def create_topic(self, name: str, *, settings: TopicSettings | None = None, **changes: int | None) -> Fence:
         """Creates a topic, or returns the one that has these settings already.
 
         Args:
@@ -139,9 +137,7 @@ class Tidewheel:
             queue_url = make_queue(connection.sqs, connection.stack, topic, name, visibility_timeout_s)
         else:
             check_given_queue(connection.sqs, queue_url)
-        return subscribe.create_subscription(
-            connection.topics, self._clock, topic, name, queue_url, initial_position
-        )
+        return subscribe.create_subscription(connection.topics, self._clock, topic, name, queue_url, initial_position)
 
     def topics(self) -> list[Fence]:
         """Lists all topics by name; one that was created in the last second may be missing."""

@@ -94,9 +94,7 @@ class Sender:
             self._send_chunk(indexes, chunk)
             for index, message in zip(indexes, chunk, strict=True):
                 if index not in self._failures:
-                    receipts[index] = Receipt(
-                        id=id_text(message.id), topic=topic, deliver_at_ms=message.deliver_at_ms
-                    )
+                    receipts[index] = Receipt(id=id_text(message.id), topic=topic, deliver_at_ms=message.deliver_at_ms)
         if self._failures:
             raise SendFailed(dict(sorted(self._failures.items())), cast("list[object]", receipts))
         return cast("list[Receipt]", receipts)
@@ -157,9 +155,7 @@ class Sender:
         if reason is not None:
             self._fail(batch, reason)
 
-    def _try(
-        self, queue_url: str, batch: list[_Entry], *, last: bool
-    ) -> tuple[list[_Entry], Exception | None]:
+    def _try(self, queue_url: str, batch: list[_Entry], *, last: bool) -> tuple[list[_Entry], Exception | None]:
         """Sends a batch once; returns what is left of it, with the reason if it is left for good."""
         try:
             answer = self._sqs.send_message_batch(

@@ -115,7 +115,5 @@ def check_visibility_timeout(seconds: int) -> int:
     """
     whole = isinstance(seconds, int) and not isinstance(seconds, bool)
     if not whole or not 0 <= seconds <= MAX_VISIBILITY_TIMEOUT_S:
-        raise InvalidValue(
-            "visibility_timeout_s", seconds, f"give whole seconds from 0 to {MAX_VISIBILITY_TIMEOUT_S}"
-        )
+        raise InvalidValue("visibility_timeout_s", seconds, f"give whole seconds from 0 to {MAX_VISIBILITY_TIMEOUT_S}")
     return seconds

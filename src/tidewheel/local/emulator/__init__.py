@@ -21,11 +21,10 @@ from typing import Any
 
 import boto3
 import moto.backends
-from moto.core import DEFAULT_ACCOUNT_ID
 from moto.core.base_backend import BackendDict
 from moto.core.common_models import BaseModel
-from moto.core.decorator import MockAWS
 from moto.core.model_instances import reset_model_data
+from moto.core.models import DEFAULT_ACCOUNT_ID, MockAWS
 from moto.dynamodb.models import dynamodb_backends
 from moto.sqs.models import sqs_backends
 
@@ -64,7 +63,9 @@ class Emulator:
             RuntimeError: another local stack, or moto's `mock_aws`, is in force in this process.
         """
         if _open:
-            raise RuntimeError("another LocalTidewheel is open in this process: close it first (moto's state is global)")
+            raise RuntimeError(
+                "another LocalTidewheel is open in this process: close it first (moto's state is global)"
+            )
         if MockAWS._nested_count:
             raise RuntimeError("moto's mock_aws is active in this process: LocalTidewheel would empty its state")
         _open.append(self)
@@ -72,7 +73,7 @@ class Emulator:
             _reset()
             self._time.install()
             # moto keeps every model that it ever made, for its dashboard: a leak, once messages come by the million.
-            self._patches.set(BaseModel, "__new__", staticmethod(lambda cls, *args, **kwargs: object.__new__(cls)))
+            self._patches.set(BaseModel, "__new__", staticmethod(_untracked))
             wire.install(self._patches)
             fast_json.install(self._patches)
             resources.install(self._patches)
@@ -138,8 +139,13 @@ class Emulator:
         """Size of the stored item with this key, for the meter; 0 if there is none."""
         backend = dynamodb_backends[DEFAULT_ACCOUNT_ID][REGION]
         table = backend.tables.get(table_name)
-        complete = table is not None and all(name in attributes for name in table.table_key_attrs)
-        return tables.item_bytes(table, backend, attributes) if complete else 0
+        if table is None or not all(name in attributes for name in table.table_key_attrs):
+            return 0
+        return tables.item_bytes(table, backend, attributes)
+
+
+def _untracked(cls: type, *_: Any, **__: Any) -> Any:
+    return object.__new__(cls)
 
 
 def _reset() -> None:

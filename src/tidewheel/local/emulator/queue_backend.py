@@ -8,6 +8,7 @@ from threading import Condition
 from typing import Any
 
 from moto.sqs import models
+from moto.sqs.constants import MAXIMUM_MESSAGE_LENGTH
 from moto.sqs.exceptions import (
     BatchEntryIdsNotDistinct,
     BatchRequestTooLong,
@@ -22,6 +23,7 @@ from tidewheel.local.emulator.queues import (
     attribute_bytes,
     new_message,
     received_copy,
+    time_ms,
 )
 
 _BATCH_ID = re.compile(r"[\w-]{1,80}\Z")
@@ -90,9 +92,7 @@ def install(patches: Patches, *, changed: Condition, virtual: bool) -> None:
                     entry.get("MessageSystemAttributes"),
                 )
             except InvalidParameterValue as error:
-                failed.append(
-                    {"Id": entry["Id"], "SenderFault": True, "Code": error.code, "Message": error.message}
-                )
+                failed.append({"Id": entry["Id"], "SenderFault": True, "Code": error.code, "Message": error.message})
                 continue
             message.user_id = entry["Id"]  # type: ignore[attr-defined]
             queue.put(message)
@@ -123,13 +123,11 @@ def install(patches: Patches, *, changed: Condition, virtual: bool) -> None:
                 return list(taken)
             next_ready_ms = queue.next_ready_ms()
             if next_ready_ms is not None:
-                left_s = min(left_s, max(0.001, (next_ready_ms - models.unix_time_millis()) / 1000))
+                left_s = min(left_s, max(0.001, (next_ready_ms - time_ms()) / 1000))
             with changed:
                 changed.wait(left_s)
 
-    def change_message_visibility(
-        self: Any, queue_name: str, receipt_handle: str, visibility_timeout: int
-    ) -> None:
+    def change_message_visibility(self: Any, queue_name: str, receipt_handle: str, visibility_timeout: int) -> None:
         queue = self.get_queue(queue_name)
         if isinstance(queue, HeapQueue):
             queue.change_visibility(receipt_handle, int(visibility_timeout))
@@ -170,8 +168,10 @@ def _check_batch(entries: list[dict[str, Any]]) -> None:
     ids = [entry["Id"] for entry in entries]
     if not all(_BATCH_ID.match(entry_id) for entry_id in ids):
         raise InvalidBatchEntryId
-    total = sum(len(entry["MessageBody"].encode()) + attribute_bytes(entry.get("MessageAttributes")) for entry in entries)
-    if total > models.MAXIMUM_MESSAGE_LENGTH:
+    total = sum(
+        len(entry["MessageBody"].encode()) + attribute_bytes(entry.get("MessageAttributes")) for entry in entries
+    )
+    if total > MAXIMUM_MESSAGE_LENGTH:
         raise BatchRequestTooLong(total)
     if len(set(ids)) < len(ids):
         raise BatchEntryIdsNotDistinct(next(entry_id for entry_id in ids if ids.count(entry_id) > 1))

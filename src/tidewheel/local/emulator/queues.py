@@ -16,7 +16,7 @@ import copy
 import heapq
 import itertools
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from moto.sqs import models
@@ -32,8 +32,9 @@ _MAX_VISIBILITY_MS = 43_200 * _SECOND_MS
 _arrivals = itertools.count()
 
 
-def _now_ms() -> int:
-    return int(models.unix_time_millis())
+def time_ms() -> int:
+    """Returns the time that moto sees."""
+    return int(models.unix_time_millis())  # type: ignore[attr-defined]
 
 
 class QueuedMessage(models.Message):
@@ -42,14 +43,15 @@ class QueuedMessage(models.Message):
     `ready_at_ms` moves with each receive; `visible_at_ms` stays what it was when the message was sent.
     """
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> QueuedMessage:
+    def __new__(cls, *_: Any, **__: Any) -> QueuedMessage:
+        """Makes the object."""
         # Not moto's: that one keeps every instance ever made in a list.
         return object.__new__(cls)
 
     def __init__(self, message_id: str, body: str, system_attributes: dict[str, Any] | None, ready_at_ms: int) -> None:
         super().__init__(message_id, body, system_attributes)
         self.arrival = next(_arrivals)
-        self.sent_timestamp: int = _now_ms()  # type: ignore[assignment]
+        self.sent_timestamp: int = time_ms()  # type: ignore[assignment]
         self.ready_at_ms = ready_at_ms
         self.visible_at_ms = ready_at_ms
         self.in_flight = False
@@ -72,7 +74,7 @@ class HeapQueue(models.Queue):
     @staticmethod
     def adopt(queue: models.Queue, on_arrival: Callable[[], None]) -> None:
         """Makes a queue that moto just created one of ours."""
-        queue.__class__ = HeapQueue
+        queue.__class__ = HeapQueue  # type: ignore[type-abstract]
         assert isinstance(queue, HeapQueue)
         queue._by_id = {}
         queue._heap = []
@@ -86,7 +88,7 @@ class HeapQueue(models.Queue):
     def add_message(self, message: models.Message) -> None:
         """Takes a message that moto itself made (redrive, SNS)."""
         if not isinstance(message, QueuedMessage):
-            made = QueuedMessage(message.id, message.body, message.system_attributes, _now_ms())
+            made = QueuedMessage(message.id, message.body, message.system_attributes, time_ms())
             made.message_attributes = message.message_attributes
             message = made
         self.put(message)
@@ -110,11 +112,11 @@ class HeapQueue(models.Queue):
     def peek(self) -> QueuedMessage | None:
         """The message that `take` would give next, if one is receivable now."""
         ready_at_ms = self.next_ready_ms()
-        return self._heap[0][2] if ready_at_ms is not None and ready_at_ms <= _now_ms() else None
+        return self._heap[0][2] if ready_at_ms is not None and ready_at_ms <= time_ms() else None
 
-    def take(self, count: int, visibility_timeout_s: int) -> Iterator[QueuedMessage]:
-        """Yields up to count receivable messages, oldest first, each now in flight. Moves poison to the dead letters."""
-        now_ms = _now_ms()
+    def take(self, count: int, visibility_timeout_s: int) -> Generator[QueuedMessage]:
+        """Yields up to count receivable messages, oldest first, each now in flight; poison goes to the dead letters."""
+        now_ms = time_ms()
         oldest_ms = now_ms - self.message_retention_period * _SECOND_MS  # type: ignore[attr-defined]
         limit = self.redrive_policy["maxReceiveCount"] if self.dead_letter_queue and self.redrive_policy else None
         taken: list[QueuedMessage] = []
@@ -169,7 +171,7 @@ class HeapQueue(models.Queue):
         message = self._by_handle(receipt_handle)
         if message is None:
             raise ReceiptHandleIsInvalid
-        now_ms = _now_ms()
+        now_ms = time_ms()
         ready_at_ms = now_ms + visibility_timeout_s * _SECOND_MS
         if ready_at_ms - message.sent_timestamp > _MAX_VISIBILITY_MS:
             raise InvalidParameterValue(
@@ -187,27 +189,30 @@ class HeapQueue(models.Queue):
         self._heap.clear()
 
     def _live(self) -> list[QueuedMessage]:
-        oldest_ms = _now_ms() - self.message_retention_period * _SECOND_MS  # type: ignore[attr-defined]
+        oldest_ms = time_ms() - self.message_retention_period * _SECOND_MS  # type: ignore[attr-defined]
         return [message for message in self._by_id.values() if message.sent_timestamp > oldest_ms]
 
     @property
     def messages(self) -> list[models.Message]:
         """What can be received now."""
-        now_ms = _now_ms()
+        now_ms = time_ms()
         return [message for message in self._live() if message.ready_at_ms <= now_ms]
 
     @property
     def approximate_number_of_messages(self) -> int:
+        """How many can be received now."""
         return len(self.messages)
 
     @property
     def approximate_number_of_messages_delayed(self) -> int:
-        now_ms = _now_ms()
+        """How many wait for their delay to end."""
+        now_ms = time_ms()
         return sum(not message.in_flight and message.ready_at_ms > now_ms for message in self._live())
 
     @property
     def approximate_number_of_messages_not_visible(self) -> int:
-        now_ms = _now_ms()
+        """How many are in flight."""
+        now_ms = time_ms()
         return sum(message.in_flight and message.ready_at_ms > now_ms for message in self._live())
 
 
@@ -228,7 +233,7 @@ def new_message(
         raise InvalidParameterValue(
             f"Value {delay_s} for parameter DelaySeconds is invalid. Reason: DelaySeconds must be >= 0 and <= 900."
         )
-    message = QueuedMessage(str(uuid.uuid4()), body, system_attributes, _now_ms() + delay_s * _SECOND_MS)
+    message = QueuedMessage(str(uuid.uuid4()), body, system_attributes, time_ms() + delay_s * _SECOND_MS)
     longest = min(queue.maximum_message_size, MAXIMUM_MESSAGE_LENGTH)  # type: ignore[attr-defined]
     message.payload_bytes += attribute_bytes(attributes)
     if message.payload_bytes > longest:

@@ -38,7 +38,7 @@ class Resource:
         return self.arn if attribute_name == "Arn" and self.arn else f"{self.name}.{attribute_name}"
 
     @classmethod
-    def has_cfn_attr(cls, attr: str) -> bool:
+    def has_cfn_attr(cls, _: str) -> bool:
         """Any attribute can be an output."""
         return True
 

@@ -11,11 +11,14 @@ of thirty races win).
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable
+from contextlib import suppress
 from io import BytesIO
-from threading import RLock, Thread
+from threading import RLock, Thread, current_thread
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlencode, urlsplit
+from weakref import WeakSet
 
 import boto3
 import botocore.session
@@ -26,16 +29,17 @@ from botocore.loaders import Loader
 from botocore.model import OperationModel
 from botocore.parsers import ResponseParserFactory
 from moto import backend_index, backends
-from moto.core import DEFAULT_ACCOUNT_ID, responses
+from moto.core import responses
 from moto.core.base_backend import BackendDict
 from moto.core.botocore_stubber import MockRawResponse
-from moto.core.exceptions import HTTPException
+from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.core.request import PRESERVED_HEADER_NAMES_ENVIRON_KEY, Request
 from moto.moto_server.werkzeug_app import (
     DomainDispatcherApplication,
     MotoRequestHandler,
     create_backend_app,
 )
+from werkzeug.exceptions import HTTPException
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from tidewheel.local.emulator.patching import Patches
@@ -46,13 +50,13 @@ _AUTHORIZATION = f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/20260101/{REGION}/lo
 _shared_loader: list[Loader] = []  # service models are immutable: read once a process, not once a stack
 
 Answer = tuple[int, dict[str, Any], Any]
-Observer = Callable[[str, str, dict[str, Any], int, Any], None]
+Observer = Callable[[str, str, dict[str, Any], int], None]
 
 
 def install(patches: Patches) -> None:
     """Caches what moto works out anew at each request: the methods of a class, names in snake case."""
-    names = responses.method_names_from_class
-    cased = responses.camelcase_to_underscores
+    names = responses.method_names_from_class  # type: ignore[attr-defined]
+    cased = responses.camelcase_to_underscores  # type: ignore[attr-defined]
     methods: dict[type, frozenset[str]] = {}
     snakes: dict[str, str] = {}
 
@@ -73,7 +77,7 @@ def install(patches: Patches) -> None:
 class Wire:
     """Answers requests from moto's backends, one at a time."""
 
-    def __init__(self, lock: RLock) -> None:  # type: ignore[valid-type]
+    def __init__(self, lock: RLock) -> None:
         self._lock = lock
         self._routes: dict[str, list[tuple[re.Pattern[str], Any]]] = {}
         self._parsers = ResponseParserFactory()
@@ -84,7 +88,7 @@ class Wire:
         """Returns a session whose clients never leave the process.
 
         Args:
-            observer: called after each request with service, operation, request, status and parsed response.
+            observer: called after each request with service, operation, request and the length of the response.
         """
         core = botocore.session.Session()
         if not _shared_loader:
@@ -92,7 +96,8 @@ class Wire:
         core.register_component("data_loader", _shared_loader[0])
         core.set_credentials(ACCESS_KEY, "local")
         core.set_config_variable("region", REGION)
-        core.set_default_client_config(Config(retries={"total_max_attempts": 1}))
+        # Without a user agent of its own, botocore puts one together at each request: 50 microseconds.
+        core.set_default_client_config(Config(retries={"total_max_attempts": 1}, user_agent="tidewheel-local"))
 
         def answer(model: OperationModel, params: dict[str, Any], **_: Any) -> Any:
             return self._answer(model, params, observer)
@@ -110,13 +115,13 @@ class Wire:
             response = AWSResponse(params["url"], status, headers, MockRawResponse(body))  # type: ignore[arg-type]
             described = convert_to_response_dict(response, model)
             parser = self._parsers.create_parser(model.service_model.resolved_protocol)
-            parsed = parser.parse(described, model.output_shape)
+            parsed = parser.parse(described, model.output_shape)  # type: ignore[arg-type]
             if status >= 300:
                 error_shape = model.service_model.shape_for_error_code(parsed.get("Error", {}).get("Code", ""))
                 if error_shape is not None:
                     parsed.update(parser.parse(described, error_shape))
             if observer is not None:
-                observer(model.service_model.service_name, model.name, params, len(body), parsed)
+                observer(model.service_model.service_name, model.name, params, len(body))
         return response, parsed
 
     def _dispatch(self, params: dict[str, Any]) -> Answer:
@@ -161,7 +166,10 @@ def _request(params: dict[str, Any]) -> Request:
     body = params["body"]
     preserved: dict[str, str] = {}  # S3 tells metadata keys with underscores from those with dashes
     # moto's S3 answers 403 to what is not signed. Nothing checks the signature.
-    environ: dict[str, Any] = {"HTTP_AUTHORIZATION": _AUTHORIZATION, PRESERVED_HEADER_NAMES_ENVIRON_KEY: preserved}
+    environ: dict[str, Any] = {
+        "HTTP_AUTHORIZATION": _AUTHORIZATION,
+        PRESERVED_HEADER_NAMES_ENVIRON_KEY: preserved,
+    }
     for name, value in params["headers"].items():
         text = value.decode() if isinstance(value, bytes) else str(value)
         key = "HTTP_" + name.upper().replace("-", "_")
@@ -220,7 +228,7 @@ class _QuietHandler(MotoRequestHandler):
 class HttpServer:
     """moto's server on a free port of 127.0.0.1, in threads, under our lock."""
 
-    def __init__(self, lock: RLock) -> None:  # type: ignore[valid-type]
+    def __init__(self, lock: RLock) -> None:
         application = DomainDispatcherApplication(create_backend_app)
 
         def locked(environ: dict[str, Any], start_response: Any) -> list[bytes]:
@@ -228,7 +236,7 @@ class HttpServer:
             length = int(environ.get("CONTENT_LENGTH") or 0)
             if length:
                 environ["wsgi.input"] = BytesIO(environ["wsgi.input"].read(length))
-            with lock:  # type: ignore[attr-defined]
+            with lock:
                 chunks = application(environ, start_response)
                 try:
                     return list(chunks)
@@ -236,16 +244,40 @@ class HttpServer:
                     if hasattr(chunks, "close"):
                         chunks.close()
 
-        self._server: BaseWSGIServer = make_server(
-            "127.0.0.1", 0, locked, threaded=True, request_handler=_QuietHandler
-        )
-        self._server.daemon_threads = True  # type: ignore[attr-defined]
+        self._server: BaseWSGIServer = make_server("127.0.0.1", 0, locked, threaded=True, request_handler=_QuietHandler)
+        self._connections: WeakSet[socket.socket] = WeakSet()
+        self._workers: set[Thread] = set()
+        self._follow_connections()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = Thread(target=self._server.serve_forever, name="tidewheel-endpoint", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Stops listening and waits for the thread."""
+        """Stops listening, hangs up on clients that keep their connection, and waits for all threads."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+        for connection in list(self._connections):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for worker in list(self._workers):
+            worker.join(timeout=5)
+
+    def _follow_connections(self) -> None:
+        server: Any = self._server
+        accept, serve = server.get_request, server.process_request_thread
+
+        def get_request() -> tuple[socket.socket, Any]:
+            connection, address = accept()
+            self._connections.add(connection)
+            return connection, address
+
+        def process_request_thread(request: Any, client_address: Any) -> None:
+            self._workers.add(current_thread())
+            try:
+                serve(request, client_address)
+            finally:
+                self._workers.discard(current_thread())
+
+        server.get_request = get_request
+        server.process_request_thread = process_request_thread

@@ -1,0 +1,1 @@
+"""The ports of the flows on AWS: DynamoDB, S3, SQS and EventBridge Scheduler."""

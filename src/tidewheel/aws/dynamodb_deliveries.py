@@ -1,0 +1,148 @@
+"""Subscriptions and deliveries in DynamoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidewheel.aws import dynamodb_items as items
+from tidewheel.aws import table_layout as layout
+from tidewheel.aws.dynamodb_fences import above, wake_comparison
+from tidewheel.aws.dynamodb_table import Change, Item, Put, Table, Write
+from tidewheel.fence import Fence
+from tidewheel.flows.ports import HandOut
+from tidewheel.subscription import Delivery, DeliveryKey, Subscription
+
+
+class DynamoDeliveries:
+    """The part of the port `Topics` that is about subscriptions and deliveries."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def create_subscription(self, fence: Fence, subscription: Subscription) -> bool:
+        """One transaction; refused also when wake_slot no longer compares with the cursor as it did in `fence`.
+
+        DynamoDB cannot lower a number to another; so that the mark is lowered only where it is above the cursor, the
+        comparison is a condition. The caller reads the fence again, as for the other conditions.
+        """
+        cursor = subscription.cursor
+        lower = above(fence.wake_slot, cursor)
+        sets: dict[str, items.Value | None] = {}
+        if lower:
+            look_at_ms = fence.look_at(cursor, fence.collect_at_ms)
+            sets = {"wake_slot": cursor, **items.look_fields(fence.topic, look_at_ms)}
+        failed = self._table.transact(
+            [
+                Put(item=items.encode_subscription(subscription), if_absent=True),
+                Change(
+                    key=layout.fence_key(fence.topic),
+                    condition=f"gc_until <= :cursor AND generation = :generation AND {wake_comparison(lower, ':cursor')}",
+                    values={"cursor": cursor, "generation": fence.generation},
+                    sets=sets,
+                    adds={"subs_ver": 1, "ver": 1},
+                ),
+            ],
+            action="create_subscription",
+            topic=fence.topic,
+        )
+        return not failed
+
+    def subscriptions(self, topic: str) -> list[Subscription]:
+        found = self._table.query_prefix(layout.topic_partition(topic), layout.SUBSCRIPTIONS)
+        return [items.decode_subscription(item) for item in found]
+
+    def subscription(self, topic: str, name: str) -> Subscription | None:
+        item = self._table.get(layout.subscription_key(topic, name))
+        return None if item is None else items.decode_subscription(item)
+
+    def hand_out(self, step: HandOut) -> bool:
+        """One transaction, or one UpdateItem for a step without a delivery."""
+        topic = step.subscription.topic
+        writes = hand_out_writes(step)
+        if len(writes) > 1:
+            return not self._table.transact(writes, action="hand_out", topic=topic)
+        done, _ = self._table.update(_cursor_change(step), action="hand_out", topic=topic)
+        return done
+
+    def delivery(self, key: DeliveryKey) -> Delivery | None:
+        return _delivery(self._table.get(layout.delivery_key(key)))
+
+    def open_deliveries(self, topic: str) -> list[Delivery]:
+        found = self._table.query_prefix(layout.topic_partition(topic), layout.DELIVERIES)
+        return [items.decode_delivery(item) for item in found]
+
+    def lease_part(self, key: DeliveryKey, part: int, now_ms: int, expired_before_ms: int) -> Delivery | None:
+        """One UpdateItem.
+
+        If its answer is lost and boto3 sends it again, the second try finds the first one's lease and returns None:
+        the part then waits for the lease to end, as after a crash.
+        """
+        lease = f"leases.#{part}"
+        return self._change(
+            Change(
+                key=layout.delivery_key(key),
+                condition=f"attribute_exists(pk) AND NOT contains(done, :part) "
+                f"AND (attribute_not_exists({lease}) OR {lease} < :expired)",
+                values={"part": part, "expired": expired_before_ms},
+                sets={lease: now_ms},
+            ),
+            "lease_part",
+            key,
+        )
+
+    def release_part(self, key: DeliveryKey, part: int) -> None:
+        """One UpdateItem."""
+        change = Change(key=layout.delivery_key(key), condition="attribute_exists(pk)", sets={f"leases.#{part}": None})
+        self._table.update(change, action="release_part", topic=key.topic)
+
+    def part_done(self, key: DeliveryKey, part: int) -> Delivery | None:
+        """One UpdateItem."""
+        change = Change(
+            key=layout.delivery_key(key), condition="attribute_exists(pk)", adds={"done": frozenset((part,))}
+        )
+        return self._change(change, "part_done", key)
+
+    def _change(self, change: Change, action: str, key: DeliveryKey) -> Delivery | None:
+        done, item = self._table.update(change, action=action, topic=key.topic, returns=True)
+        return _delivery(item) if done else None
+
+    def stamp_delivery(self, key: DeliveryKey, seen_look_at_ms: int, look_at_ms: int) -> bool:
+        """One UpdateItem."""
+        done, _ = self._table.update(
+            Change(
+                key=layout.delivery_key(key),
+                condition="look_at_ms = :seen",
+                values={"seen": seen_look_at_ms},
+                sets={"look_at_ms": look_at_ms},
+            ),
+            action="stamp_delivery",
+            topic=key.topic,
+        )
+        return done
+
+    def delete_deliveries(self, keys: Iterable[DeliveryKey]) -> None:
+        """One DeleteItem each: the same price as a batch, and the one permission that deleting needs anyway."""
+        for key in keys:
+            self._table.delete(layout.delivery_key(key), action="delete_deliveries", topic=key.topic)
+
+
+def hand_out_writes(step: HandOut) -> list[Write]:
+    """Returns what a transaction must do to hand a plan out."""
+    writes: list[Write] = [_cursor_change(step)]
+    if step.delivery is not None:
+        writes.append(Put(item=items.encode_delivery(step.delivery)))
+    return writes
+
+
+def _cursor_change(step: HandOut) -> Change:
+    seen = step.subscription
+    return Change(
+        key=layout.subscription_key(seen.topic, seen.name),
+        condition="#cursor = :cursor AND generation = :generation",
+        values={"cursor": seen.cursor, "generation": seen.generation},
+        sets={"#cursor": step.to},
+    )
+
+
+def _delivery(item: Item | None) -> Delivery | None:
+    return None if item is None else items.decode_delivery(item)

@@ -1,0 +1,161 @@
+"""Fences, and the buckets that are committed under them, in DynamoDB."""
+
+from __future__ import annotations
+
+from tidewheel.aws import dynamodb_items as items
+from tidewheel.aws import table_layout as layout
+from tidewheel.aws.dynamodb_table import Change, Put, Table
+from tidewheel.bucket import Bucket, BucketId
+from tidewheel.fence import Fence
+from tidewheel.flows.ports import Commit, Wake
+from tidewheel.subscription import DeliveryKey
+
+
+def above(wake_slot: int | None, slot: int) -> bool:
+    """Whether a wake mark must be lowered to reach a slot."""
+    return wake_slot is None or wake_slot > slot
+
+
+def wake_comparison(is_above: bool, slot: str) -> str:
+    """Returns the condition that wake_slot is above a slot, or that it is not; no mark is above every slot."""
+    if is_above:
+        return f"(attribute_not_exists(wake_slot) OR wake_slot > {slot})"
+    return f"wake_slot <= {slot}"
+
+
+class DynamoFences:
+    """The part of the port `Topics` that is about a topic's marks and its buckets."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def create_topic(self, fence: Fence) -> bool:
+        """One PutItem."""
+        put = Put(item=items.encode_fence(fence), if_absent=True)
+        return self._table.put(put, action="create_topic", topic=fence.topic)
+
+    def fence(self, topic: str) -> Fence | None:
+        """One GetItem."""
+        item = self._table.get(layout.fence_key(topic))
+        return None if item is None else items.decode_fence(item)
+
+    def topics(self) -> list[Fence]:
+        """Scans the whole table: for administrators only."""
+        found = self._table.scan("sk = :fence", {"fence": layout.FENCE})
+        return sorted((items.decode_fence(item) for item in found), key=lambda fence: fence.topic)
+
+    def seal(self, topic: str, slot: int) -> Fence | None:
+        """One UpdateItem, whether it has anything to change or not."""
+        change = Change(
+            key=layout.fence_key(topic),
+            condition="attribute_exists(pk) AND sealed < :slot",
+            values={"slot": slot},
+            sets={"sealed": slot},
+        )
+        _, item = self._table.update(change, action="seal", topic=topic, returns=True)
+        return None if item is None else items.decode_fence(item)
+
+    def commit_bucket(self, fence: Fence, bucket: Bucket, wake: Wake | None) -> Commit:
+        """One transaction; a bucket that exists counts as such even if the fence moved too."""
+        first = bucket.first_slot
+        sets: dict[str, items.Value | None] = {}
+        if wake is not None:
+            sets = {"wake_slot": wake.wake_slot, **items.look_fields(fence.topic, wake.look_at_ms)}
+        failed = self._table.transact(
+            [
+                Put(item=items.encode_bucket(fence.topic, bucket), if_absent=True),
+                Change(
+                    key=layout.fence_key(fence.topic),
+                    condition="generation = :generation AND sealed <= :first AND "
+                    + wake_comparison(above(fence.wake_slot, first), ":first"),
+                    values={"generation": fence.generation, "first": first},
+                    sets=sets,
+                    adds={"ver": 1},
+                ),
+            ],
+            action="commit_bucket",
+            topic=fence.topic,
+        )
+        if 0 in failed:
+            return Commit.EXISTS
+        return Commit.MOVED if failed else Commit.COMMITTED
+
+    def raise_wake(self, fence: Fence, wake: Wake) -> bool:
+        """One UpdateItem."""
+        return self._change_fence(
+            fence,
+            "raise_wake",
+            condition="ver = :ver AND cver = :cver",
+            values={"ver": fence.ver, "cver": fence.cver},
+            sets=items.wake_fields(fence.topic, wake),
+        )
+
+    def raise_gc(self, fence: Fence, gc_until: int) -> bool:
+        """One UpdateItem."""
+        return self._change_fence(
+            fence,
+            "raise_gc",
+            condition="gc_until < :until AND subs_ver = :subs_ver",
+            values={"until": gc_until, "subs_ver": fence.subs_ver},
+            sets={"gc_until": gc_until},
+        )
+
+    def set_collect_at(self, fence: Fence, collect_at_ms: int | None, look_at_ms: int | None) -> bool:
+        """One UpdateItem."""
+        condition, values = "ver = :ver AND ", {"ver": fence.ver}
+        if fence.wake_slot is None:
+            condition += "attribute_not_exists(wake_slot)"
+        else:
+            condition += "wake_slot = :wake_slot"
+            values["wake_slot"] = fence.wake_slot
+        return self._change_fence(
+            fence,
+            "set_collect_at",
+            condition=condition,
+            values=values,
+            sets={"collect_at_ms": collect_at_ms, **items.look_fields(fence.topic, look_at_ms)},
+        )
+
+    def _change_fence(
+        self,
+        fence: Fence,
+        action: str,
+        *,
+        condition: str,
+        values: dict[str, int],
+        sets: dict[str, items.Value | None],
+    ) -> bool:
+        done, _ = self._table.update(
+            Change(
+                key=layout.fence_key(fence.topic),
+                condition=f"generation = :generation AND {condition}",
+                values={"generation": fence.generation, **values},
+                sets=sets,
+            ),
+            action=action,
+            topic=fence.topic,
+        )
+        return done
+
+    def due_for_look(self, now_ms: int) -> tuple[list[str], list[DeliveryKey]]:
+        """One query for each of the 16 shards of the index."""
+        topics: list[str] = []
+        deliveries: list[DeliveryKey] = []
+        for shard in layout.wake_shards():
+            due = self._table.query(
+                "wake_shard = :shard AND look_at_ms <= :now", {"shard": shard, "now": now_ms}, index=layout.WAKE_INDEX
+            )
+            for key in map(items.key_of, due):
+                if key[1] == layout.FENCE:
+                    topics.append(layout.topic_of(key[0]))
+                else:
+                    deliveries.append(layout.parse_delivery_key(key))
+        return topics, deliveries
+
+    def buckets(self, topic: str) -> list[Bucket]:
+        found = self._table.query_prefix(layout.topic_partition(topic), layout.BUCKETS)
+        return [items.decode_bucket(item) for item in found]
+
+    def delete_bucket(self, topic: str, bucket_id: BucketId) -> None:
+        """One DeleteItem."""
+        self._table.delete(layout.bucket_key(topic, bucket_id), action="delete_bucket", topic=topic)

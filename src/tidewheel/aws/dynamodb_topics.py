@@ -1,0 +1,187 @@
+"""The metadata of all topics in DynamoDB: plans, tombstones and trash here, the rest in the modules beside."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from tidewheel.aws import dynamodb_items as items
+from tidewheel.aws import s3_layout
+from tidewheel.aws import table_layout as layout
+from tidewheel.aws.dynamodb_deliveries import DynamoDeliveries, hand_out_writes
+from tidewheel.aws.dynamodb_fences import DynamoFences
+from tidewheel.aws.dynamodb_items import PlanItem
+from tidewheel.aws.dynamodb_table import Change, Check, Item, Put, Table, Write, item_of
+from tidewheel.fence import Fence
+from tidewheel.flows.ports import HandOut, Objects, Trash, Wake
+from tidewheel.message import MessageId
+from tidewheel.plan import Plan, decode_plan, encode_plan
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+MAX_INLINE_MANIFEST_BYTES = 300_000
+"""Manifests above it are objects: an item has 400 KB at most."""
+
+
+class DynamoTopics(DynamoFences, DynamoDeliveries):
+    """The port `Topics` in one DynamoDB table; several threads may use it.
+
+    Each call that changes something raises Contended when other changes of the same items, or throttling, come first
+    each time. boto3 repeats a request whose answer was lost: a transaction has a token and takes effect once, but a
+    single conditional change may then be refused by its own first try. The caller reads again and finds it done.
+
+    Args:
+        client: boto3's low-level client.
+        table: the table's name.
+        objects: where manifests go that are too large for an item.
+        page_size: items a page at most; None: what fits into DynamoDB's megabyte.
+        sleep: waits for some seconds between tries.
+    """
+
+    def __init__(
+        self,
+        client: DynamoDBClient,
+        *,
+        table: str,
+        objects: Objects,
+        page_size: int | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        super().__init__(Table(client, table, page_size=page_size, sleep=sleep))
+        self._objects = objects
+
+    # ---- plans
+    def commit_plan(
+        self, fence: Fence, plan: Plan | None, b: int, hand_outs: Sequence[HandOut] = (), wake: Wake | None = None
+    ) -> bool:
+        """One transaction, or one UpdateItem if the fence is all that changes; before it a PUT of a large manifest.
+
+        If it stops after that PUT, nothing names the object.
+        """
+        fence_change = self._planned(fence, b, wake)
+        writes: list[Write] = [fence_change]
+        item = None if plan is None else self._plan_item(plan)
+        if item is not None:
+            writes.append(Put(item=items.encode_plan_item(item)))
+        for step in hand_outs:
+            writes += hand_out_writes(step)
+        if len(writes) == 1:
+            done, _ = self._table.update(fence_change, action="commit_plan", topic=fence.topic)
+        else:
+            done = not self._table.transact(writes, action="commit_plan", topic=fence.topic)
+        if not done and item is not None and item.object_name is not None:
+            self._drop_unnamed(item)
+        return done
+
+    def _planned(self, fence: Fence, b: int, wake: Wake | None) -> Change:
+        condition = "planned = :planned AND cver = :cver AND generation = :generation"
+        values: dict[str, items.Value] = {
+            "planned": fence.planned,
+            "cver": fence.cver,
+            "generation": fence.generation,
+        }
+        sets: dict[str, items.Value | None] = {"planned": b}
+        if wake is not None:
+            condition += " AND ver = :ver"
+            values["ver"] = fence.ver
+            sets |= items.wake_fields(fence.topic, wake)
+        return Change(key=layout.fence_key(fence.topic), condition=condition, values=values, sets=sets)
+
+    def _plan_item(self, plan: Plan) -> PlanItem:
+        manifest = encode_plan(plan)
+        if len(manifest) <= MAX_INLINE_MANIFEST_BYTES:
+            return PlanItem(plan.topic, plan.a, plan.b, manifest, None, 0)
+        name = s3_layout.plan_name(plan.topic, plan.a, s3_layout.attempt())
+        self._objects.put(name, manifest)
+        return PlanItem(plan.topic, plan.a, plan.b, None, name, len(manifest))
+
+    def _drop_unnamed(self, refused: PlanItem) -> None:
+        """Deletes a refused plan's manifest, unless it turns out that a try whose answer was lost had put the plan."""
+        item = self._table.get(layout.plan_key(refused.topic, refused.a))
+        if item is None or items.decode_plan_item(item).object_name != refused.object_name:
+            self._objects.delete([str(refused.object_name)])
+
+    def plan(self, topic: str, a: int) -> Plan | None:
+        """One GetItem, and one GET if the manifest is an object."""
+        item = self._table.get(layout.plan_key(topic, a))
+        return None if item is None else self._plan_of(item)
+
+    def next_plan(self, topic: str, at_or_after: int) -> Plan | None:
+        """One query of one item, and one GET if the manifest is an object."""
+        partition, first = layout.plan_key(topic, max(0, at_or_after))
+        found = self._table.query(
+            "pk = :pk AND sk BETWEEN :first AND :last",
+            {"pk": partition, "first": first, "last": layout.PLANS + "~"},
+            limit=1,
+        )
+        item = next(found, None)
+        return None if item is None else self._plan_of(item)
+
+    def _plan_of(self, item: Item) -> Plan:
+        found = items.decode_plan_item(item)
+        manifest = found.manifest
+        if manifest is None:
+            manifest = self._objects.get_range(str(found.object_name), 0, found.object_bytes)
+        return decode_plan(found.topic, found.a, found.b, manifest)
+
+    def plan_ranges(self, topic: str) -> list[tuple[int, int]]:
+        found = self._table.query_prefix(layout.topic_partition(topic), layout.PLANS, projection="pk, sk, v, b")
+        return [(plan.a, plan.b) for plan in map(items.decode_plan_item, found)]
+
+    def delete_plan(self, topic: str, a: int) -> None:
+        """One DeleteItem, then the deletion of the manifest if it is an object."""
+        item = self._table.delete(layout.plan_key(topic, a), action="delete_plan", topic=topic, returns=True)
+        if item is not None and (name := items.decode_plan_item(item).object_name) is not None:
+            self._objects.delete([name])
+
+    # ---- tombstones
+    def tombstones(self, topic: str, first_slot: int, end_slot: int) -> frozenset[MessageId]:
+        return frozenset(
+            MessageId(items.key_of(item)[1].partition("#")[2])
+            for item in self._tombstones(topic, first_slot, end_slot, "sk")
+        )
+
+    def _tombstones(self, topic: str, first_slot: int, end_slot: int, projection: str) -> list[Item]:
+        first, end = layout.tombstone_range(first_slot, end_slot)
+        if first >= end:
+            return []
+        found = self._table.query(
+            "pk = :pk AND sk BETWEEN :first AND :end",
+            {"pk": layout.tombstone_partition(topic), "first": first, "end": end},
+            projection=f"pk, {projection}",
+        )
+        return list(found)
+
+    def put_tombstone(self, topic: str, slot: int, message_id: MessageId, ttl_s: int) -> bool:
+        """One transaction."""
+        fields: dict[str, items.Value | None] = {"v": items.VERSION, layout.TTL_ATTRIBUTE: ttl_s}
+        failed = self._table.transact(
+            [
+                Check(key=layout.fence_key(topic), condition="sealed <= :slot", values={"slot": slot}),
+                Put(item=item_of(layout.tombstone_key(topic, slot, message_id), fields)),
+            ],
+            action="put_tombstone",
+            topic=topic,
+        )
+        return not failed
+
+    def delete_tombstones(self, topic: str, end_slot: int, expired_before_s: int) -> bool:
+        """Deletes one item each; the answer is about the slots below end_slot, not those above."""
+        left = False
+        for item in self._tombstones(topic, 0, end_slot, "sk, #ttl"):
+            if int(item[layout.TTL_ATTRIBUTE]["N"]) < expired_before_s:
+                self._table.delete(items.key_of(item), action="delete_tombstones", topic=topic)
+            else:
+                left = True
+        return left
+
+    # ---- trash
+    def trash(self, topic: str) -> list[Trash]:
+        found = self._table.query_prefix(layout.topic_partition(topic), layout.TRASH)
+        return [items.decode_trash(item) for item in found]
+
+    def delete_trash(self, topic: str, trash: Trash) -> None:
+        """One DeleteItem."""
+        self._table.delete(layout.trash_key(topic, trash.sealed, trash.id), action="delete_trash", topic=topic)

@@ -1,0 +1,42 @@
+"""The names of objects in S3: pure data, the same for the application, the stack and the tests.
+
+    ledgers/<topic>/<window>/<first_slot>-<bucket id>-<attempt>.parquet
+    plans/<topic>/<a>-<attempt>.json.z         manifests that are too large for an item
+    parked/  checkpoints/  payloads/           kept free for later
+
+The window is the UTC date on which the first slot starts. The attempt is random, so that no try writes over another's
+object.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+
+from tidewheel.bucket import BucketId
+
+LEDGERS = "ledgers/"
+PLANS = "plans/"
+PARKED = "parked/"
+CHECKPOINTS = "checkpoints/"
+PAYLOADS = "payloads/"
+
+
+def attempt() -> str:
+    """Returns 16 random hexadecimal digits."""
+    return secrets.token_hex(8)
+
+
+def window(first_slot: int, slot_ms: int) -> str:
+    """Returns the UTC date, like 2026-01-31, on which a slot starts."""
+    return datetime.fromtimestamp(first_slot * slot_ms // 1000, UTC).strftime("%Y-%m-%d")
+
+
+def ledger_name(topic: str, first_slot: int, slot_ms: int, bucket_id: BucketId, attempt: str) -> str:
+    """Returns the name of a ledger."""
+    return f"{LEDGERS}{topic}/{window(first_slot, slot_ms)}/{first_slot}-{bucket_id}-{attempt}.parquet"
+
+
+def plan_name(topic: str, a: int, attempt: str) -> str:
+    """Returns the name of the manifest of the plan that starts at slot a."""
+    return f"{PLANS}{topic}/{a}-{attempt}.json.z"

@@ -1,0 +1,76 @@
+"""The coarse wheel: one-time schedules of EventBridge Scheduler."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from tidewheel.clock import Clock
+from tidewheel.wheel import schedule_name, schedule_time_s
+
+if TYPE_CHECKING:
+    from mypy_boto3_scheduler import EventBridgeSchedulerClient
+
+MAX_EVENT_AGE_S = 300
+"""How long the scheduler tries to invoke dispatch; the sweep finds what it gave up."""
+MAX_RETRIES = 3
+
+
+class SchedulerWheel:
+    """The port `Wheel` in one schedule group.
+
+    Args:
+        client: boto3's Scheduler client.
+        clock: a schedule is never made for the past.
+        group: the schedule group's name.
+        dispatch_arn: the function that schedules invoke, with {"topic": ..., "slot": ...}.
+        role_arn: the role with which they do.
+        dead_letter_arn: the queue of invocations that failed for good.
+    """
+
+    def __init__(
+        self,
+        client: EventBridgeSchedulerClient,
+        clock: Clock,
+        *,
+        group: str,
+        dispatch_arn: str,
+        role_arn: str,
+        dead_letter_arn: str,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._group = group
+        self._dispatch_arn = dispatch_arn
+        self._role_arn = role_arn
+        self._dead_letter_arn = dead_letter_arn
+
+    def arm(self, topic: str, slot: int, fires_at_ms: int) -> None:
+        """Makes a schedule, which deletes itself when it has fired; that it exists already is fine."""
+        time_s = schedule_time_s(fires_at_ms, self._clock.now_ms())
+        time = datetime.fromtimestamp(time_s, UTC)
+        try:
+            self._client.create_schedule(
+                Name=schedule_name(topic, slot),
+                GroupName=self._group,
+                ScheduleExpression=f"at({time:%Y-%m-%dT%H:%M:%S})",
+                ScheduleExpressionTimezone="UTC",
+                FlexibleTimeWindow={"Mode": "OFF"},
+                ActionAfterCompletion="DELETE",
+                Target={
+                    "Arn": self._dispatch_arn,
+                    "RoleArn": self._role_arn,
+                    "Input": json.dumps({"topic": topic, "slot": slot}),
+                    "RetryPolicy": {
+                        "MaximumEventAgeInSeconds": MAX_EVENT_AGE_S,
+                        "MaximumRetryAttempts": MAX_RETRIES,
+                    },
+                    "DeadLetterConfig": {"Arn": self._dead_letter_arn},
+                },
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConflictException":
+                raise

@@ -1,0 +1,138 @@
+"""The table's keys: pure data, the same for the application, the stack and the tests.
+
+    item          pk                 sk
+    fence         T#<topic>          FENCE
+    bucket        T#<topic>          BUCKET#<bucket id>
+    plan          T#<topic>          PLAN#<a>
+    subscription  T#<topic>          SUB#<name>
+    delivery      T#<topic>          DELIVERY#<subscription>#<generation>#<a>
+    trash         T#<topic>          TRASH#<sealed>#<id>
+    tombstone     T#<topic>#TOMB     <slot>#<message id>
+
+Slots have 12 digits, so that keys sort as slots do. Names hold no '#' (`topic.check_name`).
+
+Fences and deliveries that the sweep must look at are in the sparse index `wake` too: `wake_shard`, `look_at_ms`.
+"""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from tidewheel.bucket import BucketId
+from tidewheel.message import MessageId
+from tidewheel.subscription import DeliveryKey
+
+PARTITION_KEY = "pk"
+SORT_KEY = "sk"
+TTL_ATTRIBUTE = "ttl"
+
+WAKE_INDEX = "wake"
+WAKE_PARTITION_KEY = "wake_shard"
+WAKE_SORT_KEY = "look_at_ms"
+WAKE_SHARDS = 16
+
+FENCE = "FENCE"
+BUCKETS = "BUCKET#"
+PLANS = "PLAN#"
+SUBSCRIPTIONS = "SUB#"
+DELIVERIES = "DELIVERY#"
+TRASH = "TRASH#"
+
+Key = tuple[str, str]
+"""A partition key and a sort key."""
+
+_TOPIC = "T#"
+_TOMBSTONES = "#TOMB"
+_SLOT_DIGITS = 12
+
+
+def slot_text(slot: int) -> str:
+    """Returns a slot as keys hold it."""
+    return f"{slot:0{_SLOT_DIGITS}d}"
+
+
+def topic_partition(topic: str) -> str:
+    """Returns the partition of all items of a topic but its tombstones."""
+    return _TOPIC + topic
+
+
+def tombstone_partition(topic: str) -> str:
+    """Returns the partition of a topic's tombstones."""
+    return _TOPIC + topic + _TOMBSTONES
+
+
+def topic_of(partition: str) -> str:
+    """Returns the topic of `topic_partition`'s result."""
+    return partition.removeprefix(_TOPIC)
+
+
+def fence_key(topic: str) -> Key:
+    """Returns the key of a topic's fence."""
+    return topic_partition(topic), FENCE
+
+
+def bucket_key(topic: str, bucket_id: BucketId) -> Key:
+    """Returns a bucket's key."""
+    return topic_partition(topic), BUCKETS + bucket_id
+
+
+def plan_key(topic: str, a: int) -> Key:
+    """Returns the key of the plan that starts at slot a."""
+    return topic_partition(topic), PLANS + slot_text(a)
+
+
+def plan_slot(sort_key: str) -> int:
+    """Returns the slot at which the plan of a sort key starts."""
+    return int(sort_key.removeprefix(PLANS))
+
+
+def subscription_key(topic: str, name: str) -> Key:
+    """Returns a subscription's key."""
+    return topic_partition(topic), SUBSCRIPTIONS + name
+
+
+def delivery_key(key: DeliveryKey) -> Key:
+    """Returns a delivery's key."""
+    return (
+        topic_partition(key.topic),
+        f"{DELIVERIES}{key.subscription}#{key.generation}#{slot_text(key.plan)}",
+    )
+
+
+def parse_delivery_key(key: Key) -> DeliveryKey:
+    """Returns what `delivery_key` was given.
+
+    Raises:
+        ValueError: it is not a delivery's key.
+    """
+    _, subscription, generation, plan = key[1].split("#")
+    return DeliveryKey(topic=topic_of(key[0]), subscription=subscription, generation=generation, plan=int(plan))
+
+
+def trash_key(topic: str, sealed: int, trash_id: str) -> Key:
+    """Returns the key of a trash item."""
+    return topic_partition(topic), f"{TRASH}{slot_text(sealed)}#{trash_id}"
+
+
+def tombstone_key(topic: str, slot: int, message_id: MessageId) -> Key:
+    """Returns a tombstone's key."""
+    return tombstone_partition(topic), f"{slot_text(slot)}#{message_id}"
+
+
+def tombstone_range(first_slot: int, end_slot: int) -> tuple[str, str]:
+    """Returns the least sort key of slots [first_slot, end_slot), and one above all of them."""
+    return slot_text(max(0, first_slot)), slot_text(max(0, end_slot))
+
+
+def wake_shard(topic: str) -> str:
+    """Returns the partition of the index `wake` that a topic's items are in."""
+    return _shard(crc32(topic.encode()) % WAKE_SHARDS)
+
+
+def wake_shards() -> list[str]:
+    """Returns all partitions of the index `wake`."""
+    return [_shard(number) for number in range(WAKE_SHARDS)]
+
+
+def _shard(number: int) -> str:
+    return f"W#{number:02d}"

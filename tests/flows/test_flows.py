@@ -1,0 +1,377 @@
+"""The path of a delayed message through the real flows, in memory."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
+from tidewheel.errors import CorruptLedger, DelayTooLong, QueueUnavailable, UnknownTopic
+from tidewheel.flows.collect import collect
+from tidewheel.flows.deliver import LEASE_MS, deliver_part
+from tidewheel.flows.dispatch import dispatch
+from tidewheel.flows.sweep import sweep
+from tidewheel.message import MessageId
+from tidewheel.wheel import fine_delay_s
+
+
+def test_a_message_due_in_three_days_waits_in_a_ledger_and_arrives_once_in_its_second() -> None:
+    world = World()
+    [sent] = world.send(3 * DAY)
+    assert len(world.service.objects.names("ledgers/")) == 1
+    assert not world.service.queues.sent()
+    world.run(3 * DAY)
+    assert world.received() == once([sent])
+    world.assert_in_time()
+
+
+def test_every_subscription_gets_every_message() -> None:
+    world = World("billing", "audit", "mail")
+    ids = world.send(*(i * 37 * MINUTE for i in range(1, 60)))
+    world.run(2 * DAY)
+    for name in ("billing", "audit", "mail"):
+        assert world.received(name) == once(ids)
+    world.assert_in_time()
+
+
+def test_a_message_due_within_the_lookahead_is_sent_at_once_with_the_fine_delay() -> None:
+    world = World()
+    ids = world.send(0, 1000, 5 * MINUTE)
+    assert world.received() == once(ids)
+    assert not world.service.objects.names()
+    world.assert_in_time()
+
+
+def test_one_batch_of_near_and_far_messages_takes_both_ways() -> None:
+    world = World()
+    done = world.ingest(world.pack(MINUTE, 2 * HOUR, DAY))
+    assert (done.direct_rows, done.ledger_rows) == (1, 2)
+
+
+def test_a_batch_delivered_again_by_the_queue_doubles_nothing_that_was_committed() -> None:
+    world = World()
+    pack = world.pack(HOUR, DAY)
+    world.ingest(pack)
+    world.ingest(pack)
+    assert len(world.service.objects.names("ledgers/")) == 1
+    world.run(2 * DAY)
+    assert world.received() == once(ids_of(pack))
+
+
+def test_a_batch_delivered_again_after_its_slots_were_dispatched_loses_nothing() -> None:
+    world = World()
+    pack = world.pack(HOUR, DAY)
+    world.ingest(pack)
+    world.run(2 * HOUR)
+    world.ingest(pack)
+    world.run(2 * DAY)
+    assert set(world.received()) == set(ids_of(pack))
+
+
+def test_packs_regrouped_by_the_queue_lose_nothing() -> None:
+    world = World()
+    first, second, third = world.pack(HOUR), world.pack(2 * HOUR), world.pack(3 * HOUR)
+    world.ingest(first, second)
+    world.ingest(second, third)
+    world.run(DAY)
+    assert set(world.received()) == {*ids_of(first), *ids_of(second), *ids_of(third)}
+
+
+def test_a_pack_of_a_topic_that_was_created_again_is_refused() -> None:
+    world = World()
+    with pytest.raises(UnknownTopic):
+        world.ingest(replace(world.pack(HOUR), generation="another"))
+
+
+def test_schedules_that_never_fire_are_healed_by_the_sweep() -> None:
+    world = World("billing", "audit")
+    ids = world.send(*(i * 13 * MINUTE for i in range(1, 100)))
+    world.run(2 * DAY, sweeps=True, schedules=False)
+    assert world.received("billing") == world.received("audit") == once(ids)
+    world.assert_in_time()
+
+
+def test_a_schedule_that_fires_twice_or_for_nothing_changes_nothing() -> None:
+    world = World()
+    ids = world.send(HOUR, 2 * HOUR)
+    for _ in range(30):
+        world.run(5 * MINUTE)
+        dispatch(world.ports, TOPIC)
+        dispatch(world.ports, TOPIC)
+    assert world.received() == once(ids)
+    world.assert_in_time()
+
+
+def test_a_schedule_for_a_topic_that_is_gone_does_nothing() -> None:
+    assert dispatch(World().ports, "elsewhere") is None
+
+
+def test_a_latest_subscription_gets_what_becomes_due_after_it_was_made_and_nothing_sealed_before() -> None:
+    world = World()
+    before = world.send(HOUR)
+    after = world.send(3 * HOUR)
+    world.run(HOUR + MINUTE)
+    world.subscribe("late")
+    world.run(DAY)
+    assert world.received("late") == once(after)
+    assert world.received() == once(before + after)
+
+
+def test_a_topic_without_subscriptions_is_dispatched_and_collected() -> None:
+    world = World(subscribe=False)
+    world.send(HOUR)
+    world.run(DAY, sweeps=True)
+    world.run(DAY, sweeps=True)
+    assert not world.service.objects.names()
+
+
+def test_a_large_plan_goes_through_the_work_queue_in_parts() -> None:
+    world = World("billing", "audit", inline_rows=50, part_rows=40)
+    ids = world.send(*(HOUR + i for i in range(300)))
+    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+    done = dispatch(world.ports, TOPIC)
+    assert done is not None
+    assert done.enqueued_parts == 2 * 8
+    assert not world.service.queues.sent()
+    world.work()
+    assert world.received("billing") == world.received("audit") == once(ids)
+    assert not world.service.topics.open_deliveries(TOPIC)
+
+
+def test_a_part_that_another_worker_leased_is_left_alone_until_the_lease_ends() -> None:
+    world = World(inline_rows=1)
+    ids = world.send(HOUR, HOUR + 1, HOUR + 2)
+    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+    dispatch(world.ports, TOPIC)
+    [(key, part)] = world.service.queues.take_parts()
+    world.service.topics.lease_part(key, part, world.clock.now_ms(), world.clock.now_ms() - LEASE_MS)
+    assert deliver_part(world.ports, key, part) is None
+    world.clock.advance_ms(LEASE_MS + 1)
+    deliver_part(world.ports, key, part)
+    assert world.received() == once(ids)
+    assert deliver_part(world.ports, key, part) is None
+
+
+def test_a_cancelled_message_is_not_delivered_from_its_plan_nor_directly() -> None:
+    world = World()
+    keep, drop = world.send(HOUR, HOUR)
+    assert world.service.topics.put_tombstone(TOPIC, slot(world, HOUR), MessageId(drop), ttl_s=1)
+    late = world.pack(HOUR)
+    [late_id] = ids_of(late)
+    world.service.topics.put_tombstone(TOPIC, slot(world, HOUR), MessageId(late_id), ttl_s=1)
+    world.run(HOUR - 5 * MINUTE)
+    world.ingest(late)
+    world.run(HOUR)
+    assert world.received() == once([keep])
+
+
+def test_a_queue_that_is_gone_keeps_no_other_subscription_waiting() -> None:
+    world = World("billing", "audit")
+    world.service.queues.remove("queue-audit")
+    ids = world.send(HOUR)
+    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+    dispatch(world.ports, TOPIC)
+    assert world.received("billing") == once(ids)
+    [(key, part)] = world.service.queues.take_parts()
+    with pytest.raises(QueueUnavailable, match="queue-audit"):
+        deliver_part(world.ports, key, part)
+    world.service.queues.restore("queue-audit")
+    deliver_part(world.ports, key, part)
+    assert world.received("audit") == once(ids)
+
+
+def test_a_direct_message_reaches_the_other_subscriptions_when_one_queue_is_gone() -> None:
+    world = World("audit", "billing")
+    world.service.queues.remove("queue-audit")
+    pack = world.pack(MINUTE)
+    with pytest.raises(QueueUnavailable):
+        world.ingest(pack)
+    assert world.received("billing") == once(ids_of(pack))
+
+
+def test_a_message_that_sqs_refuses_is_kept_with_the_reason_and_stops_nothing() -> None:
+    world = World()
+    world.service.queues.refuse_if(lambda message: message.text == "bad", permanent=True, reason="told to")
+    bad = world.send(HOUR, body="bad")
+    good = world.send(HOUR, HOUR)
+    world.run(DAY)
+    assert world.received() == once(good)
+    [document] = world.service.queues.refused
+    assert (document["body"], document["reason"]) == ("bad", "told to")
+    assert bad[0] in document["header"]
+
+
+def test_messages_that_sqs_does_not_take_at_first_are_tried_again() -> None:
+    world = World()
+    world.service.queues.refuse_if(lambda _: True, permanent=False, times=2)
+    ids = world.send(HOUR, HOUR + 1)
+    world.run(DAY)
+    assert world.received() == once(ids)
+
+
+def test_a_damaged_segment_stops_its_own_part_with_a_clear_error_and_no_other_ledger() -> None:
+    world = World(inline_rows=1, part_rows=1)
+    world.send(HOUR)
+    [name] = world.service.objects.names("ledgers/")
+    good = world.send(HOUR, HOUR)
+    world.service.objects.put(name, b"\0" * 10_000)
+    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+    dispatch(world.ports, TOPIC)
+    errors = []
+    for key, part in world.service.queues.take_parts():
+        try:
+            deliver_part(world.ports, key, part)
+        except CorruptLedger as error:
+            errors.append(error)
+    assert world.received() == once(good)
+    assert [error.object_name for error in errors] == [name]
+    assert world.service.topics.open_deliveries(TOPIC)
+
+
+def test_an_open_delivery_is_enqueued_again_when_it_is_old_and_not_before() -> None:
+    world = World(inline_rows=1)
+    ids = world.send(HOUR, HOUR + 1, HOUR + 2)
+    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+    dispatch(world.ports, TOPIC)
+    world.service.queues.take_parts()
+    assert sweep(world.ports).redriven == 0
+    world.clock.advance_ms(31 * MINUTE)
+    assert sweep(world.ports).redriven == 1
+    assert sweep(world.ports).redriven == 0
+    world.work()
+    assert world.received() == once(ids)
+
+
+def test_everything_is_collected_once_every_subscription_is_past_it() -> None:
+    world = World("billing", "audit")
+    world.send(*(i * HOUR for i in range(1, 30)))
+    world.run(40 * HOUR, sweeps=True)
+    assert not world.service.objects.names()
+    assert not world.service.topics.buckets(TOPIC)
+    assert not world.service.topics.plan_ranges(TOPIC)
+    assert world.fence.look_at_ms is None, "an idle topic costs the sweep nothing"
+
+
+def test_collection_keeps_what_an_open_delivery_still_needs() -> None:
+    world = World(inline_rows=1)
+    ids = world.send(HOUR, HOUR + 1, HOUR + 2)
+    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+    dispatch(world.ports, TOPIC)
+    world.clock.advance_ms(2 * HOUR)
+    collect(world.ports, TOPIC)
+    assert world.service.objects.names("ledgers/")
+    world.work()
+    assert world.received() == once(ids)
+    collect(world.ports, TOPIC)
+    assert not world.service.objects.names("ledgers/")
+
+
+def test_one_slot_and_one_subscription_cost_this_many_calls() -> None:
+    world = World(wrap=CrashingPorts)
+    world.send(HOUR)
+    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+    world.ports.plan.arm(-1, "before")
+    dispatch(world.ports, TOPIC)
+    # fence, seal, buckets, tombstones, subscriptions, transaction, (arm: nothing waits), GET, send, delete delivery
+    assert world.ports.plan.calls == 9
+
+
+def test_a_ledger_of_the_same_wake_makes_no_second_schedule() -> None:
+    world = World()
+    world.sweep()
+    world.send(HOUR)
+    world.send(2 * HOUR)
+    assert [at for _, _, at in world.service.wheel.schedules.values()] == [START_MS + HOUR - 8 * MINUTE]
+    world.send(30 * MINUTE)
+    assert len(world.service.wheel.schedules) == 2
+
+
+def test_short_slots_deliver_within_the_promise_too() -> None:
+    world = World(slot_s=1, lookahead_s=2)
+    ids = world.send(*(i * 700 for i in range(1, 100)))
+    world.run(3 * MINUTE)
+    assert world.received() == once(ids)
+    world.assert_in_time()
+
+
+def test_the_fine_wheel_is_never_early_and_never_clamped() -> None:
+    assert fine_delay_s(10_000, 10_000, 100) == 1
+    assert fine_delay_s(10_000, 9_100, 100) == 1
+    assert fine_delay_s(10_000, 9_099, 100) == 2
+    assert fine_delay_s(10_000, 20_000, 100) == 0
+    with pytest.raises(DelayTooLong):
+        fine_delay_s(1_000_000, 0, 100)
+
+
+@pytest.mark.parametrize("flow", ["ingest", "dispatch", "dispatch in parts", "deliver", "sweep", "collect"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_crash_at_any_call_loses_nothing_and_delivers_nothing_early(flow: str, when: str) -> None:
+    at = 0
+    crashed = True
+    while crashed:
+        at += 1
+        settings = {} if flow in ("ingest", "dispatch") else {"inline_rows": 1, "part_rows": 2}
+        world = World("billing", "audit", wrap=CrashingPorts, **settings)
+        plan = world.ports.plan
+        pack = world.pack(MINUTE, HOUR, HOUR + 1, HOUR + 2, 5 * HOUR)
+        steps = {
+            "ingest": lambda world=world, pack=pack: world.ingest(pack),
+            "dispatch": lambda world=world: dispatch(world.ports, TOPIC),
+            "dispatch in parts": lambda world=world: dispatch(world.ports, TOPIC),
+            "deliver": world.work,
+            "sweep": lambda world=world: sweep(world.ports),
+            "collect": lambda world=world: collect(world.ports, TOPIC),
+        }
+        if flow != "ingest":
+            world.ingest(pack)
+            world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+        if flow in ("deliver", "sweep", "collect"):
+            dispatch(world.ports, TOPIC)
+        if flow in ("sweep", "collect"):
+            world.service.queues.take_parts()
+            world.clock.advance_ms(HOUR)
+            if flow == "collect":
+                world.sweep()
+        plan.arm(at, when)
+        try:
+            steps[flow]()
+            crashed = False
+        except Crash:
+            pass
+        plan.disarm()
+        world.service.wheel.take_due(world.clock.now_ms() + DAY)
+        if flow == "ingest":
+            world.ingest(pack)
+        world.run(2 * DAY, sweeps=True)
+        for name in ("billing", "audit"):
+            assert set(world.received(name)) == set(ids_of(pack)), f"{flow} crashed {when} call {at}"
+        early = [m for m in world.service.queues.sent() if m.visible_at_ms < m.deliver_at_ms]
+        assert not early
+        assert not world.service.topics.open_deliveries(TOPIC)
+        assert not world.service.topics.buckets(TOPIC)
+    assert at > 5
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_streams_arrive_once_each(seed: int) -> None:
+    rng = random.Random(seed)
+    slot_s = rng.choice([1, 60, 300])
+    lookahead_s = rng.choice([2, 120, 480]) if slot_s < 300 else 480
+    world = World("billing", "audit", slot_s=slot_s, lookahead_s=lookahead_s, inline_rows=rng.choice([5, 2000]))
+    ids: list[str] = []
+    scale = slot_s * 1000
+    for _ in range(rng.randint(5, 40)):
+        delays = [int(rng.choice([0, 1, 5, 50]) * scale * rng.random()) for _ in range(rng.randint(1, 20))]
+        ids += world.send(*delays)
+        world.run(int(rng.random() * 4 * scale), sweeps=rng.random() < 0.5, schedules=rng.random() < 0.9)
+    world.run(120 * scale + DAY, sweeps=True)
+    assert world.received("billing") == world.received("audit") == once(ids)
+    early = [m for m in world.service.queues.sent() if m.visible_at_ms < m.deliver_at_ms]
+    assert not early
+    assert not world.service.objects.names()
+
+
+def slot(world: World, delay_ms: int) -> int:
+    return (START_MS + delay_ms) // world.fence.slot_ms

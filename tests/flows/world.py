@@ -1,0 +1,183 @@
+"""A small world in memory: the real flows, a clock that is moved, and triggers that fire when their time comes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tidewheel.clock import ManualClock
+from tidewheel.errors import UnknownTopic
+from tidewheel.fence import Fence
+from tidewheel.flows.collect import collect
+from tidewheel.flows.deliver import deliver_part
+from tidewheel.flows.dispatch import dispatch
+from tidewheel.flows.ingest import Ingested, ingest
+from tidewheel.flows.subscribe import create_subscription, create_topic
+from tidewheel.flows.sweep import Swept, sweep
+from tidewheel.memory import MemoryService
+from tidewheel.message import IdSource, Message, check_message, id_text
+from tidewheel.pack import Pack, decode_pack, packs
+from tidewheel.settings import TopicSettings
+
+START_MS = 1_767_225_600_000
+TOPIC = "orders"
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+
+class World:
+    """One service, with what a test wants to do to it."""
+
+    def __init__(self, *subscriptions: str, subscribe: bool = True, wrap: Callable[[Any], Any] = lambda ports: ports, **settings: int) -> None:
+        self.clock = ManualClock(START_MS)
+        self.service = MemoryService.at(self.clock)
+        self.ports = wrap(self.service)
+        self.ids = IdSource()
+        create_topic(self.service.topics, self.clock, TOPIC, TopicSettings(**settings))
+        for name in subscriptions or (("billing",) if subscribe else ()):
+            self.subscribe(name)
+
+    @property
+    def fence(self) -> Fence:
+        fence = self.service.topics.fence(TOPIC)
+        assert fence is not None
+        return fence
+
+    def subscribe(self, name: str) -> None:
+        create_subscription(self.service.topics, self.clock, TOPIC, name, f"queue-{name}")
+
+    def pack(self, *delays_ms: int, body: str = "hello", **message: Any) -> Pack:
+        """Packs one message a delay, as the SDK does."""
+        now = self.clock.now_ms()
+        checked = [
+            check_message(Message(body=body, delay=delay / 1000, **message), self.ids, now) for delay in delays_ms
+        ]
+        [(_, data)] = packs(TOPIC, self.fence.generation, now, checked)
+        return decode_pack(data, now)
+
+    def send(self, *delays_ms: int, **message: Any) -> list[str]:
+        """Sends one message a delay through ingest; returns their ids."""
+        pack = self.pack(*delays_ms, **message)
+        self.ingest(pack)
+        return ids_of(pack)
+
+    def ingest(self, *batch: Pack) -> Ingested:
+        return ingest(self.ports, TOPIC, batch)
+
+    def work(self) -> None:
+        """Empties the work queue."""
+        while parts := self.service.queues.take_parts():
+            for key, part in parts:
+                deliver_part(self.ports, key, part)
+
+    def run(self, duration_ms: int, *, sweeps: bool = False, schedules: bool = True, every_ms: int = 5 * MINUTE) -> None:
+        """Moves time on; schedules fire at their second, sweeps every five minutes, workers at once."""
+        end = self.clock.now_ms() + duration_ms
+        next_sweep = self.clock.now_ms() + every_ms if sweeps else None
+        while True:
+            times = [fires for _, _, fires in self.service.wheel.schedules.values()]
+            if next_sweep is not None:
+                times.append(next_sweep)
+            at = min(times, default=end + 1)
+            if at > end:
+                break
+            self.clock.set_ms(max(at, self.clock.now_ms()))
+            for topic, _, _ in self.service.wheel.take_due(self.clock.now_ms()):
+                if schedules:
+                    dispatch(self.ports, topic)
+            self.work()
+            if next_sweep is not None and next_sweep <= self.clock.now_ms():
+                next_sweep += every_ms
+                self.sweep()
+        self.clock.set_ms(end)
+
+    def sweep(self) -> Swept:
+        swept = sweep(self.ports)
+        assert not swept.failures, swept.failures
+        self.work()
+        return swept
+
+    def collect(self) -> None:
+        collect(self.ports, TOPIC)
+
+    def received(self, name: str = "billing") -> Counter[str]:
+        """Counts the copies of each id in a subscription's queue."""
+        return Counter(message.id for message in self.service.queues.sent(f"queue-{name}"))
+
+    def assert_in_time(self) -> None:
+        """No copy can be received early, or later than a second and the skew."""
+        for message in self.service.queues.sent():
+            late = message.visible_at_ms - message.deliver_at_ms
+            assert 0 <= late <= 1000 + self.service.max_skew_ms, (message, late)
+
+
+def ids_of(pack: Pack) -> list[str]:
+    return [id_text(pack.ids[i : i + 16]) for i in range(0, len(pack.ids), 16)]
+
+
+def once(ids: Sequence[str]) -> Counter[str]:
+    """The counts of ids that came once each."""
+    return Counter(ids)
+
+
+class Crash(BaseException):
+    """The function died here."""
+
+
+class CrashingPort:
+    """Passes calls on, and dies before or after the call of a given number."""
+
+    def __init__(self, port: Any, plan: CrashPlan) -> None:
+        self._port, self._plan = port, plan
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._port, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._plan.before()
+            result = method(*args, **kwargs)
+            self._plan.after()
+            return result
+
+        return call
+
+
+class CrashPlan:
+    """Counts port calls and dies at one of them."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.at: int | None = None
+        self.when = "before"
+
+    def arm(self, at: int, when: str) -> None:
+        self.calls, self.at, self.when = 0, at, when
+
+    def disarm(self) -> None:
+        self.at = None
+
+    def before(self) -> None:
+        self.calls += 1
+        if self.calls == self.at and self.when == "before":
+            raise Crash
+
+    def after(self) -> None:
+        if self.calls == self.at and self.when == "after":
+            raise Crash
+
+
+class CrashingPorts:
+    """All ports of a service, dying by one plan."""
+
+    def __init__(self, service: MemoryService) -> None:
+        self.plan = CrashPlan()
+        self.topics = CrashingPort(service.topics, self.plan)
+        self.objects = CrashingPort(service.objects, self.plan)
+        self.queues = CrashingPort(service.queues, self.plan)
+        self.wheel = CrashingPort(service.wheel, self.plan)
+        self.clock, self.parallel, self.max_skew_ms = service.clock, service.parallel, service.max_skew_ms
+
+
+__all__ = ["Crash", "CrashingPorts", "UnknownTopic", "World", "collect", "dispatch", "ids_of", "once"]

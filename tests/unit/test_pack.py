@@ -1,0 +1,241 @@
+"""Packs: what senders write, and what a stranger may write instead."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import tracemalloc
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidewheel.duration import MAX_DELAY_MS
+from tidewheel.errors import CorruptPack
+from tidewheel.message import (
+    MAX_MESSAGE_BYTES,
+    SQS_MAX_BYTES,
+    CheckedMessage,
+    Encoding,
+    IdSource,
+    Message,
+    check_message,
+)
+from tidewheel.pack import MAX_MESSAGES, MAX_PACK_BYTES, MAX_RAW_BYTES, decode_pack, packs
+
+NOW_MS = 1_800_000_000_000
+CHARACTERS = st.characters(min_codepoint=0x20, exclude_categories=["Cs"], exclude_characters="\ufffe\uffff")
+TEXTS = st.text(CHARACTERS, min_size=1, max_size=60)
+MESSAGES = st.builds(
+    Message,
+    body=st.one_of(TEXTS, st.binary(min_size=1, max_size=60), st.lists(st.integers(), max_size=5)),
+    delay=st.integers(0, MAX_DELAY_MS // 1000),
+    attributes=st.dictionaries(st.from_regex(r"[a-z]{1,8}", fullmatch=True), TEXTS, max_size=3),
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+def checked(*messages: Message) -> list[CheckedMessage]:
+    ids = IdSource()
+    return [check_message(each, ids, NOW_MS) for each in messages]
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    """A good pack's JSON, with changes; a change to None leaves the field out."""
+    [(_, data)] = packs("orders", "g1", NOW_MS, checked(Message(body="one"), Message(body=b"two")))
+    fields: dict[str, Any] = {**json.loads(zlib.decompress(data[1:])), **changes}
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def encoded(value: Any, level: int = 6) -> bytes:
+    return b"\x01" + zlib.compress(json.dumps(value).encode(), level)
+
+
+@given(st.lists(MESSAGES, min_size=1, max_size=30))
+def test_what_is_packed_comes_back_whole_and_in_order(messages: list[Message]) -> None:
+    sent = checked(*messages)
+    seen: list[int] = []
+    for indexes, data in packs("orders", "g1", NOW_MS, sent):
+        pack = decode_pack(data, NOW_MS)
+        assert (pack.topic, pack.generation, pack.sent_at_ms) == ("orders", "g1", NOW_MS)
+        assert len(pack) == len(indexes)
+        for place, index in enumerate(indexes):
+            message = sent[index]
+            assert pack.ids[16 * place : 16 * place + 16] == message.id
+            assert (pack.texts[place], pack.encodings[place]) == (message.text, message.encoding)
+            assert (pack.attributes[place] if pack.attributes else {}) == message.attributes
+        seen += indexes
+    assert seen == list(range(len(messages)))
+
+
+@pytest.mark.parametrize("character", ["x", '"', "\t", "é", "水", "🌊"])
+def test_a_message_of_exactly_the_limit_fits_a_pack_and_is_read_back(character: str) -> None:
+    body = character * (MAX_MESSAGE_BYTES // len(character.encode()))
+    [(_, data)] = packs("orders", "g1", NOW_MS, checked(Message(body=body)))
+    assert decode_pack(data, NOW_MS).texts == [body]
+
+
+def test_the_text_that_compresses_worst_still_fits_sqs_and_is_read_back() -> None:
+    chance = random.Random(7)
+    # Each length of UTF-8 as often as makes the bytes least predictable.
+    ranges = [(0x20, 0x7F), (0x80, 0x7FF), (0x800, 0xD7FF), (0x10000, 0x10FFFF)]
+    picked = chance.choices(ranges, weights=[0.66, 0.3, 0.03, 0.005], k=700_000)
+    body = "".join(chr(chance.randint(*span)) for span in picked).encode()[:MAX_MESSAGE_BYTES].decode(errors="ignore")
+    assert len(body.encode()) > 900_000
+    [(_, data)] = packs("orders", "g1", NOW_MS, checked(Message(body=body)))
+    assert len(data) < SQS_MAX_BYTES - 200
+    assert decode_pack(data, NOW_MS).texts == [body]
+
+
+def test_many_large_messages_are_spread_over_packs_that_each_fit() -> None:
+    chance = random.Random(7)
+    sent = checked(*(Message(body=chance.randbytes(150_000)) for _ in range(20)))
+    made = list(packs("orders", "g1", NOW_MS, sent))
+    assert [i for indexes, _ in made for i in indexes] == list(range(20))
+    assert all(len(data) <= MAX_PACK_BYTES for _, data in made)
+
+
+@pytest.mark.parametrize("where", ["body", "attributes"])
+def test_wide_characters_that_compress_well_do_not_pass_the_readers_bound(where: str) -> None:
+    wide = "🌊" * 50_000
+    fields: dict[str, Any] = {"body": wide} if where == "body" else {"body": "x", "attributes": {"a": wide}}
+    sent = checked(*(Message(**fields) for _ in range(40)))
+    made = list(packs("orders", "g1", NOW_MS, sent))
+    assert sum(len(decode_pack(data, NOW_MS)) for _, data in made) == 40
+
+
+def test_a_pack_holds_at_most_ten_thousand_messages() -> None:
+    sent = checked(*(Message(body="x") for _ in range(MAX_MESSAGES + 1)))
+    assert [len(indexes) for indexes, _ in packs("orders", "g1", NOW_MS, sent)] == [MAX_MESSAGES, 1]
+
+
+@given(st.binary(max_size=300))
+def test_hostile_bytes_only_ever_raise_corrupt_pack(data: bytes) -> None:
+    for each in (data, b"\x01" + data, b"\x01" + zlib.compress(data)):
+        with pytest.raises(CorruptPack):
+            decode_pack(each, NOW_MS)
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(["topic", "gen", "sent", "ids", "enc", "bodies", "attrs"]), JSON)
+def test_a_field_of_any_other_value_is_read_or_refused_never_worse(field: str, value: Any) -> None:
+    try:
+        pack = decode_pack(encoded(document(**{field: value})), NOW_MS)
+    except CorruptPack:
+        return
+    assert len(pack) == len(pack.encodings) == 2
+    for text in [pack.topic, pack.generation, *pack.texts]:
+        text.encode()
+
+
+@given(JSON)
+def test_json_that_is_no_pack_is_refused(value: Any) -> None:
+    with pytest.raises(CorruptPack):
+        decode_pack(encoded(value), NOW_MS)
+
+
+@given(st.integers(0), st.integers(0, 255))
+def test_a_good_pack_with_a_changed_byte_is_refused_or_still_whole(place: int, byte: int) -> None:
+    [(_, data)] = packs("orders", "g1", NOW_MS, checked(Message(body="one"), Message(body=b"two")))
+    changed = bytearray(data)
+    changed[place % len(data)] = byte
+    try:
+        pack = decode_pack(bytes(changed), NOW_MS)
+    except CorruptPack:
+        return
+    assert pack.texts == ["one", "dHdv"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"topic": "no topic"}, "bad field"),
+        ({"topic": None}, "bad field"),
+        ({"topic": "orders\n"}, "bad field"),
+        ({"gen": ""}, "generation"),
+        ({"gen": "g" * 65}, "generation"),
+        ({"gen": "\ud800"}, "generation"),
+        ({"sent": True}, "sending time"),
+        ({"sent": -1}, "sending time"),
+        ({"sent": 1.5}, "sending time"),
+        ({"ids": "AAAA"}, "columns"),
+        ({"ids": "?"}, "bad field"),
+        ({"enc": "03"}, "bad field"),
+        ({"enc": "\u0660\u0660"}, "bad field"),
+        ({"enc": [0, 2]}, "bad field"),
+        ({"enc": "0"}, "columns"),
+        ({"bodies": []}, "columns"),
+        ({"bodies": "ab"}, "columns"),
+        ({"bodies": ["a", 1]}, "not text"),
+        ({"bodies": ["a", ""]}, "empty"),
+        ({"bodies": ["\ud800", "dHdv"]}, "SQS refuses"),
+        ({"bodies": ["\0", "dHdv"]}, "SQS refuses"),
+        ({"bodies": ["one", "no base64"]}, "cannot be delivered"),
+        ({"bodies": ["x" * (MAX_MESSAGE_BYTES + 1), "dHdv"]}, "come to"),
+        ({"attrs": {}}, "do not fit"),
+        ({"attrs": [{}]}, "do not fit"),
+        ({"attrs": [{}, []]}, "not an object"),
+        ({"attrs": [{}, {"a": 1}]}, "attribute a"),
+        ({"attrs": [{}, {"a": "\ud800"}]}, "SQS refuses"),
+        ({"attrs": [{}, {"\ud800": "a"}]}, "attribute name"),
+        ({"attrs": [{}, {f"a{i}": "x" for i in range(10)}]}, "at most 9"),
+    ],
+)
+def test_a_column_that_no_sender_writes_is_refused_with_the_reason(change: dict[str, Any], reason: str) -> None:
+    with pytest.raises(CorruptPack, match=reason):
+        decode_pack(encoded(document(**change)), NOW_MS)
+
+
+def test_a_good_pack_of_two_is_read() -> None:
+    pack = decode_pack(encoded(document()), NOW_MS)
+    assert (pack.texts, list(pack.encodings)) == (["one", "dHdv"], [Encoding.TEXT, Encoding.BYTES])
+
+
+def test_a_delivery_time_over_ten_years_and_a_day_ahead_is_refused() -> None:
+    latest = NOW_MS + MAX_DELAY_MS + 86_400_000
+    for due_ms, fine in ((latest, True), (latest + 1, False)):
+        ids = base64.b64encode(IdSource().next(due_ms) * 2).decode()
+        if fine:
+            assert len(decode_pack(encoded(document(ids=ids)), NOW_MS)) == 2
+        else:
+            with pytest.raises(CorruptPack, match="ten years"):
+                decode_pack(encoded(document(ids=ids)), NOW_MS)
+
+
+def test_other_versions_cut_packs_and_trailing_bytes_are_refused() -> None:
+    good = encoded(document())
+    for data, reason in (
+        (b"", "missing"),
+        (b"\x02" + good[1:], "version 2"),
+        (good[:-3], "cut short"),
+        (good + b"x", "followed by"),
+    ):
+        with pytest.raises(CorruptPack, match=reason):
+            decode_pack(data, NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("unit", "size"),
+    [
+        (b" ", 100 * MAX_RAW_BYTES),
+        (b"[", MAX_RAW_BYTES - 9),
+        (b"[],", MAX_RAW_BYTES - 9),
+        (b"{},", MAX_RAW_BYTES - 9),
+    ],
+)
+def test_a_bomb_is_refused_within_bounded_memory(unit: bytes, size: int) -> None:
+    whole = b"[" + unit * (size // len(unit))
+    bomb = b"\x01" + zlib.compress(whole + b"0]", 9)
+    del whole
+    tracemalloc.start()
+    with pytest.raises(CorruptPack):
+        decode_pack(bomb, NOW_MS)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 40 * MAX_RAW_BYTES
