@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\nETag: \"0\"\r\nContent-Length: %d\r\n\r\n"
+_HEAD = b'HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\nETag: "0"\r\nContent-Length: %d\r\n\r\n'
 _PARTIAL = (
-    b"HTTP/1.1 206 Partial Content\r\nContent-Type: binary/octet-stream\r\nETag: \"0\"\r\nContent-Length: %d\r\n\r\n"
+    b'HTTP/1.1 206 Partial Content\r\nContent-Type: binary/octet-stream\r\nETag: "0"\r\nContent-Length: %d\r\n\r\n'
 )
 
 

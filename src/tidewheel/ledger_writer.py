@@ -118,7 +118,8 @@ class _RowGroups:
     def add(self, rows: pa.Table, first_ms: int, last_ms: int) -> int:
         """Encodes rows as one row group and returns its size."""
         before = self.size
-        self._writer.write_table(rows, row_group_size=rows.num_rows)
+        # In one piece: pyarrow may end a page where a chunk ends, and then bytes would depend on the batches.
+        self._writer.write_table(rows.combine_chunks(), row_group_size=rows.num_rows)
         self.spans.append(_Span(rows.num_rows, first_ms, last_ms))
         return self.size - before
 

@@ -195,6 +195,15 @@ def test_a_long_poll_in_real_time_ends_when_a_message_arrives(tmp_path: Path) ->
             assert [message["Body"] for message in waiting.result(timeout=5)["Messages"]] == ["here"]
 
 
+def test_the_shells_aws_settings_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    with Toy(tmp_path) as toy:
+        toy.send("x")
+        toy.stack.advance()
+        assert toy.bodies() == [["x"]]
+
+
 def test_unusable_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="virtual"):
         LocalTidewheel(clock="fast")  # type: ignore[arg-type]

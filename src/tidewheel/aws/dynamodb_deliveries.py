@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from tidewheel.aws import dynamodb_items as items
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_fences import above, wake_comparison
-from tidewheel.aws.dynamodb_table import Change, Item, Put, Table, Write
+from tidewheel.aws.dynamodb_table import Table
+from tidewheel.aws.dynamodb_writes import Change, Item, Put, Value, Write
 from tidewheel.fence import Fence
 from tidewheel.flows.ports import HandOut
 from tidewheel.subscription import Delivery, DeliveryKey, Subscription
@@ -27,7 +28,7 @@ class DynamoDeliveries:
         """
         cursor = subscription.cursor
         lower = above(fence.wake_slot, cursor)
-        sets: dict[str, items.Value | None] = {}
+        sets: dict[str, Value | None] = {}
         if lower:
             look_at_ms = fence.look_at(cursor, fence.collect_at_ms)
             sets = {"wake_slot": cursor, **items.look_fields(fence.topic, look_at_ms)}
@@ -36,7 +37,8 @@ class DynamoDeliveries:
                 Put(item=items.encode_subscription(subscription), if_absent=True),
                 Change(
                     key=layout.fence_key(fence.topic),
-                    condition=f"gc_until <= :cursor AND generation = :generation AND {wake_comparison(lower, ':cursor')}",
+                    condition="gc_until <= :cursor AND generation = :generation AND "
+                    + wake_comparison(lower, ":cursor"),
                     values={"cursor": cursor, "generation": fence.generation},
                     sets=sets,
                     adds={"subs_ver": 1, "ver": 1},

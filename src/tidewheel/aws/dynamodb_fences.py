@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tidewheel.aws import dynamodb_items as items
 from tidewheel.aws import table_layout as layout
-from tidewheel.aws.dynamodb_table import Change, Put, Table
+from tidewheel.aws.dynamodb_table import Table
+from tidewheel.aws.dynamodb_writes import Change, Put, Value
 from tidewheel.bucket import Bucket, BucketId
 from tidewheel.fence import Fence
 from tidewheel.flows.ports import Commit, Wake
@@ -58,7 +59,7 @@ class DynamoFences:
     def commit_bucket(self, fence: Fence, bucket: Bucket, wake: Wake | None) -> Commit:
         """One transaction; a bucket that exists counts as such even if the fence moved too."""
         first = bucket.first_slot
-        sets: dict[str, items.Value | None] = {}
+        sets: dict[str, Value | None] = {}
         if wake is not None:
             sets = {"wake_slot": wake.wake_slot, **items.look_fields(fence.topic, wake.look_at_ms)}
         failed = self._table.transact(
@@ -123,7 +124,7 @@ class DynamoFences:
         *,
         condition: str,
         values: dict[str, int],
-        sets: dict[str, items.Value | None],
+        sets: dict[str, Value | None],
     ) -> bool:
         done, _ = self._table.update(
             Change(

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 from pyroaring import BitMap
 
 from tidewheel.aws import table_layout as layout
-from tidewheel.aws.dynamodb_table import Item, Value, item_of
+from tidewheel.aws.dynamodb_writes import Item, Value, item_of
 from tidewheel.bucket import Bucket, BucketId, decode_segments, encode_segments
 from tidewheel.errors import CorruptMetadata, TidewheelError
 from tidewheel.fence import Fence

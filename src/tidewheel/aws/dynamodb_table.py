@@ -1,28 +1,20 @@
-"""Requests to the table: conditional changes as values, retries of what lost a race, pages.
-
-Expressions name attributes as they are, or as `#name` where DynamoDB reserves the word.
-"""
+"""Requests to the table: one conditional write or transaction each, retries of what lost a race, pages."""
 
 from __future__ import annotations
 
 import random
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.exceptions import ClientError
 
+from tidewheel.aws.dynamodb_writes import Change, Check, Item, Put, Value, Write, expression, key_item
 from tidewheel.aws.table_layout import PARTITION_KEY, SORT_KEY, Key
 from tidewheel.errors import Contended
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-
-Item = dict[str, Any]
-"""An item as the low-level client gives and takes it: {"sealed": {"N": "17"}, ...}."""
-Value = int | str | bytes | frozenset[int] | Mapping[str, int] | Sequence[str]
 
 T = TypeVar("T")
 
@@ -39,128 +31,6 @@ _RETRIED = frozenset(
         "TransactionInProgressException",
     }
 )
-_NAME = re.compile(r"#(\w+)")
-
-
-def attribute(value: Value) -> dict[str, Any]:
-    """Returns a value as DynamoDB types it; a set must not be empty."""
-    match value:
-        case int():
-            return {"N": str(value)}
-        case str():
-            return {"S": value}
-        case bytes():
-            return {"B": value}
-        case frozenset():
-            return {"NS": [str(each) for each in sorted(value)]}
-        case Mapping():
-            return {"M": {name: attribute(each) for name, each in value.items()}}
-        case _:
-            return {"L": [attribute(each) for each in value]}
-
-
-def item_of(key: Key, fields: Mapping[str, Value | None]) -> Item:
-    """Returns an item with the fields that are not None."""
-    item: Item = {PARTITION_KEY: {"S": key[0]}, SORT_KEY: {"S": key[1]}}
-    for name, value in fields.items():
-        if value is not None:
-            item[name] = attribute(value)
-    return item
-
-
-def _key(key: Key) -> Item:
-    return item_of(key, {})
-
-
-def _expression(text: str, values: Mapping[str, Value]) -> Item:
-    """Returns the request's names and values of some expressions."""
-    found: Item = {}
-    if names := _NAME.findall(text):
-        found["ExpressionAttributeNames"] = {f"#{name}": name for name in names}
-    if values:
-        found["ExpressionAttributeValues"] = {f":{name}": attribute(each) for name, each in values.items()}
-    return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Put:
-    """An item written whole."""
-
-    item: Item
-    if_absent: bool = False
-
-    def request(self, table: str) -> Item:
-        """Returns the parameters of PutItem, or of a transaction's Put."""
-        request: Item = {"TableName": table, "Item": self.item}
-        if self.if_absent:
-            request["ConditionExpression"] = f"attribute_not_exists({PARTITION_KEY})"
-        return request
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A conditional change of one item.
-
-    Attributes:
-        sets: paths and their new values; None removes one.
-        adds: what is added to numbers and sets.
-        condition: an expression.
-        values: what the condition's `:names` stand for.
-    """
-
-    key: Key
-    condition: str
-    sets: Mapping[str, Value | None] = field(default_factory=dict)
-    adds: Mapping[str, Value] = field(default_factory=dict)
-    values: Mapping[str, Value] = field(default_factory=dict)
-
-    def request(self, table: str) -> Item:
-        """Returns the parameters of UpdateItem, or of a transaction's Update."""
-        values = dict(self.values)
-        sets, removes, adds = [], [], []
-        for i, (path, value) in enumerate(self.sets.items()):
-            if value is None:
-                removes.append(path)
-            else:
-                values[f"set{i}"] = value
-                sets.append(f"{path} = :set{i}")
-        for i, (path, value) in enumerate(self.adds.items()):
-            values[f"add{i}"] = value
-            adds.append(f"{path} :add{i}")
-        clauses = [
-            f"{word} {', '.join(clause)}"
-            for word, clause in (("SET", sets), ("REMOVE", removes), ("ADD", adds))
-            if clause
-        ]
-        update = " ".join(clauses)
-        return {
-            "TableName": table,
-            "Key": _key(self.key),
-            "UpdateExpression": update,
-            "ConditionExpression": self.condition,
-            **_expression(f"{update} {self.condition}", values),
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """A condition on an item that a transaction leaves as it is."""
-
-    key: Key
-    condition: str
-    values: Mapping[str, Value]
-
-    def request(self, table: str) -> Item:
-        """Returns the parameters of a transaction's ConditionCheck."""
-        return {
-            "TableName": table,
-            "Key": _key(self.key),
-            "ConditionExpression": self.condition,
-            **_expression(self.condition, self.values),
-        }
-
-
-Write = Put | Change | Check
 _KINDS: dict[type[Write], str] = {Put: "Put", Change: "Update", Check: "ConditionCheck"}
 
 
@@ -187,7 +57,7 @@ class Table:
 
     def get(self, key: Key) -> Item | None:
         """Reads one item: one strongly consistent GetItem."""
-        answer = self._client.get_item(TableName=self._name, Key=_key(key), ConsistentRead=True)
+        answer = self._client.get_item(TableName=self._name, Key=key_item(key), ConsistentRead=True)
         return answer.get("Item")
 
     def query(
@@ -207,7 +77,7 @@ class Table:
             request["IndexName"] = index
         if projection is not None:
             request["ProjectionExpression"] = projection
-        request |= _expression(f"{condition} {projection or ''}", values)
+        request |= expression(f"{condition} {projection or ''}", values)
         return self._pages(self._client.query, request, limit)
 
     def query_prefix(self, partition: str, prefix: str, *, projection: str | None = None) -> Iterator[Item]:
@@ -220,7 +90,7 @@ class Table:
 
     def scan(self, condition: str, values: Mapping[str, Value]) -> Iterator[Item]:
         """Reads the whole table and returns the items that satisfy a condition (eventually consistent)."""
-        return self._pages(self._client.scan, {"FilterExpression": condition, **_expression(condition, values)}, None)
+        return self._pages(self._client.scan, {"FilterExpression": condition, **expression(condition, values)}, None)
 
     def _pages(self, read: Callable[..., Any], request: Item, limit: int | None) -> Iterator[Item]:
         request = {"TableName": self._name, **request}
@@ -274,7 +144,7 @@ class Table:
         returned: Any = "ALL_OLD" if returns else "NONE"
 
         def call() -> Item | None:
-            answer = self._client.delete_item(TableName=self._name, Key=_key(key), ReturnValues=returned)
+            answer = self._client.delete_item(TableName=self._name, Key=key_item(key), ReturnValues=returned)
             return answer.get("Attributes")
 
         return self._retrying(call, action, topic)

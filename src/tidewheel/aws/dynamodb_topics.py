@@ -12,7 +12,8 @@ from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_deliveries import DynamoDeliveries, hand_out_writes
 from tidewheel.aws.dynamodb_fences import DynamoFences
 from tidewheel.aws.dynamodb_items import PlanItem
-from tidewheel.aws.dynamodb_table import Change, Check, Item, Put, Table, Write, item_of
+from tidewheel.aws.dynamodb_table import Table
+from tidewheel.aws.dynamodb_writes import Change, Check, Item, Put, Value, Write, item_of
 from tidewheel.fence import Fence
 from tidewheel.flows.ports import HandOut, Objects, Trash, Wake
 from tidewheel.message import MessageId
@@ -77,12 +78,12 @@ class DynamoTopics(DynamoFences, DynamoDeliveries):
 
     def _planned(self, fence: Fence, b: int, wake: Wake | None) -> Change:
         condition = "planned = :planned AND cver = :cver AND generation = :generation"
-        values: dict[str, items.Value] = {
+        values: dict[str, Value] = {
             "planned": fence.planned,
             "cver": fence.cver,
             "generation": fence.generation,
         }
-        sets: dict[str, items.Value | None] = {"planned": b}
+        sets: dict[str, Value | None] = {"planned": b}
         if wake is not None:
             condition += " AND ver = :ver"
             values["ver"] = fence.ver
@@ -156,7 +157,7 @@ class DynamoTopics(DynamoFences, DynamoDeliveries):
 
     def put_tombstone(self, topic: str, slot: int, message_id: MessageId, ttl_s: int) -> bool:
         """One transaction."""
-        fields: dict[str, items.Value | None] = {"v": items.VERSION, layout.TTL_ATTRIBUTE: ttl_s}
+        fields: dict[str, Value | None] = {"v": items.VERSION, layout.TTL_ATTRIBUTE: ttl_s}
         failed = self._table.transact(
             [
                 Check(key=layout.fence_key(topic), condition="sealed <= :slot", values={"slot": slot}),

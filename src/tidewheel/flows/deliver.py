@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -51,15 +51,14 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
         if fence is None or plan is None:
             raise CorruptMetadata(f"delivery {key} is open, but its {'topic' if fence is None else 'plan'} is gone")
         pieces = plan.parts()[part]
-        segments = read_segments(ports, [piece.planned for piece in pieces])
-        done = _send(ports, fence, plan, delivery, pieces, segments)
+        sent = _send(ports, fence, delivery, due_rows(ports, fence, plan, pieces))
     except Exception:
         ports.topics.release_part(key, part)
         raise
     after = ports.topics.part_done(key, part)
     if after is not None and after.complete:
         ports.topics.delete_deliveries([key])
-    return Delivered(messages=done, segments=len(segments))
+    return Delivered(messages=sent, segments=len({piece.planned for piece in pieces}))
 
 
 def deliver_at_once(ports: Ports, fence: Fence, plan: Plan, deliveries: Sequence[Delivery]) -> Delivered:
@@ -71,64 +70,66 @@ def deliver_at_once(ports: Ports, fence: Fence, plan: Plan, deliveries: Sequence
     done: list[DeliveryKey] = []
     sent = 0
     pieces = [piece for part in plan.parts() for piece in part]
-    segments: Mapping[PlannedSegment, pa.Table] | None
+    rows: pa.Table | None
     try:
-        segments = read_segments(ports, [piece.planned for piece in pieces])
+        rows = due_rows(ports, fence, plan, pieces)
     except Exception:  # the work queue retries, reports and, in the end, keeps it as a dead letter
-        segments = None
+        rows = None
     for delivery in deliveries:
         try:
-            if segments is None:
-                raise CorruptMetadata("not read")
-            sent += _send(ports, fence, plan, delivery, pieces, segments)
-            done.append(delivery.key)
-        except Exception:
-            for part in range(delivery.parts):
-                ports.topics.release_part(delivery.key, part)
-            ports.queues.enqueue_parts(delivery.key, range(delivery.parts))
+            if rows is not None:
+                sent += _send(ports, fence, delivery, rows)
+                done.append(delivery.key)
+                continue
+        except Exception:  # likewise, and the other subscriptions get theirs
+            pass
+        for part in range(delivery.parts):
+            ports.topics.release_part(delivery.key, part)
+        ports.queues.enqueue_parts(delivery.key, range(delivery.parts))
     ports.topics.delete_deliveries(done)
-    return Delivered(messages=sent, segments=len(segments or ()))
+    return Delivered(messages=sent, segments=len({piece.planned for piece in pieces}))
 
 
-def read_segments(ports: Ports, planned: Sequence[PlannedSegment]) -> dict[PlannedSegment, pa.Table]:
-    """Reads segments, one range GET each, side by side."""
-    wanted = list(dict.fromkeys(planned))
-    found: dict[PlannedSegment, pa.Table] = {}
+def due_rows(ports: Ports, fence: Fence, plan: Plan, pieces: Sequence[Piece]) -> pa.Table:
+    """Reads pieces of a plan, each segment with one range GET, side by side, and keeps the rows that are to be sent.
+
+    Raises:
+        CorruptLedger: a segment is damaged.
+        ObjectMissing: an object is gone.
+    """
+    by_segment: dict[PlannedSegment, list[Piece]] = {}
+    for piece in pieces:
+        by_segment.setdefault(piece.planned, []).append(piece)
+    wanted = list(by_segment.items())
+    found: list[pa.Table | None] = [None] * len(wanted)
+    now_ms = ports.clock.now_ms()
 
     def read(index: int) -> None:
-        each = wanted[index]
-        data = ports.objects.get_range(each.object_name, each.segment.offset, each.segment.length)
-        found[each] = decode_segment(data, object_name=each.object_name, segment=each.segment)
+        planned, its_pieces = wanted[index]
+        segment = planned.segment
+        data = ports.objects.get_range(planned.object_name, segment.offset, segment.length)
+        rows = decode_segment(data, object_name=planned.object_name, segment=segment)
+        slices = [rows.slice(piece.first_row, piece.end_row - piece.first_row) for piece in its_pieces]
+        found[index] = _due(pa.concat_tables(slices), fence, plan, now_ms)
 
     for _ in ports.parallel(read, range(len(wanted))):
         pass
-    return found
+    rows = pa.concat_tables([each for each in found if each is not None])
+    return rows if len(wanted) == 1 else rows.sort_by([("deliver_at_ms", "ascending"), ("message_id", "ascending")])
 
 
-def _send(
-    ports: Ports,
-    fence: Fence,
-    plan: Plan,
-    delivery: Delivery,
-    pieces: Sequence[Piece],
-    segments: Mapping[PlannedSegment, pa.Table],
-) -> int:
-    slices = []
-    for piece in pieces:
-        rows = segments[piece.planned].slice(piece.first_row, piece.end_row - piece.first_row)
-        slices.append(_due(rows, fence, plan, delivery.start, ports.clock.now_ms()))
-    rows = pa.concat_tables(slices)
-    if len(slices) > 1:
-        rows = rows.sort_by([("deliver_at_ms", "ascending"), ("message_id", "ascending")])
+def _send(ports: Ports, fence: Fence, delivery: Delivery, rows: pa.Table) -> int:
+    if delivery.start > delivery.key.plan:
+        rows = rows.filter(pc.greater_equal(rows.column("deliver_at_ms"), delivery.start * fence.slot_ms))
     messages = release.releases(rows)
     release.send(ports, delivery.queue_url, messages)
     return len(messages)
 
 
-def _due(rows: pa.Table, fence: Fence, plan: Plan, start: int, now_ms: int) -> pa.Table:
-    """Drops what is outside the plan, cancelled, purged, expired, or before the subscription's start."""
+def _due(rows: pa.Table, fence: Fence, plan: Plan, now_ms: int) -> pa.Table:
+    """Drops what is outside the plan, cancelled, purged or expired."""
     times = rows.column("deliver_at_ms")
-    keep = pc.and_(pc.greater_equal(times, max(plan.a, start) * fence.slot_ms), pc.less(times, plan.b * fence.slot_ms))
+    keep = pc.and_(pc.greater_equal(times, plan.a * fence.slot_ms), pc.less(times, plan.b * fence.slot_ms))
     if fence.purge_ms:
         keep = pc.and_(keep, pc.greater_equal(rows.column("sent_at_ms"), fence.purge_ms))
     expires = rows.column("expires_at_ms")

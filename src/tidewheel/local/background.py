@@ -24,6 +24,7 @@ class BackgroundPump:
         self._clock = clock
         self._stopping = False
         self._done_to_ms = 0
+        self._broken: BaseException | None = None
         self._thread = Thread(target=self._run, name="tidewheel-pump", daemon=True)
 
     def start(self) -> None:
@@ -39,9 +40,15 @@ class BackgroundPump:
             self._thread.join()
 
     def wait_until(self, until_ms: int) -> None:
-        """Returns when that time has come and everything due by then is done."""
+        """Returns when that time has come and everything due by then is done.
+
+        Raises:
+            RuntimeError: the pump broke; its own error is the cause.
+        """
         with self._changed:
             while not self._stopping:
+                if self._broken is not None:
+                    raise RuntimeError("the local runtime itself failed") from self._broken
                 left_ms = until_ms - self._clock.now_ms()
                 if left_ms <= 0 and self._done_to_ms >= until_ms:
                     return
@@ -50,6 +57,14 @@ class BackgroundPump:
                 self._changed.wait(max(0.001, left_ms / 1000) if left_ms > 0 else 0.05)
 
     def _run(self) -> None:
+        try:
+            self._pump_until_stopped()
+        except BaseException as error:  # handlers' own errors are recorded by the pump: this is ours
+            with self._changed:
+                self._broken = error
+                self._changed.notify_all()
+
+    def _pump_until_stopped(self) -> None:
         while not self._stopping:
             now_ms = self._clock.now_ms()
             if self._pump.run_next(now_ms, _stay):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
@@ -50,35 +50,42 @@ def make_queue(sqs: SQSClient, stack: str, topic: str, subscription: str, visibi
     Raises:
         AlreadyExists: queues of both names are somebody else's.
     """
-    tags = {"tidewheel:stack": stack, "tidewheel:topic": topic, "tidewheel:subscription": subscription}
-    name = ""
+    owner = {"tidewheel:stack": stack, "tidewheel:topic": topic, "tidewheel:subscription": subscription}
+    tags = {**owner, "tidewheel:role": "subscription"}
+    dead_tags = {**owner, "tidewheel:role": "dead letters"}
     for hashed in (False, True):
         name = queue_name(stack, topic, subscription, hashed=hashed)
-        dead_url = _own_queue(sqs, name + _DEAD, {}, {**tags, "tidewheel:role": "dead letters"})
-        if dead_url is None:
+        if _is_anothers(sqs, name, tags) or _is_anothers(sqs, name + _DEAD, dead_tags):
             continue
+        dead_url = _create(sqs, name + _DEAD, {}, dead_tags)
         found = sqs.get_queue_attributes(QueueUrl=dead_url, AttributeNames=["QueueArn"])["Attributes"]
         redrive = {"deadLetterTargetArn": found["QueueArn"], "maxReceiveCount": MAX_RECEIVE_COUNT}
         attributes = {"VisibilityTimeout": str(visibility_timeout_s), "RedrivePolicy": json.dumps(redrive)}
-        url = _own_queue(sqs, name, attributes, {**tags, "tidewheel:role": "subscription"})
-        if url is not None:
+        url = _create(sqs, name, attributes, tags)
+        if not _is_anothers(sqs, name, tags):  # somebody may have made it since
             return url
-    raise AlreadyExists("queue", name, "tags of another owner")
+    raise AlreadyExists("queue", queue_name(stack, topic, subscription, hashed=True), "tags of another owner")
 
 
-def _own_queue(sqs: SQSClient, name: str, attributes: dict[str, str], tags: dict[str, str]) -> str | None:
-    """Creates a queue; returns its URL, or None if a queue of this name has other tags."""
+def _is_anothers(sqs: SQSClient, name: str, tags: dict[str, str]) -> bool:
+    """Whether a queue of this name exists and was not made for what the tags say."""
     try:
         url = sqs.get_queue_url(QueueName=name)["QueueUrl"]
     except sqs.exceptions.QueueDoesNotExist:
-        url = _create(sqs, name, {"MessageRetentionPeriod": str(RETENTION_S), **attributes}, tags)
+        return False
     found = sqs.list_queue_tags(QueueUrl=url).get("Tags", {})
-    return url if all(found.get(key) == value for key, value in tags.items()) else None
+    return any(found.get(key) != value for key, value in tags.items())
 
 
 def _create(sqs: SQSClient, name: str, attributes: dict[str, str], tags: dict[str, str]) -> str:
+    """Creates a queue; one of this name stays as it is, such as with a visibility time-out set since."""
     try:
-        return sqs.create_queue(QueueName=name, Attributes=attributes, tags=tags)["QueueUrl"]  # type: ignore[arg-type]
+        return sqs.get_queue_url(QueueName=name)["QueueUrl"]
+    except sqs.exceptions.QueueDoesNotExist:
+        pass
+    everything: Any = {"MessageRetentionPeriod": str(RETENTION_S), **attributes}
+    try:
+        return sqs.create_queue(QueueName=name, Attributes=everything, tags=tags)["QueueUrl"]
     except sqs.exceptions.QueueNameExists:  # somebody was faster, with other attributes
         return sqs.get_queue_url(QueueName=name)["QueueUrl"]
 

@@ -47,6 +47,14 @@ from tidewheel.local.emulator.patching import Patches
 REGION = "us-east-1"
 ACCESS_KEY = "AKIALOCALTIDEWHEEL00"
 _AUTHORIZATION = f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/20260101/{REGION}/local/aws4_request"
+_CONFIG: dict[str, Any] = {
+    "region": REGION,
+    # What the developer's shell says about AWS must not lead our clients elsewhere.
+    "profile": None,
+    "ignore_configured_endpoint_urls": True,
+    "use_fips_endpoint": False,
+    "use_dualstack_endpoint": False,
+}
 _shared_loader: list[Loader] = []  # service models are immutable: read once a process, not once a stack
 
 Answer = tuple[int, dict[str, Any], Any]
@@ -95,7 +103,8 @@ class Wire:
             _shared_loader.append(core.get_component("data_loader"))
         core.register_component("data_loader", _shared_loader[0])
         core.set_credentials(ACCESS_KEY, "local")
-        core.set_config_variable("region", REGION)
+        for name, value in _CONFIG.items():
+            core.set_config_variable(name, value)
         # Without a user agent of its own, botocore puts one together at each request: 50 microseconds.
         core.set_default_client_config(Config(retries={"total_max_attempts": 1}, user_agent="tidewheel-local"))
 

@@ -1,0 +1,101 @@
+"""The deployed service, as its functions hold it: all ports on AWS, made once at cold start."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import boto3
+from botocore.config import Config
+
+from tidewheel import clock as clocks
+from tidewheel.aws.dynamodb_topics import DynamoTopics
+from tidewheel.aws.s3_objects import S3Objects
+from tidewheel.aws.scheduler_wheel import SchedulerWheel
+from tidewheel.aws.sqs_queues import SqsQueues
+from tidewheel.clock import Clock
+from tidewheel.flows.ports import Parallel
+from tidewheel.settings import ServiceSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """The port `Ports` on AWS."""
+
+    settings: ServiceSettings
+    clock: Clock
+    topics: DynamoTopics
+    objects: S3Objects
+    queues: SqsQueues
+    wheel: SchedulerWheel
+    parallel: Parallel
+
+    @property
+    def max_skew_ms(self) -> int:
+        """How far SQS's clock may be from ours."""
+        return self.settings.max_skew_ms
+
+    @classmethod
+    def cold_start(cls, environ: Mapping[str, str] = os.environ) -> Service:
+        """Makes the service of the environment's settings, with boto3's default session and the current clock.
+
+        Raises:
+            NotConfigured: a variable is missing.
+        """
+        return cls.of(ServiceSettings.from_environment(environ), boto3.session.Session(), clocks.current())
+
+    @classmethod
+    def of(cls, settings: ServiceSettings, session: boto3.session.Session, clock: Clock) -> Service:
+        """Makes the service of some settings; a session knows where AWS is."""
+        config = client_config(settings.send_threads)
+        # What is sent was checked by the sender, and each check costs as much as building the request.
+        unchecked = config.merge(Config(parameter_validation=False))
+        objects = S3Objects(session.client("s3", config=config), s3_bucket=settings.s3_bucket)
+        return cls(
+            settings=settings,
+            clock=clock,
+            topics=DynamoTopics(session.client("dynamodb", config=config), table=settings.table, objects=objects),
+            objects=objects,
+            queues=SqsQueues(
+                session.client("sqs", config=unchecked),
+                work_queue_url=settings.work_queue_url,
+                refused_queue_url=settings.refused_queue_url,
+            ),
+            wheel=SchedulerWheel(
+                session.client("scheduler", config=config),
+                clock,
+                group=settings.schedule_group,
+                dispatch_arn=settings.dispatch_arn,
+                role_arn=settings.schedule_role_arn,
+                dead_letter_arn=settings.schedule_dead_letter_arn,
+            ),
+            parallel=parallel_of(settings.send_threads),
+        )
+
+
+def client_config(send_threads: int) -> Config:
+    """Returns how the functions' clients connect and retry."""
+    return Config(
+        retries={"mode": "standard", "max_attempts": 5},
+        connect_timeout=2,
+        read_timeout=20,
+        tcp_keepalive=True,
+        max_pool_connections=max(10, send_threads),
+        user_agent_extra="tidewheel",
+    )
+
+
+def parallel_of(threads: int) -> Parallel:
+    """Returns what runs calls on this many threads; without any for one."""
+    if threads <= 1:
+        return in_order
+    return ThreadPoolExecutor(max_workers=threads, thread_name_prefix="tidewheel").map
+
+
+def in_order(call: Callable[[int], None], arguments: Iterable[int], /) -> Iterator[None]:
+    """Runs calls one after the other, each when its result is taken."""
+    for argument in arguments:
+        call(argument)
+        yield

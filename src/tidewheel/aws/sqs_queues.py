@@ -1,0 +1,223 @@
+"""The SQS queues of subscriptions, the work queue, and the queue of refused messages."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from tidewheel.errors import InvalidValue, QueueUnavailable
+from tidewheel.flows.ports import Refusal, Release
+from tidewheel.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES
+from tidewheel.subscription import DeliveryKey
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_sqs.type_defs import SendMessageBatchRequestEntryTypeDef as Entry
+
+BATCH = 10
+ATTEMPTS = 4
+_BACKOFF_S = 0.1
+_IDS = tuple(str(i) for i in range(BATCH))
+
+# The last part of a code's dotted name; KMS has exceptions of its own for all that can be wrong with a key. A queue of
+# the wrong type (FIFO) is one that does not take our messages, too.
+_UNAVAILABLE = frozenset(
+    {
+        "AccessDenied",
+        "AccessDeniedException",
+        "InvalidAddress",
+        "InvalidSecurity",
+        "MissingParameter",
+        "NonExistentQueue",
+        "QueueDeletedRecently",
+        "QueueDoesNotExist",
+        "UnsupportedOperation",
+    }
+)
+_MESSAGE_FAULTS = frozenset(
+    {
+        "BatchRequestTooLong",
+        "InvalidAttributeName",
+        "InvalidAttributeValue",
+        "InvalidMessageContents",
+        "InvalidParameterCombination",
+        "InvalidParameterValue",
+        "InvalidParameterValueException",
+        "MessageTooLong",
+        "SerializationException",
+        "ValidationError",
+        "ValidationException",
+    }
+)
+
+
+class SqsQueues:
+    """The port `Queues` on SQS; several threads may use it.
+
+    Args:
+        client: boto3's SQS client.
+        work_queue_url: the queue of delivery parts.
+        refused_queue_url: the queue of messages that SQS refused for good.
+        sleep: waits for some seconds between tries.
+    """
+
+    def __init__(
+        self,
+        client: SQSClient,
+        *,
+        work_queue_url: str,
+        refused_queue_url: str,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._client = client
+        self._work_queue_url = work_queue_url
+        self._refused_queue_url = refused_queue_url
+        self._sleep = sleep
+
+    def send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
+        """Sends a batch: one request, unless SQS refuses it whole; then one each, to tell the bad message from others.
+
+        Raises:
+            QueueUnavailable: the queue is gone, or it or its key denies access.
+        """
+        entries: list[Entry] = [
+            {
+                "Id": id_,
+                "MessageBody": release.text,
+                "DelaySeconds": delay_s,
+                "MessageAttributes": _attributes(release),
+            }
+            for id_, (release, delay_s) in zip(_IDS, batch, strict=False)
+        ]
+        if len(entries) != len(batch):
+            raise ValueError(f"a batch has at most {BATCH} messages, not {len(batch)}")
+        return self._send(queue_url, entries)
+
+    def _send(self, queue_url: str, entries: list[Entry]) -> list[Refusal]:
+        try:
+            answer = self._client.send_message_batch(QueueUrl=queue_url, Entries=entries)
+        except ClientError as error:
+            return self._refused_whole(queue_url, entries, error)
+        failed: Sequence[Mapping[str, Any]] = answer.get("Failed") or ()
+        return [_refusal(queue_url, entry) for entry in failed]
+
+    def _refused_whole(self, queue_url: str, entries: list[Entry], error: ClientError) -> list[Refusal]:
+        code, reason = error.response["Error"]["Code"], error.response["Error"]["Message"]
+        if _unavailable(code):
+            raise QueueUnavailable(queue_url, f"{code}: {reason}") from error
+        fault = _last_part(code) in _MESSAGE_FAULTS
+        if fault and len(entries) > 1:
+            return [refusal for entry in entries for refusal in self._send(queue_url, [entry])]
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
+        if fault or status >= 500 or status == 429 or _throttled(code):
+            return [Refusal(int(entry["Id"]), fault, code, reason) for entry in entries]
+        raise error
+
+    def enqueue_parts(self, key: DeliveryKey, parts: Sequence[int]) -> None:
+        """Sends parts to the work queue, ten a request; those that SQS did not take are tried again.
+
+        Raises:
+            QueueUnavailable: some were not taken after all tries.
+        """
+        for start in range(0, len(parts), BATCH):
+            entries: list[Entry] = [
+                {"Id": id_, "MessageBody": part_body(key, part)}
+                for id_, part in zip(_IDS, parts[start : start + BATCH], strict=False)
+            ]
+            for attempt in range(ATTEMPTS):
+                if attempt:
+                    self._sleep(_BACKOFF_S * 2**attempt)
+                refusals = self._send(self._work_queue_url, entries)
+                if not refusals:
+                    break
+                refused = {refusal.index for refusal in refusals}
+                entries = [entry for entry in entries if int(entry["Id"]) in refused]
+            else:
+                reason = f"{len(entries)} parts were not taken in {ATTEMPTS} tries: {refusals[0].reason}"
+                raise QueueUnavailable(self._work_queue_url, reason)
+
+    def refuse(self, document: Mapping[str, object]) -> None:
+        """Sends a document as JSON: one request. What makes it too large for SQS is cut, and the document says so."""
+        self._client.send_message(QueueUrl=self._refused_queue_url, MessageBody=refused_body(document))
+
+
+def _attributes(release: Release) -> dict[str, Any]:
+    attributes: dict[str, Any] = {HEADER_ATTRIBUTE: {"DataType": "String", "StringValue": release.header}}
+    if release.attributes:
+        for name, value in release.attributes.items():
+            attributes[name] = {"DataType": "String", "StringValue": value}
+    return attributes
+
+
+def _last_part(code: str) -> str:
+    return code.rpartition(".")[2]
+
+
+def _throttled(code: str) -> bool:
+    return "Throttl" in code or _last_part(code) == "OverLimit"
+
+
+def _unavailable(code: str) -> bool:
+    return _last_part(code) in _UNAVAILABLE or (code.lower().startswith("kms") and not _throttled(code))
+
+
+def _refusal(queue_url: str, entry: Mapping[str, Any]) -> Refusal:
+    code, reason = str(entry["Code"]), str(entry.get("Message", ""))
+    if _unavailable(code):
+        raise QueueUnavailable(queue_url, f"{code}: {reason}")
+    return Refusal(int(entry["Id"]), bool(entry["SenderFault"]) and not _throttled(code), code, reason)
+
+
+def part_body(key: DeliveryKey, part: int) -> str:
+    """Returns the work queue's message for a part of a delivery."""
+    return json.dumps(
+        {
+            "topic": key.topic,
+            "subscription": key.subscription,
+            "generation": key.generation,
+            "plan": key.plan,
+            "part": part,
+        }
+    )
+
+
+def part_of(body: str) -> tuple[DeliveryKey, int]:
+    """Reads `part_body`'s result.
+
+    Raises:
+        InvalidValue: it is not one.
+    """
+    advice = "give the JSON object that the dispatcher put into the work queue"
+    try:
+        document = json.loads(body)
+    except ValueError as error:
+        raise InvalidValue("work queue message", body, f"{advice} ({error})") from None
+    kinds: dict[str, type] = {"topic": str, "subscription": str, "generation": str, "plan": int, "part": int}
+    if not isinstance(document, dict) or set(document) != set(kinds):
+        raise InvalidValue("work queue message", body, f"{advice}, with the fields {', '.join(kinds)} and no others")
+    for name, kind in kinds.items():
+        value = document[name]
+        if type(value) is not kind or (isinstance(value, int) and value < 0):
+            raise InvalidValue(f"work queue message: {name}", value, advice)
+    part = document.pop("part")
+    return DeliveryKey(**document), part
+
+
+def refused_body(document: Mapping[str, object]) -> str:
+    """Returns a document as JSON in ASCII, so that SQS takes any text in it.
+
+    What is too large for SQS has its longest field cut; `cut` then names the field and its length in characters.
+    """
+    kept = dict(document)
+    lengths: dict[str, int] = {}
+    while len(text := json.dumps({**kept, "cut": lengths} if lengths else kept)) > SQS_MAX_BYTES:
+        longest = max(kept, key=lambda name: len(json.dumps(kept[name])))
+        value = kept[longest]
+        whole = value if isinstance(value, str) else json.dumps(value)
+        lengths.setdefault(longest, len(whole))
+        kept[longest] = whole[: len(whole) // 2]
+    return text

@@ -1,0 +1,375 @@
+"""The command line over SQS as moto emulates it, with the metadata in memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import boto3
+import pytest
+import typer
+from moto import mock_aws
+from typer.testing import CliRunner, Result
+
+from tidewheel.cli.main import app, run
+from tidewheel.cli.output import print_table
+from tidewheel.cli.target import Target
+from tidewheel.clock import ManualClock
+from tidewheel.errors import InvalidValue
+from tidewheel.memory import MemoryTopics
+from tidewheel.message import HEADER_ATTRIBUTE, Encoding, header_text, id_text
+from tidewheel.pack import decode_pack
+from tidewheel.sdk.client import Tidewheel
+from tidewheel.settings import ServiceSettings
+
+NOW_MS = 1_800_000_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Here(Target):
+    """A target whose client is given."""
+
+    made: Tidewheel
+
+    def client(self) -> Tidewheel:
+        return self.made
+
+
+class Shell:
+    """Runs commands against one client."""
+
+    def __init__(self) -> None:
+        session = boto3.Session(region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test")
+        self.sqs = session.client("sqs")
+        self.urgent = self.sqs.create_queue(QueueName="urgent")["QueueUrl"]
+        self.bulk = self.sqs.create_queue(QueueName="bulk")["QueueUrl"]
+        settings = ServiceSettings(
+            stack="tw",
+            table="table",
+            s3_bucket="objects",
+            urgent_queue_url=self.urgent,
+            bulk_queue_url=self.bulk,
+            work_queue_url="work",
+            refused_queue_url="refused",
+            schedule_group="group",
+            schedule_role_arn="role",
+            dispatch_arn="dispatch",
+            schedule_dead_letter_arn="dead",
+        )
+        clock = ManualClock(NOW_MS)
+        self.target = Here(made=Tidewheel(session=session, settings=settings, clock=clock, topics=MemoryTopics()))
+
+    def __call__(self, *arguments: str, stdin: bytes = b"") -> Result:
+        return CliRunner().invoke(app, list(arguments), obj=self.target, input=stdin)
+
+    def json(self, *arguments: str, stdin: bytes = b"") -> Any:
+        result = self(*arguments, "--json", stdin=stdin)
+        assert result.exit_code == 0, result.stderr
+        return json.loads(result.stdout)
+
+    def ingested(self, queue_url: str) -> list[Any]:
+        """Returns (texts, encodings, attributes) of the packs in a queue."""
+        answer = self.sqs.receive_message(QueueUrl=queue_url, MessageAttributeNames=["All"], MaxNumberOfMessages=10)
+        data = [raw["MessageAttributes"]["pack"]["BinaryValue"] for raw in answer.get("Messages", [])]
+        return [(list(p.texts), list(p.encodings), p.attributes) for p in (decode_pack(d, NOW_MS) for d in data)]
+
+    def deliver(self, queue_url: str, body: str) -> str:
+        """Puts a message into a queue as the deliver function does."""
+        message_id = id_text(NOW_MS.to_bytes(6) + body.encode().rjust(10, b"\0"))
+        header = header_text(message_id, Encoding.TEXT, NOW_MS)
+        self.sqs.send_message(
+            QueueUrl=queue_url,
+            MessageBody=body,
+            MessageAttributes={HEADER_ATTRIBUTE: {"DataType": "String", "StringValue": header}},
+        )
+        return message_id
+
+
+@pytest.fixture
+def shell() -> Iterator[Shell]:
+    with mock_aws():
+        yield Shell()
+
+
+@pytest.fixture
+def orders(shell: Shell) -> Shell:
+    """A shell with the topic `orders`."""
+    shell.json("topics", "create", "orders")
+    return shell
+
+
+# ---- topics and subscriptions
+
+
+def test_a_created_topic_is_listed_with_its_settings(shell: Shell) -> None:
+    assert "no topics" in shell("topics", "list").stdout
+    created = shell.json("topics", "create", "orders", "--slot-s", "60", "--setting", "max_buckets=9")
+    assert (created[0]["topic"], created[0]["slot_s"], created[0]["max_buckets"]) == ("orders", 60, 9)
+    assert shell.json("topics", "list") == created
+    assert "orders" in shell("topics", "list").stdout
+
+
+@pytest.mark.parametrize("setting", ["max_buckets", "max_buckets=many", "colour=7", "lookahead_s=9000"])
+def test_a_bad_setting_is_one_clear_line_and_exit_code_one(shell: Shell, setting: str) -> None:
+    result = shell("topics", "create", "orders", "--setting", setting)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("tidewheel: ")
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+def test_a_created_subscription_is_listed_with_its_queue(orders: Shell) -> None:
+    assert "no subscriptions" in orders("subscriptions", "list", "orders").stdout
+    created = orders.json("subscriptions", "create", "orders", "billing", "--from", "earliest")
+    assert orders.json("subscriptions", "list", "orders") == created
+    assert created[0]["state"] == "ACTIVE"
+    assert created[0]["queue_url"].endswith("tw-orders-billing")
+    assert created[0]["queue_url"] in orders("subscriptions", "list", "orders").stdout
+
+
+def test_an_unknown_topic_is_one_clear_line(shell: Shell) -> None:
+    result = shell("send", "orders", "hello")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "tidewheel: topic 'orders' does not exist; create it with create_topic('orders') or correct the name\n"
+    )
+
+
+# ---- sending
+
+
+def test_a_message_is_sent_with_delay_and_attributes(orders: Shell) -> None:
+    sent = orders.json("send", "orders", "hello", "--delay", "3d 4h", "--attribute", "kind=a=b")
+    assert datetime.fromisoformat(sent[0]["deliver_at"]).timestamp() == NOW_MS / 1000 + 76 * 3600
+    assert len(sent[0]["id"]) == 26
+    assert orders.ingested(orders.bulk) == [(["hello"], [0], [{"kind": "a=b"}])]
+
+
+def test_a_bare_number_is_seconds(orders: Shell) -> None:
+    [sent] = orders.json("send", "orders", "hello", "--delay", "1.5")
+    assert datetime.fromisoformat(sent["deliver_at"]) == datetime(2027, 1, 15, 8, 0, 1, 500_000, tzinfo=UTC)
+
+
+def test_a_time_with_its_zone_is_read(orders: Shell) -> None:
+    [sent] = orders.json("send", "orders", "hello", "--deliver-at", "2027-01-16T10:00:00+02:00")
+    assert datetime.fromisoformat(sent["deliver_at"]) == datetime(2027, 1, 16, 8, tzinfo=UTC)
+
+
+def test_a_json_body_travels_as_json(orders: Shell) -> None:
+    orders.json("send", "orders", '{"id": 17}', "--json-body")
+    assert orders.ingested(orders.urgent) == [(['{"id":17}'], [1], None)]
+
+
+def test_each_line_of_standard_input_is_a_message(orders: Shell) -> None:
+    sent = orders.json("send", "orders", "-", "--delay", "5m", stdin="one\r\nzwö\nthree".encode())
+    assert len(sent) == 3
+    assert orders.ingested(orders.urgent) == [(["one", "zwö", "three"], [0, 0, 0], None)]
+
+
+def test_bad_lines_are_reported_and_the_others_are_sent(orders: Shell) -> None:
+    result = orders("send", "orders", "-", "--json", stdin=b"one\n\n\xff\nfour\n")
+    assert result.exit_code == 1
+    assert "2 of 4 messages were not sent: message 1: body=''" in result.stderr
+    assert len(json.loads(result.stdout)) == 2
+    assert orders.ingested(orders.urgent) == [(["one", "four"], [0, 0], None)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        (["x", "--delay", "soon"], "delay='soon'"),
+        (["x", "--delay", "nan"], "delay=nan"),
+        (["x", "--delay", "-5"], "cannot be negative"),
+        (["x", "--deliver-at", "tomorrow"], "--deliver-at='tomorrow'"),
+        (["x", "--deliver-at", "2027-01-16T10:00:00"], "add a time zone"),
+        (["x", "--delay", "1s", "--deliver-at", "2027-01-16T10:00:00Z"], "give one of the two"),
+        (["x", "--attribute", "kind"], "write NAME=VALUE"),
+        (["x", "--attribute", "a b=c"], "attribute name='a b'"),
+        (["{", "--json-body"], "not JSON"),
+        ([""], "SQS takes no empty bodies"),
+    ],
+)
+def test_what_cannot_be_sent_is_one_clear_line(orders: Shell, arguments: list[str], wrong: str) -> None:
+    result = orders("send", "orders", *arguments)
+    assert result.exit_code == 1
+    assert wrong in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert orders.ingested(orders.urgent) == []
+
+
+# ---- receiving and stats
+
+
+def test_received_messages_are_printed_and_acknowledged(orders: Shell) -> None:
+    [made] = orders.json("subscriptions", "create", "orders", "billing")
+    sent = {orders.deliver(made["queue_url"], f"body {i}") for i in range(3)}
+    found = orders.json("receive", "orders", "billing", "--max", "5")
+    assert {each["id"] for each in found} == sent
+    assert (found[0]["encoding"], found[0]["receive_count"]) == ("text", 1)
+    [line] = orders.json("stats", "orders")["subscriptions"]
+    assert line["queue"] == {"visible": 0, "delayed": 0, "in_flight": 0}
+    assert "nothing to receive" in orders("receive", "orders", "billing").stdout
+
+
+def test_kept_messages_stay_in_the_queue(orders: Shell) -> None:
+    [made] = orders.json("subscriptions", "create", "orders", "billing")
+    orders.deliver(made["queue_url"], "[red]body[/]")
+    result = orders("receive", "orders", "billing", "--keep")
+    assert "[red]body[/]" in result.stdout
+    assert orders.json("stats", "orders")["subscriptions"][0]["queue"]["in_flight"] == 1
+
+
+def test_a_message_that_could_not_be_printed_is_not_acknowledged(
+    orders: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [made] = orders.json("subscriptions", "create", "orders", "billing")
+    orders.deliver(made["queue_url"], "body")
+
+    def closed(value: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("tidewheel.cli.messages.print_json", closed)
+    assert orders("receive", "orders", "billing", "--json").exit_code == 1
+    assert orders.json("stats", "orders")["subscriptions"][0]["queue"]["in_flight"] == 1
+
+
+def test_stats_show_the_topic_and_its_subscriptions(orders: Shell) -> None:
+    orders("subscriptions", "create", "orders", "billing")
+    found = orders.json("stats", "orders")
+    assert (found["topic"], found["waiting"], found["next_due_at"]) == ("orders", 0, None)
+    shown = orders("stats", "orders").stdout
+    assert "waiting" in shown
+    assert "billing" in shown
+
+
+def test_a_table_breaks_no_id_when_it_is_not_read_by_a_person(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["id", "body"], [("0" * 26, "x" * 100)], "nothing")
+    assert "0" * 26 in capsys.readouterr().out
+
+
+# ---- the program
+
+
+def test_the_version_is_printed() -> None:
+    assert CliRunner().invoke(app, ["--version"]).stdout.startswith("tidewheel 0.")
+
+
+def test_help_loads_neither_boto3_nor_moto() -> None:
+    program = (
+        "import sys\nfrom tidewheel.cli.main import app\n"
+        "try: app(['--help'])\nexcept SystemExit: pass\n"
+        "print([name for name in ('boto3', 'moto', 'pyarrow', 'matplotlib') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().endswith("[]")
+
+
+def test_an_interrupted_command_exits_with_130_and_says_nothing(orders: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Tidewheel, "receive", interrupt)
+    result = orders("receive", "orders", "billing")
+    assert (result.exit_code, result.stderr) == (130, "")
+
+
+def test_an_interrupt_while_loading_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tidewheel.cli.main.app", interrupt)
+    with pytest.raises(SystemExit) as caught:
+        run()
+    assert caught.value.code == 130
+
+
+def test_a_defect_keeps_its_traceback(orders: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tidewheel, "stats", lambda self, topic: 1 / 0)
+    assert isinstance(orders("stats", "orders").exception, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("name", ["local", "demo"])
+def test_local_and_demo_are_loaded_when_called_and_get_their_arguments(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, str]] = []
+    loaded = typer.Typer()
+
+    @loaded.callback()
+    def options() -> None: ...
+
+    @loaded.command()
+    def up(port: int = 1, where: str = "") -> None:
+        seen.append((port, where))
+
+    module = ModuleType(f"tidewheel.cli.{name}")
+    module.app = loaded  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, f"tidewheel.cli.{name}", module)
+    assert CliRunner().invoke(app, [name, "up", "--port", "4566", "--where", "here"]).exit_code == 0
+    assert seen == [(4566, "here")]
+
+
+def test_without_the_local_extra_its_commands_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tidewheel.cli.local", None)
+    result = CliRunner().invoke(app, ["local", "up"])
+    assert result.exit_code == 1
+    assert "pip install 'tidewheel[local]'" in result.stderr
+
+
+# ---- the target
+
+
+@pytest.fixture
+def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in (
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_PROFILE",
+        "AWS_DEFAULT_REGION",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+
+
+@pytest.mark.usefixtures("no_credentials")
+def test_the_local_runtime_needs_no_credentials() -> None:
+    session = Target(endpoint_url="http://localhost:4566")._session()
+    assert session.get_credentials().access_key == "local"
+    assert session.region_name == "us-east-1"
+    assert Target(endpoint_url="https://elsewhere.example")._session().get_credentials() is None
+
+
+@pytest.mark.usefixtures("no_credentials")
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        (["--endpoint-url", "localhost:4566"], "start it with http"),
+        (["--endpoint-url", "http://localhost:1"], "Could not connect"),
+        (["--region", "us-east-1"], "Unable to locate credentials"),
+        (["--profile", "nobody"], "profile (nobody) could not be found"),
+        (["--stack", "a/b"], "stack_name='a/b'"),
+    ],
+)
+def test_a_target_that_cannot_be_reached_is_one_clear_line(
+    options: list[str], wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    result = CliRunner().invoke(app, [*options, "topics", "list"])
+    assert result.exit_code == 1
+    assert wrong in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_an_endpoint_that_is_no_url_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="--endpoint-url"):
+        Target(endpoint_url="ftp://x").client()

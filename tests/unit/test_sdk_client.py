@@ -1,0 +1,522 @@
+"""The client over SQS as moto emulates it, with the metadata in memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from tidewheel.bucket import Bucket, BucketId, slots_of
+from tidewheel.clock import ManualClock
+from tidewheel.errors import (
+    AlreadyExists,
+    InvalidValue,
+    NotConfigured,
+    QueueUnavailable,
+    SendFailed,
+    UnknownSubscription,
+    UnknownTopic,
+)
+from tidewheel.flows.subscribe import create_subscription, create_topic
+from tidewheel.memory import MemoryTopics
+from tidewheel.message import HEADER_ATTRIBUTE, Encoding, Message, header_text, id_text
+from tidewheel.pack import PACK_ATTRIBUTE, decode_pack
+from tidewheel.sdk.client import CACHE_MS, Tidewheel
+from tidewheel.sdk.consumer import DeleteFailed
+from tidewheel.sdk.subscription_queues import MAX_QUEUE_NAME, queue_name
+from tidewheel.segment import Segment
+from tidewheel.settings import ServiceSettings, TopicSettings, parameter_name
+
+NOW_MS = 1_800_000_000_000
+
+
+class Stack:
+    """A client, with what it talks to."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(NOW_MS)
+        self.topics = MemoryTopics()
+        self.session = boto3.Session(region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test")
+        self.sqs = self.session.client("sqs")
+        urls = {name: self.sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("urgent", "bulk")}
+        self.settings = ServiceSettings(
+            stack="tw",
+            table="table",
+            s3_bucket="objects",
+            urgent_queue_url=urls["urgent"],
+            bulk_queue_url=urls["bulk"],
+            work_queue_url="work",
+            refused_queue_url="refused",
+            schedule_group="group",
+            schedule_role_arn="role",
+            dispatch_arn="dispatch",
+            schedule_dead_letter_arn="dead",
+        )
+        self.client = Tidewheel(session=self.session, settings=self.settings, clock=self.clock, topics=self.topics)
+
+    def deliver(self, queue_url: str, body: str, **attributes: str) -> str:
+        """Puts a message into a queue as the deliver function does."""
+        message_id = id_text(NOW_MS.to_bytes(6) + body.encode().rjust(10, b"\0"))
+        values = {HEADER_ATTRIBUTE: header_text(message_id, Encoding.TEXT, NOW_MS), **attributes}
+        self.sqs.send_message(
+            QueueUrl=queue_url,
+            MessageBody=body,
+            MessageAttributes={k: {"DataType": "String", "StringValue": v} for k, v in values.items()},
+        )
+        return message_id
+
+
+@pytest.fixture
+def stack() -> Iterator[Stack]:
+    with mock_aws():
+        yield Stack()
+
+
+def in_python(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# ---- imports
+
+
+def test_importing_tidewheel_loads_neither_boto3_nor_pyarrow() -> None:
+    heavy = ("boto3", "botocore", "pyarrow", "typer")
+    program = f"import sys, tidewheel; print([name for name in {heavy} if name in sys.modules])"
+    assert in_python(program).strip() == "[]"
+
+
+def test_the_sdk_needs_boto3_and_pyroaring_only() -> None:
+    blocked = ["pyarrow", "aws_lambda_powertools", "numpy", "moto", "typer", "rich", "aws_cdk", "matplotlib"]
+    program = (
+        f"import sys\nfor name in {blocked}: sys.modules[name] = None\n"
+        "import tidewheel\n"
+        "for name in tidewheel.__all__: getattr(tidewheel, name)\n"
+        "import tidewheel.aws.dynamodb_topics, tidewheel.aws.s3_objects\n"
+        "print('ok')"
+    )
+    assert in_python(program).strip() == "ok"
+
+
+def test_every_public_name_is_there_and_others_are_not() -> None:
+    import tidewheel
+
+    assert tidewheel.Message is Message
+    assert set(tidewheel.__all__) <= set(dir(tidewheel))
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = tidewheel.Nothing
+
+
+# ---- settings
+
+
+def test_the_settings_come_from_the_ssm_parameter(stack: Stack) -> None:
+    ssm = stack.session.client("ssm")
+    ssm.put_parameter(Name=parameter_name("tw"), Value=json.dumps(asdict(stack.settings)), Type="String")
+    client = Tidewheel("tw", session=stack.session, clock=stack.clock, topics=stack.topics)
+    client.create_topic("orders")
+    client.send("orders", "hello")
+    assert stack.sqs.receive_message(QueueUrl=stack.settings.urgent_queue_url)["Messages"]
+
+
+def test_a_stack_that_is_not_deployed_is_told_with_advice(stack: Stack) -> None:
+    client = Tidewheel("nowhere", session=stack.session)
+    with pytest.raises(
+        NotConfigured, match=r"no SSM parameter /tidewheel/nowhere/settings in region us-east-1: deploy"
+    ):
+        client.topics()
+
+
+def test_a_stack_name_that_is_none_is_refused_at_once() -> None:
+    with pytest.raises(InvalidValue, match="stack_name"):
+        Tidewheel("no/stack")
+
+
+# ---- topics
+
+
+def test_creating_a_topic_again_with_the_same_settings_returns_the_same(stack: Stack) -> None:
+    fence = stack.client.create_topic("orders", slot_s=60)
+    assert stack.client.create_topic("orders", settings=TopicSettings(slot_s=60)) == fence
+    assert (fence.sealed, fence.planned, fence.gc_until) == (NOW_MS // 60_000,) * 3
+    assert [each.topic for each in stack.client.topics()] == ["orders"]
+
+
+def test_creating_a_topic_with_other_settings_names_the_difference(stack: Stack) -> None:
+    stack.client.create_topic("orders", slot_s=60)
+    with pytest.raises(AlreadyExists, match=r"with slot_s=60 \(asked for 300\); use another name"):
+        stack.client.create_topic("orders")
+
+
+def test_two_creators_of_a_topic_agree() -> None:
+    class Late(MemoryTopics):
+        """Somebody else is always faster by a moment."""
+
+        def create_topic(self, fence: Any) -> bool:
+            super().create_topic(fence)
+            return False
+
+    topics, clock = Late(), ManualClock(NOW_MS)
+    fence = create_topic(topics, clock, "orders", TopicSettings())
+    assert fence == topics.fence("orders")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a" * 49, "é", "a/b", None, 5])
+def test_a_bad_topic_name_is_refused_everywhere(stack: Stack, name: Any) -> None:
+    for call in (
+        lambda: stack.client.create_topic(name),
+        lambda: stack.client.create_subscription(name, "billing"),
+        lambda: stack.client.subscriptions(name),
+        lambda: stack.client.stats(name),
+        lambda: stack.client.send(name, "x"),
+        lambda: stack.client.send_many(name, []),
+        lambda: stack.client.receive(name, "billing"),
+        lambda: stack.client.delete(name, "billing", []),
+    ):
+        with pytest.raises(InvalidValue, match="topic="):
+            call()
+
+
+def test_an_unknown_or_bad_setting_is_refused(stack: Stack) -> None:
+    with pytest.raises(InvalidValue, match="a topic has no such setting; it has slot_s"):
+        stack.client.create_topic("orders", slots=60)
+    with pytest.raises(InvalidValue, match="must be at most 900"):
+        stack.client.create_topic("orders", slot_s=600)
+    with pytest.raises(InvalidValue, match="not both"):
+        stack.client.create_topic("orders", settings=TopicSettings(), slot_s=60)
+    assert stack.client.topics() == []
+
+
+# ---- subscriptions
+
+
+def test_a_subscription_gets_a_queue_with_a_dead_letter_queue(stack: Stack) -> None:
+    stack.client.create_topic("orders")
+    made = stack.client.create_subscription("orders", "billing", visibility_timeout_s=90)
+    assert made.queue_url.endswith("/tw-orders-billing")
+    attributes = stack.sqs.get_queue_attributes(QueueUrl=made.queue_url, AttributeNames=["All"])["Attributes"]
+    assert (attributes["VisibilityTimeout"], attributes["MessageRetentionPeriod"]) == ("90", "1209600")
+    redrive = json.loads(attributes["RedrivePolicy"])
+    assert redrive["deadLetterTargetArn"].endswith(":tw-orders-billing-dead")
+    assert int(redrive["maxReceiveCount"]) == 5
+    dead = stack.sqs.get_queue_url(QueueName="tw-orders-billing-dead")["QueueUrl"]
+    kept = stack.sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["MessageRetentionPeriod"])["Attributes"]
+    assert kept == {"MessageRetentionPeriod": "1209600"}
+
+
+def test_creating_a_subscription_again_returns_the_same(stack: Stack) -> None:
+    stack.client.create_topic("orders")
+    made = stack.client.create_subscription("orders", "billing")
+    assert stack.client.create_subscription("orders", "billing", initial_position="earliest") == made
+    assert stack.client.create_subscription("orders", "billing", queue_url=made.queue_url) == made
+    assert stack.client.subscriptions("orders") == [made]
+    with pytest.raises(AlreadyExists, match="asked for https://other"):
+        stack.client.create_subscription("orders", "billing", queue_url="https://other")
+
+
+def test_a_retry_after_a_crash_between_queue_and_subscription_uses_the_queue(stack: Stack) -> None:
+    stack.client.create_topic("orders")
+    made = stack.client.create_subscription("orders", "billing")
+    other = Tidewheel(session=stack.session, settings=stack.settings, clock=stack.clock, topics=MemoryTopics())
+    other.create_topic("orders")
+    assert other.create_subscription("orders", "billing").queue_url == made.queue_url
+
+
+def test_subscriptions_whose_queues_would_have_one_name_get_queues_of_their_own(stack: Stack) -> None:
+    for topic in ("a", "a-b"):
+        stack.client.create_topic(topic)
+    pairs = [("a-b", "c"), ("a", "b-c"), ("a", "x"), ("a", "x-dead")]
+    urls = [stack.client.create_subscription(topic, name).queue_url for topic, name in pairs]
+    assert len(set(urls)) == 4
+    dead = stack.sqs.get_queue_url(QueueName="tw-a-x-dead")["QueueUrl"]
+    assert dead not in urls
+    assert len(stack.sqs.list_queues()["QueueUrls"]) == 2 + 2 * 4
+
+
+def test_queue_names_fit_sqs_and_differ() -> None:
+    long = "a" * 48
+    names = {queue_name("tidewheel", long, long[:-1] + last) for last in "bcd"}
+    assert len(names) == 3
+    assert all(len(name + "-dead") <= MAX_QUEUE_NAME for name in names)
+    assert queue_name("tidewheel", "orders", "billing") == "tidewheel-orders-billing"
+
+
+def test_a_given_queue_is_used_and_must_exist(stack: Stack) -> None:
+    stack.client.create_topic("orders")
+    mine = stack.sqs.create_queue(QueueName="mine")["QueueUrl"]
+    assert stack.client.create_subscription("orders", "billing", queue_url=mine).queue_url == mine
+    with pytest.raises(QueueUnavailable, match="does not take messages"):
+        stack.client.create_subscription("orders", "other", queue_url=mine + "-not")
+    with pytest.raises(InvalidValue, match="FIFO queues take no delay"):
+        stack.client.create_subscription("orders", "other", queue_url=mine + ".fifo")
+    with pytest.raises(InvalidValue, match="queue's URL"):
+        stack.client.create_subscription("orders", "other", queue_url="mine")
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        ({"name": "a b"}, "subscription="),
+        ({"initial_position": "first"}, "initial_position="),
+        ({"visibility_timeout_s": True}, "visibility_timeout_s="),
+        ({"visibility_timeout_s": 43_201}, "visibility_timeout_s="),
+        ({"visibility_timeout_s": 1.5}, "visibility_timeout_s="),
+    ],
+)
+def test_a_bad_value_for_a_subscription_is_refused_before_a_queue_is_made(
+    stack: Stack, fields: dict[str, Any], wrong: str
+) -> None:
+    stack.client.create_topic("orders")
+    with pytest.raises(InvalidValue, match=wrong):
+        stack.client.create_subscription("orders", **{"name": "billing", **fields})
+    assert stack.topics.subscriptions("orders") == []
+    assert len(stack.sqs.list_queues()["QueueUrls"]) == 2
+
+
+def test_a_subscription_of_an_unknown_topic_makes_no_queue(stack: Stack) -> None:
+    with pytest.raises(UnknownTopic):
+        stack.client.create_subscription("orders", "billing")
+    with pytest.raises(UnknownTopic):
+        create_subscription(stack.topics, stack.clock, "orders", "billing", "https://q")
+    assert len(stack.sqs.list_queues()["QueueUrls"]) == 2
+
+
+def test_latest_starts_at_the_seal_and_earliest_at_what_is_kept() -> None:
+    topics, clock = MemoryTopics(), ManualClock(NOW_MS)
+    fence = create_topic(topics, clock, "orders", TopicSettings())
+    sealed = topics.seal("orders", fence.sealed + 5)
+    assert sealed is not None
+    latest = create_subscription(topics, clock, "orders", "latest", "https://l")
+    earliest = create_subscription(topics, clock, "orders", "earliest", "https://e", "earliest")
+    assert (latest.cursor, latest.start) == (sealed.planned, sealed.sealed)
+    assert (earliest.cursor, earliest.start) == (sealed.gc_until, 0)
+    after = topics.fence("orders")
+    assert after is not None
+    assert (after.subs_ver, after.ver, after.wake_slot) == (2, fence.ver + 2, sealed.planned)
+
+
+def test_a_subscription_reads_the_fence_again_when_the_topic_changes_under_it() -> None:
+    class Busy(MemoryTopics):
+        """Collects up to the plan between the read and the first write."""
+
+        tries = 0
+
+        def create_subscription(self, fence: Any, subscription: Any) -> bool:
+            self.tries += 1
+            return self.tries > 1 and super().create_subscription(fence, subscription)
+
+    topics, clock = Busy(), ManualClock(NOW_MS)
+    create_topic(topics, clock, "orders", TopicSettings())
+    made = create_subscription(topics, clock, "orders", "billing", "https://q", "earliest")
+    assert topics.tries == 2
+    assert topics.subscription("orders", "billing") == made
+
+
+# ---- sending
+
+
+def test_a_sent_message_is_in_the_ingest_queue_with_its_generation(stack: Stack) -> None:
+    fence = stack.client.create_topic("orders")
+    receipt = stack.client.send("orders", {"id": 17}, delay="3d", attributes={"kind": "reminder"})
+    assert receipt.deliver_at_ms == NOW_MS + 3 * 86_400_000
+    answer = stack.sqs.receive_message(QueueUrl=stack.settings.bulk_queue_url, MessageAttributeNames=["All"])
+    [raw] = answer["Messages"]
+    assert json.loads(raw["Body"]) == {"topic": "orders", "messages": 1}
+    pack = decode_pack(raw["MessageAttributes"][PACK_ATTRIBUTE]["BinaryValue"], NOW_MS)
+    assert (pack.generation, id_text(pack.ids), list(pack.texts)) == (fence.generation, receipt.id, ['{"id":17}'])
+    assert pack.attributes == [{"kind": "reminder"}]
+
+
+def test_send_raises_the_messages_own_error(stack: Stack) -> None:
+    stack.client.create_topic("orders")
+    with pytest.raises(InvalidValue, match="a delay cannot be negative"):
+        stack.client.send("orders", "x", delay=-1)
+
+
+def test_send_many_to_an_unknown_topic_does_not_touch_the_iterable(stack: Stack) -> None:
+    with pytest.raises(UnknownTopic, match="create it with create_topic"):
+        stack.client.send_many("orders", (pytest.fail("read") for _ in range(1)))
+
+
+def test_a_topic_is_looked_up_once_a_minute_and_an_unknown_one_each_time(stack: Stack) -> None:
+    class Counting(MemoryTopics):
+        reads = 0
+
+        def fence(self, topic: str) -> Any:
+            self.reads += 1
+            return super().fence(topic)
+
+    topics = Counting()
+    client = Tidewheel(session=stack.session, settings=stack.settings, clock=stack.clock, topics=topics)
+    for expected in (1, 2):
+        with pytest.raises(UnknownTopic):
+            client.send("orders", "x")
+        assert topics.reads == expected
+    create_topic(topics, stack.clock, "orders", TopicSettings())
+    topics.reads = 0
+    for _ in range(3):
+        client.send("orders", "x")
+    assert topics.reads == 1
+    stack.clock.advance_ms(CACHE_MS)
+    client.send("orders", "x")
+    assert topics.reads == 2
+
+
+def test_a_good_message_beside_a_bad_one_is_sent(stack: Stack) -> None:
+    stack.client.create_topic("orders")
+    with pytest.raises(SendFailed) as caught:
+        stack.client.send_many("orders", [Message(body=""), Message(body="good")])
+    assert list(caught.value.failures) == [0]
+    assert len(stack.sqs.receive_message(QueueUrl=stack.settings.urgent_queue_url)["Messages"]) == 1
+
+
+# ---- receiving
+
+
+def test_delivered_messages_are_received_and_acknowledged(stack: Stack) -> None:
+    stack.client.create_topic("orders")
+    queue_url = stack.client.create_subscription("orders", "billing").queue_url
+    sent = {stack.deliver(queue_url, f"m{i}", kind="k") for i in range(25)}
+    found = stack.client.receive("orders", "billing", max_messages=100)
+    assert {each.id for each in found} == sent
+    assert found[0].attributes == {"kind": "k"}
+    assert found[0].receive_count == 1
+    stack.client.delete("orders", "billing", found)
+    depth = stack.client.stats("orders").subscriptions[0].queue
+    assert depth is not None
+    assert (depth.visible, depth.in_flight) == (0, 0)
+
+
+def test_receive_takes_at_most_what_was_asked(stack: Stack) -> None:
+    stack.client.create_topic("orders")
+    queue_url = stack.client.create_subscription("orders", "billing").queue_url
+    for i in range(15):
+        stack.deliver(queue_url, f"m{i}")
+    assert len(stack.client.receive("orders", "billing", max_messages=12)) == 12
+
+
+def test_a_foreign_message_is_passed_over_with_a_warning(stack: Stack, caplog: pytest.LogCaptureFixture) -> None:
+    stack.client.create_topic("orders")
+    queue_url = stack.client.create_subscription("orders", "billing").queue_url
+    stack.sqs.send_message(QueueUrl=queue_url, MessageBody="foreign")
+    ours = stack.deliver(queue_url, "ours")
+    assert [each.id for each in stack.client.receive("orders", "billing")] == [ours]
+    assert "not a message that Tidewheel delivered" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        ({"max_messages": 0}, "max_messages="),
+        ({"max_messages": True}, "max_messages="),
+        ({"wait_s": 21}, "wait_s="),
+        ({"wait_s": -1}, "wait_s="),
+        ({"wait_s": 1.5}, "wait_s="),
+    ],
+)
+def test_receive_refuses_what_sqs_would(stack: Stack, fields: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(InvalidValue, match=wrong):
+        stack.client.receive("orders", "billing", **fields)
+
+
+def test_an_unknown_subscription_or_topic_is_named(stack: Stack) -> None:
+    with pytest.raises(UnknownTopic):
+        stack.client.receive("orders", "billing")
+    stack.client.create_topic("orders")
+    with pytest.raises(UnknownSubscription, match="has no subscription 'billing'"):
+        stack.client.receive("orders", "billing")
+
+
+def test_what_cannot_be_acknowledged_is_named(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    stack.client.create_topic("orders")
+    queue_url = stack.client.create_subscription("orders", "billing").queue_url
+    stack.deliver(queue_url, "m")
+    found = stack.client.receive("orders", "billing")
+    calls: list[Any] = []
+
+    def refuse(**request: Any) -> dict[str, Any]:
+        calls.append(request)
+        return {"Failed": [{"Id": "0", "SenderFault": False, "Code": "InternalError", "Message": "m"}]}
+
+    monkeypatch.setattr(stack.client._connection.sqs, "delete_message_batch", refuse)
+    with pytest.raises(DeleteFailed, match="InternalError: m") as caught:
+        stack.client.delete("orders", "billing", found)
+    assert [message for message, _ in caught.value.failures] == found
+    assert len(calls) == 2
+    with pytest.raises(InvalidValue, match="give what receive returned"):
+        stack.client.delete("orders", "billing", ["m"])  # type: ignore[list-item]
+
+
+# ---- stats
+
+
+def bucket(first_slot: int, last_slot: int, rows: int) -> Bucket:
+    span = Segment(
+        offset=4,
+        length=1000,
+        rows=rows,
+        first_deliver_at_ms=first_slot * 300_000,
+        last_deliver_at_ms=(last_slot + 1) * 300_000 - 1,
+    )
+    return Bucket(
+        id=BucketId(f"b{first_slot}"),
+        object_name=f"ledgers/orders/{first_slot}",
+        size_bytes=1004,
+        rows=rows,
+        slots=slots_of([first_slot, last_slot]),
+        segments=(span,),
+    )
+
+
+def test_stats_tell_what_waits_from_metadata(stack: Stack) -> None:
+    stack.client.create_topic("orders")
+    stack.client.create_subscription("orders", "billing")
+    slot = NOW_MS // 300_000
+    for each in (bucket(slot + 10, slot + 20, 100), bucket(slot + 5, slot + 30, 50)):
+        fence = stack.topics.fence("orders")
+        assert fence is not None
+        stack.topics.commit_bucket(fence, each, None)
+    stats = stack.client.stats("orders")
+    assert (stats.waiting, stats.buckets, stats.ledger_bytes) == (150, 2, 2008)
+    assert stats.next_due_at is not None
+    assert stats.last_due_at is not None
+    assert stats.next_due_at.timestamp() == (slot + 5) * 300
+    assert stats.last_due_at.timestamp() == (slot + 30) * 300
+    assert [(each.name, each.lag_slots, each.open_parts) for each in stats.subscriptions] == [("billing", 0, 0)]
+
+
+def test_stats_of_a_partly_planned_topic_count_what_is_left_and_the_lag(stack: Stack) -> None:
+    stack.client.create_topic("orders")
+    stack.client.create_subscription("orders", "billing")
+    slot = NOW_MS // 300_000
+    fence = stack.topics.fence("orders")
+    assert fence is not None
+    stack.topics.commit_bucket(fence, bucket(slot, slot + 9, 100), None)
+    sealed = stack.topics.seal("orders", slot + 5)
+    assert sealed is not None
+    assert stack.topics.commit_plan(sealed, None, slot + 5)
+    stats = stack.client.stats("orders")
+    assert 40 <= stats.waiting <= 60
+    assert stats.oldest_slot_at is not None
+    assert stats.next_due_at is not None
+    assert (stats.oldest_slot_at.timestamp(), stats.next_due_at.timestamp()) == (slot * 300, (slot + 9) * 300)
+    assert stats.subscriptions[0].lag_slots == 5
+
+
+def test_stats_of_an_empty_topic_and_of_a_lost_queue(stack: Stack) -> None:
+    stack.client.create_topic("orders")
+    made = stack.client.create_subscription("orders", "billing")
+    stack.sqs.delete_queue(QueueUrl=made.queue_url)
+    stats = stack.client.stats("orders")
+    assert (stats.waiting, stats.next_due_at, stats.last_due_at, stats.oldest_slot_at) == (0, None, None, None)
+    assert stats.subscriptions[0].queue is None
+    with pytest.raises(UnknownTopic):
+        stack.client.stats("nothing")

@@ -1,0 +1,204 @@
+"""What the client puts into the ingest queues, and what becomes of refusals; SQS here is a few lines of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
+
+from tidewheel.clock import Clock, ManualClock
+from tidewheel.errors import InvalidValue, QueueUnavailable, SendFailed
+from tidewheel.fence import Fence, new_fence
+from tidewheel.message import SQS_MAX_BYTES, IdSource, Message, Receipt, id_text
+from tidewheel.pack import Pack, decode_pack
+from tidewheel.sdk.connection import Connection
+from tidewheel.sdk.sender import ATTEMPTS, Sender
+from tidewheel.settings import TopicSettings
+
+NOW_MS = 1_800_000_000_000
+HOUR_S = 3600
+
+
+@dataclass
+class Sqs:
+    """Keeps what is sent; `answer` may refuse a call or some of its entries."""
+
+    answer: Callable[[str, list[Any]], dict[str, Any] | None] = lambda queue_url, entries: None
+    calls: list[tuple[str, list[Any]]] = field(default_factory=list)
+    taken: list[tuple[str, Any]] = field(default_factory=list)
+
+    def send_message_batch(self, QueueUrl: str, Entries: list[Any]) -> dict[str, Any]:
+        self.calls.append((QueueUrl, Entries))
+        size = sum(
+            len(e["MessageBody"]) + len(e["MessageAttributes"]["pack"]["BinaryValue"]) + len("packBinary")
+            for e in Entries
+        )
+        assert len(Entries) <= 10
+        assert size <= SQS_MAX_BYTES
+        answer = self.answer(QueueUrl, Entries) or {"Successful": [{"Id": e["Id"]} for e in Entries], "Failed": []}
+        done = {each["Id"] for each in answer["Successful"]}
+        self.taken += [(QueueUrl, e) for e in Entries if e["Id"] in done]
+        return answer
+
+    def packs(self, queue_url: str) -> list[Pack]:
+        sent = [entry["MessageAttributes"]["pack"]["BinaryValue"] for url, entry in self.taken if url == queue_url]
+        return [decode_pack(data, NOW_MS) for data in sent]
+
+
+def sender(sqs: Sqs, clock: Clock | None = None, pauses: list[float] | None = None) -> Sender:
+    settings = SimpleNamespace(urgent_queue_url="urgent", bulk_queue_url="bulk")
+    connection = cast(Connection, SimpleNamespace(sqs=sqs, settings=settings))
+    fence: Fence = new_fence("orders", "g1", TopicSettings(), NOW_MS)
+    pause = (pauses if pauses is not None else []).append
+    return Sender(connection, fence, clock or ManualClock(NOW_MS), IdSource(), pause)
+
+
+def bodies(packs: list[Pack]) -> list[str]:
+    return [text for pack in packs for text in pack.texts]
+
+
+def test_many_messages_make_one_pack_and_their_receipts_name_them_in_order() -> None:
+    sqs = Sqs()
+    receipts = sender(sqs).send(Message(body=str(i), delay=i % 7) for i in range(1000))
+    [pack] = sqs.packs("urgent")
+    assert list(pack.texts) == [str(i) for i in range(1000)]
+    ids = [id_text(pack.ids[16 * i : 16 * i + 16]) for i in range(1000)]
+    assert receipts == [Receipt(id=ids[i], topic="orders", deliver_at_ms=NOW_MS + i % 7 * 1000) for i in range(1000)]
+    assert (pack.topic, pack.generation, pack.sent_at_ms) == ("orders", "g1", NOW_MS)
+
+
+def test_the_sqs_body_is_a_line_for_people() -> None:
+    sqs = Sqs()
+    sender(sqs).send([Message(body="x"), Message(body="y")])
+    assert sqs.taken[0][1]["MessageBody"] == '{"topic": "orders", "messages": 2}'
+
+
+def test_what_is_due_within_an_hour_goes_urgent_and_the_rest_bulk() -> None:
+    sqs = Sqs()
+    delays = [HOUR_S + 0.001, 0, HOUR_S, "3d"]
+    receipts = sender(sqs).send([Message(body=str(delay), delay=delay) for delay in delays])
+    assert bodies(sqs.packs("urgent")) == ["0", "3600"]
+    assert bodies(sqs.packs("bulk")) == ["3600.001", "3d"]
+    assert [r.deliver_at_ms - NOW_MS for r in receipts] == [3_600_001, 0, 3_600_000, 3 * 86_400_000]
+
+
+def test_nothing_to_send_calls_nothing() -> None:
+    sqs = Sqs()
+    assert sender(sqs).send([]) == []
+    assert sqs.calls == []
+
+
+def test_small_packs_share_a_call_and_large_ones_do_not_pass_one_mebibyte() -> None:
+    sqs = Sqs()
+    large = [Message(body=bytes(i * j % 251 for j in range(200_000)) + bytes([i])) for i in range(12)]
+    sender(sqs).send(large)
+    assert len(bodies(sqs.packs("urgent"))) == 12
+    assert len(sqs.calls) < len(sqs.taken)
+
+
+def test_a_stream_is_sent_chunk_by_chunk_while_it_is_read() -> None:
+    sqs = Sqs()
+    calls_seen: list[int] = []
+
+    def stream() -> Iterator[Message]:
+        for i in range(25_000):
+            calls_seen.append(len(sqs.calls))
+            yield Message(body="x", delay=i % 100)
+
+    assert len(sender(sqs).send(stream())) == 25_000
+    assert calls_seen[-1] >= 2
+
+
+def test_a_slow_stream_does_not_hold_messages_back() -> None:
+    sqs, clock = Sqs(), ManualClock(NOW_MS)
+
+    def stream() -> Iterator[Message]:
+        yield Message(body="first")
+        clock.advance_ms(600)
+        yield Message(body="second")
+        assert bodies(sqs.packs("urgent")) == ["first", "second"]
+        yield Message(body="third")
+
+    receipts = sender(sqs, clock).send(stream())
+    assert [r.deliver_at_ms - NOW_MS for r in receipts] == [0, 600, 600]
+
+
+def test_an_invalid_message_is_reported_with_its_index_and_the_others_go() -> None:
+    sqs = Sqs()
+    good = Message(body="good")
+    with pytest.raises(SendFailed, match="3 of 5 messages were not sent: message 1: body=''") as caught:
+        sender(sqs).send([good, Message(body=""), good, cast(Message, "text"), Message(body="x", delay=-1)])
+    assert sorted(caught.value.failures) == [1, 3, 4]
+    assert all(isinstance(error, InvalidValue) for error in caught.value.failures.values())
+    assert [receipt is not None for receipt in caught.value.receipts] == [True, False, True, False, False]
+    assert bodies(sqs.packs("urgent")) == ["good", "good"]
+
+
+def test_an_entry_that_sqs_fails_is_sent_again() -> None:
+    pauses: list[float] = []
+    answers = [{"Successful": [], "Failed": [{"Id": "0", "SenderFault": False, "Code": "InternalError"}]}, None]
+    sqs = Sqs(answer=lambda queue_url, entries: answers.pop(0))
+    assert len(sender(sqs, pauses=pauses).send([Message(body="x")])) == 1
+    assert len(sqs.calls) == 2
+    assert len(pauses) == 1
+
+
+def test_an_entry_without_an_answer_is_sent_again() -> None:
+    answers = [{"Successful": [], "Failed": []}, None]
+    sqs = Sqs(answer=lambda queue_url, entries: answers.pop(0))
+    sender(sqs).send([Message(body="x")])
+    assert len(sqs.calls) == 2
+
+
+def test_a_failure_that_stays_is_reported_after_several_tries() -> None:
+    failed = {"Successful": [], "Failed": [{"Id": "0", "SenderFault": False, "Code": "InternalError", "Message": "m"}]}
+    sqs = Sqs(answer=lambda queue_url, entries: failed if queue_url == "bulk" else None)
+    with pytest.raises(SendFailed, match="message 1: queue bulk does not take messages: InternalError: m") as caught:
+        sender(sqs).send([Message(body="now"), Message(body="later", delay="1d")])
+    assert list(caught.value.failures) == [1]
+    assert isinstance(caught.value.failures[1], QueueUnavailable)
+    assert len([url for url, _ in sqs.calls if url == "bulk"]) == ATTEMPTS
+
+
+def test_the_senders_own_fault_is_not_tried_again() -> None:
+    failed = {"Successful": [], "Failed": [{"Id": "0", "SenderFault": True, "Code": "InvalidMessageContents"}]}
+    sqs = Sqs(answer=lambda queue_url, entries: failed)
+    with pytest.raises(SendFailed, match="InvalidMessageContents"):
+        sender(sqs).send([Message(body="x")])
+    assert len(sqs.calls) == 1
+
+
+def test_a_queue_that_refuses_a_whole_call_is_not_called_again_and_the_other_queue_is() -> None:
+    def answer(queue_url: str, entries: list[Any]) -> None:
+        if queue_url == "urgent":
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "SendMessageBatch")
+
+    sqs = Sqs(answer=answer)
+    messages = [Message(body="x", delay="1d" if i % 2 else 0) for i in range(25_000)]
+    with pytest.raises(SendFailed, match="12500 of 25000") as caught:
+        sender(sqs).send(messages)
+    assert len([url for url, _ in sqs.calls if url == "urgent"]) == 1
+    assert len(bodies(sqs.packs("bulk"))) == 12_500
+    assert isinstance(caught.value.failures[0].__cause__, ClientError)
+    assert all(receipt is not None for receipt in caught.value.receipts[1::2])
+
+
+def test_a_broken_network_is_reported_for_each_message() -> None:
+    def answer(queue_url: str, entries: list[Any]) -> None:
+        raise EndpointConnectionError(endpoint_url="https://sqs")
+
+    with pytest.raises(SendFailed, match="Could not connect"):
+        sender(Sqs(answer=answer)).send([Message(body="x")])
+
+
+def test_an_error_of_the_iterable_is_passed_on() -> None:
+    def stream() -> Iterator[Message]:
+        yield Message(body="x")
+        raise RuntimeError("the file ended")
+
+    with pytest.raises(RuntimeError, match="the file ended"):
+        sender(Sqs()).send(stream())
