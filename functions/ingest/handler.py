@@ -24,13 +24,13 @@ service = Service.cold_start()
 
 def read(record: SQSRecord) -> Pack:
     """Decodes one record; CorruptPack sends it, alone, towards the dead-letter queue."""
-    attribute = record.message_attributes.get(PACK_ATTRIBUTE)
-    if attribute is None or not attribute.binary_value:
-        raise CorruptPack(f"no Binary attribute {PACK_ATTRIBUTE!r}")
+    attribute = record.raw_event.get("messageAttributes", {}).get(PACK_ATTRIBUTE, {})
     try:
         # Lambda hands binary values over as base64 text.
-        data = base64.b64decode(attribute.binary_value)
-    except ValueError as error:
+        data = base64.b64decode(attribute["binaryValue"])
+    except KeyError:
+        raise CorruptPack(f"no Binary attribute {PACK_ATTRIBUTE!r}") from None
+    except (TypeError, ValueError) as error:
         raise CorruptPack(str(error)) from None
     return decode_pack(data, service.clock.now_ms())
 
@@ -46,9 +46,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     with processor(event["Records"], handler=read):
         for status, outcome, record in processor.process():
             if status == "success":
-                by_topic.setdefault(outcome.topic, []).append((record.message_id, outcome))
+                by_topic.setdefault(outcome.topic, []).append((record["messageId"], outcome))
             else:
-                logger.warning("pack is not readable", sqs_message_id=record.message_id, reason=str(outcome))
+                logger.warning("pack is not readable", sqs_message_id=record["messageId"], reason=str(outcome))
     failed += [failure["itemIdentifier"] for failure in processor.response()["batchItemFailures"]]
     for topic, packs in by_topic.items():
         try:

@@ -37,7 +37,7 @@ class TopicSettings:
     segment_rows: int = 5000
     segment_bytes: int | None = None
     max_buckets: int = 64
-    collect_interval_s: int = 3600
+    collect_interval_s: int = 21_600
     inline_rows: int = 2000
     part_rows: int = 1000
     redrive_s: int = 1800

@@ -51,6 +51,7 @@ def test_only_the_reported_failures_of_a_batch_come_again(tmp_path: Path) -> Non
         toy.answer("worker", {"batchItemFailures": [{"itemIdentifier": bad}]})
         toy.stack.advance(minutes=1)
         assert toy.bodies() == [["good", "bad"], ["bad"]]
+        assert [str(failure.error) for failure in toy.stack.failures] == ["1 of 2 messages reported as failed"]
 
 
 def test_an_answer_with_unknown_failures_fails_the_whole_batch(tmp_path: Path) -> None:

@@ -152,6 +152,7 @@ def test_handlers_get_their_environment_and_log_to_standard_error_alone(
 import os, json, boto3
 from aws_lambda_powertools import Logger, Metrics
 table = os.environ["TIDEWHEEL_TABLE"]
+assert boto3.Session().client("sqs").list_queues()["QueueUrls"] == boto3.client("sqs").list_queues()["QueueUrls"]
 logger, metrics = Logger(), Metrics()
 left_ms = []
 @metrics.log_metrics
@@ -162,10 +163,11 @@ def handler(event, context):
     metrics.add_metric("Things", unit="Count", value=1)
 """
     with Toy(tmp_path, handler, log_level="INFO", environment={"EXTRA": "1"}) as toy:
-        toy.send("x")
-        toy.stack.advance()
+        for _ in range(120):  # Powertools prints metrics by itself at a hundred values
+            toy.send("x")
+            toy.stack.advance()
         assert toy.module("worker")["table"] == "table"
-        assert toy.module("worker")["left_ms"] == [30_000]
+        assert toy.module("worker")["left_ms"] == [30_000] * 120
         assert toy.stack.failures == [] and "TIDEWHEEL_TABLE" not in os.environ
     printed = capsys.readouterr()
     assert printed.out == "" and '"message":"hello"' in printed.err

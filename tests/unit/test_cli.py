@@ -82,7 +82,7 @@ class Shell:
 
     def deliver(self, queue_url: str, body: str) -> str:
         """Puts a message into a queue as the deliver function does."""
-        message_id = id_text(NOW_MS.to_bytes(6) + body.encode().rjust(10, b"\0"))
+        message_id = id_text(NOW_MS.to_bytes(6) + body.encode()[-10:].rjust(10, b"\0"))
         header = header_text(message_id, Encoding.TEXT, NOW_MS)
         self.sqs.send_message(
             QueueUrl=queue_url,

@@ -301,6 +301,32 @@ def test_segments_have_about_the_bytes_asked_for() -> None:
     assert all(50_000 < length < 90_000 for length in lengths)
 
 
+def test_segments_of_very_compressible_messages_reach_their_bytes_within_eight() -> None:
+    random_ = random.Random(1)
+    rows = [a_row(START_MS + i * SLOT_MS, i << 64, payload=random_.randbytes(8) + b"tide" * 100) for i in range(12_000)]
+    lengths = [segment.length for segment in encode(table_of(rows), segment_bytes=16_384).summary.segments]
+    assert len(lengths) > 12
+    assert all(15_000 < length < 18_000 for length in lengths[8:-1])
+
+
+@pytest.mark.parametrize("kind", ["key", "attributes"])
+def test_keys_and_attributes_count_towards_a_segments_bytes(kind: str) -> None:
+    random_ = random.Random(5)
+
+    def noise() -> str:
+        return random_.randbytes(400).hex()
+
+    # The share learned on messages without them fits those with them only if they are weighed.
+    plain = [a_row(START_MS + i * SLOT_MS, i, payload=noise().encode()) for i in range(100)]
+    rich = [
+        a_row(START_MS + i * SLOT_MS, i, payload=b"", **{kind: noise() if kind == "key" else {"a": noise()}})
+        for i in range(100, 200)
+    ]
+    lengths = [segment.length for segment in encode(table_of(plain + rich), segment_bytes=8_192).summary.segments]
+    assert all(length > 6_000 for length in lengths[1:-1])
+    assert all(length < 14_000 for length in lengths)
+
+
 def test_a_ledger_of_under_two_days_has_segments_of_16_kib() -> None:
     ledger = encode(many_rows(2_000, span_ms=DAY_MS))
     lengths = [segment.length for segment in ledger.summary.segments[1:-1]]

@@ -44,7 +44,8 @@ class Service:
         Raises:
             NotConfigured: a variable is missing.
         """
-        return cls.of(ServiceSettings.from_environment(environ), boto3.session.Session(), clocks.current())
+        session = boto3.DEFAULT_SESSION or boto3.session.Session()
+        return cls.of(ServiceSettings.from_environment(environ), session, clocks.current())
 
     @classmethod
     def of(cls, settings: ServiceSettings, session: boto3.session.Session, clock: Clock) -> Service:

@@ -6,39 +6,63 @@ import json
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from tidewheel.local import LocalTidewheel
-from tidewheel.local.handlers import packaged
 from tidewheel.local.prices import cost
-from tidewheel.local.replay import SUBSCRIPTIONS, Result, Sample, read_samples, replay_real, replay_virtual
+from tidewheel.local.replay import (
+    SUBSCRIPTIONS,
+    Result,
+    Sample,
+    packaged_samples,
+    read_samples,
+    replay_real,
+    replay_virtual,
+)
 
 _REAL_SLOT_S = 1
 _REAL_LOOKAHEAD_S = 4
+# As deployed: the local runtime has one clock and would leave no room for skew.
+_SKEW = {"TIDEWHEEL_MAX_SKEW_MS": "100"}
+
+app = typer.Typer(pretty_exceptions_enable=False)
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option(help="Folder for the plot.")] = Path("build/demo"),
+    real_seconds: Annotated[int, typer.Option(min=0, help="Length of the part in real time; 0 leaves it out.")] = 30,
+    messages: Annotated[int | None, typer.Option(min=1, help="Replay only so many.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Replay real messages over 60 days of virtual time, then half a minute of real time, and measure both."""
+    if not run_demo(output, real_seconds, messages, as_json):
+        raise typer.Exit(1)
 
 
 def run_demo(output: Path, real_seconds: int, limit: int | None, as_json: bool) -> bool:
     """Runs the demo, prints its tables and saves its plots; returns whether all was sound."""
     console = Console(stderr=as_json)
-    samples = read_samples(packaged("examples") / "messages.jsonl.gz")
+    samples = read_samples(packaged_samples())
     samples = samples[:limit] if limit else samples
     topics = sorted({sample.topic for sample in samples})
     console.print(
         f"Replaying {len(samples):,} real messages to {' and '.join(topics)}, "
         f"{len(SUBSCRIPTIONS)} subscriptions each, on an emulated AWS in this process."
     )
-    with LocalTidewheel(start="2026-01-01T00:00:00Z") as stack:
-        virtual = _with_bars(
-            console, "60 days, virtual", samples, lambda p: replay_virtual(stack, samples, p)
-        )
+    with LocalTidewheel(start="2026-01-01T00:00:00Z", environment=_SKEW) as stack:
+        virtual = _with_bars(console, "60 days, virtual", samples, lambda p: replay_virtual(stack, samples, p))
     results = {"60 days, virtual time": virtual}
     if real_seconds:
         few = _squeeze(samples, real_seconds)
-        with LocalTidewheel(clock="real", slot_s=_REAL_SLOT_S, lookahead_s=_REAL_LOOKAHEAD_S) as stack:
+        with LocalTidewheel(
+            clock="real", slot_s=_REAL_SLOT_S, lookahead_s=_REAL_LOOKAHEAD_S, environment=_SKEW
+        ) as stack:
             name = f"{real_seconds} s, real"
             real = _with_bars(console, name, few, lambda p: replay_real(stack, few, real_seconds, p))
         results[f"{real_seconds} s, real time"] = real
@@ -47,11 +71,7 @@ def run_demo(output: Path, real_seconds: int, limit: int | None, as_json: bool) 
     save_plot(plot, results)
     sound = all(result.sound for result in results.values())
     if as_json:
-        print(
-            json.dumps(
-                {name: summary(result) for name, result in results.items()} | {"sound": sound}, indent=1
-            )
-        )
+        print(json.dumps({name: summary(result) for name, result in results.items()} | {"sound": sound}, indent=1))
     else:
         console.print(_outcome(results))
         console.print(_requests(results))
@@ -143,12 +163,8 @@ def _requests(results: dict[str, Result]) -> Table:
     table.add_section()
     costs = [cost(result.units) for result in results.values()]
     for service in costs[0]:
-        table.add_row(
-            service, *(_dollars(c[service], r) for c, r in zip(costs, results.values(), strict=True))
-        )
-    table.add_row(
-        "all", *(_dollars(sum(c.values()), r) for c, r in zip(costs, results.values(), strict=True))
-    )
+        table.add_row(service, *(_dollars(c[service], r) for c, r in zip(costs, results.values(), strict=True)))
+    table.add_row("all", *(_dollars(sum(c.values()), r) for c, r in zip(costs, results.values(), strict=True)))
     table.caption = (
         "Few messages share a slot here, so each slot's fixed requests weigh on one or two copies;\n"
         "at a million messages a day some 3,500 share them. Function time is assumed (0.1 GB-s a call)."
@@ -168,9 +184,7 @@ def save_plot(path: Path, results: dict[str, Result]) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(
-        2, len(results), figsize=(6 * len(results), 6), squeeze=False, layout="constrained"
-    )
+    figure, axes = pyplot.subplots(2, len(results), figsize=(6 * len(results), 6), squeeze=False, layout="constrained")
     for column, (name, result) in enumerate(results.items()):
         upper, lower = axes[0][column], axes[1][column]
         start = min(result.due_at)

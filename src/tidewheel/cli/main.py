@@ -85,7 +85,7 @@ def local(ctx: typer.Context) -> None:
 
 @app.command(context_settings=_PASS_ON)
 def demo(ctx: typer.Context) -> None:
-    """See a year of delayed messages go by in a minute."""
+    """Replay 60 days of real messages in a minute, then half a minute of real time."""
     _load("demo", ctx)
 
 

@@ -19,11 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import botocore.session
 
 import tidewheel
 from tidewheel import clock as clocks
 from tidewheel.clock import Clock
 from tidewheel.local.emulator import ACCESS_KEY, REGION
+
+CoreSession = Callable[[], botocore.session.Session]
 
 _loads = itertools.count(1)
 
@@ -70,7 +73,7 @@ class LambdaContext:
 class Handler:
     """One function, warm: its module is loaded."""
 
-    def __init__(self, spec: FunctionSpec, root: Path, session: boto3.Session, clock: Clock, log_level: str) -> None:
+    def __init__(self, spec: FunctionSpec, root: Path, core_session: CoreSession, clock: Clock, log_level: str) -> None:
         self.spec = spec
         self._clock = clock
         self._environment = {
@@ -86,12 +89,13 @@ class Handler:
             "POWERTOOLS_METRICS_DISABLED": "true",
             "POWERTOOLS_TRACE_DISABLED": "true",
             "POWERTOOLS_LOG_LEVEL": log_level,
+            "TIDEWHEEL_SEND_THREADS": "1",
         }
         self._quiet = {name: value for name, value in self._environment.items() if name.startswith("POWERTOOLS_")}
         *folders, module, attribute = spec.handler.split(".")[1:]
         self._module_name = f"_tidewheel_local_{next(_loads)}_{spec.folder}"
         path = root.joinpath(*folders, module + ".py")
-        with self._cold_start(session):
+        with self._cold_start(core_session):
             self._call: Callable[[Any, LambdaContext], Any] = self._load(path, attribute)
 
     def invoke(self, event: Any) -> Any:
@@ -102,22 +106,33 @@ class Handler:
         """
         # Powertools reads these at each flush, not at import.
         with clocks.use(self._clock), _environment(self._quiet):
-            answer = self._call(event, LambdaContext(self.spec, self._clock))
+            try:
+                answer = self._call(event, LambdaContext(self.spec, self._clock))
+            finally:
+                self._drop_metrics()
         return json.loads(json.dumps(answer))
 
     def close(self) -> None:
         """Forgets the module."""
         sys.modules.pop(self._module_name, None)
 
+    def _drop_metrics(self) -> None:
+        # Disabled, Powertools' metrics are not flushed: they pile up, and at a hundred they are printed after all.
+        for value in vars(sys.modules[self._module_name]).values():
+            if hasattr(value, "clear_metrics") and not isinstance(value, type):
+                value.clear_metrics()
+
     @contextmanager
-    def _cold_start(self, session: boto3.Session) -> Iterator[None]:
-        before = boto3.DEFAULT_SESSION
+    def _cold_start(self, core_session: CoreSession) -> Iterator[None]:
+        before = boto3.DEFAULT_SESSION, botocore.session.get_session
         with _environment(self._environment), clocks.use(self._clock), redirect_stdout(sys.stderr):
-            boto3.DEFAULT_SESSION = session
+            boto3.DEFAULT_SESSION = boto3.Session(botocore_session=core_session())
+            # boto3.Session() asks for a botocore session here: sessions that the module makes are ours, too.
+            botocore.session.get_session = _session_maker(core_session)
             try:
                 yield
             finally:
-                boto3.DEFAULT_SESSION = before
+                boto3.DEFAULT_SESSION, botocore.session.get_session = before
 
     def _load(self, path: Path, attribute: str) -> Any:
         module_spec = importlib.util.spec_from_file_location(self._module_name, path)
@@ -131,6 +146,13 @@ class Handler:
             self.close()
             raise
         return getattr(module, attribute)
+
+
+def _session_maker(core_session: CoreSession) -> Callable[..., botocore.session.Session]:
+    def get_session(*_: Any, **__: Any) -> botocore.session.Session:
+        return core_session()
+
+    return get_session
 
 
 def functions_root() -> Path:

@@ -31,9 +31,13 @@ _RETRY_AFTER_MS = (60_000, 120_000)
 SWEEP = "sweep"
 
 
+class PartialFailure(Exception):
+    """A function reported messages of its batch as failed; they come again. Its log says why (see log_level)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """An invocation that raised: which function, when, with what event, and why."""
+    """An invocation that raised or reported failures: which function, when, with what event, and why."""
 
     function: str
     at_ms: int
@@ -190,6 +194,10 @@ class Pump:
                     deleted = mapping.settle(batch, answer)
             except ValueError as odd:
                 self._failed(handler, {"messages": len(batch)}, odd)
+            else:
+                if deleted < len(batch):
+                    partly = PartialFailure(f"{len(batch) - deleted} of {len(batch)} messages reported as failed")
+                    self._failed(handler, {"messages": len(batch)}, partly)
         self._requests.invoked(received_bytes=received, deleted=deleted > 0)
 
     def _invoke(self, handler: Handler, event: Any) -> tuple[Any, BaseException | None]:

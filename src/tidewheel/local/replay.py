@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import tidewheel
 from tidewheel.local.stack import LocalTidewheel
 from tidewheel.message import Message
 
@@ -19,6 +20,7 @@ Progress = Callable[[int, int], None]
 """Called with the messages sent and the copies delivered so far."""
 
 SUBSCRIPTIONS = ("mail", "audit")
+_SAMPLES = "messages.jsonl.gz"
 # How long before its time a message is sent, drawn for each by its own hash.
 _LEADS = tuple(timedelta(hours=h) for h in (1, 12, 24, 3 * 24, 7 * 24, 14 * 24, 30 * 24))
 _WAVE = timedelta(days=1)
@@ -80,6 +82,20 @@ class Result:
         """Returns the lateness that this share of the copies did not exceed, in ms."""
         ordered = sorted(self.lateness_ms)
         return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] if ordered else 0
+
+
+def packaged_samples() -> Path:
+    """Returns where the sample messages are: in the wheel, or in a checkout.
+
+    Raises:
+        FileNotFoundError: neither is there.
+    """
+    package = Path(tidewheel.__file__).resolve().parent
+    candidates = (package / "_examples" / _SAMPLES, package.parent.parent / "examples" / _SAMPLES)
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise FileNotFoundError(f"the sample messages are at none of {', '.join(map(str, candidates))}")
 
 
 def read_samples(path: Path) -> list[Sample]:

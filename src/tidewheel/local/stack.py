@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urlsplit
 
 import boto3
+import botocore.session
 
 from tidewheel.clock import Clock, ManualClock, SystemClock
 from tidewheel.local import deployment
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from tidewheel.sdk.client import Tidewheel
 
 DEFAULT_START = "2026-01-01T00:00:00Z"
+_ONE_CLOCK = {"TIDEWHEEL_MAX_SKEW_MS": "0"}
+"""Functions and queues have the same clock here: without the reserve for skew, a message due at a whole second of a
+whole-second delay is receivable at exactly that second."""
 TEMPLATE = Path(__file__).with_name("template.json")
 
 
@@ -46,7 +50,8 @@ class LocalTidewheel:
         template: CloudFormation template to deploy; the packaged one if None.
         functions: folder of the functions' handlers; the packaged ones if None.
         log_level: from which level the functions log (to standard error).
-        environment: variables that replace those of the template in every function.
+        environment: variables that replace those of the template in every function; the local runtime itself sets
+            TIDEWHEEL_MAX_SKEW_MS=0, since there is one clock only.
         topic_settings: settings that `create_topic` takes, such as slot_s or lookahead_s; `client()` uses them for
             every topic that does not say otherwise.
 
@@ -78,7 +83,7 @@ class LocalTidewheel:
         if topic_settings:
             TopicSettings(**topic_settings)  # type: ignore[arg-type]  # refuses what no topic could have
         self.topic_settings = topic_settings
-        self._environment = dict(environment or {})
+        self._environment = {**_ONE_CLOCK, **(environment or {})}
         self._template = template
         self._functions = functions
         self._log_level = log_level
@@ -104,7 +109,7 @@ class LocalTidewheel:
             root = self._functions or functions_root()
             for bare in deployed.functions:
                 spec = replace(bare, environment={**bare.environment, **self._environment})
-                self._handlers.append(Handler(spec, root, self._session, self.clock, self._log_level))
+                self._handlers.append(Handler(spec, root, self._function_session, self.clock, self._log_level))
             mappings = [deployment.mapping(spec, self._emulator, self.clock) for spec in deployed.mappings]
             self._pump = Pump(
                 self._emulator,
@@ -237,6 +242,9 @@ class LocalTidewheel:
         """Returns the emulated queue behind a URL, name or ARN, for a look at what it holds."""
         self._running()
         return self._emulator.queue(urlsplit(url).path.rpartition("/")[2] if "://" in url else url)
+
+    def _function_session(self) -> botocore.session.Session:
+        return self._emulator.core_session(self.requests.observe)
 
     def _running(self) -> Pump:
         if self._pump is None:

@@ -20,6 +20,7 @@ from threading import Condition, RLock
 from typing import Any
 
 import boto3
+import botocore.session
 import moto.backends
 from moto.core.base_backend import BackendDict
 from moto.core.common_models import BaseModel
@@ -101,6 +102,10 @@ class Emulator:
     def session(self, observer: Observer | None = None) -> boto3.Session:
         """Returns a boto3 session whose clients reach the backends without leaving the process."""
         return self._wire.session(observer)
+
+    def core_session(self, observer: Observer | None = None) -> botocore.session.Session:
+        """Returns the botocore session of such a boto3 session."""
+        return self._wire.core_session(observer)
 
     @property
     def endpoint_url(self) -> str:

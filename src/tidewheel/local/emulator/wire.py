@@ -93,7 +93,11 @@ class Wire:
         self.closed = False
 
     def session(self, observer: Observer | None = None) -> boto3.Session:
-        """Returns a session whose clients never leave the process.
+        """Returns a boto3 session whose clients never leave the process."""
+        return boto3.Session(botocore_session=self.core_session(observer))
+
+    def core_session(self, observer: Observer | None = None) -> botocore.session.Session:
+        """Returns a botocore session whose clients never leave the process.
 
         Args:
             observer: called after each request with service, operation, request and the length of the response.
@@ -112,7 +116,7 @@ class Wire:
             return self._answer(model, params, observer)
 
         core.get_component("event_emitter").register_last("before-call", answer)
-        return boto3.Session(botocore_session=core)
+        return core
 
     def _answer(self, model: OperationModel, params: dict[str, Any], observer: Observer | None) -> Any:
         if "amazonaws.com" not in params["url"]:

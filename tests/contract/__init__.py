@@ -1,0 +1,1 @@
+"""What each port promises, proved once for every implementation."""

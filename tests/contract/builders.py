@@ -1,0 +1,122 @@
+"""Values for the contract suites."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tidewheel.bucket import Bucket, BucketId, slots_of
+from tidewheel.fence import Fence
+from tidewheel.flows.ports import HandOut, Objects, Topics, Trash
+from tidewheel.message import MessageId
+from tidewheel.plan import Plan, PlannedSegment
+from tidewheel.segment import Segment
+from tidewheel.settings import TopicSettings
+from tidewheel.subscription import Delivery, DeliveryKey, Subscription
+
+SLOT_MS = 300_000
+
+
+def a_fence(topic: str = "orders", **marks: Any) -> Fence:
+    """A fence with its marks at slot 100, unless told otherwise."""
+    values = {"generation": "g1", "settings": TopicSettings(), "sealed": 100, "planned": 100, "gc_until": 100} | marks
+    return Fence(topic=topic, **values)
+
+
+def a_bucket(*slots: int, id: str = "b1", segments: int = 2) -> Bucket:
+    """A bucket that occupies some slots."""
+    start = min(slots) * SLOT_MS
+    return Bucket(
+        id=BucketId(id),
+        object_name=f"ledgers/orders/{id}",
+        size_bytes=4000,
+        rows=40,
+        slots=slots_of(slots),
+        segments=tuple(a_segment(i, start) for i in range(segments)),
+    )
+
+
+def a_segment(number: int = 0, start_ms: int = 100 * SLOT_MS) -> Segment:
+    """One of a row of segments of 1000 bytes."""
+    return Segment(
+        offset=4 + 1000 * number,
+        length=1000,
+        rows=20,
+        first_deliver_at_ms=start_ms + 1000 * number,
+        last_deliver_at_ms=start_ms + 1000 * number + 999,
+    )
+
+
+def a_plan(a: int = 100, b: int = 103, *, segments: int = 1, objects: int = 1, cancelled: int = 0) -> Plan:
+    """A plan; with many objects its manifest is large."""
+    planned = tuple(
+        PlannedSegment(object_name=f"ledgers/orders/{i % objects:032x}", segment=a_segment(i), due_rows=7)
+        for i in range(segments)
+    )
+    ids = frozenset(a_message_id(i) for i in range(cancelled))
+    return Plan(topic="orders", a=a, b=b, segments=planned, cancelled=ids)
+
+
+def a_message_id(number: int = 0) -> MessageId:
+    """One of many ids."""
+    return MessageId(f"01{number * 2654435761 % 2**60:024d}")
+
+
+def a_subscription(name: str = "billing", cursor: int = 100, **fields: Any) -> Subscription:
+    """A subscription with its cursor at slot 100."""
+    values = {"generation": "s1", "queue_url": f"https://sqs/{name}", "start": cursor} | fields
+    return Subscription(topic=fields.pop("topic", "orders"), name=name, cursor=cursor, **values)
+
+
+def a_delivery(subscription: Subscription | None = None, plan: int = 100, **fields: Any) -> Delivery:
+    """A delivery of three parts."""
+    to = subscription or a_subscription()
+    key = DeliveryKey(topic=to.topic, subscription=to.name, generation=to.generation, plan=plan)
+    values = {"queue_url": to.queue_url, "parts": 3, "start": to.start, "look_at_ms": 5000} | fields
+    return Delivery(key=key, **values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store:
+    """An implementation of Topics under test, and what it cannot be told through the port."""
+
+    topics: Topics
+    objects: Objects
+    add_trash: Any
+    object_names: Any
+
+    def topic(self, **marks: Any) -> Fence:
+        """Creates a topic."""
+        fence = a_fence(**marks)
+        assert self.topics.create_topic(fence)
+        return fence
+
+    def current(self, topic: str = "orders") -> Fence:
+        """The fence as it is now."""
+        fence = self.topics.fence(topic)
+        assert fence is not None
+        return fence
+
+    def subscribed(self, *names: str, **fields: Any) -> list[Subscription]:
+        """Creates subscriptions of the topic, all at its `planned`."""
+        made = []
+        for name in names or ("billing",):
+            fence = self.current()
+            subscription = a_subscription(name, cursor=fields.pop("cursor", fence.planned), **fields)
+            assert self.topics.create_subscription(fence, subscription)
+            made.append(subscription)
+        return made
+
+    def delivered(self, **fields: Any) -> Delivery:
+        """Hands a plan out to a new subscription, so that a delivery is open."""
+        if self.topics.fence("orders") is None:
+            self.topic()
+        [subscription] = self.subscribed()
+        delivery = a_delivery(subscription, **fields)
+        assert self.topics.hand_out(HandOut(subscription=subscription, to=103, delivery=delivery))
+        return delivery
+
+
+def some_trash(sealed: int, id: str = "t1") -> Trash:
+    """A trash item."""
+    return Trash(sealed=sealed, id=id, objects=(f"ledgers/orders/{id}-1", f"ledgers/orders/{id}-2"))

@@ -1,0 +1,330 @@
+"""DynamoTopics: what is not the port's: requests, keys, races, versions, manifests as objects."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from zlib import crc32
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.contract.aws_resources import counted, make_table
+from tests.contract.builders import (
+    Store,
+    a_bucket,
+    a_delivery,
+    a_fence,
+    a_message_id,
+    a_plan,
+    a_subscription,
+    some_trash,
+)
+from tests.contract.conftest import aws_store
+from tidewheel.aws import table_layout as layout
+from tidewheel.aws.dynamodb_items import VERSION
+from tidewheel.aws.dynamodb_table import ATTEMPTS
+from tidewheel.aws.dynamodb_topics import DynamoTopics
+from tidewheel.errors import Contended, CorruptMetadata
+from tidewheel.flows.ports import Commit, HandOut, Wake
+from tidewheel.memory import MemoryObjects
+
+WAKE = Wake(wake_slot=105, look_at_ms=7000, collect_at_ms=None)
+
+
+@pytest.fixture
+def store(dynamodb: Any) -> Store:
+    """An empty table, in pages as large as DynamoDB makes them."""
+    return aws_store(dynamodb)
+
+
+def table_of(store: Store) -> str:
+    return str(store.topics._table._name)  # type: ignore[attr-defined]
+
+
+def raw_items(dynamodb: Any, store: Store) -> dict[tuple[str, str], Any]:
+    found = dynamodb.scan(TableName=table_of(store))["Items"]
+    return {(item["pk"]["S"], item["sk"]["S"]): item for item in found}
+
+
+# ---- requests
+def test_each_call_makes_the_requests_that_it_says(dynamodb: Any, store: Store) -> None:
+    topics = store.topics
+
+    def requests(call: Callable[[], object]) -> dict[str, int]:
+        with counted(dynamodb) as counts:
+            call()
+        return dict(counts)
+
+    fence, subscription, delivery = a_fence(), a_subscription(), a_delivery()
+    assert requests(lambda: topics.create_topic(fence)) == {"PutItem": 1}
+    assert requests(lambda: topics.fence("orders")) == {"GetItem": 1}
+    assert requests(lambda: topics.commit_bucket(fence, a_bucket(105), WAKE)) == {"TransactWriteItems": 1}
+    assert requests(lambda: topics.buckets("orders")) == {"Query": 1}
+    assert requests(lambda: topics.create_subscription(store.current(), subscription)) == {
+        "TransactWriteItems": 1,
+        "GetItem": 1,
+    }
+    assert requests(lambda: topics.subscriptions("orders")) == {"Query": 1}
+    step = HandOut(subscription=subscription, to=103, delivery=delivery)
+    assert requests(lambda: topics.commit_plan(fence, a_plan(), 103, [step])) == {"TransactWriteItems": 1}
+    assert requests(lambda: topics.commit_plan(store.current(), None, 104)) == {"GetItem": 1, "UpdateItem": 1}
+    assert requests(lambda: topics.plan("orders", 100)) == {"GetItem": 1}
+    assert requests(lambda: topics.next_plan("orders", 1)) == {"Query": 1}
+    assert requests(lambda: topics.tombstones("orders", 1, 200)) == {"Query": 1}
+    assert requests(lambda: topics.tombstones("orders", 1, 1)) == {}
+    assert requests(lambda: topics.put_tombstone("orders", 300, a_message_id(), 1)) == {"TransactWriteItems": 1}
+    assert requests(lambda: topics.lease_part(delivery.key, 1, 700, 1)) == {"UpdateItem": 1}
+    assert requests(lambda: topics.lease_part(delivery.key, 1, 700, 1)) == {"UpdateItem": 1}
+    assert requests(lambda: topics.part_done(delivery.key, 1)) == {"UpdateItem": 1}
+    assert requests(lambda: topics.hand_out(replace(step, delivery=None))) == {"UpdateItem": 1}
+    assert requests(lambda: topics.delete_deliveries([delivery.key])) == {"DeleteItem": 1}
+    assert requests(lambda: topics.due_for_look(1)) == {"Query": 16}
+    assert requests(lambda: topics.delete_plan("orders", 100)) == {"DeleteItem": 1}
+
+
+@pytest.mark.parametrize("slot", [100, 101])
+def test_sealing_is_one_request_whether_it_changes_anything_or_not(dynamodb: Any, store: Store, slot: int) -> None:
+    store.topic()
+    with counted(dynamodb) as requests:
+        store.topics.seal("orders", slot)
+        store.topics.seal("unknown", slot)
+    assert requests == {"UpdateItem": 2}
+
+
+def test_reads_that_decide_are_strongly_consistent_and_go_page_by_page(dynamodb: Any) -> None:
+    store = aws_store(dynamodb, page_size=2)
+    store.topic()
+    for number in range(5):
+        store.topics.commit_bucket(store.current(), a_bucket(105, id=f"b{number}"), None if number else WAKE)
+    asked: list[Any] = []
+
+    def note(params: Any, **_: Any) -> None:
+        asked.append(params)
+
+    dynamodb.meta.events.register("provide-client-params.dynamodb.Query", note)
+    store.topics.buckets("orders")
+    dynamodb.meta.events.unregister("provide-client-params.dynamodb.Query", note)
+    assert [request["ConsistentRead"] for request in asked] == [True] * 3
+    assert ["ExclusiveStartKey" in request for request in asked] == [False, True, True]
+
+
+# ---- items
+def test_every_item_is_at_its_documented_key(dynamodb: Any, store: Store) -> None:
+    fence = store.topic()
+    store.topics.commit_bucket(fence, a_bucket(105), WAKE)
+    [subscription] = store.subscribed()
+    step = HandOut(subscription=subscription, to=103, delivery=a_delivery(subscription))
+    store.topics.commit_plan(store.current(), a_plan(), 103, [step])
+    store.topics.put_tombstone("orders", 105, a_message_id(1), 99)
+    store.add_trash("orders", some_trash(103))
+    found = raw_items(dynamodb, store)
+    assert set(found) == {
+        ("T#orders", "FENCE"),
+        ("T#orders", "BUCKET#b1"),
+        ("T#orders", "PLAN#000000000100"),
+        ("T#orders", "SUB#billing"),
+        ("T#orders", "DELIVERY#billing#s1#000000000100"),
+        ("T#orders", "TRASH#000000000103#t1"),
+        ("T#orders#TOMB", f"000000000105#{a_message_id(1)}"),
+    }
+    assert {item["v"]["N"] for item in found.values()} == {"1"}
+    assert found["T#orders#TOMB", f"000000000105#{a_message_id(1)}"]["ttl"] == {"N": "99"}
+
+
+def test_a_bucket_s_index_is_small(dynamodb: Any, store: Store) -> None:
+    store.topics.commit_bucket(store.topic(), a_bucket(*range(105, 8745), segments=200), WAKE)
+    item = raw_items(dynamodb, store)["T#orders", "BUCKET#b1"]
+    assert len(item["slots"]["B"]) < 100  # a run of slots is a few bytes
+    assert len(item["segments"]["B"]) < 200
+
+
+def test_an_item_is_in_the_wake_index_exactly_while_it_must_be_looked_at(dynamodb: Any, store: Store) -> None:
+    fence = store.topic()
+    key = layout.fence_key("orders")
+    assert not {"wake_shard", "look_at_ms", "wake_slot", "collect_at_ms"} & set(raw_items(dynamodb, store)[key])
+    store.topics.commit_bucket(fence, a_bucket(105), WAKE)
+    item = raw_items(dynamodb, store)[key]
+    assert (item["wake_shard"], item["look_at_ms"]) == ({"S": f"W#{crc32(b'orders') % 16:02d}"}, {"N": "7000"})
+    store.topics.raise_wake(store.current(), Wake(wake_slot=None, look_at_ms=None, collect_at_ms=None))
+    assert not {"wake_shard", "look_at_ms", "wake_slot", "collect_at_ms"} & set(raw_items(dynamodb, store)[key])
+
+
+def test_topics_are_spread_over_all_shards() -> None:
+    shards = Counter(layout.wake_shard(f"topic-{number}") for number in range(1000))
+    assert set(shards) == set(layout.wake_shards())
+    assert len(shards) == 16
+
+
+def test_keys_sort_as_slots_do_and_delivery_keys_are_read_back() -> None:
+    slots = [0, 9, 10, 999, 5_899_393, 10**11]
+    assert sorted(layout.plan_key("t", slot) for slot in slots) == [layout.plan_key("t", slot) for slot in slots]
+    key = a_delivery().key
+    assert layout.parse_delivery_key(layout.delivery_key(key)) == key
+    with pytest.raises(ValueError, match="unpack"):
+        layout.parse_delivery_key(layout.fence_key("t"))
+
+
+# ---- what cannot be read
+def test_an_item_of_a_newer_version_asks_for_an_upgrade(dynamodb: Any, store: Store) -> None:
+    store.topic()
+    store.subscribed()
+    for sort_key in ("FENCE", "SUB#billing"):
+        dynamodb.update_item(
+            TableName=table_of(store),
+            Key={"pk": {"S": "T#orders"}, "sk": {"S": sort_key}},
+            UpdateExpression="SET v = :v",
+            ExpressionAttributeValues={":v": {"N": str(VERSION + 1)}},
+        )
+    with pytest.raises(CorruptMetadata, match=r"item T#orders/FENCE has version 2; .*: upgrade"):
+        store.topics.fence("orders")
+    with pytest.raises(CorruptMetadata, match="upgrade"):
+        store.topics.subscriptions("orders")
+
+
+@pytest.mark.parametrize(
+    "broken", [{"sealed": {"S": "x"}}, {"settings": {"S": "{"}}, {"settings": {"S": '{"slot_s": 0}'}}]
+)
+def test_an_item_that_is_not_readable_is_named(dynamodb: Any, store: Store, broken: Any) -> None:
+    store.topic()
+    item = raw_items(dynamodb, store)["T#orders", "FENCE"]
+    dynamodb.put_item(TableName=table_of(store), Item=item | broken)
+    with pytest.raises(CorruptMetadata, match="item T#orders/FENCE is not readable"):
+        store.topics.fence("orders")
+
+
+# ---- manifests
+def large_plan() -> Any:
+    return a_plan(cancelled=60_000)
+
+
+def test_a_manifest_too_large_for_an_item_is_an_object_that_the_item_names(dynamodb: Any, store: Store) -> None:
+    store.topics.commit_plan(store.topic(), large_plan(), 103)
+    [name] = store.object_names()
+    assert name.startswith("plans/orders/100-")
+    item = raw_items(dynamodb, store)["T#orders", "PLAN#000000000100"]
+    assert item["object_name"] == {"S": name}
+    assert "manifest" not in item
+
+
+def test_the_object_of_a_plan_goes_after_the_item(dynamodb: Any) -> None:
+    deleted: list[int] = []
+
+    class Noting(MemoryObjects):
+        def delete(self, names: Any) -> None:
+            deleted.append(dynamodb.scan(TableName=table)["Count"])
+            super().delete(names)
+
+    table = make_table(dynamodb)
+    topics = DynamoTopics(dynamodb, table=table, objects=Noting())
+    topics.create_topic(a_fence())
+    topics.commit_plan(a_fence(), large_plan(), 103)
+    topics.delete_plan("orders", 100)
+    assert deleted == [1]
+
+
+def test_a_manifest_stays_if_the_plan_that_seems_refused_was_put_after_all(dynamodb: Any, store: Store) -> None:
+    """The answer to the first try was lost, and the second is refused by the first one's work."""
+    fence = store.topic()
+    with failing(dynamodb, [(None, "TransactionInProgressException")], after=True):
+        assert not store.topics.commit_plan(fence, large_plan(), 103)
+    assert store.topics.plan("orders", 100) == large_plan()
+    assert len(store.object_names()) == 1
+
+
+# ---- races
+class failing:
+    """Makes requests of a client fail, as if DynamoDB had refused them, or after it did them.
+
+    Args:
+        failures: of each request in turn, the codes of its cancelled writes (None: no such list) and its error code.
+    """
+
+    def __init__(self, boto3_client: Any, failures: list[tuple[list[str] | None, str]], *, after: bool = False) -> None:
+        self._client = boto3_client
+        self._failures = list(failures)
+        self._after = after
+        self._names = ("transact_write_items", "update_item", "put_item", "delete_item")
+
+    def __enter__(self) -> None:
+        for name in self._names:
+            setattr(self._client, name, self._wrapped(getattr(self._client, name)))
+
+    def __exit__(self, *_: object) -> None:
+        for name in self._names:
+            delattr(self._client, name)
+
+    def _wrapped(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(**request: Any) -> Any:
+            if not self._failures:
+                return call(**request)
+            if self._after:
+                call(**request)
+            reasons, code = self._failures.pop(0)
+            answer: Any = {"Error": {"Code": code, "Message": code}}
+            if reasons is not None:
+                answer["CancellationReasons"] = [{"Code": reason} for reason in reasons]
+            raise self._client.exceptions.from_code(code)(answer, "any")
+
+        return wrapped
+
+
+CANCELLED = "TransactionCanceledException"
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        (["None", "TransactionConflict"], CANCELLED),
+        (["ThrottlingError", "None"], CANCELLED),
+        (["ProvisionedThroughputExceeded", "TransactionConflict"], CANCELLED),
+        (None, "TransactionInProgressException"),
+        (None, "ThrottlingException"),
+        (None, "ProvisionedThroughputExceededException"),
+    ],
+)
+def test_a_transaction_that_lost_a_race_is_tried_again(dynamodb: Any, failure: Any) -> None:
+    pauses: list[float] = []
+    topics = DynamoTopics(dynamodb, table=make_table(dynamodb), objects=MemoryObjects(), sleep=pauses.append)
+    topics.create_topic(a_fence())
+    with failing(dynamodb, [failure] * 3):
+        assert topics.commit_bucket(a_fence(), a_bucket(105), WAKE) is Commit.COMMITTED
+    assert len(pauses) == 3
+    assert all(0 <= pause < 1 for pause in pauses)
+
+
+@pytest.mark.parametrize("code", ["TransactionConflictException", "ThrottlingException"])
+def test_a_single_change_that_lost_a_race_is_tried_again(dynamodb: Any, store: Store, code: str) -> None:
+    store.topic()
+    with failing(dynamodb, [(None, code)] * 2):
+        fence = store.topics.seal("orders", 105)
+    assert fence is not None
+    assert fence.sealed == 105
+
+
+def test_who_loses_every_race_is_told_so(dynamodb: Any, store: Store) -> None:
+    store.topic()
+    with (
+        failing(dynamodb, [(["TransactionConflict", "None"], CANCELLED)] * ATTEMPTS),
+        pytest.raises(Contended, match="commit_bucket on topic 'orders' lost 8 races in a row"),
+    ):
+        store.topics.commit_bucket(a_fence(), a_bucket(105), WAKE)
+
+
+def test_a_failed_condition_beside_a_conflict_is_an_answer(dynamodb: Any, store: Store) -> None:
+    store.topic()
+    with failing(dynamodb, [(["ConditionalCheckFailed", "TransactionConflict"], CANCELLED)]):
+        assert store.topics.commit_bucket(a_fence(), a_bucket(105), WAKE) is Commit.EXISTS
+    with failing(dynamodb, [(["TransactionConflict", "ConditionalCheckFailed"], CANCELLED)]):
+        assert store.topics.commit_bucket(a_fence(), a_bucket(105), WAKE) is Commit.MOVED
+
+
+@pytest.mark.parametrize(
+    ("reasons", "code"), [(["None", "ValidationError"], CANCELLED), (None, "AccessDeniedException")]
+)
+def test_any_other_error_comes_out(dynamodb: Any, store: Store, reasons: list[str] | None, code: str) -> None:
+    store.topic()
+    with failing(dynamodb, [(reasons, code)]), pytest.raises(ClientError, match=code):
+        store.topics.commit_bucket(a_fence(), a_bucket(105), WAKE)

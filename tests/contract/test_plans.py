@@ -1,0 +1,192 @@
+"""Topics: plans, and the transaction that makes one and hands it out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.contract.builders import Store, a_bucket, a_delivery, a_fence, a_message_id, a_plan, a_subscription
+from tidewheel.flows.ports import HandOut, Wake
+from tidewheel.plan import Plan
+from tidewheel.subscription import State
+
+WAKE = Wake(wake_slot=300, look_at_ms=8, collect_at_ms=9)
+
+
+def large_plan() -> Plan:
+    """A plan whose manifest no item can hold."""
+    return a_plan(cancelled=60_000)
+
+
+# ---- commit_plan
+def test_a_plan_is_read_as_it_was_committed_and_planned_moves(store: Store) -> None:
+    fence = store.topic(sealed=103, wake_slot=100, look_at_ms=1)
+    plan = a_plan(100, 103, segments=250, objects=9, cancelled=3)
+    assert store.topics.commit_plan(fence, plan, 103)
+    assert store.topics.plan("orders", 100) == plan
+    assert store.current() == replace(fence, planned=103)
+
+
+def test_where_nothing_is_due_planned_moves_without_a_plan(store: Store) -> None:
+    fence = store.topic(sealed=103)
+    assert store.topics.commit_plan(fence, None, 103)
+    assert store.topics.plan("orders", 100) is None
+    assert store.current() == replace(fence, planned=103)
+
+
+def test_a_plan_is_handed_out_and_wake_raised_in_the_same_step(store: Store) -> None:
+    store.topic(sealed=103)
+    subscriptions = store.subscribed("billing", "mail", "search")
+    fence = store.current()
+    steps = [HandOut(subscription=s, to=103, delivery=a_delivery(s)) for s in subscriptions[:2]]
+    steps.append(HandOut(subscription=subscriptions[2], to=103, delivery=None))
+    assert store.topics.commit_plan(fence, a_plan(), 103, steps, WAKE)
+    assert store.current() == replace(fence, planned=103, wake_slot=300, look_at_ms=8, collect_at_ms=9)
+    assert store.topics.subscriptions("orders") == [replace(s, cursor=103) for s in subscriptions]
+    assert store.topics.open_deliveries("orders") == [a_delivery(s) for s in subscriptions[:2]]
+
+
+def test_forty_nine_subscriptions_fit_into_one_step(store: Store) -> None:
+    store.topic(sealed=103)
+    subscriptions = store.subscribed(*(f"s{number:02d}" for number in range(49)))
+    steps = [HandOut(subscription=s, to=103, delivery=a_delivery(s)) for s in subscriptions]
+    assert store.topics.commit_plan(store.current(), a_plan(), 103, steps, WAKE)
+    assert {s.cursor for s in store.topics.subscriptions("orders")} == {103}
+    assert len(store.topics.open_deliveries("orders")) == 49
+
+
+@pytest.mark.parametrize("moved", [{"planned": 101}, {"cver": 1}, {"generation": "g2"}])
+@pytest.mark.parametrize("wake", [None, WAKE])
+@pytest.mark.parametrize("plan", [None, a_plan()])
+def test_nothing_is_planned_when_the_fence_moved(
+    store: Store, moved: dict[str, Any], wake: Wake | None, plan: Plan | None
+) -> None:
+    store.topic(sealed=103, **moved)
+    [subscription] = store.subscribed(cursor=100)
+    fence = replace(a_fence(sealed=103, wake_slot=100), ver=store.current().ver)
+    step = HandOut(subscription=subscription, to=103, delivery=a_delivery(subscription))
+    _assert_refused(store, fence, plan, [step], wake)
+    _assert_refused(store, fence, plan, [], wake)
+
+
+def test_a_plan_that_raises_wake_is_refused_when_a_ledger_came_in_between(store: Store) -> None:
+    fence = store.topic(sealed=103)
+    store.topics.commit_bucket(fence, a_bucket(200), Wake(wake_slot=200, look_at_ms=1, collect_at_ms=None))
+    _assert_refused(store, fence, a_plan(), [], WAKE)
+    _assert_refused(store, fence, None, [], WAKE)
+
+
+def test_a_plan_that_leaves_wake_is_committed_beside_ledgers_and_seals(store: Store) -> None:
+    fence = store.topic(sealed=103)
+    store.topics.commit_bucket(fence, a_bucket(200), Wake(wake_slot=200, look_at_ms=1, collect_at_ms=None))
+    store.topics.seal("orders", 110)
+    assert store.topics.commit_plan(fence, a_plan(), 103)
+    assert (store.current().planned, store.current().sealed, store.current().wake_slot) == (103, 110, 200)
+
+
+@pytest.mark.parametrize("seen", [{"cursor": 99}, {"generation": "s0"}, {"name": "unknown"}])
+def test_nothing_is_planned_when_one_hand_out_is_refused(store: Store, seen: dict[str, Any]) -> None:
+    store.topic(sealed=103)
+    good, other = store.subscribed("billing", "mail")
+    bad = replace(other, **seen)
+    steps = [HandOut(subscription=s, to=103, delivery=a_delivery(s)) for s in (good, bad)]
+    _assert_refused(store, store.current(), a_plan(), steps, WAKE)
+
+
+def _assert_refused(store: Store, fence: Any, plan: Plan | None, steps: list[HandOut], wake: Wake | None) -> None:
+    before, subscriptions = store.current(), store.topics.subscriptions("orders")
+    assert not store.topics.commit_plan(fence, plan, 103, steps, wake)
+    assert store.current() == before
+    assert store.topics.plan("orders", 100) is None
+    assert store.topics.subscriptions("orders") == subscriptions
+    assert store.topics.open_deliveries("orders") == []
+
+
+# ---- reading and deleting plans
+def test_the_next_plan_is_the_first_at_or_after_a_slot(store: Store) -> None:
+    store.topic(sealed=2000, planned=5)
+    plans = [a_plan(5, 8), a_plan(90, 95), a_plan(1000, 1001)]
+    for plan in plans:
+        fence = store.current()
+        assert store.topics.commit_plan(replace(fence, planned=fence.planned), plan, plan.b)
+    assert [store.topics.next_plan("orders", slot) for slot in (0, 5, 6, 90, 91, 1000)] == [
+        plans[0],
+        plans[0],
+        plans[1],
+        plans[1],
+        plans[2],
+        plans[2],
+    ]
+    assert store.topics.next_plan("orders", 1001) is None
+    assert store.topics.plan("orders", 6) is None
+
+
+def test_ranges_of_all_plans_are_read_in_order(store: Store) -> None:
+    store.topic(sealed=9000, planned=0)
+    ranges = [(slot, slot + 3) for slot in range(8, 2000, 250)]
+    for a, b in ranges:
+        assert store.topics.commit_plan(store.current(), a_plan(a, b), b)
+    assert store.topics.plan_ranges("orders") == ranges
+    assert store.topics.plan_ranges("other") == []
+
+
+def test_a_deleted_plan_is_gone_and_may_be_deleted_again(store: Store) -> None:
+    store.topics.commit_plan(store.topic(), a_plan(), 103)
+    store.topics.delete_plan("orders", 100)
+    store.topics.delete_plan("orders", 100)
+    assert store.topics.plan("orders", 100) is None
+    assert store.topics.plan_ranges("orders") == []
+
+
+def test_a_plan_too_large_for_an_item_is_read_and_deleted_like_any_other(store: Store) -> None:
+    plan = large_plan()
+    assert store.topics.commit_plan(store.topic(), plan, 103)
+    assert store.topics.plan("orders", 100) == plan
+    assert store.topics.next_plan("orders", 7) == plan
+    assert store.topics.plan_ranges("orders") == [(100, 103)]
+    store.topics.delete_plan("orders", 100)
+    assert store.topics.plan("orders", 100) is None
+    assert store.object_names() == []
+
+
+def test_a_refused_plan_too_large_for_an_item_leaves_no_object(store: Store) -> None:
+    fence = store.topic()
+    assert not store.topics.commit_plan(replace(fence, planned=99), large_plan(), 103)
+    assert store.object_names() == []
+
+
+# ---- tombstones
+def test_tombstones_are_read_by_the_slots_asked_for(store: Store) -> None:
+    store.topic()
+    for slot in (100, 101, 102, 103, 999, 1000):
+        assert store.topics.put_tombstone("orders", slot, a_message_id(slot), 5)
+    assert store.topics.tombstones("orders", 100, 103) == {a_message_id(slot) for slot in (100, 101, 102)}
+    assert store.topics.tombstones("orders", 0, 10**9) == {a_message_id(s) for s in (100, 101, 102, 103, 999, 1000)}
+    assert store.topics.tombstones("orders", 101, 101) == frozenset()
+    assert store.topics.tombstones("order", 0, 10**9) == frozenset()
+
+
+def test_a_message_cancelled_twice_has_one_tombstone(store: Store) -> None:
+    store.topic()
+    assert store.topics.put_tombstone("orders", 100, a_message_id(), 5)
+    assert store.topics.put_tombstone("orders", 100, a_message_id(), 6)
+    assert store.topics.tombstones("orders", 100, 101) == {a_message_id()}
+
+
+def test_a_tombstone_is_too_late_once_its_slot_is_sealed(store: Store) -> None:
+    store.topic()
+    store.topics.seal("orders", 102)
+    assert not store.topics.put_tombstone("orders", 101, a_message_id(1), 5)
+    assert store.topics.put_tombstone("orders", 102, a_message_id(2), 5)
+    assert not store.topics.put_tombstone("unknown", 102, a_message_id(2), 5)
+    assert store.topics.tombstones("orders", 0, 10**9) == {a_message_id(2)}
+
+
+def test_a_plan_handed_to_a_paused_subscription_is_the_caller_s_choice(store: Store) -> None:
+    store.topic()
+    paused = a_subscription("paused", state=State.PAUSED)
+    assert store.topics.create_subscription(store.current(), paused)
+    assert store.topics.subscription("orders", "paused") == paused
+    assert store.topics.hand_out(HandOut(subscription=paused, to=103, delivery=None))

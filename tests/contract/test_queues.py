@@ -1,0 +1,185 @@
+"""Queues: the port over memory and over SQS."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.contract.aws_resources import make_queue
+from tests.contract.builders import a_message_id
+from tidewheel.aws.sqs_queues import SqsQueues, part_of
+from tidewheel.clock import ManualClock
+from tidewheel.errors import QueueUnavailable
+from tidewheel.flows.ports import Queues, Release
+from tidewheel.memory import MemoryQueues
+from tidewheel.message import HEADER_ATTRIBUTE, header_text
+from tidewheel.subscription import DeliveryKey
+
+KEY = DeliveryKey(topic="orders", subscription="billing", generation="s1", plan=100)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuesUnderTest:
+    """An implementation, one queue, and what a consumer of each queue finds: (text, attributes with the header)."""
+
+    queues: Queues
+    url: str
+    received: Callable[[], list[tuple[str, dict[str, str]]]]
+    parts: Callable[[], list[tuple[DeliveryKey, int]]]
+    refused: Callable[[], list[dict[str, Any]]]
+    remove: Callable[[], None]
+
+
+def on_memory() -> QueuesUnderTest:
+    queues = MemoryQueues(ManualClock(1000))
+
+    def received() -> list[tuple[str, dict[str, str]]]:
+        return [
+            (message.text, {**message.attributes, HEADER_ATTRIBUTE: message.header})
+            for message in queues.sent("billing-queue")
+            if message.visible_at_ms <= 1000
+        ]
+
+    return QueuesUnderTest(
+        queues=queues,
+        url="billing-queue",
+        received=received,
+        parts=lambda: queues.parts,
+        refused=lambda: queues.refused,
+        remove=lambda: queues.remove("billing-queue"),
+    )
+
+
+def on_sqs(sqs: Any) -> QueuesUnderTest:
+    url, work, refused = make_queue(sqs), make_queue(sqs), make_queue(sqs)
+
+    def take(queue_url: str) -> list[Any]:
+        taken: list[Any] = []
+        while messages := sqs.receive_message(
+            QueueUrl=queue_url, MaxNumberOfMessages=10, MessageAttributeNames=["All"], VisibilityTimeout=900
+        ).get("Messages"):
+            taken += messages
+        return taken
+
+    def received() -> list[tuple[str, dict[str, str]]]:
+        return [
+            (each["Body"], {name: value["StringValue"] for name, value in each["MessageAttributes"].items()})
+            for each in take(url)
+        ]
+
+    return QueuesUnderTest(
+        queues=SqsQueues(sqs, work_queue_url=work, refused_queue_url=refused, sleep=lambda seconds: None),
+        url=url,
+        received=received,
+        parts=lambda: [part_of(each["Body"]) for each in take(work)],
+        refused=lambda: [json.loads(each["Body"]) for each in take(refused)],
+        remove=lambda: sqs.delete_queue(QueueUrl=url),
+    )
+
+
+@pytest.fixture(params=["memory", "aws"])
+def under_test(request: pytest.FixtureRequest) -> QueuesUnderTest:
+    if request.param == "memory":
+        return on_memory()
+    return on_sqs(request.getfixturevalue("sqs"))
+
+
+def a_release(text: str = "hello", attributes: dict[str, str] | None = None, number: int = 0) -> Release:
+    return Release(5000, text, attributes, header_text(a_message_id(number), 0, 17), len(text))
+
+
+def test_ten_messages_arrive_with_their_texts_attributes_and_headers(under_test: QueuesUnderTest) -> None:
+    releases = [
+        a_release(f"text {n}, ünïcode 🌍", {"color": "red", "n": str(n)} if n % 2 else None, n) for n in range(10)
+    ]
+    assert under_test.queues.send(under_test.url, [(release, 0) for release in releases]) == []
+    expected = [(r.text, {**(r.attributes or {}), HEADER_ATTRIBUTE: r.header}) for r in releases]
+    assert sorted(under_test.received(), key=str) == sorted(expected, key=str)
+
+
+def test_a_delayed_message_is_not_visible_yet(under_test: QueuesUnderTest) -> None:
+    batch = [(a_release("now"), 0), (a_release("in a second"), 1), (a_release("in fifteen minutes"), 900)]
+    assert under_test.queues.send(under_test.url, batch) == []
+    assert [text for text, _ in under_test.received()] == ["now"]
+
+
+def test_a_queue_that_is_gone_is_unavailable_by_its_url(under_test: QueuesUnderTest) -> None:
+    under_test.remove()
+    with pytest.raises(QueueUnavailable, match="queue"):
+        under_test.queues.send(under_test.url, [(a_release(), 0)])
+
+
+def test_more_than_ten_messages_are_no_batch(under_test: QueuesUnderTest) -> None:
+    with pytest.raises(ValueError, match="11"):
+        under_test.queues.send(under_test.url, [(a_release(), 0)] * 11)
+
+
+def test_all_parts_of_a_delivery_are_in_the_work_queue(under_test: QueuesUnderTest) -> None:
+    under_test.queues.enqueue_parts(KEY, range(23))
+    under_test.queues.enqueue_parts(KEY, [])
+    under_test.queues.enqueue_parts(KEY, [99])
+    assert sorted(part for _, part in under_test.parts()) == [*range(23), 99]
+
+
+def test_a_part_in_the_work_queue_names_its_delivery(under_test: QueuesUnderTest) -> None:
+    under_test.queues.enqueue_parts(KEY, [4])
+    assert under_test.parts() == [(KEY, 4)]
+
+
+def test_a_refused_message_is_kept_with_all_that_is_known(under_test: QueuesUnderTest) -> None:
+    document = {"queue_url": "q", "code": "InvalidMessageContents", "attributes": {"a": "b"}, "body": "\x00 \ud800 🌍"}
+    under_test.queues.refuse(document)
+    assert under_test.refused() == [document]
+
+
+# ---- the fake's own
+def test_the_fake_knows_when_each_message_becomes_visible() -> None:
+    clock = ManualClock(10_000)
+    queues = MemoryQueues(clock)
+    queues.send("a", [(a_release("one"), 3)])
+    clock.advance_ms(500)
+    queues.send("b", [(a_release("two", {"k": "v"}, 1), 0)])
+    one, two = queues.sent()
+    assert (one.queue_url, one.sent_at_ms, one.visible_at_ms, one.deliver_at_ms) == ("a", 10_000, 13_000, 5000)
+    assert (two.text, two.attributes, two.id, two.visible_at_ms) == ("two", {"k": "v"}, a_message_id(1), 10_500)
+    assert queues.sent("b") == [two]
+
+
+def test_the_fake_refuses_what_it_was_told_to() -> None:
+    queues = MemoryQueues(ManualClock())
+    queues.refuse_if(lambda release: release.text == "bad", permanent=True)
+    queues.refuse_if(lambda release: release.text == "slow", permanent=False, code="Throttled", times=1)
+    batch = [(a_release(text), 0) for text in ("good", "bad", "slow")]
+    first = queues.send("a", batch)
+    assert [(r.index, r.permanent, r.code) for r in first] == [
+        (1, True, "InvalidMessageContents"),
+        (2, False, "Throttled"),
+    ]
+    assert [r.index for r in queues.send("a", batch)] == [1]
+    assert [message.text for message in queues.sent("a")] == ["good", "good", "slow"]
+
+
+def test_a_queue_that_the_fake_lost_can_come_back() -> None:
+    queues = MemoryQueues(ManualClock())
+    queues.remove("a")
+    queues.restore("a")
+    assert queues.send("a", [(a_release(), 0)]) == []
+
+
+@pytest.mark.parametrize("delay_s", [-1, 901])
+def test_the_fake_takes_no_delay_that_sqs_refuses(delay_s: int) -> None:
+    queues = MemoryQueues(ManualClock())
+    with pytest.raises(ValueError, match=str(delay_s)):
+        queues.send("a", [(a_release(), 0), (a_release(), delay_s)])
+    assert queues.sent() == []
+
+
+def test_parts_are_taken_from_the_fake_once() -> None:
+    queues = MemoryQueues(ManualClock())
+    queues.enqueue_parts(KEY, [1, 2])
+    assert queues.take_parts() == [(KEY, 1), (KEY, 2)]
+    assert queues.take_parts() == []

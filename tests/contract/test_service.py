@@ -1,0 +1,108 @@
+"""The deployed service's wiring, and what importing it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from tests.contract.aws_resources import REGION
+from tidewheel.aws.service import Service, client_config, in_order, parallel_of
+from tidewheel.clock import ManualClock, use
+from tidewheel.errors import NotConfigured
+from tidewheel.flows.ports import Ports
+from tidewheel.memory import MemoryService
+
+ENVIRONMENT = {
+    f"TIDEWHEEL_{name}": f"the-{name.lower()}"
+    for name in (
+        "STACK",
+        "TABLE",
+        "S3_BUCKET",
+        "URGENT_QUEUE_URL",
+        "BULK_QUEUE_URL",
+        "WORK_QUEUE_URL",
+        "REFUSED_QUEUE_URL",
+        "SCHEDULE_GROUP",
+        "SCHEDULE_ROLE_ARN",
+        "DISPATCH_ARN",
+        "SCHEDULE_DEAD_LETTER_ARN",
+    )
+}
+
+
+def test_a_cold_start_reads_the_environment_and_the_current_clock(monkeypatch: pytest.MonkeyPatch, aws: None) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    clock = ManualClock(5)
+    with use(clock):
+        service = Service.cold_start(ENVIRONMENT | {"TIDEWHEEL_MAX_SKEW_MS": "250", "TIDEWHEEL_SEND_THREADS": "20"})
+    ports: Ports = service
+    assert ports.clock is clock
+    assert ports.max_skew_ms == 250
+    assert service.settings.table == "the-table"
+
+
+def test_a_cold_start_without_settings_names_what_is_missing() -> None:
+    with pytest.raises(NotConfigured, match="dispatch_arn"):
+        Service.cold_start({name: value for name, value in ENVIRONMENT.items() if "DISPATCH" not in name})
+
+
+def test_there_are_as_many_connections_as_threads() -> None:
+    config: Any = client_config(64)
+    assert config.max_pool_connections == 64
+    assert config.retries["mode"] == "standard"
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_calls_are_made_for_every_argument_and_failures_come_out(threads: int) -> None:
+    done: set[int] = set()
+    lock = threading.Lock()
+
+    def call(number: int) -> None:
+        if number == 99:
+            raise ValueError("99")
+        with lock:
+            done.add(number)
+
+    parallel = parallel_of(threads)
+    assert list(parallel(call, range(30))) == [None] * 30
+    assert done == set(range(30))
+    with pytest.raises(ValueError, match="99"):
+        list(parallel(call, [1, 99, 2]))
+
+
+def test_four_threads_run_four_calls_at_once() -> None:
+    barrier = threading.Barrier(4, timeout=10)
+
+    def meet(_: int) -> None:
+        barrier.wait()
+
+    assert list(parallel_of(4)(meet, range(4))) == [None] * 4
+
+
+def test_without_threads_calls_are_made_in_order() -> None:
+    done: list[int] = []
+    assert list(in_order(done.append, [3, 1, 2])) == [None] * 3
+    assert done == [3, 1, 2]
+
+
+def test_the_service_in_memory_is_all_ports_too() -> None:
+    service: Ports = MemoryService.at(ManualClock(5))
+    assert service.clock.now_ms() == 5
+    assert list(service.parallel(lambda number: None, range(2))) == [None, None]
+
+
+def test_the_adapters_import_no_pyarrow() -> None:
+    code = (
+        "import sys, pkgutil, importlib, tidewheel.aws, tidewheel.memory\n"
+        "for package in (tidewheel.aws, tidewheel.memory):\n"
+        "    for module in pkgutil.iter_modules(package.__path__):\n"
+        "        importlib.import_module(f'{package.__name__}.{module.name}')\n"
+        "heavy = {'pyarrow', 'numpy', 'aws_lambda_powertools', 'aws_cdk', 'moto', 'pyspark'}\n"
+        "sys.exit(', '.join(heavy & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")

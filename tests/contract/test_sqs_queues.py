@@ -1,0 +1,252 @@
+"""SqsQueues: what it does when SQS refuses; SQS here is a few lines of Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.contract.builders import a_message_id
+from tidewheel.aws.sqs_queues import ATTEMPTS, SqsQueues, part_body, part_of, refused_body
+from tidewheel.errors import InvalidValue, QueueUnavailable
+from tidewheel.flows.ports import Release
+from tidewheel.message import SQS_MAX_BYTES, header_text
+from tidewheel.subscription import DeliveryKey
+
+KEY = DeliveryKey(topic="orders", subscription="billing", generation="s1", plan=100)
+
+
+@dataclass
+class Sqs:
+    """Keeps what is sent; `refuse` may raise for a request, or return the entries that fail."""
+
+    refuse: Callable[[list[Any]], list[dict[str, Any]]] = lambda entries: []
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    bodies: list[str] = field(default_factory=list)
+
+    def send_message_batch(self, **request: Any) -> Any:
+        self.requests.append(request)
+        failed = self.refuse(request["Entries"])
+        ids = {entry["Id"] for entry in failed}
+        self.bodies += [entry["MessageBody"] for entry in request["Entries"] if entry["Id"] not in ids]
+        return {"Successful": [], "Failed": failed}
+
+    def send_message(self, **request: Any) -> Any:
+        self.requests.append(request)
+        return {}
+
+
+def error(code: str, status: int = 400) -> ClientError:
+    return ClientError(
+        {"Error": {"Code": code, "Message": "because"}, "ResponseMetadata": {"HTTPStatusCode": status}},  # type: ignore[typeddict-item]
+        "SendMessageBatch",
+    )
+
+
+def queues(sqs: Sqs, pauses: list[float] | None = None) -> SqsQueues:
+    pause = ([] if pauses is None else pauses).append
+    return SqsQueues(sqs, work_queue_url="work", refused_queue_url="refused", sleep=pause)  # type: ignore[arg-type]
+
+
+def releases(*texts: str) -> list[tuple[Release, int]]:
+    return [(Release(0, text, None, header_text(a_message_id(n), 1, 5), 1), n) for n, text in enumerate(texts)]
+
+
+def fails(**codes: tuple[str, bool]) -> Callable[[list[Any]], list[dict[str, Any]]]:
+    """Refuses entries by their text: code and whether it is the sender's fault."""
+
+    def refuse(entries: list[Any]) -> list[dict[str, Any]]:
+        return [
+            {
+                "Id": e["Id"],
+                "Code": codes[e["MessageBody"]][0],
+                "SenderFault": codes[e["MessageBody"]][1],
+                "Message": "m",
+            }
+            for e in entries
+            if e["MessageBody"] in codes
+        ]
+
+    return refuse
+
+
+def raises_if(code: str, applies: Callable[[list[str]], bool]) -> Callable[[list[Any]], list[dict[str, Any]]]:
+    def refuse(entries: list[Any]) -> list[dict[str, Any]]:
+        if applies([entry["MessageBody"] for entry in entries]):
+            raise error(code)
+        return []
+
+    return refuse
+
+
+# ---- send
+def test_a_batch_is_one_request_with_ids_delays_and_typed_attributes() -> None:
+    sqs = Sqs()
+    release = Release(0, "text", {"color": "red"}, "header", 1)
+    assert queues(sqs).send("q", [(release, 7), *releases("b")]) == []
+    [request] = sqs.requests
+    assert request["QueueUrl"] == "q"
+    assert request["Entries"][0] == {
+        "Id": "0",
+        "MessageBody": "text",
+        "DelaySeconds": 7,
+        "MessageAttributes": {
+            "color": {"DataType": "String", "StringValue": "red"},
+            "tidewheel": {"DataType": "String", "StringValue": "header"},
+        },
+    }
+    assert request["Entries"][1]["Id"] == "1"
+
+
+def test_entries_that_failed_are_refusals_by_whose_fault_it_was() -> None:
+    sqs = Sqs(fails(b=("InvalidMessageContents", True), d=("InternalError", False), c=("RequestThrottled", True)))
+    found = queues(sqs).send("q", releases("a", "b", "c", "d"))
+    assert [(r.index, r.permanent, r.code, r.reason) for r in found] == [
+        (1, True, "InvalidMessageContents", "m"),
+        (2, False, "RequestThrottled", "m"),
+        (3, False, "InternalError", "m"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "code", ["InvalidMessageContents", "AWS.SimpleQueueService.BatchRequestTooLong", "InvalidParameterValue"]
+)
+def test_one_bad_message_does_not_spoil_the_batch(code: str) -> None:
+    sqs = Sqs(raises_if(code, lambda texts: "bad" in texts))
+    [refusal] = queues(sqs).send("q", releases("a", "bad", "c"))
+    assert (refusal.index, refusal.permanent, refusal.code, refusal.reason) == (1, True, code, "because")
+    assert sqs.bodies == ["a", "c"]
+
+
+def test_messages_that_are_too_large_together_are_sent_one_by_one() -> None:
+    sqs = Sqs(raises_if("AWS.SimpleQueueService.BatchRequestTooLong", lambda texts: len(texts) > 1))
+    assert queues(sqs).send("q", releases("a", "b", "c")) == []
+    assert sqs.bodies == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "AWS.SimpleQueueService.NonExistentQueue",
+        "QueueDoesNotExist",
+        "AccessDenied",
+        "AccessDeniedException",
+        "KmsAccessDenied",
+        "KMS.DisabledException",
+        "KMS.NotFoundException",
+        "AWS.SimpleQueueService.UnsupportedOperation",
+    ],
+)
+def test_a_queue_that_refuses_everything_is_unavailable(code: str) -> None:
+    sqs = Sqs(raises_if(code, lambda texts: True))
+    with pytest.raises(QueueUnavailable, match=f"queue q does not take messages: {code}: because"):
+        queues(sqs).send("q", releases("a", "b"))
+    assert len(sqs.requests) == 1
+    with pytest.raises(QueueUnavailable):
+        queues(Sqs(fails(a=(code, True)))).send("q", releases("a"))
+
+
+@pytest.mark.parametrize(("code", "status"), [("KMS.ThrottlingException", 400), ("RequestThrottled", 403), ("X", 503)])
+def test_a_throttled_batch_may_be_tried_again(code: str, status: int) -> None:
+    def refuse(entries: list[Any]) -> list[dict[str, Any]]:
+        raise error(code, status)
+
+    found = queues(Sqs(refuse)).send("q", releases("a", "b"))
+    assert [(r.index, r.permanent) for r in found] == [(0, False), (1, False)]
+
+
+def test_an_error_that_is_neither_the_queue_s_nor_a_message_s_comes_out() -> None:
+    with pytest.raises(ClientError, match="ExpiredToken"):
+        queues(Sqs(raises_if("ExpiredToken", lambda texts: True))).send("q", releases("a"))
+
+
+# ---- the work queue
+def test_parts_go_ten_a_request() -> None:
+    sqs = Sqs()
+    queues(sqs).enqueue_parts(KEY, range(23))
+    assert [len(request["Entries"]) for request in sqs.requests] == [10, 10, 3]
+    assert {request["QueueUrl"] for request in sqs.requests} == {"work"}
+    assert [part_of(body) for body in sqs.bodies] == [(KEY, part) for part in range(23)]
+
+
+def test_parts_that_were_not_taken_are_tried_again() -> None:
+    seen: list[int] = []
+
+    def refuse(entries: list[Any]) -> list[dict[str, Any]]:
+        seen.append(len(entries))
+        if len(seen) > 2:
+            return []
+        return [{"Id": e["Id"], "Code": "InternalError", "SenderFault": False} for e in entries[: 3 - len(seen)]]
+
+    sqs, pauses = Sqs(refuse), list[float]()
+    queues(sqs, pauses).enqueue_parts(KEY, range(5))
+    assert seen == [5, 2, 1]
+    assert len(pauses) == 2
+    assert sorted(part for _, part in map(part_of, sqs.bodies)) == [0, 1, 2, 3, 4]
+
+
+def test_parts_that_are_never_taken_are_an_error() -> None:
+    sqs = Sqs(lambda entries: [{"Id": entries[0]["Id"], "Code": "InternalError", "SenderFault": False, "Message": "m"}])
+    with pytest.raises(QueueUnavailable, match="work does not take messages: 1 parts were not taken in 4 tries: m"):
+        queues(sqs).enqueue_parts(KEY, range(3))
+    assert len(sqs.requests) == ATTEMPTS
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "no json",
+        "[]",
+        "{}",
+        '{"topic": "t", "subscription": "s", "generation": "g", "plan": 1}',
+        '{"topic": "t", "subscription": "s", "generation": "g", "plan": 1, "part": 0, "more": 1}',
+        '{"topic": "t", "subscription": "s", "generation": "g", "plan": 1, "part": "0"}',
+        '{"topic": "t", "subscription": "s", "generation": "g", "plan": 1, "part": -1}',
+        '{"topic": "t", "subscription": "s", "generation": "g", "plan": true, "part": 0}',
+        '{"topic": null, "subscription": "s", "generation": "g", "plan": 1, "part": 0}',
+    ],
+)
+def test_what_is_not_a_part_is_an_invalid_value(body: str) -> None:
+    with pytest.raises(InvalidValue, match="work queue message"):
+        part_of(body)
+
+
+def test_a_part_s_message_is_five_fields_of_json() -> None:
+    assert json.loads(part_body(KEY, 3)) == {
+        "topic": "orders",
+        "subscription": "billing",
+        "generation": "s1",
+        "plan": 100,
+        "part": 3,
+    }
+    assert part_of(part_body(KEY, 3)) == (KEY, 3)
+
+
+# ---- refused messages
+def test_a_refused_message_is_one_request_in_ascii() -> None:
+    sqs = Sqs()
+    queues(sqs).refuse({"body": "\x00ü\ud800"})
+    assert sqs.requests == [{"QueueUrl": "refused", "MessageBody": '{"body": "\\u0000\\u00fc\\ud800"}'}]
+
+
+@pytest.mark.parametrize("character", ["x", "ü", "🌍", "\x00"])
+def test_a_refused_message_too_large_for_sqs_is_cut_and_says_so(character: str) -> None:
+    body = character * SQS_MAX_BYTES
+    text = refused_body({"code": "MessageTooLong", "body": body, "attributes": {"a": "b"}})
+    document = json.loads(text)
+    assert len(text) <= SQS_MAX_BYTES
+    assert len(text) > SQS_MAX_BYTES // 4
+    assert document["cut"] == {"body": SQS_MAX_BYTES}
+    assert body.startswith(document["body"].rstrip("\ud83c"))
+    assert (document["code"], document["attributes"]) == ("MessageTooLong", {"a": "b"})
+
+
+def test_attributes_too_large_for_sqs_are_cut_too() -> None:
+    text = refused_body({"body": "b" * SQS_MAX_BYTES, "attributes": {"a": "a" * SQS_MAX_BYTES}})
+    assert len(text) <= SQS_MAX_BYTES
+    assert set(json.loads(text)["cut"]) == {"attributes", "body"}
