@@ -53,8 +53,11 @@ class Fence:
         return self.settings.slot_ms
 
     def look_at(self, wake_slot: int | None, collect_at_ms: int | None) -> int | None:
-        """Returns when the sweep must look: a grace after the wake schedule's time, or at the collection's."""
-        times = [] if collect_at_ms is None else [collect_at_ms]
+        """Returns when the sweep must look: a grace after the wake schedule's time, or after the collection's.
+
+        A dispatch collects on its way when it is time; the sweep does so only if none has come for another interval.
+        """
+        times = [] if collect_at_ms is None else [collect_at_ms + self.settings.collect_interval_s * 1000]
         if wake_slot is not None:
             times.append(fires_at_ms(wake_slot, self.settings) + self.settings.heal_grace_ms)
         return min(times, default=None)

@@ -51,8 +51,6 @@ class Service:
     def of(cls, settings: ServiceSettings, session: boto3.session.Session, clock: Clock) -> Service:
         """Makes the service of some settings; a session knows where AWS is."""
         config = client_config(settings.send_threads)
-        # What is sent was checked by the sender, and each check costs as much as building the request.
-        unchecked = config.merge(Config(parameter_validation=False))
         objects = S3Objects(session.client("s3", config=config), s3_bucket=settings.s3_bucket)
         return cls(
             settings=settings,
@@ -60,7 +58,7 @@ class Service:
             topics=DynamoTopics(session.client("dynamodb", config=config), table=settings.table, objects=objects),
             objects=objects,
             queues=SqsQueues(
-                session.client("sqs", config=unchecked),
+                session.client("sqs", config=config),
                 work_queue_url=settings.work_queue_url,
                 refused_queue_url=settings.refused_queue_url,
             ),
@@ -85,6 +83,8 @@ def client_config(send_threads: int) -> Config:
         tcp_keepalive=True,
         max_pool_connections=max(10, send_threads),
         user_agent_extra="tidewheel",
+        # What is sent was made by our own code, and a check costs as much as building the request.
+        parameter_validation=False,
     )
 
 
