@@ -40,7 +40,6 @@ def read(record: SQSRecord) -> Pack:
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Ingests a batch; what could not be read or committed is reported and comes again."""
-    failed: list[str] = []
     by_topic: dict[str, list[tuple[str, Pack]]] = {}
     processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
     with processor(event["Records"], handler=read):
@@ -49,15 +48,15 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
                 by_topic.setdefault(outcome.topic, []).append((record["messageId"], outcome))
             else:
                 logger.warning("pack is not readable", sqs_message_id=record["messageId"], reason=str(outcome))
-    failed += [failure["itemIdentifier"] for failure in processor.response()["batchItemFailures"]]
+    failures = list(processor.response()["batchItemFailures"])
     for topic, packs in by_topic.items():
         try:
             done = ingest(service, topic, [pack for _, pack in packs])
         except Exception:
             logger.exception("topic not ingested", topic=topic)
-            failed += [record_id for record_id, _ in packs]
+            failures += [{"itemIdentifier": record_id} for record_id, _ in packs]
             continue
         logger.info("ingested", topic=topic, ledger=done.object_name, direct=done.direct_rows)
         metrics.add_metric("LedgerMessages", MetricUnit.Count, done.ledger_rows)
         metrics.add_metric("DirectMessages", MetricUnit.Count, done.direct_rows)
-    return {"batchItemFailures": [{"itemIdentifier": each} for each in failed]}
+    return {"batchItemFailures": failures}

@@ -111,8 +111,9 @@ class ServiceSettings:
         missing = [f.name for f in fields(cls) if f.name not in values and f.name not in _TUNING]
         if missing:
             raise NotConfigured(f"{source} lacks {', '.join(missing)}; deploy the stack again or correct it")
-        given = {f.name: values[f.name] for f in fields(cls) if f.name in values}
-        return cls(**{k: int(v) if k in _TUNING else str(v) for k, v in given.items()})
+        given: dict[str, Any] = {f.name: values[f.name] for f in fields(cls) if f.name in values}
+        typed: dict[str, Any] = {name: int(value) if name in _TUNING else str(value) for name, value in given.items()}
+        return cls(**typed)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> ServiceSettings:

@@ -30,7 +30,13 @@ DAY = 24 * HOUR
 class World:
     """One service, with what a test wants to do to it."""
 
-    def __init__(self, *subscriptions: str, subscribe: bool = True, wrap: Callable[[Any], Any] = lambda ports: ports, **settings: int) -> None:
+    def __init__(
+        self,
+        *subscriptions: str,
+        subscribe: bool = True,
+        wrap: Callable[[Any], Any] = lambda ports: ports,
+        **settings: int,
+    ) -> None:
         self.clock = ManualClock(START_MS)
         self.service = MemoryService.at(self.clock)
         self.ports = wrap(self.service)
@@ -72,7 +78,9 @@ class World:
             for key, part in parts:
                 deliver_part(self.ports, key, part)
 
-    def run(self, duration_ms: int, *, sweeps: bool = False, schedules: bool = True, every_ms: int = 5 * MINUTE) -> None:
+    def run(
+        self, duration_ms: int, *, sweeps: bool = False, schedules: bool = True, every_ms: int = 5 * MINUTE
+    ) -> None:
         """Moves time on; schedules fire at their second, sweeps every five minutes, workers at once."""
         end = self.clock.now_ms() + duration_ms
         next_sweep = self.clock.now_ms() + every_ms if sweeps else None

@@ -52,6 +52,7 @@ class LocalTidewheel:
         log_level: from which level the functions log (to standard error).
         environment: variables that replace those of the template in every function; the local runtime itself sets
             TIDEWHEEL_MAX_SKEW_MS=0, since there is one clock only.
+        port: where `endpoint_url` listens; 0 for any free port.
         topic_settings: settings that `create_topic` takes, such as slot_s or lookahead_s; `client()` uses them for
             every topic that does not say otherwise.
 
@@ -71,6 +72,7 @@ class LocalTidewheel:
         functions: Path | None = None,
         log_level: str = "CRITICAL",
         environment: Mapping[str, str] | None = None,
+        port: int = 0,
         **topic_settings: int | None,
     ) -> None:
         if clock not in ("virtual", "real"):
@@ -87,7 +89,7 @@ class LocalTidewheel:
         self._template = template
         self._functions = functions
         self._log_level = log_level
-        self._emulator = Emulator(self.clock, virtual=self.virtual)
+        self._emulator = Emulator(self.clock, virtual=self.virtual, port=port)
         self.requests = Requests(self._emulator.item_bytes)
         self._handlers: list[Handler] = []
         self._pump: Pump | None = None

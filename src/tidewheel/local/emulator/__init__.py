@@ -46,7 +46,7 @@ _open: list[Emulator] = []
 class Emulator:
     """moto's backends of this process: empty when opened, and only one at a time, since moto keeps them globally."""
 
-    def __init__(self, clock: Clock, *, virtual: bool) -> None:
+    def __init__(self, clock: Clock, *, virtual: bool, port: int = 0) -> None:
         self._clock = clock
         self._virtual = virtual
         self._patches = Patches()
@@ -54,7 +54,7 @@ class Emulator:
         self.lock = RLock()
         self.changed = Condition(self.lock)
         self.schedules = ScheduleBook(clock, self.changed)
-        self._wire = Wire(self.lock)
+        self._wire = Wire(self.lock, port)
         self._wake_index = tables.WakeIndex()
 
     def open(self) -> None:

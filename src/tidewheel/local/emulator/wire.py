@@ -42,6 +42,7 @@ from moto.moto_server.werkzeug_app import (
 from werkzeug.exceptions import HTTPException
 from werkzeug.serving import BaseWSGIServer, make_server
 
+from tidewheel.errors import InvalidValue
 from tidewheel.local.emulator.patching import Patches
 
 REGION = "us-east-1"
@@ -85,8 +86,9 @@ def install(patches: Patches) -> None:
 class Wire:
     """Answers requests from moto's backends, one at a time."""
 
-    def __init__(self, lock: RLock) -> None:
+    def __init__(self, lock: RLock, port: int = 0) -> None:
         self._lock = lock
+        self._port = port
         self._routes: dict[str, list[tuple[re.Pattern[str], Any]]] = {}
         self._parsers = ResponseParserFactory()
         self._server: HttpServer | None = None
@@ -162,7 +164,7 @@ class Wire:
     def endpoint_url(self) -> str:
         """Where any other AWS client reaches the same backends; the server starts at the first use."""
         if self._server is None:
-            self._server = HttpServer(self._lock)
+            self._server = HttpServer(self._lock, self._port)
         return self._server.url
 
     def close(self) -> None:
@@ -238,10 +240,29 @@ class _QuietHandler(MotoRequestHandler):
         """Says nothing: a line a request would drown the caller's output."""
 
 
-class HttpServer:
-    """moto's server on a free port of 127.0.0.1, in threads, under our lock."""
+def _check_free(port: int) -> None:
+    """werkzeug would end the process."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            advice = f"stop what listens there, or give another port ({error.strerror})"
+            raise InvalidValue("port", port, advice) from None
 
-    def __init__(self, lock: RLock) -> None:
+
+class HttpServer:
+    """moto's server on 127.0.0.1, in threads, under our lock.
+
+    Args:
+        lock: held for each request.
+        port: where to listen; 0 for any free port.
+
+    Raises:
+        InvalidValue: another program listens on the port.
+    """
+
+    def __init__(self, lock: RLock, port: int = 0) -> None:
         application = DomainDispatcherApplication(create_backend_app)
 
         def locked(environ: dict[str, Any], start_response: Any) -> list[bytes]:
@@ -257,7 +278,11 @@ class HttpServer:
                     if hasattr(chunks, "close"):
                         chunks.close()
 
-        self._server: BaseWSGIServer = make_server("127.0.0.1", 0, locked, threaded=True, request_handler=_QuietHandler)
+        if port:
+            _check_free(port)
+        self._server: BaseWSGIServer = make_server(
+            "127.0.0.1", port, locked, threaded=True, request_handler=_QuietHandler
+        )
         self._connections: WeakSet[socket.socket] = WeakSet()
         self._workers: set[Thread] = set()
         self._follow_connections()

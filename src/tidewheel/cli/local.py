@@ -1,0 +1,105 @@
+"""`tidewheel local`: the whole service on this machine."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from tidewheel.errors import InvalidValue
+from tidewheel.local import LocalTidewheel
+from tidewheel.sdk.client import Tidewheel
+
+_REFRESH_S = 1.0
+
+app = typer.Typer(help="Run the whole service on this machine, without an AWS account.", no_args_is_help=True)
+
+
+@app.callback()
+def local() -> None:
+    """Run the whole service on this machine, without an AWS account."""
+
+
+@app.command()
+def up(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Where AWS clients reach it, on 127.0.0.1.")] = 4566,
+    topic: Annotated[
+        list[str] | None, typer.Option(help="Create this topic; repeat for more. NAME or NAME:SUBSCRIPTION,...")
+    ] = None,
+    slot_s: Annotated[int | None, typer.Option(min=1, help="Slot length of those topics, in seconds.")] = None,
+    lookahead_s: Annotated[int | None, typer.Option(min=1, help="Lookahead of those topics, in seconds.")] = None,
+    log_level: Annotated[str, typer.Option(help="From which level functions log to standard error.")] = "WARNING",
+) -> None:
+    """Serve the stack in real time on a port, for any AWS client, until Ctrl-C. State is kept in memory only."""
+    console = Console(stderr=True)
+    settings = {"slot_s": slot_s, "lookahead_s": lookahead_s}
+    given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+    wanted = [_topic(each) for each in topic or ()]
+    with console.status("Deploying the stack ...") as status:
+        stack = LocalTidewheel(clock="real", port=port, log_level=log_level)
+        stack.open()
+        try:
+            url = stack.endpoint_url
+            client = stack.client()
+            for name, subscriptions in wanted:
+                status.update(f"Creating topic {name} ...")
+                client.create_topic(name, **given)
+                for subscription in subscriptions:
+                    client.create_subscription(name, subscription)
+        except BaseException:
+            stack.close()
+            raise
+    try:
+        console.print(f"Tidewheel is up at [bold]{url}[/], stack [bold]{stack.stack_name}[/]. Ctrl-C stops it.")
+        console.print("In another shell:")
+        console.print(
+            "  export AWS_ENDPOINT_URL=" + url + " AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local "
+            "AWS_DEFAULT_REGION=us-east-1",
+            soft_wrap=True,
+            highlight=False,
+        )
+        console.print("  tidewheel topics create orders && tidewheel subscriptions create orders billing")
+        console.print("  tidewheel send orders hello --delay 20s && tidewheel receive orders billing --wait 20")
+        with Live(_status(stack, client), console=console, refresh_per_second=2, transient=True) as live:
+            seen = 0
+            while True:
+                time.sleep(_REFRESH_S)
+                for failure in stack.failures[seen:]:
+                    live.console.print(f"[red]{failure.function} failed:[/] {str(failure.error)[:300]}")
+                seen = len(stack.failures)
+                live.update(_status(stack, client))
+    except KeyboardInterrupt:
+        console.print("Stopping ...")
+    finally:
+        stack.close()
+    console.print("Stopped; nothing is kept.")
+
+
+def _topic(text: str) -> tuple[str, list[str]]:
+    name, colon, subscriptions = text.partition(":")
+    if colon and not subscriptions:
+        raise InvalidValue("--topic", text, "name the subscriptions after the colon: NAME:SUBSCRIPTION,...")
+    return name, [each for each in subscriptions.split(",") if each]
+
+
+def _status(stack: LocalTidewheel, client: Tidewheel) -> Table:
+    table = Table(box=None, padding=(0, 3, 0, 0))
+    for heading in ("topic", "waiting", "next due", "subscription", "in queue"):
+        table.add_column(heading)
+    fences = client.topics()
+    for fence in fences:
+        stats = client.stats(fence.topic)
+        due = stats.next_due_at.astimezone().strftime("%Y-%m-%d %H:%M:%S") if stats.next_due_at else "-"
+        rows = [(each.name, str(each.queue.visible) if each.queue else "?") for each in stats.subscriptions]
+        for i, (name, depth) in enumerate(rows or [("-", "-")]):
+            table.add_row(*((fence.topic, str(stats.waiting), due) if i == 0 else ("", "", "")), name, depth)
+    if not fences:
+        table.add_row("no topics yet")
+    calls = " ".join(f"{name} {count}" for name, count in sorted(stack.invocations.items()))
+    table.caption = f"invocations: {calls}"
+    table.caption_justify = "left"
+    return table
