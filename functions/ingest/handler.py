@@ -10,8 +10,8 @@ from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
-from tidewheel.aws.service import Service
 
+from tidewheel.aws.service import Service
 from tidewheel.errors import CorruptPack
 from tidewheel.flows.ingest import ingest
 from tidewheel.pack import PACK_ATTRIBUTE, Pack, decode_pack

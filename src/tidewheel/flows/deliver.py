@@ -13,6 +13,7 @@ from tidewheel.fence import Fence
 from tidewheel.flows import release
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger import decode_segment
+from tidewheel.ledger_rows import sort_rows
 from tidewheel.message import id_bytes
 from tidewheel.plan import Piece, Plan, PlannedSegment
 from tidewheel.subscription import Delivery, DeliveryKey
@@ -115,7 +116,7 @@ def due_rows(ports: Ports, fence: Fence, plan: Plan, pieces: Sequence[Piece]) ->
     for _ in ports.parallel(read, range(len(wanted))):
         pass
     rows = pa.concat_tables([each for each in found if each is not None])
-    return rows if len(wanted) == 1 else rows.sort_by([("deliver_at_ms", "ascending"), ("message_id", "ascending")])
+    return rows if len(wanted) == 1 else sort_rows(rows.combine_chunks())
 
 
 def _send(ports: Ports, fence: Fence, delivery: Delivery, rows: pa.Table) -> int:

@@ -15,6 +15,7 @@ from tidewheel.fence import Fence
 from tidewheel.flows import release
 from tidewheel.flows.ports import Commit, Ports, Wake
 from tidewheel.ledger import SCHEMA, Ledger, encode_ledger
+from tidewheel.ledger_rows import sort_rows
 from tidewheel.message import Encoding, bytes_of_text, id_text
 from tidewheel.pack import Pack
 from tidewheel.wheel import fires_at_ms, open_from
@@ -57,9 +58,7 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
     fence = ports.topics.fence(topic)
     if fence is None or any(pack.generation != fence.generation for pack in packs):
         raise UnknownTopic(topic)
-    rows = pa.concat_tables(map(pack_rows, packs)).sort_by(
-        [("deliver_at_ms", "ascending"), ("message_id", "ascending")]
-    )
+    rows = sort_rows(pa.concat_tables(map(pack_rows, packs)).combine_chunks())
     slots = np.asarray(rows.column("deliver_at_ms")) // fence.slot_ms
     fence = _seal_what_is_due(ports, fence, slots)
     fence, object_name, commits = _commit(ports, fence, rows, slots)

@@ -1,0 +1,1 @@
+"""Benchmarks: each hot path beside its bare floor, in the same run."""

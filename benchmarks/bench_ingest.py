@@ -1,0 +1,148 @@
+"""Ingest beside a bare Arrow write and PUT, both against an endpoint that costs next to nothing.
+
+    python -m benchmarks.bench_ingest [--json FILE]
+
+50,000 real messages, due over 60 days. Ours, from Arrow rows: order, ledger, PUT, fence, commit of the bucket. Bare:
+`pyarrow.parquet.write_table` of the same sorted rows (zstd level 1, Arrow's defaults), PUT. Two further figures start
+from decoded packs (Python texts become Arrow), and from packs as they come out of SQS (inflate, JSON, checks). CPU time
+of this process, medians of alternating runs; the ratio is bare time divided by ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import boto3
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.bench_ledger import DATA, messages
+from benchmarks.endpoint import endpoint
+from tidewheel.aws.dynamodb_items import encode_fence
+from tidewheel.aws.dynamodb_topics import DynamoTopics
+from tidewheel.aws.s3_objects import S3Objects
+from tidewheel.aws.service import client_config, in_order
+from tidewheel.clock import ManualClock
+from tidewheel.fence import new_fence
+from tidewheel.flows.ingest import ingest, pack_rows
+from tidewheel.memory import MemoryQueues, MemoryWheel
+from tidewheel.message import CheckedMessage, Encoding
+from tidewheel.pack import decode_pack, packs
+from tidewheel.settings import TopicSettings
+
+ROWS = 50_000
+RUNS = 9
+# The rows' first delivery time is START_MS: an hour before it, all of them are far.
+NOW_MS = 1_767_225_600_000 - 3_600_000
+GOAL = 0.7
+
+
+class Service:
+    """The ports of ingest: S3 and DynamoDB at the endpoint."""
+
+    def __init__(self, url: str) -> None:
+        """Makes the clients."""
+        options: dict[str, Any] = {
+            "endpoint_url": url,
+            "region_name": "us-east-1",
+            "config": client_config(1),
+            "aws_access_key_id": "x",
+            "aws_secret_access_key": "x",
+        }
+        self.clock = ManualClock(NOW_MS)
+        self.objects = S3Objects(boto3.client("s3", **options), s3_bucket="ledgers")
+        self.topics = DynamoTopics(boto3.client("dynamodb", **options), table="t", objects=self.objects)
+        self.queues = MemoryQueues(self.clock)
+        self.wheel = MemoryWheel()
+        self.parallel = in_order
+        self.max_skew_ms = 100
+
+
+def packed(table: pa.Table) -> list[bytes]:
+    """Returns rows as the SDK packs them."""
+    ids = table["message_id"].cast(pa.binary()).to_pylist()
+    texts = table["payload"].cast(pa.string()).to_pylist()
+    checked = [
+        CheckedMessage(id=each, text=text, encoding=Encoding.JSON, attributes={})
+        for each, text in zip(ids, texts, strict=True)
+    ]
+    return [data for _, data in packs("t", "g", NOW_MS, checked)]
+
+
+def cpu_ms(action: Callable[[], object]) -> float:
+    """Returns an action's CPU time."""
+    before = time.process_time_ns()
+    action()
+    return (time.process_time_ns() - before) / 1e6
+
+
+def main(data: Path, runs: int = RUNS) -> dict[str, float]:
+    """Runs all in turns and returns the figures."""
+    table = messages(data, ROWS, "replay")
+    raw = packed(table)
+    decoded = [decode_pack(each, NOW_MS) for each in raw]
+    fence = encode_fence(new_fence("t", "g", TopicSettings(), NOW_MS))
+    item = json.dumps({"Item": fence}).encode()
+    with endpoint({"GetItem": item}) as url:
+        service = Service(url)
+        s3 = boto3.client(
+            "s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x"
+        )
+
+        def bare() -> None:
+            sink = pa.BufferOutputStream()
+            pq.write_table(table, sink, compression="zstd", compression_level=1)
+            s3.put_object(Bucket="ledgers", Key="bare", Body=sink.getvalue().to_pybytes())
+
+        def ours() -> None:
+            assert ingest(service, "t", decoded).ledger_rows == ROWS
+
+        rows = {id(each): pack_rows(each) for each in decoded}
+
+        def from_rows() -> None:
+            with patch("tidewheel.flows.ingest.pack_rows", lambda pack: rows[id(pack)]):
+                ours()
+
+        def from_queue() -> None:
+            assert ingest(service, "t", [decode_pack(each, NOW_MS) for each in raw]).ledger_rows == ROWS
+
+        times: dict[str, list[float]] = {"bare": [], "rows": [], "ours": [], "queue": []}
+        for run in range(runs + 1):
+            measured = {
+                "bare": cpu_ms(bare),
+                "rows": cpu_ms(from_rows),
+                "ours": cpu_ms(ours),
+                "queue": cpu_ms(from_queue),
+            }
+            if run:
+                for name, ms in measured.items():
+                    times[name].append(ms)
+    median = {name: statistics.median(own) for name, own in times.items()}
+    return {
+        "messages": ROWS,
+        "ingest_ms": median["rows"],
+        "bare_write_and_put_ms": median["bare"],
+        "ingest_ratio": statistics.median(b / o for b, o in zip(times["bare"], times["rows"], strict=True)),
+        "ingest_from_packs_ms": median["ours"],
+        "ingest_from_packs_ratio": statistics.median(b / o for b, o in zip(times["bare"], times["ours"], strict=True)),
+        "ingest_from_queue_ms": median["queue"],
+        "ingest_from_queue_messages_a_second": ROWS / median["queue"] * 1000,
+    }
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=next((path for path in DATA if path.exists()), DATA[-1]))
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    figures = main(given.data)
+    print(json.dumps(figures, indent=1))
+    if given.json:
+        given.json.write_text(json.dumps(figures))
