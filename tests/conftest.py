@@ -1,0 +1,152 @@
+"""What the tests on the whole service arrange: an open local stack with a topic, and the real messages."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from tidewheel.local import LocalTidewheel
+    from tidewheel.local.replay import Sample
+    from tidewheel.message import ReceivedMessage
+    from tidewheel.sdk.client import Tidewheel
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+TOPIC = "orders"
+SKEW = {"TIDEWHEEL_MAX_SKEW_MS": "100"}
+"""As deployed: the local runtime has one clock and would leave no room for skew."""
+PROMISE_MS = 1000 + 100
+"""The latest that SQS may make a message receivable after it was due: a second and the skew."""
+
+
+class Orders:
+    """A local stack with the production skew and one topic, and what a test asks of it.
+
+    Attributes:
+        stack, client: the stack and its SDK client.
+    """
+
+    def __init__(self, stack: LocalTidewheel, client: Tidewheel) -> None:
+        self.stack, self.client = stack, client
+
+    def take(self, subscription: str = "billing", topic: str = TOPIC) -> list[ReceivedMessage]:
+        """Receives all that is receivable now; each message must have come in time."""
+        messages = self.stack.receive(topic, subscription)
+        for message in messages:
+            assert 0 <= late_ms(message) <= PROMISE_MS, message
+        return messages
+
+    def ids(self, subscription: str = "billing", topic: str = TOPIC) -> Counter[str]:
+        """Counts the copies of each message that are receivable now."""
+        return Counter(message.id for message in self.take(subscription, topic))
+
+    def function(self, name: str) -> ModuleType:
+        """The module of a function's handler, for a test that makes a part of it fail."""
+        return sys.modules[self._handler(name)._module_name]
+
+    def invoke(self, name: str) -> Any:
+        """Invokes a function with an empty event, whether it is time or not."""
+        return self._handler(name).invoke({})
+
+    def queue_url(self, logical_id: str) -> str:
+        """URL of the stack's queue whose logical id starts like this and is a hash after that."""
+        resources = self.stack.session.client("cloudformation").describe_stack_resources(
+            StackName=self.stack.stack_name
+        )["StackResources"]
+        [url] = [
+            each["PhysicalResourceId"]
+            for each in resources
+            if each["ResourceType"] == "AWS::SQS::Queue" and each["LogicalResourceId"][:-8] == logical_id
+        ]
+        return str(url)
+
+    def bodies(self, queue_url: str) -> list[str]:
+        """Bodies of all that is in a queue, without taking it."""
+        return sorted(message.body for message in self.stack.queue(queue_url)._by_id.values())
+
+    def _handler(self, name: str) -> Any:
+        [handler] = [each for each in self.stack._handlers if each.spec.folder == name]
+        return handler
+
+
+@contextmanager
+def orders(*subscriptions: str, **settings: int) -> Iterator[Orders]:
+    """Opens a stack with the topic "orders" and its subscriptions ("billing" if none is named)."""
+    from tidewheel.local import LocalTidewheel
+
+    with LocalTidewheel(environment=SKEW) as stack:
+        client = stack.client()
+        client.create_topic(TOPIC, **settings)
+        for name in subscriptions or ("billing",):
+            client.create_subscription(TOPIC, name)
+        yield Orders(stack, client)
+
+
+def once(ids: Iterable[str]) -> Counter[str]:
+    """The counts of ids that came once each."""
+    counts = Counter(ids)
+    assert set(counts.values()) <= {1}
+    return counts
+
+
+def late_ms(message: ReceivedMessage) -> int:
+    """How long after it was due SQS made a message receivable."""
+    assert message.visible_at is not None
+    return round((message.visible_at - message.deliver_at).total_seconds() * 1000)
+
+
+def real_messages() -> list[Sample]:
+    """14,488 real messages over 60 days; where the shared file is not, a sample of them."""
+    from tidewheel.local.replay import packaged_samples, read_samples
+
+    shared = REPOSITORY.parent / "shared" / "data" / "commits.jsonl.gz"
+    return read_samples(shared if shared.is_file() else packaged_samples())
+
+
+def check_replay(samples: list[Sample], *, drop_schedules: bool = False) -> None:
+    """Replays samples over 60 virtual days and counts, beside the replay's own account, what was received."""
+    import json
+    from datetime import UTC, timedelta
+
+    from tidewheel.local import LocalTidewheel
+    from tidewheel.local.replay import SUBSCRIPTIONS, replay_virtual
+
+    received: dict[tuple[str, str], list[ReceivedMessage]] = {}
+
+    class Watched(LocalTidewheel):
+        """Keeps what passes through `receive`."""
+
+        def receive(self, topic: str, subscription: str) -> list[ReceivedMessage]:
+            messages = super().receive(topic, subscription)
+            received.setdefault((topic, subscription), []).extend(messages)
+            return messages
+
+    def text(payload: Any) -> str:
+        return json.dumps(payload, sort_keys=True)
+
+    with Watched(environment=SKEW) as stack:
+        stack.drop_schedules = drop_schedules
+        start = stack.now()
+        result = replay_virtual(stack, samples, lambda _sent, _delivered: None)
+        assert stack.now() - start >= timedelta(days=60)
+        assert (stack.invocations["dispatch"] == 0) is drop_schedules
+        left = {key: stack.queue(f"tidewheel-{key[0]}-{key[1]}").next_ready_ms() for key in received}
+
+    assert result.sound, (result.lost, result.early, result.duplicates, result.failures[:3])
+    assert result.delivered == result.expected == len(result.lateness_ms) == len(samples) * len(SUBSCRIPTIONS)
+    assert min(result.lateness_ms) >= 0 and max(result.lateness_ms) <= PROMISE_MS
+
+    topics = {sample.topic for sample in samples}
+    assert set(received) == {(topic, subscription) for topic in topics for subscription in SUBSCRIPTIONS}
+    assert set(left.values()) == {None}
+    for (topic, _), messages in received.items():
+        sent = Counter((text(s.payload), start + s.offset) for s in samples if s.topic == topic)
+        assert Counter((text(message.json()), message.deliver_at.astimezone(UTC)) for message in messages) == sent
+        once(message.id for message in messages)
+        assert all(0 <= late_ms(message) <= PROMISE_MS for message in messages)
