@@ -16,26 +16,26 @@ from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.memory import MemoryObjects, MemoryTopics
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def aws() -> Iterator[None]:
-    """Moto, for as long as the tests run."""
+    """Moto, for one file of tests: it is global, and other files bring their own."""
     with mock_aws():
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def dynamodb(aws: None) -> Any:
     """A DynamoDB client."""
     return client("dynamodb")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def s3(aws: None) -> Any:
     """An S3 client."""
     return client("s3")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def sqs(aws: None) -> Any:
     """An SQS client."""
     return client("sqs")

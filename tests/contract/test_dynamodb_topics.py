@@ -87,10 +87,10 @@ def test_each_call_makes_the_requests_that_it_says(dynamodb: Any, store: Store) 
 
 @pytest.mark.parametrize("slot", [100, 101])
 def test_sealing_is_one_request_whether_it_changes_anything_or_not(dynamodb: Any, store: Store, slot: int) -> None:
-    store.topic()
+    fence = store.topic()
     with counted(dynamodb) as requests:
-        store.topics.seal("orders", slot)
-        store.topics.seal("unknown", slot)
+        store.topics.seal(fence, slot)
+        store.topics.seal(a_fence("unknown"), slot)
     assert requests == {"UpdateItem": 2}
 
 
@@ -297,11 +297,11 @@ def test_a_transaction_that_lost_a_race_is_tried_again(dynamodb: Any, failure: A
 
 @pytest.mark.parametrize("code", ["TransactionConflictException", "ThrottlingException"])
 def test_a_single_change_that_lost_a_race_is_tried_again(dynamodb: Any, store: Store, code: str) -> None:
-    store.topic()
+    fence = store.topic()
     with failing(dynamodb, [(None, code)] * 2):
-        fence = store.topics.seal("orders", 105)
-    assert fence is not None
-    assert fence.sealed == 105
+        sealed = store.topics.seal(fence, 105)
+    assert sealed is not None
+    assert sealed.sealed == 105
 
 
 def test_who_loses_every_race_is_told_so(dynamodb: Any, store: Store) -> None:

@@ -33,7 +33,7 @@ def test_a_topic_that_exists_is_not_created_again(store: Store) -> None:
 def test_an_unknown_topic_has_no_fence_and_nothing_else(store: Store) -> None:
     topics = store.topics
     assert topics.fence("orders") is None
-    assert topics.seal("orders", 5) is None
+    assert topics.seal(a_fence(), 5) is None
     assert topics.fence("orders") is None
     assert (topics.buckets("orders"), topics.subscriptions("orders"), topics.open_deliveries("orders")) == ([], [], [])
     assert not topics.raise_wake(a_fence(), LOW)
@@ -53,14 +53,20 @@ def test_all_topics_are_listed_by_name(store: Store) -> None:
 # ---- seal
 def test_sealing_raises_sealed_and_returns_the_fence(store: Store) -> None:
     fence = store.topic(wake_slot=101, look_at_ms=9)
-    assert store.topics.seal("orders", 104) == replace(fence, sealed=104)
+    assert store.topics.seal(store.current(), 104) == replace(fence, sealed=104)
     assert store.current() == replace(fence, sealed=104)
+
+
+def test_a_topic_that_was_created_again_is_not_sealed_for_its_predecessor(store: Store) -> None:
+    fence = store.topic()
+    assert store.topics.seal(replace(fence, generation="g0"), 104) is None
+    assert store.current() == fence
 
 
 @pytest.mark.parametrize("slot", [99, 100])
 def test_sealing_never_lowers_sealed_and_still_returns_the_fence(store: Store, slot: int) -> None:
     fence = store.topic()
-    assert store.topics.seal("orders", slot) == fence
+    assert store.topics.seal(store.current(), slot) == fence
     assert store.current() == fence
 
 
@@ -81,7 +87,7 @@ def test_a_bucket_behind_the_wake_mark_leaves_it(store: Store) -> None:
 
 def test_marks_that_do_not_matter_may_have_moved_when_a_bucket_is_committed(store: Store) -> None:
     fence = store.topic()
-    store.topics.seal("orders", 105)
+    store.topics.seal(store.current(), 105)
     store.topics.commit_bucket(fence, a_bucket(900, id="other"), Wake(wake_slot=900, look_at_ms=1, collect_at_ms=1))
     store.subscribed()  # wake 100
     stale = replace(fence, wake_slot=100)
@@ -102,13 +108,13 @@ def test_a_bucket_committed_twice_is_one_and_changes_nothing(store: Store) -> No
 def test_a_bucket_that_exists_says_so_even_if_the_fence_moved(store: Store) -> None:
     fence = store.topic()
     store.topics.commit_bucket(fence, a_bucket(105), LOW)
-    store.topics.seal("orders", 110)
+    store.topics.seal(store.current(), 110)
     assert store.topics.commit_bucket(fence, a_bucket(105), LOW) is Commit.EXISTS
 
 
 def test_a_bucket_is_refused_when_its_first_slot_was_sealed(store: Store) -> None:
     fence = store.topic()
-    store.topics.seal("orders", 106)
+    store.topics.seal(store.current(), 106)
     _assert_bucket_refused(store, fence, LOW)
 
 

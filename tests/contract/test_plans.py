@@ -81,7 +81,7 @@ def test_a_plan_that_raises_wake_is_refused_when_a_ledger_came_in_between(store:
 def test_a_plan_that_leaves_wake_is_committed_beside_ledgers_and_seals(store: Store) -> None:
     fence = store.topic(sealed=103)
     store.topics.commit_bucket(fence, a_bucket(200), Wake(wake_slot=200, look_at_ms=1, collect_at_ms=None))
-    store.topics.seal("orders", 110)
+    store.topics.seal(store.current(), 110)
     assert store.topics.commit_plan(fence, a_plan(), 103)
     assert (store.current().planned, store.current().sealed, store.current().wake_slot) == (103, 110, 200)
 
@@ -177,7 +177,7 @@ def test_a_message_cancelled_twice_has_one_tombstone(store: Store) -> None:
 
 def test_a_tombstone_is_too_late_once_its_slot_is_sealed(store: Store) -> None:
     store.topic()
-    store.topics.seal("orders", 102)
+    store.topics.seal(store.current(), 102)
     assert not store.topics.put_tombstone("orders", 101, a_message_id(1), 5)
     assert store.topics.put_tombstone("orders", 102, a_message_id(2), 5)
     assert not store.topics.put_tombstone("unknown", 102, a_message_id(2), 5)

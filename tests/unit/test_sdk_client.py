@@ -292,7 +292,7 @@ def test_a_subscription_of_an_unknown_topic_makes_no_queue(stack: Stack) -> None
 def test_latest_starts_at_the_seal_and_earliest_at_what_is_kept() -> None:
     topics, clock = MemoryTopics(), ManualClock(NOW_MS)
     fence = create_topic(topics, clock, "orders", TopicSettings())
-    sealed = topics.seal("orders", fence.sealed + 5)
+    sealed = topics.seal(fence, fence.sealed + 5)
     assert sealed is not None
     latest = create_subscription(topics, clock, "orders", "latest", "https://l")
     earliest = create_subscription(topics, clock, "orders", "earliest", "https://e", "earliest")
@@ -500,7 +500,7 @@ def test_stats_of_a_partly_planned_topic_count_what_is_left_and_the_lag(stack: S
     fence = stack.topics.fence("orders")
     assert fence is not None
     stack.topics.commit_bucket(fence, bucket(slot, slot + 9, 100), None)
-    sealed = stack.topics.seal("orders", slot + 5)
+    sealed = stack.topics.seal(fence, slot + 5)
     assert sealed is not None
     assert stack.topics.commit_plan(sealed, None, slot + 5)
     stats = stack.client.stats("orders")

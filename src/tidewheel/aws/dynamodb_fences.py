@@ -45,16 +45,17 @@ class DynamoFences:
         found = self._table.scan("sk = :fence", {"fence": layout.FENCE})
         return sorted((items.decode_fence(item) for item in found), key=lambda fence: fence.topic)
 
-    def seal(self, topic: str, slot: int) -> Fence | None:
+    def seal(self, fence: Fence, slot: int) -> Fence | None:
         """One UpdateItem, whether it has anything to change or not."""
         change = Change(
-            key=layout.fence_key(topic),
-            condition="attribute_exists(pk) AND sealed < :slot",
-            values={"slot": slot},
+            key=layout.fence_key(fence.topic),
+            condition="generation = :generation AND sealed < :slot",
+            values={"generation": fence.generation, "slot": slot},
             sets={"sealed": slot},
         )
-        _, item = self._table.update(change, action="seal", topic=topic, returns=True)
-        return None if item is None else items.decode_fence(item)
+        _, item = self._table.update(change, action="seal", topic=fence.topic, returns=True)
+        current = None if item is None else items.decode_fence(item)
+        return current if current is not None and current.generation == fence.generation else None
 
     def commit_bucket(self, fence: Fence, bucket: Bucket, wake: Wake | None) -> Commit:
         """One transaction; a bucket that exists counts as such even if the fence moved too."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tidewheel.bucket import Bucket
 from tidewheel.errors import Contended
 from tidewheel.fence import Fence
-from tidewheel.flows.deliver import deliver_at_once
+from tidewheel.flows.deliver import LEASE_MS, deliver_at_once
 from tidewheel.flows.ports import HandOut, Ports, Wake
 from tidewheel.index import due_segments, next_slot
 from tidewheel.plan import MAX_PART_SEGMENTS, Plan
@@ -64,7 +64,7 @@ def dispatch(ports: Ports, topic: str) -> Dispatched | None:
     now_ms = ports.clock.now_ms()
     boundary = open_from(now_ms, fence.settings)
     if fence.sealed < boundary:
-        sealed = ports.topics.seal(topic, boundary)
+        sealed = ports.topics.seal(fence, boundary)
         if sealed is None:
             return None
         fence = sealed
@@ -204,7 +204,8 @@ def _delivery(subscription: Subscription, plan: Plan, fence: Fence, now_ms: int,
         queue_url=subscription.queue_url,
         parts=parts,
         start=subscription.start,
-        look_at_ms=now_ms + fence.settings.redrive_s * 1000,
+        # Nothing of it is in the work queue, so the sweep need only wait for this function's own lease.
+        look_at_ms=now_ms + (LEASE_MS if at_once else fence.settings.redrive_s * 1000),
         leases=tuple((part, now_ms) for part in range(parts)) if at_once else (),
     )
 

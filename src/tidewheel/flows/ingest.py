@@ -104,8 +104,8 @@ def _seal_what_is_due(ports: Ports, fence: Fence, slots: np.ndarray) -> Fence:
     boundary = open_from(ports.clock.now_ms(), fence.settings)
     first_open = int(np.searchsorted(slots, fence.sealed))
     if fence.sealed < boundary and first_open < len(slots) and slots[first_open] < boundary:
-        sealed = ports.topics.seal(fence.topic, boundary)
-        if sealed is None or sealed.generation != fence.generation:
+        sealed = ports.topics.seal(fence, boundary)
+        if sealed is None:
             raise UnknownTopic(fence.topic)
         return sealed
     return fence

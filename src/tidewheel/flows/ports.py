@@ -77,8 +77,11 @@ class Topics(Protocol):
         """Lists all topics by name; not for hot paths (eventually consistent)."""
         ...
 
-    def seal(self, topic: str, slot: int) -> Fence | None:
-        """`sealed = slot IF sealed < slot`; returns the fence as it is afterwards, None if there is none."""
+    def seal(self, fence: Fence, slot: int) -> Fence | None:
+        """`sealed = slot IF sealed < slot and generation as read`.
+
+        Returns the fence as it is afterwards; None if the topic is gone or was created again.
+        """
         ...
 
     def commit_bucket(self, fence: Fence, bucket: Bucket, wake: Wake | None) -> Commit:

@@ -69,12 +69,12 @@ class MemoryTopics:
         with self._lock:
             return [each.fence for _, each in sorted(self._items.items()) if each.fence is not None]
 
-    def seal(self, topic: str, slot: int) -> Fence | None:
+    def seal(self, fence: Fence, slot: int) -> Fence | None:
         with self._lock:
-            items = self._of(topic)
-            if items.fence is not None and items.fence.sealed < slot:
-                items.fence = replace(items.fence, sealed=slot)
-            return items.fence
+            current = self._same(fence)
+            if current is not None and current.sealed < slot:
+                current = self._of(fence.topic).fence = replace(current, sealed=slot)
+            return current
 
     def commit_bucket(self, fence: Fence, bucket: Bucket, wake: Wake | None) -> Commit:
         with self._lock:
