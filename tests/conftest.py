@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,9 +113,6 @@ def real_messages() -> list[Sample]:
 
 def check_replay(samples: list[Sample], *, drop_schedules: bool = False) -> None:
     """Replays samples over 60 virtual days and counts, beside the replay's own account, what was received."""
-    import json
-    from datetime import UTC, timedelta
-
     from tidewheel.local import LocalTidewheel
     from tidewheel.local.replay import SUBSCRIPTIONS, replay_virtual
 

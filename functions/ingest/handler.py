@@ -40,16 +40,17 @@ def read(record: SQSRecord) -> Pack:
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Ingests a batch; what could not be read or committed is reported and comes again."""
-    by_topic: dict[str, list[tuple[str, Pack]]] = {}
+    # By generation, too: a pack for a topic that is no more must not fail those for its successor.
+    by_topic: dict[tuple[str, str], list[tuple[str, Pack]]] = {}
     processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
     with processor(event["Records"], handler=read):
         for status, outcome, record in processor.process():
             if status == "success":
-                by_topic.setdefault(outcome.topic, []).append((record["messageId"], outcome))
+                by_topic.setdefault((outcome.topic, outcome.generation), []).append((record["messageId"], outcome))
             else:
                 logger.warning("pack is not readable", sqs_message_id=record["messageId"], reason=str(outcome))
     failures = list(processor.response()["batchItemFailures"])
-    for topic, packs in by_topic.items():
+    for (topic, _), packs in by_topic.items():
         try:
             done = ingest(service, topic, [pack for _, pack in packs])
         except Exception:

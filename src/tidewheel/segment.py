@@ -30,8 +30,3 @@ class Segment:
     def last_byte(self) -> int:
         """Offset of its last byte, inclusive, as HTTP ranges count."""
         return self.offset + self.length - 1
-
-    @property
-    def byte_range(self) -> str:
-        """The value of an HTTP `Range` header that reads it."""
-        return f"bytes={self.offset}-{self.last_byte}"

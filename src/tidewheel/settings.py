@@ -24,7 +24,6 @@ class TopicSettings:
         segment_rows: rows at which a segment is closed.
         segment_bytes: encoded bytes after which a segment is closed at the next slot; None: 64 KiB, or
             16 KiB in ledgers that span under two days.
-        max_buckets: live buckets above which the topic is merged.
         collect_interval_s: how often what every subscription has passed is deleted, in seconds.
         inline_rows: sends up to which a plan is delivered by the dispatcher itself.
         part_rows: messages in one part of a larger delivery.
@@ -36,7 +35,6 @@ class TopicSettings:
     lookahead_s: int = 480
     segment_rows: int = 5000
     segment_bytes: int | None = None
-    max_buckets: int = 64
     collect_interval_s: int = 21_600
     inline_rows: int = 2000
     part_rows: int = 1000

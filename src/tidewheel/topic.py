@@ -1,4 +1,4 @@
-"""A topic's name, its marks' unit, and the arithmetic of slots."""
+"""The names of topics and subscriptions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,3 @@ def check_name(kind: str, name: object) -> str:
     if not isinstance(name, str) or not _NAME.match(name):
         raise InvalidValue(kind, name, "use 1 to 48 letters, digits, '-' or '_'")
     return name
-
-
-def slot_of(deliver_at_ms: int, slot_ms: int) -> int:
-    """Returns the slot that a time lies in."""
-    return deliver_at_ms // slot_ms

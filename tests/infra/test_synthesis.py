@@ -35,14 +35,18 @@ def test_app_py_synthesizes_with_no_node_on_the_path_and_no_command_line(tmp_pat
     assert (tmp_path / "tidewheel.template.json").is_file()
 
 
-def test_the_wheels_node_is_taken_only_where_there_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(node.JSII_NODE, raising=False)
-    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+def test_the_wheels_node_is_taken_unless_another_is_named_or_it_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(node.JSII_NODE, "/opt/node")
     node.use_available_node()
-    assert node.JSII_NODE not in os.environ
-    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    assert os.environ[node.JSII_NODE] == "/opt/node"
+    monkeypatch.delenv(node.JSII_NODE)
     node.use_available_node()
     assert Path(os.environ[node.JSII_NODE]) == node.node_of_wheel()
+    monkeypatch.delenv(node.JSII_NODE)
+    monkeypatch.setattr(node, "node_of_wheel", lambda: None)
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    with pytest.raises(node.NodeMissing):
+        node.use_available_node()
 
 
 def test_the_template_passes_cfn_lint(template: Template) -> None:

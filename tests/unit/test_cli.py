@@ -110,13 +110,13 @@ def orders(shell: Shell) -> Shell:
 
 def test_a_created_topic_is_listed_with_its_settings(shell: Shell) -> None:
     assert "no topics" in shell("topics", "list").stdout
-    created = shell.json("topics", "create", "orders", "--slot-s", "60", "--setting", "max_buckets=9")
-    assert (created[0]["topic"], created[0]["slot_s"], created[0]["max_buckets"]) == ("orders", 60, 9)
+    created = shell.json("topics", "create", "orders", "--slot-s", "60", "--setting", "part_rows=9")
+    assert (created[0]["topic"], created[0]["slot_s"], created[0]["part_rows"]) == ("orders", 60, 9)
     assert shell.json("topics", "list") == created
     assert "orders" in shell("topics", "list").stdout
 
 
-@pytest.mark.parametrize("setting", ["max_buckets", "max_buckets=many", "colour=7", "lookahead_s=9000"])
+@pytest.mark.parametrize("setting", ["part_rows", "part_rows=many", "colour=7", "lookahead_s=9000"])
 def test_a_bad_setting_is_one_clear_line_and_exit_code_one(shell: Shell, setting: str) -> None:
     result = shell("topics", "create", "orders", "--setting", setting)
     assert result.exit_code == 1

@@ -2,7 +2,6 @@
 
     ledgers/<topic>/<window>/<first_slot>-<bucket id>-<attempt>.parquet
     plans/<topic>/<a>-<attempt>.json.z         manifests that are too large for an item
-    parked/  checkpoints/  payloads/           kept free for later
 
 The window is the UTC date on which the first slot starts. The attempt is random, so that no try writes over another's
 object.
@@ -17,9 +16,6 @@ from tidewheel.bucket import BucketId
 
 LEDGERS = "ledgers/"
 PLANS = "plans/"
-PARKED = "parked/"
-CHECKPOINTS = "checkpoints/"
-PAYLOADS = "payloads/"
 
 
 def attempt() -> str:

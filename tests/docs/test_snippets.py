@@ -1,0 +1,317 @@
+"""The documents say what is true: snippets are files that run, commands exist, links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from tidewheel.cli import demo, local
+from tidewheel.cli.main import app
+from tidewheel.local import LocalTidewheel
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+EXAMPLES = ROOT / "examples"
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", EXAMPLES / "README.md", *(ROOT / "docs").rglob("*.md")])
+NOT_OURS = ("cd", "cdk", "docker", "export", "git", "node", "npm", "npx", "pip", "python")
+"""Commands of shell blocks that this project does not define."""
+COMMANDS_OF_THEIR_OWN = {"demo": demo.app, "local": local.app}
+
+_FENCE = re.compile(
+    r"(?:^<!-- (?P<source>[^ ]+) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+_LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+_FORBIDDEN = re.compile(r"(?<![\w.])/(?:work|root|tmp|home)/|https?://(?:[\w-]+\.)*(?:internal|local|corp)\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A fenced block of a document."""
+
+    document: Path
+    line: int
+    language: str
+    source: str | None
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.document.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(*languages: str) -> list[Block]:
+    """Returns the blocks of all documents in one of these languages."""
+    found = []
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        for match in _FENCE.finditer(text):
+            if match["language"] in languages:
+                line = text.count("\n", 0, match.start("text")) + 1
+                found.append(
+                    Block(
+                        document=document,
+                        line=line,
+                        language=match["language"],
+                        source=match["source"],
+                        text=match["text"],
+                    )
+                )
+    return found
+
+
+def region(source: str) -> str:
+    """Returns a file's text, or what stands between `# region <name>` and `# endregion` for `file#name`."""
+    path, _, name = source.partition("#")
+    text = (ROOT / path).read_text(encoding="utf-8")
+    if not name:
+        return text
+    [found] = re.findall(rf"^# region {name}\n(.*?)^# endregion$", text, re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+def commands() -> Iterator[tuple[Block, list[str]]]:
+    """Yields every command of the shell blocks, word by word."""
+    for block in blocks("sh", "bash", "shell", "console"):
+        for line in block.text.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            while words:
+                ends = [i for i, word in enumerate(words) if word in ("&&", "|", "||", ";")] + [len(words)]
+                yield block, words[: ends[0]]
+                words = words[ends[0] + 1 :]
+
+
+def prose(document: Path) -> str:
+    """Returns a document without its fenced blocks."""
+    return _FENCE.sub("", document.read_text(encoding="utf-8"))
+
+
+def anchors(document: Path) -> set[str]:
+    """Returns the anchors that a document's headings have on a code host."""
+    headings = re.findall(r"^#+ (.*)$", prose(document), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+# ---- what is written
+
+
+def test_there_are_python_and_shell_snippets_to_check() -> None:
+    assert len(blocks("python")) >= 6
+    assert len(list(commands())) >= 10
+
+
+@pytest.mark.parametrize("block", blocks("python", "py"), ids=str)
+def test_every_python_snippet_is_a_region_of_an_example(block: Block) -> None:
+    assert block.source is not None, "put <!-- examples/file.py#region --> on the line before it"
+    assert block.text.strip() == region(block.source).strip()
+
+
+def test_every_example_is_quoted_in_a_document() -> None:
+    quoted = {block.source.partition("#")[0] for block in blocks("python") if block.source}
+    assert {f"examples/{path.name}" for path in EXAMPLES.glob("*.py")} == quoted
+
+
+def test_every_make_target_in_a_shell_snippet_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for block, words in commands():
+        if words[:1] == ["make"]:
+            named = [word for word in words[1:] if "=" not in word]
+            assert named, f"{block}: {words}"
+            assert set(named) <= targets, f"{block}: {words}"
+
+
+def test_every_make_target_named_in_prose_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for document in DOCUMENTS:
+        for named in re.findall(r"`make ([a-z ]+)`", prose(document)):
+            assert set(named.split()) <= targets, f"{document.name}: make {named}"
+
+
+def test_every_command_in_a_shell_snippet_is_known() -> None:
+    for block, words in commands():
+        called = [word for word in words if not re.match(r"[A-Z_]+=", word)]
+        if called:
+            assert called[0].rpartition("/")[2] in ("make", "tidewheel", *NOT_OURS), f"{block}: {words}"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [pytest.param(words, id=f"{block}: {' '.join(words)}") for block, words in commands() if words[0] == "tidewheel"],
+)
+def test_every_tidewheel_command_parses(words: list[str]) -> None:
+    name = next((word for word in words[1:] if not word.startswith("-")), "")
+    if name in COMMANDS_OF_THEIR_OWN:
+        group, arguments = get_command(COMMANDS_OF_THEIR_OWN[name]), words[words.index(name) + 1 :]
+    else:
+        group, arguments = get_command(app), words[1:]
+    _parse(group, arguments)
+    shown = CliRunner().invoke(app, [*words[1 : words.index(name) + 1], "--help"] if name else ["--help"])
+    assert shown.exit_code == 0, shown.output
+
+
+def _parse(command: Any, arguments: list[str]) -> None:
+    """Parses arguments down to the last subcommand, running nothing; click raises if they are wrong."""
+    context = command.make_context("tidewheel", list(arguments), resilient_parsing=False)
+    while hasattr(context.command, "resolve_command"):
+        rest = [*context._protected_args, *context.args]
+        name, command, arguments = context.command.resolve_command(context, rest)
+        assert command is not None
+        context = command.make_context(name, list(arguments), parent=context)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_relative_link_leads_to_a_file(document: Path) -> None:
+    for match in _LINK.finditer(prose(document)):
+        target, _, anchor = match["target"].partition("#")
+        if re.match(r"[a-z]+:", target):
+            continue
+        path = (document.parent / target).resolve() if target else document
+        assert path.exists(), match["target"]
+        if anchor:
+            assert anchor in anchors(path), match["target"]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_document_names_a_place_on_somebodys_machine(document: Path) -> None:
+    assert _FORBIDDEN.findall(document.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_document_has_anything_left_to_do(document: Path) -> None:
+    lines = document.read_text(encoding="utf-8").splitlines()
+    assert [f"{i}: {line}" for i, line in enumerate(lines, 1) if "TODO" in line] == []
+
+
+def test_the_paths_that_documents_name_in_the_package_exist() -> None:
+    for document in DOCUMENTS:
+        for path in re.findall(r"`((?:src|infra|functions|tests|examples|benchmarks|docs)/[\w./-]+)`", prose(document)):
+            assert (ROOT / path).exists(), f"{document.name}: {path}"
+
+
+# ---- what is run
+
+
+def _load(name: str) -> ModuleType:
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _run(*arguments: str) -> None:
+    done = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_quickstart_runs() -> None:
+    _run("examples/quickstart.py")
+
+
+def test_the_real_clock_example_runs() -> None:
+    _run("examples/real_clock.py")
+
+
+def test_the_tests_of_the_fixture_example_pass() -> None:
+    _run("-m", "pytest", "examples/local_test.py")
+
+
+def test_the_deployed_example_sends_and_receives_on_the_local_stack(capsys: pytest.CaptureFixture[str]) -> None:
+    example = _load("deploy_and_send")
+    with LocalTidewheel(start=datetime.now(UTC)) as stack:  # the example says "tomorrow"
+        tw = stack.client()
+        example.set_up(tw)
+        example.set_up(tw)  # twice is fine
+        example.send(tw)
+        stack.advance(minutes=16)
+        assert example.work(tw) == 1
+        stack.advance(days=1)
+        assert example.work(tw) == 100
+        assert stack.failures == []
+    assert '{"id":17}' in capsys.readouterr().out
+
+
+def test_the_error_example_tells_what_is_worth_another_try() -> None:
+    from tidewheel import Message
+
+    example = _load("handle_errors")
+    good, bad = Message(body="good", delay="1d"), Message(body="")
+    with LocalTidewheel() as stack:
+        tw = stack.client()
+        assert example.send_all(tw, [good, bad]) == [good, bad]  # the topic was missing, and is made
+        assert example.send_all(tw, [good, bad]) == []
+        stack.advance(minutes=10)
+        assert tw.stats("orders").waiting == 1
+
+
+def test_the_lambda_example_handles_an_event_of_sqs() -> None:
+    example = _load("lambda_consumer")
+    with LocalTidewheel() as stack:
+        tw = stack.client()
+        tw.create_topic("orders")
+        url = tw.create_subscription("orders", "billing").queue_url
+        tw.send("orders", "hello")
+        stack.advance(seconds=2)
+        sqs = stack.session.client("sqs")
+        [raw] = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"])["Messages"]
+    record = {
+        "messageId": raw["MessageId"],
+        "receiptHandle": raw["ReceiptHandle"],
+        "body": raw["Body"],
+        "attributes": {"ApproximateReceiveCount": "1"},
+        "messageAttributes": {
+            name: {"stringValue": value["StringValue"], "dataType": value["DataType"]}
+            for name, value in raw["MessageAttributes"].items()
+        },
+    }
+    stranger = {**record, "messageId": "stranger", "messageAttributes": {}}
+    answer = example.handler({"Records": [record, stranger]}, None)
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "stranger"}]}
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger as the service wrote it, with three messages on two days."""
+    with LocalTidewheel(start="2026-01-01T00:00:00Z") as stack:
+        tw = stack.client()
+        tw.create_topic("orders")
+        for delay in ("1d", "1d 2h", "2d"):
+            tw.send("orders", "hello", delay=delay)
+        stack.advance(minutes=10)
+        s3 = stack.session.client("s3")
+        [s3_bucket] = [each["Name"] for each in s3.list_buckets()["Buckets"]]
+        [found] = s3.list_objects_v2(Bucket=s3_bucket, Prefix="ledgers/orders/")["Contents"]
+        path = tmp_path_factory.mktemp("ledgers") / "ledger.parquet"
+        path.write_bytes(s3.get_object(Bucket=s3_bucket, Key=found["Key"])["Body"].read())
+    return path
+
+
+def test_the_pyarrow_example_reads_a_ledger_and_a_segment(ledger: Path) -> None:
+    import pyarrow.parquet as pq
+
+    example = _load("read_ledger")
+    assert example.count_by_day(ledger) == {"2026-01-02": 2, "2026-01-03": 1}
+    footer_bytes = int.from_bytes(ledger.read_bytes()[-8:-4], "little") + 8
+    segment = ledger.read_bytes()[4:-footer_bytes]
+    assert pq.ParquetFile(ledger).num_row_groups == 1
+    assert example.read_segment(segment).num_rows == 3
+    with pytest.raises(ValueError, match="damaged"):
+        example.read_segment(segment[:-1] + b"?")
+
+
+def test_the_duckdb_example_counts_a_ledgers_messages(ledger: Path) -> None:
+    assert _load("query_backlog").count_by_day(str(ledger.parent / "*.parquet")) == {"2026-01-02": 2, "2026-01-03": 1}

@@ -1,0 +1,291 @@
+"""The deployed functions on the local stack, together: what goes wrong on the way, large plans, late subscriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from tests.conftest import TOPIC, Orders, once, orders
+from tidewheel.local.event_source import EventSourceMapping
+from tidewheel.message import IdSource, Message, check_message
+from tidewheel.pack import PACK_ATTRIBUTE, packs
+
+HOUR_S = 3600
+DAY_S = 86_400
+
+
+def _pack(service: Orders, *delays_s: float, topic: str = TOPIC, body: str = "hello") -> bytes:
+    """Returns the pack that the SDK would send, with one message a delay."""
+    now_ms = service.stack.clock.now_ms()
+    ids = IdSource()
+    checked = [check_message(Message(body=body, delay=delay_s), ids, now_ms) for delay_s in delays_s]
+    [fence] = service.client.topics()
+    [(_, data)] = packs(topic, fence.generation, now_ms, checked)
+    return data
+
+
+def _binary(data: bytes) -> dict[str, Any]:
+    return {PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": data}}
+
+
+def _put(service: Orders, queue: str, *packs_: bytes) -> None:
+    """Sends packs to an ingest queue, each as a message of its own."""
+    sqs: Any = service.stack.session.client("sqs")
+    for data in packs_:
+        sqs.send_message(QueueUrl=service.queue_url(queue), MessageBody="a pack", MessageAttributes=_binary(data))
+
+
+def _objects(service: Orders, prefix: str = "ledgers/") -> list[str]:
+    s3: Any = service.stack.session.client("s3")
+    [bucket] = s3.list_buckets()["Buckets"]
+    found = s3.list_objects_v2(Bucket=bucket["Name"], Prefix=prefix)
+    return [each["Key"] for each in found.get("Contents", [])]
+
+
+def _fails_once(function: Callable[..., Any], when: str) -> Callable[..., Any]:
+    """Returns the function with one failure: at its first call, before or after it does its work."""
+    failed = False
+
+    def failing(*args: Any, **kwargs: Any) -> Any:
+        nonlocal failed
+        fails, failed = not failed, True
+        if fails and when == "before":
+            raise RuntimeError(f"died {when}")
+        result = function(*args, **kwargs)
+        if fails:
+            raise RuntimeError(f"died {when}")
+        return result
+
+    return failing
+
+
+# ---- poison
+
+
+@pytest.mark.parametrize(
+    ("queue", "delays_s"),
+    [("IngestionUrgentQueue", (5, 20 * 60, 59 * 60)), ("IngestionBulkQueue", (2 * HOUR_S, DAY_S, 9 * DAY_S))],
+)
+def test_poison_alone_goes_to_the_dead_letters_and_the_rest_of_its_batch_is_delivered_once(
+    queue: str, delays_s: Sequence[float]
+) -> None:
+    with orders("billing", "audit") as service:
+        good = _pack(service, *delays_s)
+        poison = {
+            "garbage": _binary(b"\x01 this is no zlib stream"),
+            "no attribute": {},
+            "an empty version": _binary(b"\x00"),
+            "a newer version": _binary(b"\x02" + _pack(service, DAY_S)[1:]),
+            "an unknown topic": _binary(_pack(service, DAY_S, topic="nobody")),
+            "an attribute of the wrong type": {PACK_ATTRIBUTE: {"DataType": "String", "StringValue": "hello"}},
+        }
+        attributes = {"good": _binary(good), **poison, "also good": _binary(_pack(service, *delays_s))}
+        entries = [
+            {"Id": str(i), "MessageBody": body, "MessageAttributes": each}
+            for i, (body, each) in enumerate(attributes.items())
+        ]
+        service.stack.session.client("sqs").send_message_batch(QueueUrl=service.queue_url(queue), Entries=entries)
+        service.stack.advance(minutes=6)
+        assert service.stack.failures[0].event["messages"] == len(attributes)  # they came in one batch
+        assert service.bodies(service.queue_url(queue)) == sorted(poison)
+        assert service.bodies(service.queue_url(queue + "DeadLetters")) == []
+        service.stack.advance(days=10)
+        assert service.bodies(service.queue_url(queue)) == []
+        assert service.bodies(service.queue_url(queue + "DeadLetters")) == sorted(poison)
+        assert [failure.event["messages"] for failure in service.stack.failures[1:]] == [len(poison)] * 4
+        assert service.stack.invocations["ingest"] == 5
+        for subscription in ("billing", "audit"):
+            ids = service.ids(subscription)
+            assert len(ids) == ids.total() == 2 * len(delays_s)
+
+
+def test_a_pack_of_another_generation_keeps_no_other_pack_of_its_topic_from_delivery() -> None:
+    with orders() as service:
+        good = _pack(service, 2 * HOUR_S)
+        now_ms = service.stack.clock.now_ms()
+        [(_, stale)] = packs(TOPIC, "0" * 16, now_ms, [check_message(Message(body="x", delay=9), IdSource(), now_ms)])
+        _put(service, "IngestionBulkQueue", good, stale)
+        service.stack.advance(hours=12)
+        assert service.ids().total() == 1
+        assert len(service.bodies(service.queue_url("IngestionBulkQueueDeadLetters"))) == 1
+
+
+# ---- redelivery
+
+
+def test_a_pack_that_sqs_delivers_again_is_committed_once() -> None:
+    with orders("billing", "audit") as service:
+        data = _pack(service, 3 * HOUR_S, 2 * DAY_S)
+        _put(service, "IngestionBulkQueue", data)
+        service.stack.advance(minutes=6)
+        [ledger] = _objects(service)
+        _put(service, "IngestionBulkQueue", data)
+        service.stack.advance(minutes=6)
+        assert service.stack.invocations["ingest"] == 2
+        assert _objects(service) == [ledger]
+        service.stack.advance(days=3)
+        for subscription in ("billing", "audit"):
+            ids = service.ids(subscription)
+            assert len(ids) == ids.total() == 2
+        assert service.stack.failures == []
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_ingest_that_fails_around_its_commit_is_repeated_without_copies(
+    when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with orders("billing", "audit") as service:
+        module = service.function("ingest")
+        monkeypatch.setattr(module, "ingest", _fails_once(module.ingest, when))
+        sent = service.client.send_many(TOPIC, [Message(body="again", delay=HOUR_S + 60 * i) for i in range(1, 200)])
+        service.stack.advance(hours=5)
+        assert len(service.stack.failures) == 1 and service.stack.invocations["ingest"] == 2
+        for subscription in ("billing", "audit"):
+            assert service.ids(subscription) == once(receipt.id for receipt in sent)
+
+
+def test_an_acknowledgement_that_is_lost_brings_no_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    with orders("billing", "audit") as service:
+        monkeypatch.setattr(EventSourceMapping, "settle", _lost_once(EventSourceMapping.settle))
+        sent = service.client.send_many(TOPIC, [Message(body="again", delay=HOUR_S + 60 * i) for i in range(1, 200)])
+        service.stack.advance(hours=5)
+        assert service.stack.invocations["ingest"] == 2
+        for subscription in ("billing", "audit"):
+            assert service.ids(subscription) == once(receipt.id for receipt in sent)
+
+
+def _lost_once(settle: Callable[..., int]) -> Callable[..., int]:
+    lost = False
+
+    def lossy(*args: Any) -> int:
+        nonlocal lost
+        if not lost:
+            lost = True
+            return 0
+        return settle(*args)
+
+    return lossy
+
+
+def test_the_failure_of_one_topic_holds_up_no_other_topic_of_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    with orders() as service:
+        service.client.create_topic("invoices")
+        service.client.create_subscription("invoices", "billing")
+        module = service.function("ingest")
+        ingest = module.ingest
+
+        def failing(ports: Any, topic: str, batch: Any) -> Any:
+            if topic == TOPIC:
+                raise RuntimeError("this topic fails")
+            return ingest(ports, topic, batch)
+
+        monkeypatch.setattr(module, "ingest", failing)
+        kept = service.client.send(TOPIC, "held up", delay="2d")
+        sent = service.client.send("invoices", "not held up", delay="2h")
+        service.stack.advance(hours=2, seconds=2)
+        assert service.ids(topic="invoices") == once([sent.id])
+        # All five tries failed: the pack waits among the dead letters until somebody moves it back.
+        dead = service.stack.queue(service.queue_url("IngestionBulkQueueDeadLetters"))
+        [letter] = dead._by_id.values()
+        monkeypatch.setattr(module, "ingest", ingest)
+        _put(service, "IngestionBulkQueue", letter.message_attributes[PACK_ATTRIBUTE]["BinaryValue"])
+        service.stack.advance(days=2)
+        assert service.ids() == once([kept.id])
+
+
+# ---- large plans
+
+
+def _large_slot(service: Orders, count: int) -> list[str]:
+    """Sends messages that are all due in one slot, tomorrow; returns their ids."""
+    tomorrow = service.stack.now().timestamp() + DAY_S
+    messages = [Message(body={"number": i}, deliver_at=tomorrow + i % 3000 / 10) for i in range(count)]
+    return [receipt.id for receipt in service.client.send_many(TOPIC, messages)]
+
+
+def test_a_large_plan_goes_through_the_work_queue_and_arrives_once() -> None:
+    with orders("billing", "audit", inline_rows=100, part_rows=200) as service:
+        sent = _large_slot(service, 3000)
+        service.stack.advance(days=1, minutes=6)
+        assert service.stack.failures == []
+        # A part holds about 200 messages, so each subscription has at least 15.
+        assert service.stack.invocations["dispatch"] == 1
+        assert 2 * 15 <= service.stack.invocations["deliver"] <= 2 * 20
+        for subscription in ("billing", "audit"):
+            messages = service.take(subscription)
+            assert once(message.id for message in messages) == once(sent)
+            assert {message.json()["number"] for message in messages} == set(range(3000))
+
+
+def test_parts_that_the_work_queue_delivers_again_send_no_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    with orders("billing", "audit", inline_rows=100, part_rows=200) as service:
+        module = service.function("deliver")
+        done: list[Any] = []
+        deliver_part = module.deliver_part
+
+        def twice(*args: Any) -> Any:
+            first = deliver_part(*args)
+            done.append(deliver_part(*args))
+            return first
+
+        monkeypatch.setattr(module, "deliver_part", twice)
+        sent = _large_slot(service, 1000)
+        service.stack.advance(days=1, minutes=6)
+        assert len(done) >= 2 * 5 and set(done) == {None}
+        for subscription in ("billing", "audit"):
+            assert service.ids(subscription) == once(sent)
+
+
+def test_a_part_whose_worker_fails_before_it_sends_comes_again_from_the_work_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Long slots and a visibility time-out of 12 minutes: this one is late, and says nothing of lateness.
+    with orders(inline_rows=100, part_rows=200) as service:
+        module = service.function("deliver")
+        monkeypatch.setattr(module, "deliver_part", _fails_once(module.deliver_part, "before"))
+        sent = _large_slot(service, 1000)
+        service.stack.advance(days=1, hours=1)
+        assert len(service.stack.failures) == 1
+        assert once(message.id for message in service.stack.receive(TOPIC, "billing")) == once(sent)
+
+
+# ---- subscriptions that come later
+
+
+def test_a_later_subscription_to_the_latest_gets_only_what_becomes_due_from_then() -> None:
+    with orders() as service:
+        past = service.client.send(TOPIC, "before", delay="1h")
+        future = service.client.send(TOPIC, "after", delay="3h")
+        service.stack.advance(hours=2)
+        service.client.create_subscription(TOPIC, "audit")
+        direct = service.client.send(TOPIC, "soon", delay="10s")
+        service.stack.advance(hours=2)
+        assert service.ids("audit") == once([direct.id, future.id])
+        assert service.ids("billing") == once([past.id, direct.id, future.id])
+
+
+def test_a_later_subscription_to_the_earliest_gets_all_that_is_still_kept() -> None:
+    with orders() as service:
+        past = service.client.send(TOPIC, "before", delay="2h")
+        future = service.client.send(TOPIC, "after", delay="4h")
+        service.stack.advance(hours=2, minutes=10)
+        service.client.create_subscription(TOPIC, "audit", initial_position="earliest")
+        service.stack.advance(hours=2)
+        messages = service.stack.receive(TOPIC, "audit")
+        assert once(message.id for message in messages) == once([past.id, future.id])
+        assert service.ids("billing") == once([past.id, future.id])
+
+
+def test_topics_with_equal_subscription_names_keep_their_messages_apart() -> None:
+    with orders() as service:
+        service.client.create_topic("orders-billing")
+        service.client.create_subscription("orders-billing", "billing")
+        service.client.create_subscription(TOPIC, "billing-billing")
+        mine = service.client.send(TOPIC, "mine", delay="2h")
+        theirs = service.client.send("orders-billing", "theirs", delay="2h")
+        service.stack.advance(hours=2, seconds=2)
+        assert service.ids() == service.ids("billing-billing") == once([mine.id])
+        assert service.ids(topic="orders-billing") == once([theirs.id])
+        assert service.stack.failures == []
