@@ -72,9 +72,14 @@ class Pack:
 
 
 def packs(
-    topic: str, generation: str, sent_at_ms: int, messages: Sequence[CheckedMessage]
+    topic: str,
+    generation: str,
+    sent_at_ms: int,
+    messages: Sequence[CheckedMessage],
+    *,
+    max_messages: int = MAX_MESSAGES,
 ) -> Iterator[tuple[list[int], bytes]]:
-    """Encodes messages as packs that SQS takes.
+    """Encodes messages as packs that SQS takes, each of at most max_messages.
 
     Yields:
         The indexes of the messages in a pack, and its bytes: at most MAX_PACK_BYTES, unless one large message
@@ -86,7 +91,7 @@ def packs(
         size = len(message.text) + 30  # its id and punctuation; wide characters show in _split
         if message.attributes:
             size += sum(len(name) + len(value) + 6 for name, value in message.attributes.items())
-        if group and (raw + size > _TARGET_RAW_BYTES or len(group) == MAX_MESSAGES):
+        if group and (raw + size > _TARGET_RAW_BYTES or len(group) == max_messages):
             yield from _split(topic, generation, sent_at_ms, messages, group)
             group, raw = [], 0
         group.append(index)

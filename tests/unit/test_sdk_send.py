@@ -86,6 +86,13 @@ def test_what_is_due_within_an_hour_goes_urgent_and_the_rest_bulk() -> None:
     assert [r.deliver_at_ms - NOW_MS for r in receipts] == [3_600_001, 0, 3_600_000, 3 * 86_400_000]
 
 
+def test_a_pack_of_urgent_messages_is_small_enough_to_be_sent_at_once_and_one_of_others_is_large() -> None:
+    sqs = Sqs()
+    sender(sqs).send([Message(body="x", delay=delay) for delay in ("1s", "3d") for _ in range(2500)])
+    assert [len(pack) for pack in sqs.packs("urgent")] == [1000, 1000, 500]
+    assert [len(pack) for pack in sqs.packs("bulk")] == [2500]
+
+
 def test_nothing_to_send_calls_nothing() -> None:
     sqs = Sqs()
     assert sender(sqs).send([]) == []

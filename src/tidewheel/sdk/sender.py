@@ -30,7 +30,7 @@ from tidewheel.message import (
     id_floor,
     id_text,
 )
-from tidewheel.pack import PACK_ATTRIBUTE, packs
+from tidewheel.pack import MAX_MESSAGES, PACK_ATTRIBUTE, packs
 from tidewheel.sdk.connection import Connection
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 URGENT_MS = 3_600_000
 """What is due within it goes to the urgent queue; the rest can wait for large ledgers."""
+URGENT_PACK_MESSAGES = 1_000
+"""What is due soon may have to be sent at once, to every subscription: ten such packs fit into one function call."""
 CHUNK_MESSAGES = 10_000
 CHUNK_BYTES = 8_000_000
 CHUNK_WAIT_MS = 500
@@ -132,14 +134,17 @@ class Sender:
         first_bulk_id = id_floor(now_ms + URGENT_MS + 1)
         urgent = [i for i, message in enumerate(chunk) if message.id < first_bulk_id]
         bulk = [i for i, message in enumerate(chunk) if message.id >= first_bulk_id]
-        for queue_url, places in ((self._urgent_url, urgent), (self._bulk_url, bulk)):
-            entries = self._entries([indexes[i] for i in places], [chunk[i] for i in places], now_ms)
+        ways = ((self._urgent_url, urgent, URGENT_PACK_MESSAGES), (self._bulk_url, bulk, MAX_MESSAGES))
+        for queue_url, places, most in ways:
+            entries = self._entries([indexes[i] for i in places], [chunk[i] for i in places], now_ms, most)
             for batch in _batches(entries):
                 self._send_batch(queue_url, batch)
 
-    def _entries(self, indexes: list[int], messages: list[CheckedMessage], now_ms: int) -> Iterator[_Entry]:
+    def _entries(
+        self, indexes: list[int], messages: list[CheckedMessage], now_ms: int, most: int
+    ) -> Iterator[_Entry]:
         topic = self._fence.topic
-        for places, data in packs(topic, self._fence.generation, now_ms, messages):
+        for places, data in packs(topic, self._fence.generation, now_ms, messages, max_messages=most):
             body = json.dumps({"topic": topic, "messages": len(places)})
             yield _Entry(body, data, [indexes[i] for i in places])
 
