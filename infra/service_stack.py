@@ -73,7 +73,6 @@ class ServiceStack(Stack):
             "schedule_dead_letter_arn": self.timing_wheel.dead_letters.queue_arn,
             "max_skew_ms": str(environment.max_skew_ms),
             "send_threads": str(environment.send_threads),
-            "sweep_interval_s": str(environment.sweep_interval_s),
         }
 
     def _publish(self, settings: dict[str, str]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from aws_cdk import Duration
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -89,11 +87,6 @@ class Storage(Construct):
         """
         _grant(grantee, list(actions), [self.s3_bucket.arn_for_objects(f"{p}*") for p in prefixes])
 
-    def grant_listing(self, grantee: iam.IGrantable, *, prefixes: tuple[str, ...]) -> None:
-        """Allow to list the objects under these prefixes."""
-        condition = {"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in prefixes]}}
-        _grant(grantee, ["s3:ListBucket"], [self.s3_bucket.bucket_arn], condition)
-
     def _grant_table(self, grantee: iam.IGrantable, *actions: str) -> None:
         _grant(grantee, list(actions), [self.table.table_arn])
 
@@ -102,12 +95,5 @@ def _string(name: str) -> dynamodb.Attribute:
     return dynamodb.Attribute(name=name, type=dynamodb.AttributeType.STRING)
 
 
-def _grant(
-    grantee: iam.IGrantable,
-    actions: list[str],
-    resources: list[str],
-    conditions: Mapping[str, object] | None = None,
-) -> None:
-    grantee.grant_principal.add_to_principal_policy(
-        iam.PolicyStatement(actions=actions, resources=resources, conditions=conditions)
-    )
+def _grant(grantee: iam.IGrantable, actions: list[str], resources: list[str]) -> None:
+    grantee.grant_principal.add_to_principal_policy(iam.PolicyStatement(actions=actions, resources=resources))

@@ -144,7 +144,6 @@ class TimingWheel(Construct):
     def _allow_sweeping(self, storage: Storage) -> None:
         """Allow the sweep to find what needs a look, and objects that nothing names any more."""
         storage.grant_wake_queries(self.sweep)
-        storage.grant_listing(self.sweep, prefixes=(LEDGERS, PLANS))
 
     def _scheduler_arn(self, resource: str, name: str) -> str:
         return Stack.of(self).format_arn(service="scheduler", resource=resource, resource_name=name)

@@ -9,9 +9,9 @@ from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
+
 from tidewheel.aws.service import Service
 from tidewheel.aws.sqs_queues import part_of
-
 from tidewheel.flows.deliver import deliver_part
 
 logger = Logger(service="deliver")
@@ -22,6 +22,7 @@ service = Service.cold_start()
 
 def deliver(record: SQSRecord) -> None:
     """Delivers the part that a record of the work queue names."""
+    metrics.add_metric("Parts", MetricUnit.Count, 1)
     key, part = part_of(record.body)
     try:
         done = deliver_part(service, key, part)

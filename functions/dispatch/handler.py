@@ -7,8 +7,8 @@ from typing import Any
 from aws_lambda_powertools import Logger, Metrics, Tracer
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
-from tidewheel.aws.service import Service
 
+from tidewheel.aws.service import Service
 from tidewheel.flows.collect import collect
 from tidewheel.flows.dispatch import dispatch
 from tidewheel.topic import check_name
@@ -25,6 +25,7 @@ service = Service.cold_start()
 def handler(event: dict[str, Any], context: LambdaContext) -> None:
     """Dispatches the topic that the schedule names, and collects it when that is due."""
     topic = check_name("topic", event.get("topic"))
+    metrics.add_metric("Dispatches", MetricUnit.Count, 1)
     done = dispatch(service, topic)
     if done is None:
         logger.warning("topic is gone", topic=topic)

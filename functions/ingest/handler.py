@@ -50,6 +50,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
             else:
                 logger.warning("pack is not readable", sqs_message_id=record["messageId"], reason=str(outcome))
     failures = list(processor.response()["batchItemFailures"])
+    metrics.add_metric("UnreadablePacks", MetricUnit.Count, len(failures))
     for (topic, _), packs in by_topic.items():
         try:
             done = ingest(service, topic, [pack for _, pack in packs])

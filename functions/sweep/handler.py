@@ -7,8 +7,8 @@ from typing import Any
 from aws_lambda_powertools import Logger, Metrics, Tracer
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
-from tidewheel.aws.service import Service
 
+from tidewheel.aws.service import Service
 from tidewheel.flows.sweep import sweep
 
 logger = Logger(service="sweep")

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidewheel.errors import (
         AlreadyExists,
+        Contended,
         InvalidValue,
         NotConfigured,
+        QueueUnavailable,
         SendFailed,
         TidewheelError,
         UnknownSubscription,
@@ -20,17 +22,21 @@ if TYPE_CHECKING:
     )
     from tidewheel.message import Encoding, Message, MessageId, Receipt, ReceivedMessage, parse_received
     from tidewheel.sdk.client import Tidewheel
+    from tidewheel.sdk.consumer import DeleteFailed
     from tidewheel.sdk.stats import SubscriptionStats, TopicStats
     from tidewheel.settings import ServiceSettings, TopicSettings
     from tidewheel.subscription import Subscription
 
 _HOME = {
     "AlreadyExists": "errors",
+    "Contended": "errors",
+    "DeleteFailed": "sdk.consumer",
     "Encoding": "message",
     "InvalidValue": "errors",
     "Message": "message",
     "MessageId": "message",
     "NotConfigured": "errors",
+    "QueueUnavailable": "errors",
     "Receipt": "message",
     "ReceivedMessage": "message",
     "SendFailed": "errors",
@@ -48,11 +54,14 @@ _HOME = {
 
 __all__ = [
     "AlreadyExists",
+    "Contended",
+    "DeleteFailed",
     "Encoding",
     "InvalidValue",
     "Message",
     "MessageId",
     "NotConfigured",
+    "QueueUnavailable",
     "Receipt",
     "ReceivedMessage",
     "SendFailed",

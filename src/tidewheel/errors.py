@@ -45,10 +45,12 @@ class UnknownSubscription(TidewheelError, LookupError):
 
 
 class AlreadyExists(TidewheelError):
-    """A topic or subscription of this name exists with other settings; use another name, or delete it first."""
+    """A topic or subscription of this name exists with other settings; use another name, or these settings."""
 
     def __init__(self, kind: str, name: str, difference: str) -> None:
-        super().__init__(f"{kind} {name!r} exists already with {difference}; use another name, or delete it first")
+        super().__init__(
+            f"{kind} {name!r} exists already with {difference}; use another name, or the settings that it has"
+        )
 
 
 class NotConfigured(TidewheelError):
@@ -79,7 +81,7 @@ class CorruptPack(TidewheelError):
 
 
 class CorruptLedger(TidewheelError):
-    """A byte range of a ledger is not what its bucket says; rebuild the index or restore the object.
+    """A byte range of a ledger is not what its bucket says; restore the object from a backup.
 
     Attributes:
         object_name: the ledger's object.
@@ -96,11 +98,11 @@ class CorruptLedger(TidewheelError):
 
 
 class CorruptMetadata(TidewheelError):
-    """An item of the table is not readable by this version; upgrade, or rebuild the index."""
+    """An item of the table is not readable by this version; upgrade, or restore the table to a point in time."""
 
 
 class ObjectMissing(TidewheelError, LookupError):
-    """An object that the metadata names is gone; rebuild the index, or restore the object from its versions."""
+    """An object that the metadata names is gone; restore the object from a backup."""
 
     def __init__(self, object_name: str) -> None:
         self.object_name = object_name
@@ -123,6 +125,14 @@ class QueueUnavailable(TidewheelError):
     def __init__(self, queue_url: str, reason: str) -> None:
         self.queue_url = queue_url
         super().__init__(f"queue {queue_url} does not take messages: {reason}")
+
+
+class NotTaken(TidewheelError):
+    """SQS did not take some messages, for its own reasons, in several tries; the work is safe to try again."""
+
+    def __init__(self, queue_url: str, messages: int, tries: int, reason: str) -> None:
+        self.queue_url = queue_url
+        super().__init__(f"queue {queue_url} did not take {messages} messages in {tries} tries: {reason}")
 
 
 class Contended(TidewheelError):

@@ -97,7 +97,6 @@ class ServiceSettings:
     schedule_dead_letter_arn: str
     max_skew_ms: int = 100
     send_threads: int = 8
-    sweep_interval_s: int = 300
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], source: str) -> ServiceSettings:
@@ -126,7 +125,7 @@ class ServiceSettings:
         return cls.from_mapping(json.loads(text), source)
 
 
-_TUNING = frozenset({"max_skew_ms", "send_threads", "sweep_interval_s"})
+_TUNING = frozenset({"max_skew_ms", "send_threads"})
 
 
 def parameter_name(stack: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from tidewheel import Message, ServiceSettings, Tidewheel, TopicSettings
 from tidewheel.cli import demo, local
 from tidewheel.cli.main import app
 from tidewheel.local import LocalTidewheel
@@ -199,6 +202,61 @@ def test_the_paths_that_documents_name_in_the_package_exist() -> None:
             assert (ROOT / path).exists(), f"{document.name}: {path}"
 
 
+# ---- what is listed
+
+
+def _table_names(document: str, heading: str) -> set[str]:
+    """Returns the names in backquotes in the first column of the first table after a heading."""
+    text = (ROOT / "docs" / document).read_text(encoding="utf-8").partition(f"# {heading}")[2]
+    table = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    assert table is not None, heading
+    first_cells = [line.split("|")[1] for line in table[0].splitlines()]
+    return {name for cell in first_cells for name in re.findall(r"`(\w+)", cell)}
+
+
+def test_the_topic_settings_are_listed_with_their_defaults() -> None:
+    text = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")
+    assert _table_names("sdk.md", "create_topic") == {field.name for field in fields(TopicSettings)}
+    for field in fields(TopicSettings):
+        if field.default is not None:
+            assert re.search(rf"^\| `{field.name}` \| (?:{field.default}|{field.default:,}) \|", text, re.MULTILINE)
+
+
+def test_every_variable_of_the_functions_is_listed() -> None:
+    names = {f"TIDEWHEEL_{field.name.upper()}" for field in fields(ServiceSettings)}
+    assert _table_names("architecture.md", "Settings of the service") == names
+
+
+def test_every_argument_of_the_local_stack_is_listed() -> None:
+    arguments = set(inspect.signature(LocalTidewheel).parameters) - {"topic_settings"}
+    assert _table_names("local.md", "Arguments") - {"slot_s", "lookahead_s"} == arguments
+
+
+def test_every_method_of_the_local_stack_is_listed() -> None:
+    text = (ROOT / "docs" / "local.md").read_text(encoding="utf-8").partition("# Methods")[2]
+    for name in vars(LocalTidewheel):
+        if not name.startswith("_"):
+            assert f"`{name}" in text, name
+
+
+def test_every_call_of_the_client_is_described() -> None:
+    headings = "\n".join(
+        re.findall(r"^### (.*)$", (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    for name in vars(Tidewheel):
+        if not name.startswith("_"):
+            assert re.search(rf"\b{name}\(", headings), name
+            for argument in inspect.signature(getattr(Tidewheel, name)).parameters:
+                assert argument == "self" or re.search(rf"\b{argument}\b", headings), (name, argument)
+
+
+def test_the_picture_of_the_imports_is_the_one_that_is_checked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    [layers] = [c["layers"] for c in project["tool"]["importlinter"]["contracts"] if c["type"] == "layers"]
+    picture = "\n".join(layers).replace("tidewheel.", "")
+    assert picture in (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+
 # ---- what is run
 
 
@@ -246,8 +304,6 @@ def test_the_deployed_example_sends_and_receives_on_the_local_stack(capsys: pyte
 
 
 def test_the_error_example_tells_what_is_worth_another_try() -> None:
-    from tidewheel import Message
-
     example = _load("handle_errors")
     good, bad = Message(body="good", delay="1d"), Message(body="")
     with LocalTidewheel() as stack:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
-from tidewheel.errors import CorruptLedger, DelayTooLong, QueueUnavailable, UnknownTopic
+from tidewheel.errors import CorruptLedger, DelayTooLong, NotTaken, QueueUnavailable, UnknownTopic
 from tidewheel.flows.collect import collect
 from tidewheel.flows.deliver import LEASE_MS, deliver_part
 from tidewheel.flows.dispatch import dispatch
@@ -182,13 +182,23 @@ def test_a_queue_that_is_gone_keeps_no_other_subscription_waiting() -> None:
     assert world.received("audit") == once(ids)
 
 
-def test_a_direct_message_reaches_the_other_subscriptions_when_one_queue_is_gone() -> None:
+def test_a_direct_message_for_a_queue_that_is_gone_is_kept_as_refused_and_the_others_get_it_once() -> None:
     world = World("audit", "billing")
     world.service.queues.remove("queue-audit")
+    [sent] = world.send(MINUTE, body="direct")
+    assert world.received("billing") == once([sent])
+    [document] = world.service.queues.refused
+    assert (document["queue_url"], document["code"], document["body"]) == ("queue-audit", "QueueUnavailable", "direct")
+
+
+def test_a_queue_that_takes_nothing_for_now_makes_the_batch_come_again() -> None:
+    world = World()
+    world.service.queues.refuse_if(lambda _: True, permanent=False, times=3)
     pack = world.pack(MINUTE)
-    with pytest.raises(QueueUnavailable):
+    with pytest.raises(NotTaken):
         world.ingest(pack)
-    assert world.received("billing") == once(ids_of(pack))
+    world.ingest(pack)
+    assert world.received() == once(ids_of(pack))
 
 
 def test_a_message_that_sqs_refuses_is_kept_with_the_reason_and_stops_nothing() -> None:

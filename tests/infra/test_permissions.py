@@ -43,7 +43,7 @@ def test_no_function_may_scan_the_table(stack: StackTemplate, role: str) -> None
         (INGEST, {"PutObject", "DeleteObject"}),
         (DISPATCH, {"GetObject", "PutObject", "DeleteObject"}),
         (DELIVER, {"GetObject"}),
-        (SWEEP, {"GetObject", "PutObject", "DeleteObject", "ListBucket"}),
+        (SWEEP, {"GetObject", "PutObject", "DeleteObject"}),
     ],
 )
 def test_each_function_has_the_s3_actions_that_it_needs(stack: StackTemplate, role: str, actions: set[str]) -> None:

@@ -75,7 +75,7 @@ def test_json_arrives_as_it_was(delay: str) -> None:
 
 @pytest.mark.parametrize("delay", [SOON, FAR])
 def test_bytes_arrive_as_they_were_beside_text(delay: str) -> None:
-    bodies = [b"\x00", bytes(range(256)), b"\xff\xfe" * 999, b"text", "text", {"not": "bytes"}]
+    bodies = [b"\x00", bytes(range(256)), b"\xff\xfe" * 999, b"text", "\u00e4 text", {"not": "bytes \u00e4"}]
     with orders() as service:
         sent = service.client.send_many(TOPIC, [Message(body=body, delay=delay) for body in bodies])
         _wait(service, delay)

@@ -69,7 +69,9 @@ def create_subscription(
     name: Annotated[str, typer.Argument(help="The subscription's name.")],
     position: Annotated[
         Position,
-        typer.Option("--from", help="latest: what becomes due from now on; earliest: all still kept."),
+        typer.Option(
+            "--from", help="latest: what is sent or dispatched from now on; earliest: also ledgers still kept."
+        ),
     ] = Position.LATEST,
     queue_url: Annotated[str | None, typer.Option(help="An existing standard queue, instead of a new one.")] = None,
     visibility_timeout_s: Annotated[int, typer.Option(help="For a new queue.")] = 60,

@@ -62,8 +62,12 @@ def up(
             soft_wrap=True,
             highlight=False,
         )
-        console.print("  tidewheel topics create orders && tidewheel subscriptions create orders billing")
-        console.print("  tidewheel send orders hello --delay 20s && tidewheel receive orders billing --wait 20")
+        console.print(
+            "  tidewheel topics create orders && tidewheel subscriptions create orders billing", soft_wrap=True
+        )
+        console.print(
+            "  tidewheel send orders hello --delay 20s && tidewheel receive orders billing --wait 20", soft_wrap=True
+        )
         with Live(_status(stack, client), console=console, refresh_per_second=2, transient=True) as live:
             seen = 0
             while True:

@@ -29,8 +29,8 @@ def collect(ports: Ports, topic: str) -> Collected | None:
     """Deletes all of a topic that lies below the least cursor; None if there is no such topic.
 
     `gc_until` is raised first, under a condition; everything is then deleted by the stored mark, so that what an
-    earlier run left behind goes too. If it stops between an item and its object, the orphan sweep deletes the object;
-    if it stops elsewhere, the next run goes on.
+    earlier run left behind goes too. If it stops between an item and its object, nothing refers to
+    the object and it stays as waste; if it stops elsewhere, the next run goes on.
     """
     fence = ports.topics.fence(topic)
     if fence is None:

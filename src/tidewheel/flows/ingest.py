@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.bucket import Bucket, content_id, slots_of
-from tidewheel.errors import Contended, UnknownTopic
+from tidewheel.errors import Contended, NotTaken, QueueUnavailable, UnknownTopic
 from tidewheel.fence import Fence
 from tidewheel.flows import release
 from tidewheel.flows.ports import Commit, Ports, Wake
@@ -44,7 +44,7 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
     """Makes the messages of some packs of one topic durable in its index, or sends them.
 
     If it stops
-        after the object is put: nothing refers to it; the orphan sweep deletes it, the queue brings the packs again.
+        after the object is put: nothing refers to it, and it stays as waste; the queue brings the packs again.
         after the commit: a repetition finds the bucket, and only arms and sends what is direct.
         between direct sends: a repetition sends copies with the same ids.
 
@@ -53,7 +53,7 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
     Raises:
         UnknownTopic: there is none of this name and generation; nothing was done.
         Contended: the fence moved too often; nothing was committed.
-        QueueUnavailable: direct messages could not be sent to some subscription; the others got theirs.
+        NotTaken: some subscription's queue did not take all direct messages for now; the others got theirs.
     """
     fence = ports.topics.fence(topic)
     if fence is None or any(pack.generation != fence.generation for pack in packs):
@@ -202,11 +202,15 @@ def _send_direct(ports: Ports, fence: Fence, rows: pa.Table) -> None:
         messages = [message for message, each in zip(messages, ids, strict=True) if each not in cancelled]
     if not messages:
         return
-    failed: Exception | None = None
+    failed: NotTaken | None = None
     for subscription in ports.topics.subscriptions(fence.topic):
         try:
             release.send(ports, subscription.queue_url, messages)
-        except Exception as error:  # one subscription's queue must not keep the others waiting
+        except NotTaken as error:  # one subscription's queue must not keep the others waiting
             failed = error
+        except QueueUnavailable as error:
+            # A repetition would not help, and would send copies to the others.
+            for message in messages:
+                release.refuse(ports, subscription.queue_url, message, type(error).__name__, str(error))
     if failed is not None:
         raise failed

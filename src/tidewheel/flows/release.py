@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from tidewheel.errors import QueueUnavailable
+from tidewheel.errors import NotTaken
 from tidewheel.flows.ports import Ports, Release
 from tidewheel.message import HEADER_BYTES, SQS_MAX_BYTES, Encoding, header_text, id_text
 from tidewheel.wheel import fine_delay_s
@@ -69,7 +69,8 @@ def send(ports: Ports, queue_url: str, messages: Sequence[Release]) -> int:
     repetition sends copies with the same message ids.
 
     Raises:
-        QueueUnavailable: the queue is gone or refuses everything, or some messages were not taken after three tries.
+        QueueUnavailable: the queue is gone or refuses everything.
+        NotTaken: some messages were not taken after three tries.
         DelayTooLong: a message is due too far ahead; nothing of its batch was sent.
     """
     batches = _batches(messages)
@@ -105,20 +106,22 @@ def _send_batch(ports: Ports, queue_url: str, batch: Sequence[Release]) -> None:
             return
         for refusal in refusals:
             if refusal.permanent:
-                message = waiting[refusal.index]
-                ports.queues.refuse(
-                    {
-                        "queue_url": queue_url,
-                        "code": refusal.code,
-                        "reason": refusal.reason,
-                        "header": message.header,
-                        "attributes": dict(message.attributes or {}),
-                        "body": message.text,
-                    }
-                )
+                refuse(ports, queue_url, waiting[refusal.index], refusal.code, refusal.reason)
         waiting = [waiting[refusal.index] for refusal in refusals if not refusal.permanent]
         if not waiting:
             return
-    raise QueueUnavailable(
-        queue_url, f"{len(waiting)} messages were not taken in {_ATTEMPTS} tries: {refusals[-1].reason}"
+    raise NotTaken(queue_url, len(waiting), _ATTEMPTS, refusals[-1].reason)
+
+
+def refuse(ports: Ports, queue_url: str, message: Release, code: str, reason: str) -> None:
+    """Keeps a message that cannot be delivered, with the reason, in the queue of refused messages."""
+    ports.queues.refuse(
+        {
+            "queue_url": queue_url,
+            "code": code,
+            "reason": reason,
+            "header": message.header,
+            "attributes": dict(message.attributes or {}),
+            "body": message.text,
+        }
     )

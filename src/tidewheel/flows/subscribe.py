@@ -5,8 +5,8 @@ A new subscription's place among the slots:
              gc_until            planned         sealed
                 |                   |               |
     ------------+-------------------+---------------+-----------> slots
-    earliest:   ^ cursor            |               |              start = 0: all that is still kept
-    latest:                         ^ cursor        ^ start        all that becomes due from now on
+    earliest:   ^ cursor            |               |              start = 0: all ledgers that are still kept
+    latest:                         ^ cursor        ^ start        all slots that are still open
 
 The cursor of *latest* is `planned` and not `sealed`, because a cursor inside a plan would skip it.
 """
@@ -62,7 +62,9 @@ def create_subscription(
 
     Args:
         queue_url: where its messages go.
-        initial_position: "latest" for what becomes due from now on, "earliest" for all that is still kept.
+        initial_position: "latest" for all that is sent from now on and all that waits in open slots (what is due
+            within the next 8 to 13 minutes is dispatched already, by default); "earliest" for all ledgers still kept,
+            those of the past too, which come with the next dispatch or sweep.
 
     Raises:
         InvalidValue: a name or the position is not one.

@@ -113,7 +113,8 @@ class Tidewheel:
         Args:
             topic: the topic.
             name: 1 to 48 letters, digits, '-' or '_'.
-            initial_position: "latest": what becomes due from now on; "earliest": all that is still kept.
+            initial_position: "latest": all that is sent from now on, and all that waits and is not dispatched yet (what
+                is due within the next 8 to 13 minutes is, by default); "earliest": all ledgers still kept, too.
             queue_url: an existing standard queue to use instead; its policy is its owner's affair.
             visibility_timeout_s: for a new queue: how long a received message stays invisible to others.
 

@@ -140,9 +140,7 @@ class Sender:
             for batch in _batches(entries):
                 self._send_batch(queue_url, batch)
 
-    def _entries(
-        self, indexes: list[int], messages: list[CheckedMessage], now_ms: int, most: int
-    ) -> Iterator[_Entry]:
+    def _entries(self, indexes: list[int], messages: list[CheckedMessage], now_ms: int, most: int) -> Iterator[_Entry]:
         topic = self._fence.topic
         for places, data in packs(topic, self._fence.generation, now_ms, messages, max_messages=most):
             body = json.dumps({"topic": topic, "messages": len(places)})
