@@ -173,7 +173,7 @@ def deep() -> list[Any]:
         "",
         b"",
         {1, 2},
-        object(),
+        pytest.param(object(), id="an object"),
         float("nan"),
         [float("inf")],
         {(1, 2): 3},
