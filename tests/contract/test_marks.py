@@ -50,6 +50,13 @@ def test_all_topics_are_listed_by_name(store: Store) -> None:
     assert names == ["apple", "banana", "cherry", "mango", "zebra"]
 
 
+def test_a_bucket_is_read_by_its_id(store: Store) -> None:
+    fence = store.topic()
+    assert store.topics.bucket("orders", a_bucket(105).id) is None
+    store.topics.commit_bucket(fence, a_bucket(105), LOW)
+    assert store.topics.bucket("orders", a_bucket(105).id) == a_bucket(105)
+
+
 # ---- seal
 def test_sealing_raises_sealed_and_returns_the_fence(store: Store) -> None:
     fence = store.topic(wake_slot=101, look_at_ms=9)

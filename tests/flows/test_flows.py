@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -68,6 +69,21 @@ def test_a_batch_delivered_again_after_its_slots_were_dispatched_loses_nothing()
     world.ingest(pack)
     world.run(2 * DAY)
     assert set(world.received()) == set(ids_of(pack))
+
+
+def test_a_commit_whose_answer_was_lost_keeps_its_ledger() -> None:
+    """The store says EXISTS of the try's own bucket: then the object is the bucket's, and stays."""
+    world = World()
+    commit_bucket = world.service.topics.commit_bucket
+
+    def answer_lost(*args: Any) -> Any:
+        commit_bucket(*args)
+        return commit_bucket(*args)
+
+    world.service.topics.commit_bucket = answer_lost  # type: ignore[method-assign]
+    ids = world.send(HOUR)
+    world.run(DAY, sweeps=True)
+    assert world.received() == once(ids)
 
 
 def test_packs_regrouped_by_the_queue_lose_nothing() -> None:
@@ -296,6 +312,20 @@ def test_a_ledger_of_the_same_wake_makes_no_second_schedule() -> None:
     assert [at for _, _, at in world.service.wheel.schedules.values()] == [START_MS + HOUR - 8 * MINUTE]
     world.send(30 * MINUTE)
     assert len(world.service.wheel.schedules) == 2
+
+
+def test_an_alarm_that_cannot_be_set_holds_up_nothing_that_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    ids = world.send(HOUR, 5 * HOUR)
+    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+    with monkeypatch.context() as broken:
+        broken.setattr(type(world.service.wheel), "arm", lambda *_: (_ for _ in ()).throw(OSError("scheduler is down")))
+        with pytest.raises(OSError, match="scheduler is down"):
+            dispatch(world.ports, TOPIC)
+    assert world.received() == once(ids[:1])
+    world.run(DAY, sweeps=True)
+    assert world.received() == once(ids)
+    world.assert_in_time()
 
 
 def test_short_slots_deliver_within_the_promise_too() -> None:

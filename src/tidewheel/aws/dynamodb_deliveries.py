@@ -100,7 +100,10 @@ class DynamoDeliveries:
     def part_done(self, key: DeliveryKey, part: int) -> Delivery | None:
         """One UpdateItem."""
         change = Change(
-            key=layout.delivery_key(key), condition="attribute_exists(pk)", adds={"done": frozenset((part,))}
+            key=layout.delivery_key(key),
+            condition="attribute_exists(pk)",
+            sets={f"leases.#{part}": None},
+            adds={"done": frozenset((part,))},
         )
         return self._change(change, "part_done", key)
 

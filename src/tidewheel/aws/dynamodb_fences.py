@@ -154,6 +154,11 @@ class DynamoFences:
                     deliveries.append(layout.parse_delivery_key(key))
         return topics, deliveries
 
+    def bucket(self, topic: str, bucket_id: BucketId) -> Bucket | None:
+        """One GetItem."""
+        item = self._table.get(layout.bucket_key(topic, bucket_id))
+        return None if item is None else items.decode_bucket(item)
+
     def buckets(self, topic: str) -> list[Bucket]:
         found = self._table.query_prefix(layout.topic_partition(topic), layout.BUCKETS)
         return [items.decode_bucket(item) for item in found]

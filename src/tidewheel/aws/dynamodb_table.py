@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -152,9 +153,8 @@ class Table:
     def transact(self, writes: Sequence[Write], *, action: str, topic: str) -> list[int]:
         """Does all writes or none, with one TransactWriteItems.
 
-        boto3 gives each call a token of its own, so a request that it sends twice takes effect once. A call that
-        this method repeats has not taken effect, but for a TransactionInProgress: then a condition may fail on the
-        call's own work, and the caller, who reads again, finds it done.
+        All tries have one token, so a transaction whose answer was lost takes effect once, and its repetition
+        succeeds instead of failing on its own work.
 
         Returns:
             The positions of the writes whose conditions failed: none if all was done.
@@ -163,10 +163,11 @@ class Table:
             Contended: other transactions came first each time.
         """
         items: list[Any] = [{_KINDS[type(write)]: write.request(self._name)} for write in writes]
+        token = uuid.uuid4().hex
 
         def call() -> list[int]:
             try:
-                self._client.transact_write_items(TransactItems=items)
+                self._client.transact_write_items(TransactItems=items, ClientRequestToken=token)
             except self._client.exceptions.TransactionCanceledException as error:
                 cancelled: Item = dict(error.response)
                 codes = [reason.get("Code") for reason in cancelled.get("CancellationReasons", ())]

@@ -111,11 +111,12 @@ def _plan_and_hand_out(ports: Ports, fence: Fence, done: Dispatched, now_ms: int
     wake = _wake(fence, next_slot(buckets, fence.sealed), now_ms)
     if not ports.topics.commit_plan(fence, plan, fence.sealed, steps, wake):
         return False
-    _arm(ports, fence, wake, done)
     if plan is not None:
         done.planned_rows = plan.due_rows
         deliveries = [step.delivery for step in steps if step.delivery is not None]
         _start(ports, fence, plan, deliveries, at_once, done)
+    # After the sending: an alarm that cannot be set must not hold up what is due; the sweep sees wake.
+    _arm(ports, fence, wake, done)
     return True
 
 

@@ -141,9 +141,9 @@ def _commit(ports: Ports, fence: Fence, rows: pa.Table, slots: np.ndarray) -> tu
         first_slot = bucket.first_slot
         wake = _lowered(fence, first_slot)
         commit = ports.topics.commit_bucket(fence, bucket, wake)
+        if commit is Commit.EXISTS:
+            _drop_unless_named(ports, fence, bucket)
         if commit is not Commit.MOVED:
-            if commit is Commit.EXISTS:
-                ports.objects.delete([object_name])
             if wake is not None or commit is Commit.EXISTS or not _armed(ports, fence):
                 ports.wheel.arm(fence.topic, first_slot, fires_at_ms(first_slot, fence.settings))
             return fence, object_name if commit is Commit.COMMITTED else None, attempt
@@ -153,6 +153,13 @@ def _commit(ports: Ports, fence: Fence, rows: pa.Table, slots: np.ndarray) -> tu
             raise UnknownTopic(fence.topic)
         fence = moved
     raise Contended("ingest", fence.topic, _ATTEMPTS)
+
+
+def _drop_unless_named(ports: Ports, fence: Fence, bucket: Bucket) -> None:
+    """Deletes the object of a try that came second, unless it turns out that this very try had come first."""
+    committed = ports.topics.bucket(fence.topic, bucket.id)
+    if committed is None or committed.object_name != bucket.object_name:
+        ports.objects.delete([bucket.object_name])
 
 
 def _encode(fence: Fence, rows: pa.Table) -> Ledger:

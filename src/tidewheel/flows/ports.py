@@ -105,6 +105,10 @@ class Topics(Protocol):
         ...
 
     # ---- buckets, tombstones, plans
+    def bucket(self, topic: str, bucket_id: BucketId) -> Bucket | None:
+        """Reads one bucket."""
+        ...
+
     def buckets(self, topic: str) -> list[Bucket]:
         """Reads all buckets of a topic, page by page: a snapshot only together with a condition on cver."""
         ...

@@ -114,6 +114,10 @@ class MemoryTopics:
             return topics, deliveries
 
     # ---- buckets, tombstones, plans
+    def bucket(self, topic: str, bucket_id: BucketId) -> Bucket | None:
+        with self._lock:
+            return self._of(topic).buckets.get(bucket_id)
+
     def buckets(self, topic: str) -> list[Bucket]:
         with self._lock:
             return list(self._of(topic).buckets.values())
@@ -236,7 +240,10 @@ class MemoryTopics:
     def part_done(self, key: DeliveryKey, part: int) -> Delivery | None:
         with self._lock:
             current = self.delivery(key)
-            return None if current is None else self._put(replace(current, done=current.done | {part}))
+            if current is None:
+                return None
+            leases = tuple(lease for lease in current.leases if lease[0] != part)
+            return self._put(replace(current, done=current.done | {part}, leases=leases))
 
     def stamp_delivery(self, key: DeliveryKey, seen_look_at_ms: int, look_at_ms: int) -> bool:
         with self._lock:
