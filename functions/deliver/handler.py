@@ -12,6 +12,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from tidewheel.aws.service import Service
 from tidewheel.aws.sqs_queues import part_of
+from tidewheel.errors import PartLeased
 from tidewheel.flows.deliver import deliver_part
 
 logger = Logger(service="deliver")
@@ -26,11 +27,14 @@ def deliver(record: SQSRecord) -> None:
     key, part = part_of(record.body)
     try:
         done = deliver_part(service, key, part)
+    except PartLeased as error:
+        logger.info(str(error), topic=key.topic, plan=key.plan, part=part)
+        raise
     except Exception:
         logger.exception("part not delivered", topic=key.topic, subscription=key.subscription, plan=key.plan, part=part)
         raise
     if done is None:
-        logger.info("part is done or another's", topic=key.topic, plan=key.plan, part=part)
+        logger.info("part is done", topic=key.topic, plan=key.plan, part=part)
         return
     metrics.add_metric("DeliveredMessages", MetricUnit.Count, done.messages)
     metrics.add_metric("SegmentsRead", MetricUnit.Count, done.segments)

@@ -30,6 +30,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> None:
     if done is None:
         logger.warning("topic is gone", topic=topic)
         return
+    for failure in done.failures:
+        logger.error("left to the work queue", topic=topic, exc_info=failure)
     logger.info("dispatched", topic=topic, slot=event.get("slot"), planned=done.planned_rows, next_slot=done.next_slot)
     metrics.add_metric("DispatchedMessages", MetricUnit.Count, done.messages)
     metrics.add_metric("SegmentsRead", MetricUnit.Count, done.segments)

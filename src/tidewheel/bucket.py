@@ -5,7 +5,7 @@ Encoded, a bucket's index is two byte strings in one item:
     slots      the portable roaring bitmap of the occupied slots
     segments   a zlib stream of unsigned LEB128 numbers:
                  first segment's offset, then a segment each:
-                 length   rows   first_deliver_at_ms - last_deliver_at_ms of the one before   last - first
+                 length   rows   raw_bytes   first_deliver_at_ms - last_deliver_at_ms of the one before   last - first
 
 Segments follow one another without a gap, so lengths give the offsets.
 """
@@ -69,6 +69,7 @@ def encode_segments(segments: Sequence[Segment]) -> bytes:
     for segment in segments:
         _put(out, segment.length)
         _put(out, segment.rows)
+        _put(out, segment.raw_bytes)
         _put(out, segment.first_deliver_at_ms - before)
         _put(out, segment.last_deliver_at_ms - segment.first_deliver_at_ms)
         before = segment.last_deliver_at_ms
@@ -87,11 +88,18 @@ def decode_segments(data: bytes) -> tuple[Segment, ...]:
         found: list[Segment] = []
         before = 0
         for length in numbers:
-            rows, gap, span = next(numbers), next(numbers), next(numbers)
+            rows, raw_bytes, gap, span = next(numbers), next(numbers), next(numbers), next(numbers)
             first = before + gap
             before = first + span
             found.append(
-                Segment(offset=offset, length=length, rows=rows, first_deliver_at_ms=first, last_deliver_at_ms=before)
+                Segment(
+                    offset=offset,
+                    length=length,
+                    rows=rows,
+                    raw_bytes=raw_bytes,
+                    first_deliver_at_ms=first,
+                    last_deliver_at_ms=before,
+                )
             )
             offset += length
     except (zlib.error, StopIteration, RuntimeError, IndexError) as error:

@@ -135,6 +135,13 @@ class NotTaken(TidewheelError):
         super().__init__(f"queue {queue_url} did not take {messages} messages in {tries} tries: {reason}")
 
 
+class PartLeased(TidewheelError):
+    """Another worker has this part of a delivery; it is tried again in case that worker dies."""
+
+    def __init__(self, delivery: object, part: int) -> None:
+        super().__init__(f"part {part} of {delivery} is another worker's for now; it comes again")
+
+
 class Contended(TidewheelError):
     """Too many writers changed the same topic at once; the work is safe to try again."""
 

@@ -87,6 +87,21 @@ def sort_rows(table: pa.Table) -> pa.Table:
     return table.take(pa.array(np.lexsort((low, high, times_of(table)))))
 
 
+def without_repeats(table: pa.Table) -> pa.Table:
+    """Returns sorted rows without those whose id the row before has: copies of one message."""
+    times = times_of(table)
+    same = np.flatnonzero(times[1:] == times[:-1])
+    if not same.size:
+        return table
+    high, low = _id_halves(table)
+    repeated = same[(high[same + 1] == high[same]) & (low[same + 1] == low[same])] + 1
+    if not repeated.size:
+        return table
+    keep = np.ones(table.num_rows, bool)
+    keep[repeated] = False
+    return table.filter(pa.array(keep))
+
+
 def in_order(table: pa.Table) -> bool:
     """Says whether the rows are sorted by (deliver_at_ms, message_id)."""
     times = times_of(table)

@@ -75,6 +75,7 @@ class LedgerSummary:
 @dataclass(frozen=True, slots=True)
 class _Span:
     rows: int
+    raw_bytes: int
     first_ms: int
     last_ms: int
 
@@ -115,12 +116,12 @@ class _RowGroups:
         """Bytes encoded so far."""
         return int(self._sink.tell())
 
-    def add(self, rows: pa.Table, first_ms: int, last_ms: int) -> int:
+    def add(self, rows: pa.Table, raw_bytes: int, first_ms: int, last_ms: int) -> int:
         """Encodes rows as one row group and returns its size."""
         before = self.size
         # In one piece: pyarrow may end a page where a chunk ends, and then bytes would depend on the batches.
         self._writer.write_table(rows.combine_chunks(), row_group_size=rows.num_rows)
-        self.spans.append(_Span(rows.num_rows, first_ms, last_ms))
+        self.spans.append(_Span(rows.num_rows, raw_bytes, first_ms, last_ms))
         return self.size - before
 
     def finish(self) -> Iterator[tuple[memoryview, RowGroup, _Span]]:
@@ -273,7 +274,7 @@ class LedgerWriter:
         if self._encoder is None or self._encoder.with_texts != with_texts:
             self._flush()
             self._encoder = _RowGroups(with_texts=with_texts)
-        encoded_bytes = self._encoder.add(rows, first_ms, last_ms)
+        encoded_bytes = self._encoder.add(rows, raw_bytes, first_ms, last_ms)
         self._share = (self._share + encoded_bytes / raw_bytes) / 2
         if self._encoder.size >= _FLUSH_BYTES or len(self._encoder.spans) >= _FLUSH_SEGMENTS:
             self._flush()
@@ -294,6 +295,7 @@ class LedgerWriter:
                     offset=self._offset,
                     length=CHECKSUM_BYTES + len(pages) + len(footer),
                     rows=span.rows,
+                    raw_bytes=span.raw_bytes,
                     first_deliver_at_ms=span.first_ms,
                     last_deliver_at_ms=span.last_ms,
                 )

@@ -13,6 +13,10 @@ from tidewheel.message import MessageId
 from tidewheel.segment import Segment
 
 MAX_PART_SEGMENTS = 100
+MAX_PART_ROWS = 5_000
+"""Rows of a part's segments, due or not: the estimate of what is due may be far too low."""
+MAX_PART_RAW_BYTES = 16 * 1024 * 1024
+"""Bytes of a part's segments before compression: a function holds them several times over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,29 +63,50 @@ class Plan:
         """Estimated rows to send to each subscription."""
         return sum(planned.due_rows for planned in self.segments)
 
+    @property
+    def raw_bytes(self) -> int:
+        """What reading all its segments takes of memory."""
+        return sum(planned.segment.raw_bytes for planned in self.segments)
+
     def parts(self) -> tuple[tuple[Piece, ...], ...]:
         """Cuts the plan into units of work: the same cut whenever and wherever it is made."""
         return tuple(self._parts())
 
     def _parts(self) -> Iterator[tuple[Piece, ...]]:
         part: list[Piece] = []
-        rows = 0
+        load = _Load()
         for planned in self.segments:
-            total = planned.segment.rows
-            if planned.due_rows > self.part_rows:
-                if part:
-                    yield tuple(part)
-                    part, rows = [], 0
-                for first in range(0, total, self.part_rows):
-                    yield (Piece(planned=planned, first_row=first, end_row=min(first + self.part_rows, total)),)
-                continue
-            if part and (rows + planned.due_rows > self.part_rows or len(part) == MAX_PART_SEGMENTS):
+            own = _Load(due=planned.due_rows, rows=planned.segment.rows, raw_bytes=planned.segment.raw_bytes)
+            if part and (len(part) == MAX_PART_SEGMENTS or (load + own).over(self.part_rows)):
                 yield tuple(part)
-                part, rows = [], 0
-            part.append(Piece(planned=planned, first_row=0, end_row=total))
-            rows += planned.due_rows
+                part, load = [], _Load()
+            if own.over(self.part_rows):
+                yield from ((piece,) for piece in self._ranges(planned))
+                continue
+            part.append(Piece(planned=planned, first_row=0, end_row=planned.segment.rows))
+            load += own
         if part:
             yield tuple(part)
+
+    def _ranges(self, planned: PlannedSegment) -> Iterator[Piece]:
+        """Cuts one large segment by rows."""
+        rows, raw_bytes = planned.segment.rows, planned.segment.raw_bytes
+        step = min(self.part_rows, max(1, rows * MAX_PART_RAW_BYTES // max(1, raw_bytes)))
+        for first in range(0, rows, step):
+            yield Piece(planned=planned, first_row=first, end_row=min(first + step, rows))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Load:
+    due: int = 0
+    rows: int = 0
+    raw_bytes: int = 0
+
+    def __add__(self, other: _Load) -> _Load:
+        return _Load(due=self.due + other.due, rows=self.rows + other.rows, raw_bytes=self.raw_bytes + other.raw_bytes)
+
+    def over(self, part_rows: int) -> bool:
+        return self.due > part_rows or self.rows > MAX_PART_ROWS or self.raw_bytes > MAX_PART_RAW_BYTES
 
 
 def encode_plan(plan: Plan) -> bytes:
@@ -97,6 +122,7 @@ def encode_plan(plan: Plan) -> bytes:
                 p.segment.offset,
                 p.segment.length,
                 p.segment.rows,
+                p.segment.raw_bytes,
                 p.segment.first_deliver_at_ms,
                 p.segment.last_deliver_at_ms,
                 p.due_rows,
@@ -124,11 +150,16 @@ def decode_plan(topic: str, a: int, b: int, manifest: bytes) -> Plan:
             PlannedSegment(
                 object_name=objects[i],
                 segment=Segment(
-                    offset=offset, length=length, rows=rows, first_deliver_at_ms=first, last_deliver_at_ms=last
+                    offset=offset,
+                    length=length,
+                    rows=rows,
+                    raw_bytes=raw,
+                    first_deliver_at_ms=first,
+                    last_deliver_at_ms=last,
                 ),
                 due_rows=due,
             )
-            for i, offset, length, rows, first, last, due in document["segments"]
+            for i, offset, length, rows, raw, first, last, due in document["segments"]
         )
         cancelled = frozenset(MessageId(each) for each in document["cancelled"])
         return Plan(topic=topic, a=a, b=b, segments=segments, cancelled=cancelled, part_rows=int(document["part_rows"]))

@@ -16,6 +16,7 @@ class Segment:
         offset: of its first byte in the object.
         length: in bytes.
         rows: how many messages.
+        raw_bytes: of their payloads, keys and attributes before compression: what reading it takes of memory.
         first_deliver_at_ms: the earliest delivery time in it.
         last_deliver_at_ms: the latest.
     """
@@ -23,6 +24,7 @@ class Segment:
     offset: int
     length: int
     rows: int
+    raw_bytes: int
     first_deliver_at_ms: int
     last_deliver_at_ms: int
 

@@ -14,6 +14,10 @@ SCHEDULER_LATENESS_S = 60
 """EventBridge Scheduler invokes a target within a minute of its time (its documented precision)."""
 
 
+MAX_FUNCTION_S = 300
+"""No function of the service runs longer; a worker's lease lasts as long."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
     """What a topic is created with; slot_s and lookahead_s never change afterwards.
@@ -47,6 +51,10 @@ class TopicSettings:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise InvalidValue(field.name, value, "give a whole number of at least 1")
+        if self.redrive_s < 2 * MAX_FUNCTION_S:
+            raise InvalidValue(
+                "redrive_s", self.redrive_s, f"at least {2 * MAX_FUNCTION_S}: older than any worker lives"
+            )
         if self.slot_s + self.lookahead_s + SCHEDULER_LATENESS_S > SQS_MAX_DELAY_S:
             raise InvalidValue(
                 "slot_s, lookahead_s",

@@ -42,6 +42,7 @@ def a_segment(number: int = 0, start_ms: int = 100 * SLOT_MS) -> Segment:
         offset=4 + 1000 * number,
         length=1000,
         rows=20,
+        raw_bytes=5000,
         first_deliver_at_ms=start_ms + 1000 * number,
         last_deliver_at_ms=start_ms + 1000 * number + 999,
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
-from tidewheel.errors import CorruptLedger, DelayTooLong, NotTaken, QueueUnavailable, UnknownTopic
+from tidewheel.errors import CorruptLedger, DelayTooLong, NotTaken, PartLeased, QueueUnavailable, UnknownTopic
 from tidewheel.flows.collect import collect
 from tidewheel.flows.deliver import LEASE_MS, deliver_part
 from tidewheel.flows.dispatch import dispatch
@@ -156,6 +156,40 @@ def test_a_large_plan_goes_through_the_work_queue_in_parts() -> None:
     assert not world.service.topics.open_deliveries(TOPIC)
 
 
+def test_a_burst_inside_a_sparse_segment_goes_in_bounded_parts() -> None:
+    """By its span such a segment seems to have a row or two due; by its rows it has hundreds."""
+    world = World(inline_rows=100, part_rows=50)
+    ids = []
+    for _ in range(30):
+        sparse = [2 * HOUR + i * 40 * HOUR for i in range(10)]
+        ids += world.send(*sparse, *([17 * DAY + HOUR] * 300))
+    plans = []
+    while world.fence.wake_slot is not None and world.clock.now_ms() < START_MS + 20 * DAY:
+        world.run(DAY // 2)
+        plans += [world.service.topics.plan(TOPIC, a) for a, _ in world.service.topics.plan_ranges(TOPIC)]
+    assert world.received() == once(ids)
+    assert max(sum(p.end_row - p.first_row for p in part) for plan in plans if plan for part in plan.parts()) <= 5_000
+
+
+def test_a_plan_of_large_messages_goes_in_parts_that_fit_a_function() -> None:
+    world = World()
+    ids = [world.send(HOUR, body="x" * 1_000_000)[0] for _ in range(60)]
+    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+    done = dispatch(world.ports, TOPIC)
+    assert done is not None
+    assert (done.messages, done.enqueued_parts) == (0, 4)
+    world.work()
+    assert world.received() == once(ids)
+
+
+def test_a_pack_that_comes_twice_in_one_batch_is_stored_once() -> None:
+    world = World()
+    pack = world.pack(MINUTE, HOUR, DAY)
+    world.ingest(pack, pack)
+    world.run(2 * DAY)
+    assert world.received() == once(ids_of(pack))
+
+
 def test_a_part_that_another_worker_leased_is_left_alone_until_the_lease_ends() -> None:
     world = World(inline_rows=1)
     ids = world.send(HOUR, HOUR + 1, HOUR + 2)
@@ -163,7 +197,8 @@ def test_a_part_that_another_worker_leased_is_left_alone_until_the_lease_ends() 
     dispatch(world.ports, TOPIC)
     [(key, part)] = world.service.queues.take_parts()
     world.service.topics.lease_part(key, part, world.clock.now_ms(), world.clock.now_ms() - LEASE_MS)
-    assert deliver_part(world.ports, key, part) is None
+    with pytest.raises(PartLeased):
+        deliver_part(world.ports, key, part)
     world.clock.advance_ms(LEASE_MS + 1)
     deliver_part(world.ports, key, part)
     assert world.received() == once(ids)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tidewheel.clock import ManualClock
-from tidewheel.errors import UnknownTopic
+from tidewheel.errors import PartLeased, UnknownTopic
 from tidewheel.fence import Fence
 from tidewheel.flows.collect import collect
 from tidewheel.flows.deliver import deliver_part
@@ -19,6 +19,7 @@ from tidewheel.memory import MemoryService
 from tidewheel.message import IdSource, Message, check_message, id_text
 from tidewheel.pack import Pack, decode_pack, packs
 from tidewheel.settings import TopicSettings
+from tidewheel.subscription import DeliveryKey
 
 START_MS = 1_767_225_600_000
 TOPIC = "orders"
@@ -41,6 +42,7 @@ class World:
         self.service = MemoryService.at(self.clock)
         self.ports = wrap(self.service)
         self.ids = IdSource()
+        self.hidden: list[tuple[int, DeliveryKey, int]] = []
         create_topic(self.service.topics, self.clock, TOPIC, TopicSettings(**settings))
         for name in subscriptions or (("billing",) if subscribe else ()):
             self.subscribe(name)
@@ -76,7 +78,10 @@ class World:
         """Empties the work queue."""
         while parts := self.service.queues.take_parts():
             for key, part in parts:
-                deliver_part(self.ports, key, part)
+                try:
+                    deliver_part(self.ports, key, part)
+                except PartLeased:  # SQS shows it again after its visibility time-out
+                    self.hidden.append((self.clock.now_ms() + 12 * MINUTE, key, part))
 
     def run(
         self, duration_ms: int, *, sweeps: bool = False, schedules: bool = True, every_ms: int = 5 * MINUTE
@@ -86,6 +91,7 @@ class World:
         next_sweep = self.clock.now_ms() + every_ms if sweeps else None
         while True:
             times = [fires for _, _, fires in self.service.wheel.schedules.values()]
+            times += [at for at, _, _ in self.hidden]
             if next_sweep is not None:
                 times.append(next_sweep)
             at = min(times, default=end + 1)
@@ -95,6 +101,10 @@ class World:
             for topic, _, _ in self.service.wheel.take_due(self.clock.now_ms()):
                 if schedules:
                     dispatch(self.ports, topic)
+            visible = [each for each in self.hidden if each[0] <= self.clock.now_ms()]
+            self.hidden = [each for each in self.hidden if each not in visible]
+            for _, key, part in visible:
+                self.service.queues.enqueue_parts(key, [part])
             self.work()
             if next_sweep is not None and next_sweep <= self.clock.now_ms():
                 next_sweep += every_ms

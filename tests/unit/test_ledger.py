@@ -99,7 +99,9 @@ def by_time(row: Row) -> tuple[int, bytes]:
 def sealed(pages_and_footer: bytes, **changes: Any) -> tuple[bytes, Segment]:
     """A range with a checksum that is right, and a segment that it could be."""
     data = zlib.crc32(pages_and_footer).to_bytes(4, "little") + pages_and_footer
-    segment = Segment(offset=4, length=len(data), rows=1, first_deliver_at_ms=START_MS, last_deliver_at_ms=START_MS)
+    segment = Segment(
+        offset=4, length=len(data), rows=1, raw_bytes=1, first_deliver_at_ms=START_MS, last_deliver_at_ms=START_MS
+    )
     return data, replace(segment, **changes)
 
 

@@ -463,6 +463,7 @@ def bucket(first_slot: int, last_slot: int, rows: int) -> Bucket:
         offset=4,
         length=1000,
         rows=rows,
+        raw_bytes=4000,
         first_deliver_at_ms=first_slot * 300_000,
         last_deliver_at_ms=(last_slot + 1) * 300_000 - 1,
     )

@@ -202,10 +202,13 @@ def test_a_broken_network_is_reported_for_each_message() -> None:
         sender(Sqs(answer=answer)).send([Message(body="x")])
 
 
-def test_an_error_of_the_iterable_is_passed_on() -> None:
+def test_an_error_of_the_iterable_fails_its_own_index_and_what_came_before_goes() -> None:
     def stream() -> Iterator[Message]:
         yield Message(body="x")
         raise RuntimeError("the file ended")
 
-    with pytest.raises(RuntimeError, match="the file ended"):
-        sender(Sqs()).send(stream())
+    sqs = Sqs()
+    with pytest.raises(SendFailed, match="message 1: the file ended") as caught:
+        sender(sqs).send(stream())
+    assert bodies(sqs.packs("urgent")) == ["x"]
+    assert [receipt is None for receipt in caught.value.receipts] == [False, True]

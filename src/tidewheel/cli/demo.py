@@ -49,7 +49,7 @@ def run_demo(output: Path, real_seconds: int, limit: int | None, as_json: bool) 
     """Runs the demo, prints its tables and saves its plots; returns whether all was sound."""
     console = Console(stderr=as_json)
     samples = read_samples(packaged_samples())
-    samples = samples[:limit] if limit else samples
+    samples = samples[:: max(1, len(samples) // limit)][:limit] if limit else samples
     topics = sorted({sample.topic for sample in samples})
     console.print(
         f"Replaying {len(samples):,} real messages to {' and '.join(topics)}, "

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidewheel.errors import CorruptMetadata
+from tidewheel.errors import CorruptMetadata, PartLeased
 from tidewheel.fence import Fence
 from tidewheel.flows import release
 from tidewheel.flows.ports import Ports
@@ -16,21 +16,24 @@ from tidewheel.ledger import decode_segment
 from tidewheel.ledger_rows import sort_rows
 from tidewheel.message import id_bytes
 from tidewheel.plan import Piece, Plan, PlannedSegment
+from tidewheel.settings import MAX_FUNCTION_S
 from tidewheel.subscription import Delivery, DeliveryKey
 
-LEASE_MS = 300_000
-"""A worker's part is its own for this long: longer than the functions that deliver may run (120 s)."""
+_MOST_TOO_MANY = 4
+LEASE_MS = MAX_FUNCTION_S * 1000
+"""A worker's part is its own for this long: longer than any function that delivers may run."""
 
 
 class Delivered(NamedTuple):
-    """What a delivery did: messages sent, segments read."""
+    """What a delivery did: messages sent, segments read, and the failures that were left to the work queue."""
 
     messages: int
     segments: int
+    failures: tuple[Exception, ...] = ()
 
 
 def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
-    """Sends one part of a delivery; None if it is done, another worker's, or nobody's any more.
+    """Sends one part of a delivery; None if it is done, or nobody's any more.
 
     If it stops
         after the lease: the next try waits for the lease to end.
@@ -38,6 +41,7 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
         before the delivery is deleted: the sweep deletes it.
 
     Raises:
+        PartLeased: another worker has it, or had it less than LEASE_MS ago and died.
         CorruptLedger: a segment is damaged; nothing of the part was sent.
         ObjectMissing: an object is gone; nothing of the part was sent.
         QueueUnavailable: the queue does not take messages; some may have been sent.
@@ -45,7 +49,10 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
     now_ms = ports.clock.now_ms()
     delivery = ports.topics.lease_part(key, part, now_ms, now_ms - LEASE_MS)
     if delivery is None:
-        return None
+        current = ports.topics.delivery(key)
+        if current is None or part in current.done:
+            return None
+        raise PartLeased(key, part)
     try:
         fence = ports.topics.fence(key.topic)
         plan = ports.topics.plan(key.topic, key.plan)
@@ -69,26 +76,30 @@ def deliver_at_once(ports: Ports, fence: Fence, plan: Plan, deliveries: Sequence
     queue and keeps no other waiting. If it stops, the sweep brings the open deliveries back.
     """
     done: list[DeliveryKey] = []
+    failures: list[Exception] = []
     sent = 0
     pieces = [piece for part in plan.parts() for piece in part]
-    rows: pa.Table | None
+    rows: pa.Table | None = None
     try:
         rows = due_rows(ports, fence, plan, pieces)
-    except Exception:  # the work queue retries, reports and, in the end, keeps it as a dead letter
-        rows = None
+        if rows.num_rows * len(deliveries) > _MOST_TOO_MANY * fence.settings.inline_rows:
+            rows = None  # a burst that the estimate did not show: parts are bounded
+    except Exception as error:  # the work queue retries, and in the end keeps it as a dead letter
+        failures.append(error)
     for delivery in deliveries:
         try:
             if rows is not None:
                 sent += _send(ports, fence, delivery, rows)
                 done.append(delivery.key)
                 continue
-        except Exception:  # likewise, and the other subscriptions get theirs
-            pass
+        except Exception as error:  # likewise, and the other subscriptions get theirs
+            failures.append(error)
         for part in range(delivery.parts):
             ports.topics.release_part(delivery.key, part)
         ports.queues.enqueue_parts(delivery.key, range(delivery.parts))
     ports.topics.delete_deliveries(done)
-    return Delivered(messages=sent, segments=len({piece.planned for piece in pieces}))
+    segments = len({piece.planned for piece in pieces})
+    return Delivered(messages=sent, segments=segments, failures=tuple(failures))
 
 
 def due_rows(ports: Ports, fence: Fence, plan: Plan, pieces: Sequence[Piece]) -> pa.Table:

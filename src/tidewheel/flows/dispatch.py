@@ -8,7 +8,7 @@ protocol_model.py` explores both.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidewheel.bucket import Bucket
 from tidewheel.errors import Contended
@@ -16,7 +16,7 @@ from tidewheel.fence import Fence
 from tidewheel.flows.deliver import LEASE_MS, deliver_at_once
 from tidewheel.flows.ports import HandOut, Ports, Wake
 from tidewheel.index import due_segments, next_slot
-from tidewheel.plan import MAX_PART_SEGMENTS, Plan
+from tidewheel.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS, Plan
 from tidewheel.subscription import Delivery, DeliveryKey, State, Subscription
 from tidewheel.wheel import fires_at_ms, open_from
 
@@ -36,6 +36,7 @@ class Dispatched:
         enqueued_parts: left to the work queue.
         next_slot: the next slot that was armed, if any.
         collect: whether the topic is to be collected now.
+        failures: of sending; what they concern was left to the work queue.
     """
 
     planned_rows: int = 0
@@ -44,6 +45,7 @@ class Dispatched:
     enqueued_parts: int = 0
     next_slot: int | None = None
     collect: bool = False
+    failures: list[Exception] = field(default_factory=list)
 
 
 def dispatch(ports: Ports, topic: str) -> Dispatched | None:
@@ -192,8 +194,8 @@ def _arm(ports: Ports, fence: Fence, wake: Wake, done: Dispatched) -> None:
 
 
 def _small(plan: Plan, fence: Fence, subscriptions: int) -> bool:
-    sends = plan.due_rows * max(1, subscriptions)
-    return sends <= fence.settings.inline_rows and len(plan.segments) <= MAX_PART_SEGMENTS
+    few = plan.due_rows * max(1, subscriptions) <= fence.settings.inline_rows
+    return few and len(plan.segments) <= MAX_PART_SEGMENTS and plan.raw_bytes <= 2 * MAX_PART_RAW_BYTES
 
 
 def _delivery(subscription: Subscription, plan: Plan, fence: Fence, now_ms: int, at_once: bool) -> Delivery:
@@ -218,6 +220,7 @@ def _start(
         delivered = deliver_at_once(ports, fence, plan, deliveries)
         done.messages += delivered.messages
         done.segments += delivered.segments
+        done.failures += delivered.failures
         return
     for delivery in deliveries:
         ports.queues.enqueue_parts(delivery.key, range(delivery.parts))

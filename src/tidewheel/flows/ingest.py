@@ -15,7 +15,7 @@ from tidewheel.fence import Fence
 from tidewheel.flows import release
 from tidewheel.flows.ports import Commit, Ports, Wake
 from tidewheel.ledger import SCHEMA, Ledger, encode_ledger
-from tidewheel.ledger_rows import sort_rows
+from tidewheel.ledger_rows import sort_rows, without_repeats
 from tidewheel.message import Encoding, bytes_of_text, id_text
 from tidewheel.pack import Pack
 from tidewheel.wheel import fires_at_ms, open_from
@@ -58,7 +58,7 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
     fence = ports.topics.fence(topic)
     if fence is None or any(pack.generation != fence.generation for pack in packs):
         raise UnknownTopic(topic)
-    rows = sort_rows(pa.concat_tables(map(pack_rows, packs)).combine_chunks())
+    rows = without_repeats(sort_rows(pa.concat_tables(map(pack_rows, packs)).combine_chunks()))
     slots = np.asarray(rows.column("deliver_at_ms")) // fence.slot_ms
     fence = _seal_what_is_due(ports, fence, slots)
     fence, object_name, commits = _commit(ports, fence, rows, slots)
@@ -210,14 +210,16 @@ def _send_direct(ports: Ports, fence: Fence, rows: pa.Table) -> None:
     if not messages:
         return
     failed: NotTaken | None = None
+    unavailable: list[QueueUnavailable] = []
     for subscription in ports.topics.subscriptions(fence.topic):
         try:
             release.send(ports, subscription.queue_url, messages)
         except NotTaken as error:  # one subscription's queue must not keep the others waiting
             failed = error
         except QueueUnavailable as error:
-            # A repetition would not help, and would send copies to the others.
-            for message in messages:
-                release.refuse(ports, subscription.queue_url, message, type(error).__name__, str(error))
+            unavailable.append(error)
+    for gone in unavailable:
+        # A repetition would not help, and would send copies to the others.
+        release.refuse_all(ports, gone.queue_url, messages, type(gone).__name__, str(gone))
     if failed is not None:
         raise failed

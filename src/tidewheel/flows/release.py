@@ -113,6 +113,16 @@ def _send_batch(ports: Ports, queue_url: str, batch: Sequence[Release]) -> None:
     raise NotTaken(queue_url, len(waiting), _ATTEMPTS, refusals[-1].reason)
 
 
+def refuse_all(ports: Ports, queue_url: str, messages: Sequence[Release], code: str, reason: str) -> None:
+    """Refuses messages side by side."""
+
+    def refuse_one(index: int) -> None:
+        refuse(ports, queue_url, messages[index], code, reason)
+
+    for _ in ports.parallel(refuse_one, range(len(messages))):
+        pass
+
+
 def refuse(ports: Ports, queue_url: str, message: Release, code: str, reason: str) -> None:
     """Keeps a message that cannot be delivered, with the reason, in the queue of refused messages."""
     ports.queues.refuse(

@@ -56,8 +56,10 @@ def look_after_topic(ports: Ports, topic: str, swept: Swept) -> None:
         return
     now_ms = ports.clock.now_ms()
     if fence.wake_slot is not None and fires_at_ms(fence.wake_slot, fence.settings) <= now_ms:
-        dispatch(ports, topic)
+        done = dispatch(ports, topic)
         swept.dispatched.append(topic)
+        if done is not None and done.failures:
+            swept.failures[topic] = done.failures[0]
     if fence.collect_at_ms is not None and fence.collect_at_ms <= now_ms:
         collected = collect(ports, topic)
         swept.collected.append(topic)

@@ -16,6 +16,7 @@ import boto3
 import botocore.session
 
 from tidewheel.clock import Clock, ManualClock, SystemClock
+from tidewheel.errors import InvalidValue
 from tidewheel.local import deployment
 from tidewheel.local.background import BackgroundPump
 from tidewheel.local.emulator import Emulator, HeapQueue
@@ -237,7 +238,13 @@ class LocalTidewheel:
         self.clock.set_ms(until_ms)
 
     def advance_to(self, when: dt.datetime) -> None:
-        """Advances to a time; one that has passed already does what is due now."""
+        """Advances to a time; one that has passed already does what is due now.
+
+        Raises:
+            InvalidValue: the time has no zone.
+        """
+        if not isinstance(when, dt.datetime) or when.tzinfo is None:
+            raise InvalidValue("when", when, "give a datetime with a time zone, such as datetime(..., tzinfo=UTC)")
         self.advance(milliseconds=max(0, round(when.timestamp() * 1000) - self.clock.now_ms()))
 
     def queue(self, url: str) -> HeapQueue:

@@ -4,7 +4,7 @@
                                 +-- due later -----------> packs --> SendMessageBatch --> bulk queue
 
 A chunk ends at CHUNK_MESSAGES, at CHUNK_BYTES of text, or when its first message has waited CHUNK_WAIT_MS, so
-memory stays flat and a slow iterable does not hold messages back.
+memory stays flat. The wait is looked at when the next message comes: an iterable that pauses holds back those before.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Sender:
             One receipt a message, in order.
 
         Raises:
-            SendFailed: some were not accepted; it has the others' receipts.
+            SendFailed: some were not accepted, or the iterable raised; it has the others' receipts.
         """
         topic = self._fence.topic
         receipts: list[Receipt | None] = []
@@ -109,7 +109,17 @@ class Sender:
         chunk: list[CheckedMessage] = []
         size = 0
         began_ms = 0
-        for index, message in enumerate(messages):
+        stream = iter(messages)
+        while True:
+            index = len(receipts)
+            try:
+                message = next(stream)
+            except StopIteration:
+                break
+            except Exception as error:  # what came before it goes, and the caller learns what went
+                receipts.append(None)
+                self._failures[index] = error
+                break
             receipts.append(None)
             now_ms = self._clock.now_ms()
             try:
