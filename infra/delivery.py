@@ -11,7 +11,8 @@ from constructs import Construct
 from infra.environments import Environment
 from infra.functions import python_function
 from infra.queues import source_queue, terminal_queue
-from infra.storage import LEDGERS, PLANS, Storage
+from infra.storage import Storage
+from tidewheel.aws.s3_layout import LEDGERS, PLANS
 
 DELIVER_TIMEOUT = Duration.seconds(120)
 

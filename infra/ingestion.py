@@ -11,8 +11,9 @@ from infra.delivery import Delivery
 from infra.environments import Environment
 from infra.functions import python_function
 from infra.queues import source_queue
-from infra.storage import LEDGERS, Storage
+from infra.storage import Storage
 from infra.timing_wheel import TimingWheel
+from tidewheel.aws.s3_layout import LEDGERS
 
 INGEST_TIMEOUT = Duration.seconds(60)
 

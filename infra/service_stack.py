@@ -12,6 +12,7 @@ from infra.environments import Environment
 from infra.ingestion import Ingestion
 from infra.storage import Storage
 from infra.timing_wheel import TimingWheel
+from tidewheel.settings import parameter_name
 
 VARIABLE_PREFIX = "TIDEWHEEL_"
 
@@ -80,7 +81,7 @@ class ServiceStack(Stack):
         parameter = ssm.StringParameter(
             self,
             "Settings",
-            parameter_name=f"/tidewheel/{Aws.STACK_NAME}/settings",
+            parameter_name=parameter_name(Aws.STACK_NAME),
             simple_name=False,
             string_value=self.to_json_string(settings),
             description="Where the parts of this Tidewheel service are; read by its SDK",

@@ -9,10 +9,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.environments import Environment
-
-LEDGERS = "ledgers/"
-PLANS = "plans/"
-WAKE_INDEX = "wake"
+from tidewheel.aws import table_layout as layout
 
 
 class Storage(Construct):
@@ -44,19 +41,19 @@ class Storage(Construct):
         self.table = dynamodb.Table(
             self,
             "Table",
-            partition_key=_string("pk"),
-            sort_key=_string("sk"),
+            partition_key=_string(layout.PARTITION_KEY),
+            sort_key=_string(layout.SORT_KEY),
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=True
             ),
-            time_to_live_attribute="ttl",
+            time_to_live_attribute=layout.TTL_ATTRIBUTE,
             removal_policy=environment.removal_policy,
         )
         self.table.add_global_secondary_index(
-            index_name=WAKE_INDEX,
-            partition_key=_string("wake_shard"),
-            sort_key=dynamodb.Attribute(name="look_at_ms", type=dynamodb.AttributeType.NUMBER),
+            index_name=layout.WAKE_INDEX,
+            partition_key=_string(layout.WAKE_PARTITION_KEY),
+            sort_key=dynamodb.Attribute(name=layout.WAKE_SORT_KEY, type=dynamodb.AttributeType.NUMBER),
             projection_type=dynamodb.ProjectionType.KEYS_ONLY,
         )
 
@@ -77,7 +74,7 @@ class Storage(Construct):
 
     def grant_wake_queries(self, grantee: iam.IGrantable) -> None:
         """Allow to query the index of topics and deliveries that need a look."""
-        arn = f"{self.table.table_arn}/index/{WAKE_INDEX}"
+        arn = f"{self.table.table_arn}/index/{layout.WAKE_INDEX}"
         _grant(grantee, ["dynamodb:Query"], [arn])
 
     def grant_objects(self, grantee: iam.IGrantable, *actions: str, prefixes: tuple[str, ...]) -> None:

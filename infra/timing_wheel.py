@@ -13,7 +13,8 @@ from infra.delivery import Delivery
 from infra.environments import Environment
 from infra.functions import function_name, python_function
 from infra.queues import terminal_queue
-from infra.storage import LEDGERS, PLANS, Storage
+from infra.storage import Storage
+from tidewheel.aws.s3_layout import LEDGERS, PLANS
 
 DISPATCH_TIMEOUT = Duration.seconds(120)
 SWEEP_TIMEOUT = Duration.seconds(240)
