@@ -104,9 +104,8 @@ def due_ledger(data: Path) -> Ledger:
     return encode_ledger(table, topic="t", generation="g", slot_ms=300_000, segment_bytes=1 << 30)
 
 
-def bare_batches(ledger: Ledger, url: str) -> list[list[dict[str, Any]]]:
+def bare_batches(ledger: Ledger) -> list[list[dict[str, Any]]]:
     """Returns the batches that dispatch sends, built beforehand."""
-    del url
     (segment,) = ledger.summary.segments
     data = ledger.data[segment.offset : segment.offset + segment.length]
     found = release.releases(decode_segment(data, object_name="ledger", segment=segment))
@@ -157,7 +156,7 @@ def main(data: Path, runs: int = RUNS) -> dict[str, float]:
     answer = json.dumps({"Successful": [{"Id": str(i), "MessageId": "m", "MD5OfMessageBody": "0"} for i in range(10)]})
     with endpoint({"SendMessageBatch": answer.encode()}, {"ledger": ledger.data}) as url:
         service = Service(url, ledger)
-        batches = bare_batches(ledger, url)
+        batches = bare_batches(ledger)
         bare = bare_loop(url, batches, Config(max_pool_connections=THREADS))
         lean = bare_loop(url, batches, client_config(THREADS))
         times: dict[str, list[float]] = {"bare": [], "lean": [], "ours": []}

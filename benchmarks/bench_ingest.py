@@ -28,10 +28,11 @@ from benchmarks.endpoint import endpoint
 from tidewheel.aws.dynamodb_items import encode_fence
 from tidewheel.aws.dynamodb_topics import DynamoTopics
 from tidewheel.aws.s3_objects import S3Objects
-from tidewheel.aws.service import client_config, in_order
+from tidewheel.aws.service import client_config
 from tidewheel.clock import ManualClock
 from tidewheel.fence import new_fence
 from tidewheel.flows.ingest import ingest, pack_rows
+from tidewheel.flows.ports import in_order
 from tidewheel.memory import MemoryQueues, MemoryWheel
 from tidewheel.message import CheckedMessage, Encoding
 from tidewheel.pack import decode_pack, packs

@@ -25,10 +25,9 @@ from tidewheel.bucket import Bucket, BucketId, content_id, encode_segments, slot
 from tidewheel.clock import ManualClock
 from tidewheel.fence import new_fence
 from tidewheel.flows.dispatch import dispatch
-from tidewheel.flows.ports import Commit, Wake
+from tidewheel.flows.ports import Commit, Wake, in_order
 from tidewheel.flows.subscribe import create_subscription
 from tidewheel.memory import MemoryQueues, MemoryTopics, MemoryWheel
-from tidewheel.memory.service import in_order
 from tidewheel.settings import TopicSettings
 
 START_MS = 1_767_225_600_000

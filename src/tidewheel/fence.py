@@ -63,6 +63,11 @@ class Fence:
         return min(times, default=None)
 
 
+def above(wake_slot: int | None, slot: int) -> bool:
+    """Whether a wake mark must be lowered to reach a slot."""
+    return wake_slot is None or wake_slot > slot
+
+
 def new_fence(topic: str, generation: str, settings: TopicSettings, now_ms: int) -> Fence:
     """Returns a new topic's fence: all marks at slot(now)."""
     slot = now_ms // settings.slot_ms

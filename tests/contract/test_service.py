@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.contract.aws_resources import REGION
-from tidewheel.aws.service import Service, client_config, in_order, parallel_of
+from tidewheel.aws.service import Service, client_config, parallel_of
 from tidewheel.clock import ManualClock, use
 from tidewheel.errors import NotConfigured
-from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports import Ports, in_order
 from tidewheel.memory import MemoryService
 
 ENVIRONMENT = {

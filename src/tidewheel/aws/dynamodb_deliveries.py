@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from tidewheel.aws import dynamodb_items as items
 from tidewheel.aws import table_layout as layout
-from tidewheel.aws.dynamodb_fences import above, wake_comparison
+from tidewheel.aws.dynamodb_fences import wake_comparison
 from tidewheel.aws.dynamodb_table import Table
 from tidewheel.aws.dynamodb_writes import Change, Item, Put, Value, Write
-from tidewheel.fence import Fence
+from tidewheel.fence import Fence, above
 from tidewheel.flows.ports import HandOut
 from tidewheel.subscription import Delivery, DeliveryKey, Subscription
 

@@ -7,14 +7,9 @@ from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_table import Table
 from tidewheel.aws.dynamodb_writes import Change, Put, Value
 from tidewheel.bucket import Bucket, BucketId
-from tidewheel.fence import Fence
+from tidewheel.fence import Fence, above
 from tidewheel.flows.ports import Commit, Wake
 from tidewheel.subscription import DeliveryKey
-
-
-def above(wake_slot: int | None, slot: int) -> bool:
-    """Whether a wake mark must be lowered to reach a slot."""
-    return wake_slot is None or wake_slot > slot
 
 
 def wake_comparison(is_above: bool, slot: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.aws.scheduler_wheel import SchedulerWheel
 from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.clock import Clock
-from tidewheel.flows.ports import Parallel
+from tidewheel.flows.ports import Parallel, in_order
 from tidewheel.settings import ServiceSettings
 
 
@@ -93,10 +93,3 @@ def parallel_of(threads: int) -> Parallel:
     if threads <= 1:
         return in_order
     return ThreadPoolExecutor(max_workers=threads, thread_name_prefix="tidewheel").map
-
-
-def in_order(call: Callable[[int], None], arguments: Iterable[int], /) -> Iterator[None]:
-    """Runs calls one after the other, each when its result is taken."""
-    for argument in arguments:
-        call(argument)
-        yield

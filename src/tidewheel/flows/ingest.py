@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tidewheel.bucket import Bucket, content_id, slots_of
 from tidewheel.errors import Contended, NotTaken, QueueUnavailable, UnknownTopic
-from tidewheel.fence import Fence
+from tidewheel.fence import Fence, above
 from tidewheel.flows import release
 from tidewheel.flows.ports import Commit, Ports, Wake
 from tidewheel.ledger import SCHEMA, Ledger, encode_ledger
@@ -178,7 +178,7 @@ def _lowered(fence: Fence, first_slot: int) -> Wake | None:
 
     Who lowers wake arms the wheel; while its schedule is to come, that leads to the dispatch that arms the next.
     """
-    if fence.wake_slot is not None and fence.wake_slot <= first_slot:
+    if not above(fence.wake_slot, first_slot):
         return None
     look_at_ms = fence.look_at(first_slot, None)
     if fence.look_at_ms is not None and look_at_ms is not None:

@@ -7,7 +7,7 @@ every write is one atomic, conditional change. An implementation does I/O and de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
@@ -310,6 +310,13 @@ class Parallel(Protocol):
         The built-in `map` and an executor's are such.
         """
         ...
+
+
+def in_order(call: Callable[[int], None], arguments: Iterable[int], /) -> Iterator[None]:
+    """Runs calls one after the other, each when its result is taken: the port `Parallel` without threads."""
+    for argument in arguments:
+        call(argument)
+        yield
 
 
 class Ports(Protocol):

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tidewheel.clock import Clock
+from tidewheel.flows.ports import in_order
 from tidewheel.memory.objects import MemoryObjects
 from tidewheel.memory.queues import MemoryQueues
 from tidewheel.memory.topics import MemoryTopics
 from tidewheel.memory.wheel import MemoryWheel
-
-
-def in_order(call: Callable[[int], None], arguments: Iterable[int], /) -> Iterator[None]:
-    """Runs calls one after the other, each when its result is taken: the port `Parallel` without threads."""
-    for argument in arguments:
-        call(argument)
-        yield
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidewheel.bucket import Bucket, BucketId
-from tidewheel.fence import Fence
+from tidewheel.fence import Fence, above
 from tidewheel.flows.ports import Commit, HandOut, Trash, Wake
 from tidewheel.message import MessageId
 from tidewheel.plan import Plan
@@ -25,11 +25,6 @@ class _Items:
     deliveries: dict[DeliveryKey, Delivery] = field(default_factory=dict)
     tombstones: dict[tuple[int, MessageId], int] = field(default_factory=dict)
     trash: dict[tuple[int, str], Trash] = field(default_factory=dict)
-
-
-def _above(wake_slot: int | None, slot: int) -> bool:
-    """Whether a wake mark must be lowered to reach a slot."""
-    return wake_slot is None or wake_slot > slot
 
 
 class MemoryTopics:
@@ -85,7 +80,7 @@ class MemoryTopics:
             if (
                 current is None
                 or current.sealed > first
-                or _above(current.wake_slot, first) != _above(fence.wake_slot, first)
+                or above(current.wake_slot, first) != above(fence.wake_slot, first)
             ):
                 return Commit.MOVED
             items.buckets[bucket.id] = bucket
@@ -177,8 +172,8 @@ class MemoryTopics:
             current = self._same(fence)
             if subscription.name in items.subscriptions or current is None or current.gc_until > cursor:
                 return False
-            lower = _above(fence.wake_slot, cursor)
-            if _above(current.wake_slot, cursor) != lower:
+            lower = above(fence.wake_slot, cursor)
+            if above(current.wake_slot, cursor) != lower:
                 return False
             items.subscriptions[subscription.name] = subscription
             items.fence = replace(current, subs_ver=current.subs_ver + 1, ver=current.ver + 1)
