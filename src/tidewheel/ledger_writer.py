@@ -6,7 +6,6 @@ import json
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ from tidewheel.errors import InvalidValue
 from tidewheel.ledger_rows import SCHEMA, Int64s, conform, in_order, text_bytes, times_of
 from tidewheel.parquet_footer import COLUMNS, MAGIC, Chunk, Codec, RowGroup
 from tidewheel.segment import Segment
+from tidewheel.sink import Sink
 
 SCHEMA_VERSION = "1"
 VERSION_TAG = "tidewheel.schema_version"
@@ -41,14 +41,6 @@ _FLUSH_SEGMENTS = 128
 _NAMES = {column: ".".join(column.path) for column in COLUMNS}
 _TEXTS = ("key", "attributes")
 _SEGMENT_TAGS = {VERSION_TAG: SCHEMA_VERSION}
-
-
-class Sink(Protocol):
-    """Takes a ledger's bytes in order: a file, an upload."""
-
-    def write(self, data: bytes | memoryview, /) -> object:
-        """Takes the next bytes."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

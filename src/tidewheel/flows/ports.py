@@ -8,6 +8,7 @@ every write is one atomic, conditional change. An implementation does I/O and de
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
@@ -17,6 +18,7 @@ from tidewheel.clock import Clock
 from tidewheel.fence import Fence
 from tidewheel.message import MessageId
 from tidewheel.plan import Plan
+from tidewheel.sink import Sink
 from tidewheel.subscription import Delivery, DeliveryKey, Subscription
 
 
@@ -59,6 +61,15 @@ class Trash:
     sealed: int
     id: str
     objects: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredObject:
+    """An object as a listing shows it."""
+
+    name: str
+    size_bytes: int
+    put_at_ms: int
 
 
 class Topics(Protocol):
@@ -207,6 +218,11 @@ class Topics(Protocol):
         """Deletes a bucket's item."""
         ...
 
+    def swap(self, fence: Fence, sources: Sequence[Bucket], outputs: Sequence[Bucket], trash: Trash) -> bool:
+        """`T{put outputs; delete each source IF it exists; put TRASH; FENCE: cver + 1 IF planned <= trash.sealed and
+        generation as read}`; returns whether all of it was done; else nothing was."""
+        ...
+
     def trash(self, topic: str) -> list[Trash]:
         """Reads the trash."""
         ...
@@ -217,6 +233,15 @@ class Topics(Protocol):
 
     def delete_tombstones(self, topic: str, end_slot: int, expired_before_s: int) -> bool:
         """Deletes tombstones of slots below end_slot whose ttl has passed; returns whether any are left."""
+        ...
+
+    # ---- merging
+    def lease_merge(self, topic: str, now_ms: int, until_ms: int) -> bool:
+        """`MERGE: until_ms = ... IF absent or its until_ms <= now_ms`; returns whether it did: one run at a time."""
+        ...
+
+    def release_merge(self, topic: str) -> None:
+        """Deletes the lease; harmless if it is gone."""
         ...
 
     def set_collect_at(self, fence: Fence, collect_at_ms: int | None, look_at_ms: int | None) -> bool:
@@ -241,6 +266,19 @@ class Objects(Protocol):
         Raises:
             ObjectMissing: there is no such object.
         """
+        ...
+
+    def create(self, name: str) -> AbstractContextManager[Sink]:
+        """Opens an object to be written piece by piece; it is there once the block ends without an exception, and
+        not at all otherwise."""
+        ...
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        """Lists the objects whose names start with a prefix, in the order of their names."""
+        ...
+
+    def move(self, name: str, to: str) -> None:
+        """Gives an object another name; it may have both if this stops in the middle."""
         ...
 
     def delete(self, names: Iterable[str]) -> None:
@@ -301,6 +339,23 @@ class Wheel(Protocol):
         ...
 
 
+class MergeSize(Enum):
+    """What a merge runs on."""
+
+    SMALL = "small"
+    """A Lambda function."""
+    LARGE = "large"
+    """A Glue job."""
+
+
+class MergeRuns(Protocol):
+    """Starts merges that run on their own."""
+
+    def start(self, topic: str, size: MergeSize) -> None:
+        """Starts a merge of a topic and returns at once; that it does nothing in the end is fine."""
+        ...
+
+
 class Parallel(Protocol):
     """Runs calls side by side."""
 
@@ -334,5 +389,7 @@ class Ports(Protocol):
     def clock(self) -> Clock: ...
     @property
     def parallel(self) -> Parallel: ...
+    @property
+    def merge_runs(self) -> MergeRuns: ...
     @property
     def max_skew_ms(self) -> int: ...
