@@ -8,6 +8,10 @@ Encoded, a bucket's index is two byte strings in one item:
                  length   rows   raw_bytes   first_deliver_at_ms - last_deliver_at_ms of the one before   last - first
 
 Segments follow one another without a gap, so lengths give the offsets.
+
+Where either is too large for an item that every dispatch reads, the ledger itself holds both, one behind the other,
+between its last segment and its footer: the *tail*. The item then has the tail's place, no segments, and a bitmap of
+coarser slots (number >> slot_shift) that is small enough. `Bucket.with_tail` makes such a bucket complete.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NewType
 
 from pyroaring import BitMap
@@ -26,16 +30,44 @@ from tidewheel.segment import Segment
 BucketId = NewType("BucketId", str)
 
 
+INLINE_SEGMENTS_BYTES = 1024
+"""A longer segment table is read from the tail, when it is needed."""
+INLINE_SLOTS_BYTES = 16 * 1024
+"""A larger bitmap is read from the tail; the item has a coarser one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tail:
+    """Where a ledger holds its own index: the bitmap of slots, and behind it the segment table.
+
+    Attributes:
+        offset: of its first byte in the object.
+        slots_bytes: length of the bitmap.
+        segments_bytes: length of the segment table.
+    """
+
+    offset: int
+    slots_bytes: int
+    segments_bytes: int
+
+    @property
+    def length(self) -> int:
+        """Its bytes altogether."""
+        return self.slots_bytes + self.segments_bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
     """Metadata of one live ledger.
 
     Attributes:
-        id: hash of the ledger's content: the same content committed twice is one bucket.
+        id: hash of the ledger's content, or of what it was merged from: the same one committed twice is one bucket.
         object_name: the ledger's key in S3.
         size_bytes, rows: of the whole ledger.
-        slots: occupied slots.
-        segments: its segments, in order of time and of offset.
+        slots: occupied slots, each shifted right by `slot_shift` bits.
+        segments: its segments, in order of time and of offset; none while they are in the tail only.
+        tail: where the ledger holds its index, if not in the item.
+        slot_shift: above 0 if `slots` is coarse.
     """
 
     id: BucketId
@@ -44,21 +76,77 @@ class Bucket:
     rows: int
     slots: BitMap
     segments: tuple[Segment, ...]
+    tail: Tail | None = None
+    slot_shift: int = 0
 
     @property
     def first_slot(self) -> int:
-        """The first slot that holds a message."""
-        return int(self.slots.min())
+        """The first slot that holds a message; a lower bound of it if `slots` is coarse."""
+        return int(self.slots.min()) << self.slot_shift
 
     @property
     def last_slot(self) -> int:
-        """The last slot that holds a message."""
-        return int(self.slots.max())
+        """The last slot that holds a message; an upper bound of it if `slots` is coarse."""
+        return ((int(self.slots.max()) + 1) << self.slot_shift) - 1
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing of the index is in the tail only."""
+        return bool(self.segments) and not self.slot_shift
+
+    def next_slot(self, at_or_after: int) -> int | None:
+        """Returns the first occupied slot at or after one, or a lower bound of it if `slots` is coarse."""
+        if self.last_slot < at_or_after:
+            return None
+        return max(at_or_after, int(self.slots.next_set_bit(at_or_after >> self.slot_shift)) << self.slot_shift)
+
+    def share(self, a: int, b: int) -> float:
+        """Returns which share of its occupied slots lies in [a, b), about."""
+        inside = self.slots.range_cardinality(a >> self.slot_shift, (b - 1 >> self.slot_shift) + 1) if a < b else 0
+        return float(inside) / len(self.slots)
+
+    def with_tail(self, data: bytes) -> Bucket:
+        """Returns the complete bucket, given the bytes of its tail.
+
+        Raises:
+            CorruptMetadata: they are not that.
+        """
+        assert self.tail is not None
+        try:
+            slots = BitMap.deserialize(data[: self.tail.slots_bytes])
+        except Exception as error:  # pyroaring raises whatever its C library says
+            raise CorruptMetadata(f"tail of {self.object_name} is not readable ({error!r})") from None
+        return replace(self, slots=slots, segments=decode_segments(data[self.tail.slots_bytes :]), slot_shift=0)
+
+    def without_tail(self) -> Bucket:
+        """Returns what an item holds of it: what is too large is left to the tail, if there is one."""
+        if self.tail is None:
+            return self
+        segments = self.segments if self.tail.segments_bytes <= INLINE_SEGMENTS_BYTES else ()
+        slots, shift = self.slots, self.slot_shift
+        while len(encode_slots(slots)) > INLINE_SLOTS_BYTES:
+            slots, shift = BitMap(slot >> 1 for slot in slots), shift + 1
+        return replace(self, slots=slots, slot_shift=shift, segments=segments if shift == 0 else ())
 
 
 def content_id(data: bytes | memoryview) -> BucketId:
     """Returns the id of a bucket whose ledger has these bytes: 128 bits of BLAKE2b, in hex."""
     return BucketId(hashlib.blake2b(data, digest_size=16).hexdigest())
+
+
+def encode_slots(slots: BitMap) -> bytes:
+    """Returns the portable form of a bitmap, with runs where they are shorter."""
+    compact = BitMap(slots)
+    compact.run_optimize()
+    return bytes(compact.serialize())
+
+
+def encode_tail(slots: BitMap, segments: Sequence[Segment]) -> tuple[bytes, int] | None:
+    """Returns a ledger's tail and the length of the bitmap in it; None if an item takes both."""
+    bitmap, table = encode_slots(slots), encode_segments(segments)
+    if len(bitmap) <= INLINE_SLOTS_BYTES and len(table) <= INLINE_SEGMENTS_BYTES:
+        return None
+    return bitmap + table, len(bitmap)
 
 
 def encode_segments(segments: Sequence[Segment]) -> bytes:

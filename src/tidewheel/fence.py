@@ -31,6 +31,8 @@ class Fence:
         purge_ms: rows sent before it are dropped.
         look_at_ms: when the sweep looks at the topic next; None: never.
         collect_at_ms: when it is collected next; None: nothing to collect.
+        merge_ver: `ver` when the sweep last considered a merge.
+        merge_at_ms: when it considers the next one; None: when enough ledgers have come.
     """
 
     topic: str
@@ -46,6 +48,8 @@ class Fence:
     purge_ms: int = 0
     look_at_ms: int | None = None
     collect_at_ms: int | None = None
+    merge_ver: int = 0
+    merge_at_ms: int | None = None
 
     @property
     def slot_ms(self) -> int:
@@ -53,14 +57,22 @@ class Fence:
         return self.settings.slot_ms
 
     def look_at(self, wake_slot: int | None, collect_at_ms: int | None) -> int | None:
-        """Returns when the sweep must look: a grace after the wake schedule's time, or after the collection's.
+        """Returns when the sweep must look: for a merge, or a grace after the wake schedule's time or the collection's.
 
         A dispatch collects on its way when it is time; the sweep does so only if none has come for another interval.
         """
         times = [] if collect_at_ms is None else [collect_at_ms + self.settings.collect_interval_s * 1000]
         if wake_slot is not None:
             times.append(fires_at_ms(wake_slot, self.settings) + self.settings.heal_grace_ms)
+        if self.merge_at_ms is not None:
+            times.append(self.merge_at_ms)
         return min(times, default=None)
+
+    @property
+    def wants_merge(self) -> bool:
+        """Whether enough ledgers have come since the sweep last considered a merge, and it does not know yet."""
+        asked = self.merge_at_ms is not None and self.look_at_ms is not None and self.look_at_ms <= self.merge_at_ms
+        return not asked and self.ver + 1 - self.merge_ver > self.settings.max_buckets // 2
 
 
 def above(wake_slot: int | None, slot: int) -> bool:

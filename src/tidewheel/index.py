@@ -14,7 +14,7 @@ from tidewheel.segment import Segment
 
 
 def due_segments(buckets: Iterable[Bucket], a: int, b: int, slot_ms: int) -> tuple[PlannedSegment, ...]:
-    """Returns the segments that may hold rows of slots [a, b), in order of time.
+    """Returns the segments of complete buckets that may hold rows of slots [a, b), in order of time.
 
     A bucket that occupies none of the slots is left out whole; of the others, a segment is named only if an
     occupied slot of the range touches its span.
@@ -45,12 +45,6 @@ def _due_rows(segment: Segment, occupied: list[int], a: int, b: int, slot_ms: in
 
 
 def next_slot(buckets: Iterable[Bucket], at_or_after: int) -> int | None:
-    """Returns the first occupied slot at or after one, or None."""
-    found: int | None = None
-    for bucket in buckets:
-        if bucket.last_slot < at_or_after:
-            continue
-        slot = int(bucket.slots.next_set_bit(at_or_after))
-        if found is None or slot < found:
-            found = slot
-    return found
+    """Returns the first occupied slot at or after one, or None; a lower bound where a bucket's slots are coarse."""
+    slots = (bucket.next_slot(at_or_after) for bucket in buckets)
+    return min((slot for slot in slots if slot is not None), default=None)

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyroaring import BitMap
 
 from tidewheel import parquet_footer
+from tidewheel.bucket import Bucket, BucketId, Tail, encode_tail
 from tidewheel.errors import InvalidValue
 from tidewheel.ledger_rows import SCHEMA, Int64s, conform, in_order, text_bytes, times_of
 from tidewheel.parquet_footer import COLUMNS, MAGIC, Chunk, Codec, RowGroup
@@ -20,6 +22,10 @@ from tidewheel.sink import Sink
 
 SCHEMA_VERSION = "1"
 VERSION_TAG = "tidewheel.schema_version"
+TOPIC_TAG = "tidewheel.topic"
+GENERATION_TAG = "tidewheel.generation"
+SOURCES_TAG = "tidewheel.sources"
+TAIL_TAG = "tidewheel.tail"
 CHECKSUM_BYTES = 4
 SEGMENT_ROWS = 5_000
 SEGMENT_BYTES = 64 * 1024
@@ -52,16 +58,30 @@ class LedgerSummary:
         rows: how many messages.
         first_deliver_at_ms: the earliest delivery time.
         last_deliver_at_ms: the latest.
-        slots: those that hold a message, ascending, each once.
+        slots: those that hold a message.
         size_bytes: of the object, in bytes.
+        tail: where the object holds its own index, if that is too large for the bucket's item.
     """
 
     segments: tuple[Segment, ...]
     rows: int
     first_deliver_at_ms: int
     last_deliver_at_ms: int
-    slots: tuple[int, ...]
+    slots: BitMap
     size_bytes: int
+    tail: Tail | None = None
+
+    def bucket(self, bucket_id: BucketId, object_name: str) -> Bucket:
+        """Returns the bucket of this ledger."""
+        return Bucket(
+            id=bucket_id,
+            object_name=object_name,
+            size_bytes=self.size_bytes,
+            rows=self.rows,
+            slots=self.slots,
+            segments=self.segments,
+            tail=self.tail,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +185,9 @@ class LedgerWriter:
         self._sink = sink
         self._tags = {
             VERSION_TAG: SCHEMA_VERSION,
-            "tidewheel.topic": topic,
-            "tidewheel.generation": generation,
-            "tidewheel.sources": json.dumps(list(sources)),
+            TOPIC_TAG: topic,
+            GENERATION_TAG: generation,
+            SOURCES_TAG: json.dumps(list(sources)),
         }
         self._slot_ms = slot_ms
         self._segment_rows = segment_rows
@@ -175,7 +195,7 @@ class LedgerWriter:
         self._share = _FIRST_SHARE
         self._pending = SCHEMA.empty_table()
         self._last_row: tuple[int, bytes] | None = None
-        self._slots: list[int] = []
+        self._slots = BitMap()
         self._encoder: _RowGroups | None = None
         self._segments: list[Segment] = []
         self._row_groups: list[bytes] = []
@@ -206,15 +226,27 @@ class LedgerWriter:
         self._encode_pending(to_the_end=True)
         self._flush()
         rows = sum(segment.rows for segment in self._segments)
+        tail = self._put_tail()
         self._put(parquet_footer.ledger_footer(rows, self._row_groups, self._tags))
         return LedgerSummary(
             segments=tuple(self._segments),
             rows=rows,
             first_deliver_at_ms=self._segments[0].first_deliver_at_ms,
             last_deliver_at_ms=self._segments[-1].last_deliver_at_ms,
-            slots=tuple(self._slots),
+            slots=self._slots,
             size_bytes=self._offset,
+            tail=tail,
         )
+
+    def _put_tail(self) -> Tail | None:
+        encoded = encode_tail(self._slots, self._segments)
+        if encoded is None:
+            return None
+        data, slots_bytes = encoded
+        tail = Tail(offset=self._offset, slots_bytes=slots_bytes, segments_bytes=len(data) - slots_bytes)
+        self._put(data)
+        self._tags[TAIL_TAG] = f"{tail.offset},{tail.slots_bytes},{tail.segments_bytes}"
+        return tail
 
     def _check_order(self, table: pa.Table) -> None:
         first, last = (
@@ -243,7 +275,7 @@ class LedgerWriter:
             raw_bytes = int(weights[end] - weights[start])
             self._encode(rows.slice(start, end - start), int(times[start]), int(times[end - 1]), raw_bytes)
             start = end
-        self._note_slots(slots[:start], slot_starts[slot_starts < start])
+        self._slots.update([*slots[:1].tolist(), *slots[slot_starts[slot_starts < start]].tolist()])
         self._pending = rows.slice(start)
 
     def _segment_end(self, start: int, weights: Int64s, slot_starts: Int64s) -> int | None:
@@ -270,11 +302,6 @@ class LedgerWriter:
         self._share = (self._share + encoded_bytes / raw_bytes) / 2
         if self._encoder.size >= _FLUSH_BYTES or len(self._encoder.spans) >= _FLUSH_SEGMENTS:
             self._flush()
-
-    def _note_slots(self, slots: Int64s, slot_starts: Int64s) -> None:
-        found: list[int] = [*slots[:1].tolist(), *slots[slot_starts].tolist()]
-        repeated = bool(found and self._slots and found[0] == self._slots[-1])
-        self._slots += found[repeated:]
 
     def _flush(self) -> None:
         if self._encoder is None:

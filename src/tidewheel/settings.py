@@ -31,6 +31,7 @@ class TopicSettings:
         collect_interval_s: how often what every subscription has passed is deleted, in seconds.
         inline_rows: sends up to which a plan is delivered by the dispatcher itself.
         part_rows: messages in one part of a larger delivery.
+        max_buckets: live ledgers above which small ones are merged.
         redrive_s: age at which an open delivery is enqueued again, in seconds: older than a function can live and
             than the oldest message of the work queue.
     """
@@ -43,6 +44,7 @@ class TopicSettings:
     inline_rows: int = 2000
     part_rows: int = 1000
     redrive_s: int = 1800
+    max_buckets: int = 64
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -103,6 +105,8 @@ class ServiceSettings:
     schedule_role_arn: str
     dispatch_arn: str
     schedule_dead_letter_arn: str
+    compact_function: str
+    merge_job: str
     max_skew_ms: int = 100
     send_threads: int = 8
 

@@ -195,6 +195,7 @@ class CrashingPorts:
         self.objects = CrashingPort(service.objects, self.plan)
         self.queues = CrashingPort(service.queues, self.plan)
         self.wheel = CrashingPort(service.wheel, self.plan)
+        self.merge_runs = CrashingPort(service.merge_runs, self.plan)
         self.clock, self.parallel, self.max_skew_ms = service.clock, service.parallel, service.max_skew_ms
 
 

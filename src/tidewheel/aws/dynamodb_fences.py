@@ -52,12 +52,16 @@ class DynamoFences:
         current = None if item is None else items.decode_fence(item)
         return current if current is not None and current.generation == fence.generation else None
 
-    def commit_bucket(self, fence: Fence, bucket: Bucket, wake: Wake | None) -> Commit:
+    def commit_bucket(
+        self, fence: Fence, bucket: Bucket, wake: Wake | None, merge_at_ms: int | None = None
+    ) -> Commit:
         """One transaction; a bucket that exists counts as such even if the fence moved too."""
         first = bucket.first_slot
         sets: dict[str, Value | None] = {}
         if wake is not None:
             sets = {"wake_slot": wake.wake_slot, **items.look_fields(fence.topic, wake.look_at_ms)}
+        if merge_at_ms is not None:
+            sets |= {"merge_at_ms": merge_at_ms, **items.look_fields(fence.topic, merge_at_ms)}
         failed = self._table.transact(
             [
                 Put(item=items.encode_bucket(fence.topic, bucket), if_absent=True),
@@ -99,19 +103,22 @@ class DynamoFences:
 
     def set_collect_at(self, fence: Fence, collect_at_ms: int | None, look_at_ms: int | None) -> bool:
         """One UpdateItem."""
+        return self._set_looks(fence, "set_collect_at", {"collect_at_ms": collect_at_ms}, look_at_ms)
+
+    def merge_considered(self, fence: Fence, look_at_ms: int | None) -> bool:
+        """One UpdateItem."""
+        sets: dict[str, Value | None] = {"merge_ver": fence.ver, "merge_at_ms": None}
+        return self._set_looks(fence, "merge_considered", sets, look_at_ms)
+
+    def _set_looks(self, fence: Fence, action: str, sets: dict[str, Value | None], look_at_ms: int | None) -> bool:
         condition, values = "ver = :ver AND ", {"ver": fence.ver}
         if fence.wake_slot is None:
             condition += "attribute_not_exists(wake_slot)"
         else:
             condition += "wake_slot = :wake_slot"
             values["wake_slot"] = fence.wake_slot
-        return self._change_fence(
-            fence,
-            "set_collect_at",
-            condition=condition,
-            values=values,
-            sets={"collect_at_ms": collect_at_ms, **items.look_fields(fence.topic, look_at_ms)},
-        )
+        looks = items.look_fields(fence.topic, look_at_ms)
+        return self._change_fence(fence, action, condition=condition, values=values, sets={**sets, **looks})
 
     def _change_fence(
         self,

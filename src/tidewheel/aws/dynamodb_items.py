@@ -14,7 +14,7 @@ from pyroaring import BitMap
 
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_writes import Item, Value, item_of
-from tidewheel.bucket import Bucket, BucketId, decode_segments, encode_segments
+from tidewheel.bucket import Bucket, BucketId, Tail, decode_segments, encode_segments, encode_slots
 from tidewheel.errors import CorruptMetadata, TidewheelError
 from tidewheel.fence import Fence
 from tidewheel.flows.ports import Trash, Wake
@@ -104,6 +104,8 @@ def encode_fence(fence: Fence) -> Item:
         "subs_ver": fence.subs_ver,
         "purge_ms": fence.purge_ms,
         "collect_at_ms": fence.collect_at_ms,
+        "merge_ver": fence.merge_ver or None,
+        "merge_at_ms": fence.merge_at_ms,
     }
     return item_of(layout.fence_key(fence.topic), fields | look_fields(fence.topic, fence.look_at_ms))
 
@@ -125,22 +127,25 @@ def decode_fence(item: Item) -> Fence:
         purge_ms=_number(item, "purge_ms"),
         look_at_ms=_optional(item, layout.WAKE_SORT_KEY),
         collect_at_ms=_optional(item, "collect_at_ms"),
+        merge_ver=_optional(item, "merge_ver") or 0,
+        merge_at_ms=_optional(item, "merge_at_ms"),
     )
 
 
 def encode_bucket(topic: str, bucket: Bucket) -> Item:
     """Returns a bucket's item."""
-    slots = BitMap(bucket.slots)
-    slots.run_optimize()
+    held, tail = bucket.without_tail(), bucket.tail
     return item_of(
         layout.bucket_key(topic, bucket.id),
         {
             "v": VERSION,
-            "object_name": bucket.object_name,
-            "size_bytes": bucket.size_bytes,
-            "rows": bucket.rows,
-            "slots": slots.serialize(),
-            "segments": encode_segments(bucket.segments),
+            "object_name": held.object_name,
+            "size_bytes": held.size_bytes,
+            "rows": held.rows,
+            "slots": encode_slots(held.slots),
+            "slot_shift": held.slot_shift or None,
+            "segments": encode_segments(held.segments) if held.segments else None,
+            "tail": None if tail is None else json.dumps([tail.offset, tail.slots_bytes, tail.segments_bytes]),
         },
     )
 
@@ -148,13 +153,19 @@ def encode_bucket(topic: str, bucket: Bucket) -> Item:
 @_reading
 def decode_bucket(item: Item) -> Bucket:
     """Reads a bucket."""
+    tail = None
+    if "tail" in item:
+        offset, slots_bytes, segments_bytes = json.loads(_text(item, "tail"))
+        tail = Tail(offset=offset, slots_bytes=slots_bytes, segments_bytes=segments_bytes)
     return Bucket(
         id=BucketId(key_of(item)[1].removeprefix(layout.BUCKETS)),
         object_name=_text(item, "object_name"),
         size_bytes=_number(item, "size_bytes"),
         rows=_number(item, "rows"),
         slots=BitMap.deserialize(_binary(item, "slots")),
-        segments=decode_segments(_binary(item, "segments")),
+        segments=decode_segments(_binary(item, "segments")) if "segments" in item else (),
+        tail=tail,
+        slot_shift=_optional(item, "slot_shift") or 0,
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.exceptions import ClientError
 
-from tidewheel.aws.dynamodb_writes import Change, Check, Item, Put, Value, Write, expression, key_item
+from tidewheel.aws.dynamodb_writes import Change, Check, Delete, Item, Put, Value, Write, expression, key_item
 from tidewheel.aws.table_layout import PARTITION_KEY, SORT_KEY, Key
 from tidewheel.errors import Contended
 
@@ -32,7 +32,7 @@ _RETRIED = frozenset(
         "TransactionInProgressException",
     }
 )
-_KINDS: dict[type[Write], str] = {Put: "Put", Change: "Update", Check: "ConditionCheck"}
+_KINDS: dict[type[Write], str] = {Put: "Put", Change: "Update", Check: "ConditionCheck", Delete: "Delete"}
 
 
 class Table:

@@ -13,7 +13,8 @@ from tidewheel.aws.dynamodb_deliveries import DynamoDeliveries, hand_out_writes
 from tidewheel.aws.dynamodb_fences import DynamoFences
 from tidewheel.aws.dynamodb_items import PlanItem
 from tidewheel.aws.dynamodb_table import Table
-from tidewheel.aws.dynamodb_writes import Change, Check, Item, Put, Value, Write, item_of
+from tidewheel.aws.dynamodb_writes import Change, Check, Delete, Item, Put, Value, Write, item_of
+from tidewheel.bucket import Bucket
 from tidewheel.fence import Fence
 from tidewheel.flows.ports import HandOut, Objects, Trash, Wake
 from tidewheel.message import MessageId
@@ -177,6 +178,42 @@ class DynamoTopics(DynamoFences, DynamoDeliveries):
             else:
                 left = True
         return left
+
+    # ---- merging
+    def swap(self, fence: Fence, sources: Sequence[Bucket], outputs: Sequence[Bucket], trash: Trash) -> bool:
+        """One transaction of an item for each bucket, the trash and the fence."""
+        topic = fence.topic
+        failed = self._table.transact(
+            [
+                *(Put(item=items.encode_bucket(topic, each)) for each in outputs),
+                *(Delete(key=layout.bucket_key(topic, each.id)) for each in sources),
+                Put(item=items.encode_trash(topic, trash)),
+                Change(
+                    key=layout.fence_key(topic),
+                    condition="generation = :generation AND planned <= :sealed",
+                    values={"generation": fence.generation, "sealed": trash.sealed},
+                    adds={"cver": 1},
+                ),
+            ],
+            action="swap",
+            topic=topic,
+        )
+        return not failed
+
+    def lease_merge(self, topic: str, now_ms: int, until_ms: int) -> bool:
+        """One UpdateItem."""
+        lease = Change(
+            key=layout.merge_key(topic),
+            condition="attribute_not_exists(until_ms) OR until_ms <= :now",
+            values={"now": now_ms},
+            sets={"v": items.VERSION, "until_ms": until_ms},
+        )
+        done, _ = self._table.update(lease, action="lease_merge", topic=topic)
+        return done
+
+    def release_merge(self, topic: str) -> None:
+        """One DeleteItem."""
+        self._table.delete(layout.merge_key(topic), action="release_merge", topic=topic)
 
     # ---- trash
     def trash(self, topic: str) -> list[Trash]:

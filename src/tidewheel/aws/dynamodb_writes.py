@@ -138,4 +138,16 @@ class Check:
         }
 
 
-Write = Put | Change | Check
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """An item that a transaction deletes if it is there, and fails if it is not."""
+
+    key: Key
+
+    def request(self, table: str) -> Item:
+        """Returns the parameters of a transaction's Delete."""
+        condition = f"attribute_exists({PARTITION_KEY})"
+        return {"TableName": table, "Key": key_item(self.key), "ConditionExpression": condition}
+
+
+Write = Put | Change | Check | Delete

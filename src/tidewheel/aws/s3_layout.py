@@ -2,6 +2,9 @@
 
     ledgers/<topic>/<window>/<first_slot>-<bucket id>-<attempt>.parquet
     plans/<topic>/<a>-<attempt>.json.z         manifests that are too large for an item
+    checkpoints/                               a topic's marks and cursors, for a rebuild of a lost table
+    aside/                                     what a rebuild took out of service, under its old name
+    imports/                                   what users put there for the import job
 
 The window is the UTC date on which the first slot starts. The attempt is random, so that no try writes over another's
 object.
@@ -16,6 +19,9 @@ from tidewheel.bucket import BucketId
 
 LEDGERS = "ledgers/"
 PLANS = "plans/"
+CHECKPOINTS = "checkpoints/"
+ASIDE = "aside/"
+IMPORTS = "imports/"
 
 
 def attempt() -> str:

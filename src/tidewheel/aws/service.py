@@ -12,6 +12,7 @@ from botocore.config import Config
 
 from tidewheel import clock as clocks
 from tidewheel.aws.dynamodb_topics import DynamoTopics
+from tidewheel.aws.merge_runs import AwsMergeRuns
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.aws.scheduler_wheel import SchedulerWheel
 from tidewheel.aws.sqs_queues import SqsQueues
@@ -25,6 +26,7 @@ class Service:
     """The port `Ports` on AWS."""
 
     settings: ServiceSettings
+    session: boto3.session.Session
     clock: Clock
     topics: DynamoTopics
     objects: S3Objects
@@ -36,6 +38,17 @@ class Service:
     def max_skew_ms(self) -> int:
         """How far SQS's clock may be from ours."""
         return self.settings.max_skew_ms
+
+    @property
+    def merge_runs(self) -> AwsMergeRuns:
+        """Starts merges. Made when it is asked for: few calls start one, and its clients cost each cold start 50 ms."""
+        config = client_config(self.settings.send_threads)
+        return AwsMergeRuns(
+            self.session.client("lambda", config=config),
+            self.session.client("glue", config=config),
+            function_name=self.settings.compact_function,
+            job_name=self.settings.merge_job,
+        )
 
     @classmethod
     def cold_start(cls, environ: Mapping[str, str] = os.environ) -> Service:
@@ -54,6 +67,7 @@ class Service:
         objects = S3Objects(session.client("s3", config=config), s3_bucket=settings.s3_bucket)
         return cls(
             settings=settings,
+            session=session,
             clock=clock,
             topics=DynamoTopics(session.client("dynamodb", config=config), table=settings.table, objects=objects),
             objects=objects,

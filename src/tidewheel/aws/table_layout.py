@@ -7,6 +7,7 @@
     subscription  T#<topic>          SUB#<name>
     delivery      T#<topic>          DELIVERY#<subscription>#<generation>#<a>
     trash         T#<topic>          TRASH#<sealed>#<id>
+    merge lease   T#<topic>          MERGE
     tombstone     T#<topic>#TOMB     <slot>#<message id>
 
 Slots have 12 digits, so that keys sort as slots do. Names hold no '#' (`topic.check_name`).
@@ -37,6 +38,7 @@ PLANS = "PLAN#"
 SUBSCRIPTIONS = "SUB#"
 DELIVERIES = "DELIVERY#"
 TRASH = "TRASH#"
+MERGE = "MERGE"
 
 Key = tuple[str, str]
 """A partition key and a sort key."""
@@ -112,6 +114,11 @@ def parse_delivery_key(key: Key) -> DeliveryKey:
 def trash_key(topic: str, sealed: int, trash_id: str) -> Key:
     """Returns the key of a trash item."""
     return topic_partition(topic), f"{TRASH}{slot_text(sealed)}#{trash_id}"
+
+
+def merge_key(topic: str) -> Key:
+    """Returns the key of the lease of a topic's merge."""
+    return topic_partition(topic), MERGE
 
 
 def tombstone_key(topic: str, slot: int, message_id: MessageId) -> Key:

@@ -15,7 +15,8 @@ from tidewheel.errors import Contended
 from tidewheel.fence import Fence
 from tidewheel.flows.deliver import LEASE_MS, deliver_at_once
 from tidewheel.flows.ports import HandOut, Ports, Wake
-from tidewheel.index import due_segments, next_slot
+from tidewheel.flows.tails import next_occupied, occupying
+from tidewheel.index import due_segments
 from tidewheel.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS, Plan
 from tidewheel.subscription import Delivery, DeliveryKey, State, Subscription
 from tidewheel.wheel import fires_at_ms, open_from
@@ -83,7 +84,7 @@ def dispatch(ports: Ports, topic: str) -> Dispatched | None:
 def make_plan(ports: Ports, fence: Fence, buckets: Sequence[Bucket]) -> Plan | None:
     """Returns what is due in [planned, sealed), None if nothing is; tombstones are read after the seal."""
     a, b = fence.planned, fence.sealed
-    segments = due_segments(buckets, a, b, fence.slot_ms)
+    segments = due_segments(occupying(ports, buckets, a, b), a, b, fence.slot_ms)
     if not segments:
         return None
     cancelled = ports.topics.tombstones(fence.topic, a, b)
@@ -110,7 +111,7 @@ def _plan_and_hand_out(ports: Ports, fence: Fence, done: Dispatched, now_ms: int
         )
         for s in active
     ]
-    wake = _wake(fence, next_slot(buckets, fence.sealed), now_ms)
+    wake = _wake(fence, next_occupied(ports, buckets, fence.sealed), now_ms)
     if not ports.topics.commit_plan(fence, plan, fence.sealed, steps, wake):
         return False
     if plan is not None:
@@ -168,7 +169,7 @@ def _raise_wake(ports: Ports, topic: str, done: Dispatched) -> None:
         subscriptions = ports.topics.subscriptions(topic)
         if any(s.state is State.ACTIVE and s.cursor < fence.planned for s in subscriptions):
             return
-        wake = _wake(fence, next_slot(ports.topics.buckets(topic), fence.sealed), ports.clock.now_ms())
+        wake = _wake(fence, next_occupied(ports, ports.topics.buckets(topic), fence.sealed), ports.clock.now_ms())
         unchanged = (fence.wake_slot, fence.look_at_ms, fence.collect_at_ms) == (
             wake.wake_slot,
             wake.look_at_ms,

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidewheel.bucket import Bucket, content_id, slots_of
+from tidewheel.bucket import Bucket, content_id
 from tidewheel.errors import Contended, NotTaken, QueueUnavailable, UnknownTopic
 from tidewheel.fence import Fence, above
 from tidewheel.flows import release
@@ -130,17 +130,11 @@ def _commit(ports: Ports, fence: Fence, rows: pa.Table, slots: np.ndarray) -> tu
             object_name = ports.objects.new_ledger_name(fence.topic, int(slots[start]), fence.slot_ms, bucket_id)
             ports.objects.put(object_name, ledger.data)
             routed_by = start
-            bucket = Bucket(
-                id=bucket_id,
-                object_name=object_name,
-                size_bytes=ledger.summary.size_bytes,
-                rows=ledger.summary.rows,
-                slots=slots_of(ledger.summary.slots),
-                segments=ledger.summary.segments,
-            )
+            bucket = ledger.summary.bucket(bucket_id, object_name)
         first_slot = bucket.first_slot
         wake = _lowered(fence, first_slot)
-        commit = ports.topics.commit_bucket(fence, bucket, wake)
+        merge_at_ms = ports.clock.now_ms() if fence.wants_merge else None
+        commit = ports.topics.commit_bucket(fence, bucket, wake, merge_at_ms)
         if commit is Commit.EXISTS:
             _drop_unless_named(ports, fence, bucket)
         if commit is not Commit.MOVED:

@@ -95,7 +95,9 @@ class Topics(Protocol):
         """
         ...
 
-    def commit_bucket(self, fence: Fence, bucket: Bucket, wake: Wake | None) -> Commit:
+    def commit_bucket(
+        self, fence: Fence, bucket: Bucket, wake: Wake | None, merge_at_ms: int | None = None
+    ) -> Commit:
         """`T{put BUCKET IF absent; FENCE: ver + 1, wake lowered IF generation same, sealed <= first slot and
         wake_slot compares with the first slot as it did in `fence`}`.
 
@@ -104,6 +106,7 @@ class Topics(Protocol):
             bucket: the new bucket.
             wake: the lowered marks (collect_at_ms is not written), or None when wake_slot is at or below the
                 first slot already.
+            merge_at_ms: when the sweep is to consider a merge; it then looks no later than that.
         """
         ...
 
@@ -238,6 +241,11 @@ class Topics(Protocol):
     # ---- merging
     def lease_merge(self, topic: str, now_ms: int, until_ms: int) -> bool:
         """`MERGE: until_ms = ... IF absent or its until_ms <= now_ms`; returns whether it did: one run at a time."""
+        ...
+
+    def merge_considered(self, fence: Fence, look_at_ms: int | None) -> bool:
+        """`merge_ver = ver, merge_at_ms = None, look_at_ms = ... IF ver, generation and wake_slot as read`; returns
+        whether it did."""
         ...
 
     def release_merge(self, topic: str) -> None:

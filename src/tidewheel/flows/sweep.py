@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tidewheel.flows.collect import collect
 from tidewheel.flows.dispatch import dispatch
+from tidewheel.flows.merge import consider_merge
 from tidewheel.flows.ports import Ports
 from tidewheel.subscription import DeliveryKey
 from tidewheel.wheel import fires_at_ms
@@ -22,6 +23,7 @@ class Swept:
 
     dispatched: list[str] = field(default_factory=list)
     collected: list[str] = field(default_factory=list)
+    merging: list[str] = field(default_factory=list)
     redriven: int = 0
     failures: dict[str, Exception] = field(default_factory=dict)
 
@@ -50,7 +52,7 @@ def _guarded(swept: Swept, what: str, action: Callable[[], None]) -> None:
 
 
 def look_after_topic(ports: Ports, topic: str, swept: Swept) -> None:
-    """Dispatches a topic whose wake is due, collects one whose collection is."""
+    """Dispatches a topic whose wake is due, collects one whose collection is, merges one with many new ledgers."""
     fence = ports.topics.fence(topic)
     if fence is None:
         return
@@ -66,6 +68,11 @@ def look_after_topic(ports: Ports, topic: str, swept: Swept) -> None:
         if collected is not None and collected.idle_leftovers:
             # Nothing else would move the marks of an idle topic past its trash and tombstones.
             dispatch(ports, topic)
+    if fence.merge_at_ms is not None and fence.merge_at_ms <= now_ms:
+        # Read again: what was done above has moved the marks.
+        current = ports.topics.fence(topic)
+        if current is not None and current.merge_at_ms is not None and consider_merge(ports, current) is not None:
+            swept.merging.append(topic)
 
 
 def _look_after_delivery(ports: Ports, key: DeliveryKey, swept: Swept) -> None:

@@ -6,10 +6,19 @@ use from several threads, and makes every write whole or not at all.
 
 from __future__ import annotations
 
+from tidewheel.memory.merge_runs import MemoryMergeRuns
 from tidewheel.memory.objects import MemoryObjects
 from tidewheel.memory.queues import MemoryQueues, SentMessage
 from tidewheel.memory.service import MemoryService
 from tidewheel.memory.topics import MemoryTopics
 from tidewheel.memory.wheel import MemoryWheel
 
-__all__ = ["MemoryObjects", "MemoryQueues", "MemoryService", "MemoryTopics", "MemoryWheel", "SentMessage"]
+__all__ = [
+    "MemoryMergeRuns",
+    "MemoryObjects",
+    "MemoryQueues",
+    "MemoryService",
+    "MemoryTopics",
+    "MemoryWheel",
+    "SentMessage",
+]

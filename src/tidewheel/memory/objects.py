@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+import builtins
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from typing import NamedTuple
 
+from tidewheel import clock as clocks
 from tidewheel.bucket import BucketId
 from tidewheel.errors import ObjectMissing
+from tidewheel.flows.ports import StoredObject
+from tidewheel.sink import Sink
+
+
+class _Kept(NamedTuple):
+    data: bytes
+    put_at_ms: int
+
+
+def _current_ms() -> int:
+    return clocks.current().now_ms()
 
 
 class MemoryObjects:
-    """The port `Objects` over a dict."""
+    """The port `Objects` over a dict.
 
-    def __init__(self) -> None:
+    Args:
+        now_ms: tells when an object is put; the current clock by default.
+    """
+
+    def __init__(self, now_ms: Callable[[], int] = _current_ms) -> None:
+        self._now_ms = now_ms
         self._lock = threading.Lock()
-        self._objects: dict[str, bytes] = {}
+        self._objects: dict[str, _Kept] = {}
         self._attempts = 0
 
-    def names(self, prefix: str = "") -> list[str]:
+    def names(self, prefix: str = "") -> builtins.list[str]:
         """Returns the names that start with a prefix, in order."""
         with self._lock:
             return sorted(name for name in self._objects if name.startswith(prefix))
@@ -30,8 +51,9 @@ class MemoryObjects:
 
     def put(self, name: str, data: bytes | memoryview) -> None:
         """Keeps a copy of the data."""
+        kept = _Kept(bytes(data), self._now_ms())
         with self._lock:
-            self._objects[name] = bytes(data)
+            self._objects[name] = kept
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
         """Returns a range, cut at the object's end.
@@ -42,7 +64,32 @@ class MemoryObjects:
         with self._lock:
             if name not in self._objects:
                 raise ObjectMissing(name)
-            return self._objects[name][offset : offset + length]
+            return self._objects[name].data[offset : offset + length]
+
+    @contextmanager
+    def create(self, name: str) -> Iterator[Sink]:
+        """Keeps what is written once the block has ended well."""
+        pieces = BytesIO()
+        yield pieces
+        self.put(name, pieces.getbuffer())
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        """Lists the objects that are there when the first is taken."""
+        with self._lock:
+            kept = sorted((name, each) for name, each in self._objects.items() if name.startswith(prefix))
+        for name, each in kept:
+            yield StoredObject(name=name, size_bytes=len(each.data), put_at_ms=each.put_at_ms)
+
+    def move(self, name: str, to: str) -> None:
+        """Renames an object; it is as if put anew.
+
+        Raises:
+            ObjectMissing: there is no such object.
+        """
+        with self._lock:
+            if name not in self._objects:
+                raise ObjectMissing(name)
+            self._objects[to] = self._objects.pop(name)._replace(put_at_ms=self._now_ms())
 
     def delete(self, names: Iterable[str]) -> None:
         """Forgets objects."""

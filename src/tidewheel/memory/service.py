@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tidewheel.clock import Clock
 from tidewheel.flows.ports import in_order
+from tidewheel.memory.merge_runs import MemoryMergeRuns
 from tidewheel.memory.objects import MemoryObjects
 from tidewheel.memory.queues import MemoryQueues
 from tidewheel.memory.topics import MemoryTopics
@@ -22,6 +23,7 @@ class MemoryService:
     objects: MemoryObjects = field(default_factory=MemoryObjects)
     queues: MemoryQueues
     wheel: MemoryWheel = field(default_factory=MemoryWheel)
+    merge_runs: MemoryMergeRuns = field(default_factory=MemoryMergeRuns)
     parallel: Callable[[Callable[[int], None], Iterable[int]], Iterable[None]] = in_order
     max_skew_ms: int = 100
 

@@ -25,6 +25,7 @@ class _Items:
     deliveries: dict[DeliveryKey, Delivery] = field(default_factory=dict)
     tombstones: dict[tuple[int, MessageId], int] = field(default_factory=dict)
     trash: dict[tuple[int, str], Trash] = field(default_factory=dict)
+    merging_until_ms: int | None = None
 
 
 class MemoryTopics:
@@ -33,11 +34,6 @@ class MemoryTopics:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._items: dict[str, _Items] = {}
-
-    def add_trash(self, topic: str, trash: Trash) -> None:
-        """Puts a trash item, as a merge does: for tests."""
-        with self._lock:
-            self._of(topic).trash[trash.sealed, trash.id] = trash
 
     def _of(self, topic: str) -> _Items:
         return self._items.setdefault(topic, _Items())
@@ -71,7 +67,9 @@ class MemoryTopics:
                 current = self._of(fence.topic).fence = replace(current, sealed=slot)
             return current
 
-    def commit_bucket(self, fence: Fence, bucket: Bucket, wake: Wake | None) -> Commit:
+    def commit_bucket(
+        self, fence: Fence, bucket: Bucket, wake: Wake | None, merge_at_ms: int | None = None
+    ) -> Commit:
         with self._lock:
             items = self._of(fence.topic)
             if bucket.id in items.buckets:
@@ -87,6 +85,8 @@ class MemoryTopics:
             items.fence = replace(current, ver=current.ver + 1)
             if wake is not None:
                 items.fence = replace(items.fence, wake_slot=wake.wake_slot, look_at_ms=wake.look_at_ms)
+            if merge_at_ms is not None:
+                items.fence = replace(items.fence, merge_at_ms=merge_at_ms, look_at_ms=merge_at_ms)
             return Commit.COMMITTED
 
     def raise_wake(self, fence: Fence, wake: Wake) -> bool:
@@ -278,6 +278,43 @@ class MemoryTopics:
         with self._lock:
             self._of(topic).buckets.pop(bucket_id, None)
 
+    # ---- merging
+    def swap(self, fence: Fence, sources: Sequence[Bucket], outputs: Sequence[Bucket], trash: Trash) -> bool:
+        with self._lock:
+            items, current = self._of(fence.topic), self._same(fence)
+            if current is None or current.planned > trash.sealed:
+                return False
+            if any(source.id not in items.buckets for source in sources):
+                return False
+            for source in sources:
+                del items.buckets[source.id]
+            items.buckets |= {output.id: output for output in outputs}
+            items.trash[trash.sealed, trash.id] = trash
+            items.fence = replace(current, cver=current.cver + 1)
+            return True
+
+    def lease_merge(self, topic: str, now_ms: int, until_ms: int) -> bool:
+        with self._lock:
+            items = self._of(topic)
+            if items.merging_until_ms is not None and items.merging_until_ms > now_ms:
+                return False
+            items.merging_until_ms = until_ms
+            return True
+
+    def release_merge(self, topic: str) -> None:
+        with self._lock:
+            self._of(topic).merging_until_ms = None
+
+    def merge_considered(self, fence: Fence, look_at_ms: int | None) -> bool:
+        with self._lock:
+            current = self._same(fence)
+            if current is None or (current.ver, current.wake_slot) != (fence.ver, fence.wake_slot):
+                return False
+            items = self._of(fence.topic)
+            items.fence = replace(current, merge_ver=fence.ver, merge_at_ms=None, look_at_ms=look_at_ms)
+            return True
+
+    # ---- trash
     def trash(self, topic: str) -> list[Trash]:
         with self._lock:
             return [each for _, each in sorted(self._of(topic).trash.items())]

@@ -1,0 +1,171 @@
+"""The rows of a merge: many ledgers in, one out, in order and without repeats, in flat memory.
+
+Segments are read in the order of their first delivery time. What lies before the next segment's first time is complete:
+
+    source A   |--seg 1--|--seg 2--|--seg 3--|
+    source B      |---seg 1---|---seg 2---|
+    read         A1 B1 A2                      -> rows before B2's first time are sorted and written; the rest waits
+
+Both engines use this: the function one output after the other, Spark one output a task. So the same merge gives the
+same bytes, wherever it runs and however often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidewheel.bucket import Bucket
+from tidewheel.flows.ports import Objects
+from tidewheel.ledger import decode_segment
+from tidewheel.ledger_rows import SCHEMA, sort_rows, without_repeats
+from tidewheel.ledger_writer import LedgerWriter
+from tidewheel.merge import Merge
+from tidewheel.segment import Segment
+from tidewheel.settings import TopicSettings
+from tidewheel.sink import Sink
+
+_READ_BYTES = 64 * 1024 * 1024
+"""Encoded bytes of all sources held at once, about."""
+_BATCH_RAW_BYTES = 16 * 1024 * 1024
+_LONG_ENOUGH_BYTES = 512 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeWork:
+    """A merge with all that an engine must know.
+
+    Attributes:
+        merge: its sources are complete.
+        purge_ms: rows sent before it are dropped.
+    """
+
+    topic: str
+    generation: str
+    settings: TopicSettings
+    merge: Merge
+    purge_ms: int = 0
+
+    @property
+    def outputs(self) -> int:
+        """How many ledgers it may write."""
+        return len(self.merge.cuts) - 1
+
+
+def write_output(objects: Objects, work: MergeWork, i: int) -> Bucket | None:
+    """Writes the i-th output of a merge; None if it has no rows.
+
+    Each try has an object of its own, so a try that is repeated, or that nobody commits, harms nothing.
+
+    Raises:
+        CorruptLedger: a segment of a source is damaged.
+        ObjectMissing: a source is gone: another merge has replaced it, and a collection deleted it.
+    """
+    settings = work.settings
+    rows = merged_rows(objects, work, i)
+    first = next(rows, None)
+    if first is None:
+        return None
+    bucket_id = work.merge.output_id(i)
+    first_slot = first.column("deliver_at_ms")[0].as_py() // settings.slot_ms
+    name = objects.new_ledger_name(work.topic, first_slot, settings.slot_ms, bucket_id)
+    with objects.create(name) as sink:
+        writer = _writer(sink, work)
+        writer.write(first)
+        for batch in rows:
+            writer.write(batch)
+        summary = writer.close()
+    return summary.bucket(bucket_id, name)
+
+
+def _writer(sink: Sink, work: MergeWork) -> LedgerWriter:
+    return LedgerWriter(
+        sink,
+        topic=work.topic,
+        generation=work.generation,
+        slot_ms=work.settings.slot_ms,
+        segment_rows=work.settings.segment_rows,
+        **({} if work.settings.segment_bytes is None else {"segment_bytes": work.settings.segment_bytes}),
+        sources=sorted(source.object_name for source in work.merge.sources),
+    )
+
+
+def merged_rows(objects: Objects, work: MergeWork, i: int) -> Iterator[pa.Table]:
+    """Yields the rows of the i-th output in batches that are sorted, and sorted among each other; none is empty."""
+    slot_ms = work.settings.slot_ms
+    first_ms, end_ms = work.merge.cuts[i] * slot_ms, work.merge.cuts[i + 1] * slot_ms
+    pending = SCHEMA.empty_table()
+    for tables, complete_ms in _batches(objects, work.merge, first_ms, end_ms):
+        kept = [_live(table, first_ms, end_ms, work.purge_ms) for table in tables]
+        rows = sort_rows(pa.concat_tables([pending, *kept]).combine_chunks())
+        ready = rows.num_rows
+        if complete_ms is not None:
+            ready = pc.sum(pc.less(rows.column("deliver_at_ms"), complete_ms)).as_py() or 0
+        if ready:
+            yield without_repeats(rows.slice(0, ready))
+        pending = rows.slice(ready)
+
+
+def _live(rows: pa.Table, first_ms: int, end_ms: int, purge_ms: int) -> pa.Table:
+    times = rows.column("deliver_at_ms")
+    if times[0].as_py() < first_ms or times[-1].as_py() >= end_ms:
+        rows = rows.filter(pc.and_(pc.greater_equal(times, first_ms), pc.less(times, end_ms)))
+    if purge_ms:
+        rows = rows.filter(pc.greater_equal(rows.column("sent_at_ms"), purge_ms))
+    return rows
+
+
+def _batches(objects: Objects, merge: Merge, first_ms: int, end_ms: int) -> Iterator[tuple[list[pa.Table], int | None]]:
+    """Yields decoded segments in the order of their first times, with the first time of those still to come."""
+    at_once = max(_LONG_ENOUGH_BYTES, _READ_BYTES // len(merge.sources))
+    readers = [_SourceReader(objects, source, first_ms, end_ms, at_once) for source in merge.sources]
+    order = sorted(
+        ((segment.first_deliver_at_ms, number, segment) for number, r in enumerate(readers) for segment in r.segments),
+        key=lambda each: each[:2],
+    )
+    batch: list[pa.Table] = []
+    raw_bytes = held = 0
+    for position, (_, number, segment) in enumerate(order):
+        batch.append(readers[number].read(segment))
+        raw_bytes += segment.raw_bytes
+        following = order[position + 1][0] if position + 1 < len(order) else None
+        # What waits is sorted again with each batch: batches grow with it.
+        if following is None or raw_bytes >= max(_BATCH_RAW_BYTES, held):
+            yield batch, following
+            held = sum(
+                s.raw_bytes for _, _, s in order[: position + 1] if following and s.last_deliver_at_ms > following
+            )
+            batch, raw_bytes = [], 0
+
+
+class _SourceReader:
+    """Reads a source's segments of a range of time, in order, several with one GET."""
+
+    def __init__(self, objects: Objects, source: Bucket, first_ms: int, end_ms: int, at_once: int) -> None:
+        self._objects = objects
+        self._name = source.object_name
+        self._at_once = at_once
+        self.segments = [
+            s for s in source.segments if s.last_deliver_at_ms >= first_ms and s.first_deliver_at_ms < end_ms
+        ]
+        self._next = 0
+        self._held_from = 0
+        self._held = b""
+
+    def read(self, segment: Segment) -> pa.Table:
+        """Returns the rows of the next segment."""
+        position, self._next = self._next, self._next + 1
+        if segment.offset + segment.length > self._held_from + len(self._held):
+            end = segment.offset + segment.length
+            for each in self.segments[position + 1 :]:
+                if each.offset + each.length - segment.offset > self._at_once:
+                    break
+                end = each.offset + each.length
+            self._held_from = segment.offset
+            self._held = self._objects.get_range(self._name, segment.offset, end - segment.offset)
+        start = segment.offset - self._held_from
+        data = memoryview(self._held)[start : start + segment.length]
+        return decode_segment(bytes(data), object_name=self._name, segment=segment)

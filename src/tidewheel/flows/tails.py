@@ -1,0 +1,45 @@
+"""Tails: what buckets hold in their ledgers only is read when it is needed, one GET a bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidewheel.bucket import Bucket
+from tidewheel.flows.ports import Objects, Ports
+from tidewheel.index import next_slot
+
+
+def complete(objects: Objects, bucket: Bucket) -> Bucket:
+    """Returns the bucket with all of its index.
+
+    Raises:
+        ObjectMissing: its ledger is gone.
+        CorruptMetadata: the tail is not readable.
+    """
+    if bucket.complete or bucket.tail is None:
+        return bucket
+    return bucket.with_tail(objects.get_range(bucket.object_name, bucket.tail.offset, bucket.tail.length))
+
+
+def occupying(ports: Ports, buckets: Sequence[Bucket], a: int, b: int) -> list[Bucket]:
+    """Returns those of the buckets that occupy slots of [a, b), complete; tails are read side by side."""
+    found = [bucket for bucket in buckets if (slot := bucket.next_slot(a)) is not None and slot < b]
+
+    def read(i: int) -> None:
+        found[i] = complete(ports.objects, found[i])
+
+    for _ in ports.parallel(read, [i for i, bucket in enumerate(found) if not bucket.complete]):
+        pass
+    return found
+
+
+def next_occupied(ports: Ports, buckets: Sequence[Bucket], at_or_after: int) -> int | None:
+    """Returns the first occupied slot at or after one, or None; coarse bitmaps are read whole where it matters."""
+    known = list(buckets)
+    while True:
+        slot = next_slot(known, at_or_after)
+        coarse = [i for i, bucket in enumerate(known) if bucket.slot_shift and bucket.next_slot(at_or_after) == slot]
+        if slot is None or not coarse:
+            return slot
+        for i in coarse:
+            known[i] = complete(ports.objects, known[i])

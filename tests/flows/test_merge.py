@@ -1,0 +1,236 @@
+"""Merges beside everything else: nothing lost, nothing doubled, few ledgers left."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
+from tidewheel.bucket import Bucket
+from tidewheel.errors import CorruptLedger
+from tidewheel.flows.collect import collect
+from tidewheel.flows.dispatch import dispatch
+from tidewheel.flows.merge import Merged, consider_merge, in_process, merge
+from tidewheel.flows.merge_rows import MergeWork
+from tidewheel.flows.ports import MergeSize
+
+LEASE_S = 900
+
+
+def run_merge(world: World, *, everything: bool = True, largest: MergeSize = MergeSize.LARGE) -> Merged:
+    """Merges with the engine of the function."""
+    engine = in_process(world.ports.objects)
+    merged = merge(world.ports, TOPIC, engine, lease_s=LEASE_S, everything=everything, largest=largest)
+    assert merged is not None
+    return merged
+
+
+def spread(world: World, ledgers: int, days: int = 5) -> list[str]:
+    """Sends some ledgers whose rows lie over some days."""
+    rng = random.Random(1)
+    ids: list[str] = []
+    for _ in range(ledgers):
+        ids += world.send(*(HOUR + int(rng.random() * days * DAY) for _ in range(10)))
+    return ids
+
+
+def test_merged_messages_arrive_once_each_in_their_second() -> None:
+    world = World("billing", "audit")
+    ids = spread(world, 20)
+    merged = run_merge(world)
+    assert (merged.merges, merged.sources, merged.outputs, merged.rows) == (1, 20, 1, 200)
+    [bucket] = world.service.topics.buckets(TOPIC)
+    assert bucket.rows == 200
+    world.run(6 * DAY, sweeps=True)
+    assert world.received("billing") == world.received("audit") == once(ids)
+    world.assert_in_time()
+    assert not world.service.objects.names()
+
+
+def test_a_topic_with_few_ledgers_is_left_alone() -> None:
+    world = World(max_buckets=20)
+    spread(world, 20)
+    assert run_merge(world, everything=False).merges == 0
+    assert len(world.service.topics.buckets(TOPIC)) == 20
+
+
+def test_rows_of_planned_slots_are_not_rewritten() -> None:
+    world = World()
+    early = world.send(*(HOUR + i for i in range(10)), 5 * DAY)
+    late = world.send(*(4 * DAY + i for i in range(10)))
+    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+    dispatch(world.ports, TOPIC)
+    assert run_merge(world).rows == 11
+    world.run(6 * DAY, sweeps=True)
+    assert world.received() == once(early + late)
+
+
+def test_a_dispatch_during_a_merge_still_finds_the_sources() -> None:
+    world = World(inline_rows=1)
+    ids = spread(world, 4, days=1)
+
+    def engine(work: MergeWork) -> Iterable[Bucket | None]:
+        outputs = list(in_process(world.service.objects)(work))
+        world.clock.advance_ms(3 * HOUR)
+        dispatch(world.ports, TOPIC)
+        return outputs
+
+    merged = merge(world.ports, TOPIC, engine, lease_s=LEASE_S, everything=True)
+    assert merged is not None and merged.merges == 1
+    collect(world.ports, TOPIC)
+    assert len(world.service.topics.trash(TOPIC)) == 1
+    world.run(2 * DAY, sweeps=True)
+    assert world.received() == once(ids)
+    assert not world.service.objects.names()
+
+
+def test_a_merge_that_lost_its_sources_to_another_leaves_nothing_behind() -> None:
+    world = World()
+    ids = spread(world, 4)
+
+    def engine(work: MergeWork) -> Iterable[Bucket | None]:
+        outputs = list(in_process(world.service.objects)(work))
+        world.service.topics.release_merge(TOPIC)
+        if len(world.service.topics.buckets(TOPIC)) > 1:
+            run_merge(world)
+        return outputs
+
+    merged = merge(world.ports, TOPIC, engine, lease_s=LEASE_S, everything=True)
+    assert merged is not None and (merged.merges, merged.refused) == (0, 1)
+    assert len(world.service.objects.names("ledgers/")) == 5  # four in the trash, and the other merge's output
+    world.run(6 * DAY, sweeps=True)
+    assert world.received() == once(ids)
+
+
+def test_a_second_run_waits_until_the_first_ends_or_its_lease_does() -> None:
+    world = World()
+    spread(world, 4)
+    assert world.service.topics.lease_merge(TOPIC, START_MS, START_MS + 1000)
+    engine = in_process(world.ports.objects)
+    assert merge(world.ports, TOPIC, engine, lease_s=LEASE_S, everything=True) is None
+    world.clock.advance_ms(1000)
+    assert run_merge(world).merges == 1
+
+
+def test_a_damaged_source_is_left_out_and_the_others_are_merged() -> None:
+    world = World()
+    spread(world, 5)
+    damaged = world.service.objects.names("ledgers/")[0]
+    data = bytearray(world.service.objects.get_range(damaged, 0, 10**6))
+    data[200] ^= 0xFF
+    world.service.objects.put(damaged, bytes(data))
+    merged = run_merge(world)
+    assert [error.object_name for error in merged.skipped] == [damaged]
+    assert isinstance(merged.skipped[0], CorruptLedger)
+    assert (merged.merges, merged.sources) == (1, 4)
+    assert {b.object_name == damaged for b in world.service.topics.buckets(TOPIC)} == {True, False}
+
+
+def test_what_a_function_cannot_merge_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    spread(world, 5)
+    monkeypatch.setattr("tidewheel.flows.merge.SMALL_BYTES", 100)
+    merged = run_merge(world, largest=MergeSize.SMALL)
+    assert merged.handed_over and merged.merges == 0
+    assert world.service.merge_runs.started == [(TOPIC, MergeSize.LARGE)]
+    assert world.service.topics.lease_merge(TOPIC, START_MS, START_MS + 1)
+
+
+def test_purged_rows_are_dropped() -> None:
+    world = World()
+    spread(world, 3)
+    world.clock.advance_ms(1000)
+    kept = world.send(2 * DAY)
+    items = world.service.topics._of(TOPIC)
+    items.fence = replace(world.fence, purge_ms=START_MS + 500)
+    assert run_merge(world).rows == 1
+    world.run(6 * DAY, sweeps=True)
+    assert world.received() == once(kept)
+
+
+def test_the_sweep_starts_a_merge_when_half_the_limit_has_come_and_not_again_before() -> None:
+    world = World(max_buckets=8)
+    world.sweep()
+    for count in range(1, 21):
+        world.send(2 * DAY + count * MINUTE, 3 * DAY)
+        world.run(6 * MINUTE, sweeps=True)
+    assert world.service.merge_runs.started == [(TOPIC, MergeSize.SMALL)] * 3
+    assert world.fence.merge_at_ms is None
+    assert run_merge(world, everything=False).sources == 20
+    world.send(2 * DAY)
+    world.run(HOUR, sweeps=True)
+    assert len(world.service.merge_runs.started) == 3
+
+
+def test_a_request_for_a_merge_survives_other_writers_of_the_look() -> None:
+    world = World(max_buckets=4)
+    world.sweep()
+    for delay in (5 * DAY, 5 * DAY, 5 * DAY, 4 * DAY, 3 * DAY, 2 * DAY):
+        world.send(delay)
+    assert world.fence.merge_at_ms == START_MS
+    assert world.fence.look_at_ms == START_MS
+    assert consider_merge(world.ports, world.fence) is MergeSize.SMALL
+    assert world.fence.look_at_ms is not None and world.fence.look_at_ms > START_MS + HOUR
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_crash_at_any_call_of_a_merge_loses_and_doubles_nothing(when: str) -> None:
+    at = 0
+    crashed = True
+    while crashed:
+        at += 1
+        world = World("billing", "audit", wrap=CrashingPorts)
+        ids = spread(world, 3, days=2)
+        world.ports.plan.arm(at, when)
+        try:
+            run_merge(world)
+            crashed = False
+        except Crash:
+            pass
+        world.ports.plan.disarm()
+        world.run(HOUR)
+        if crashed:
+            merge(world.ports, TOPIC, in_process(world.ports.objects), lease_s=LEASE_S, everything=True)
+        assert len(world.service.topics.buckets(TOPIC)) == 1, f"{when} call {at}"
+        world.run(3 * DAY, sweeps=True)
+        for name in ("billing", "audit"):
+            assert world.received(name) == once(ids), f"crashed {when} call {at}"
+        assert not world.service.topics.buckets(TOPIC)
+    assert at > 8
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_sequence_of_ingest_merge_dispatch_and_collect_delivers_every_message_once(seed: int) -> None:
+    rng = random.Random(seed)
+    slot_s = rng.choice([1, 60, 300])
+    lookahead_s = rng.choice([2, 120, 480]) if slot_s < 300 else 480
+    world = World("billing", "audit", slot_s=slot_s, lookahead_s=lookahead_s, max_buckets=rng.choice([2, 8]))
+    ids: list[str] = []
+    scale = slot_s * 1000
+    for _ in range(rng.randint(5, 60)):
+        match rng.choice(["send", "send", "merge", "merge all", "dispatch", "collect", "run", "again"]):
+            case "send":
+                ids += world.send(*(int(rng.choice([1, 5, 50]) * scale * rng.random()) for _ in range(8)))
+            case "merge":
+                run_merge(world, everything=False)
+            case "merge all":
+                run_merge(world)
+            case "dispatch":
+                dispatch(world.ports, TOPIC)
+            case "collect":
+                collect(world.ports, TOPIC)
+            case "again":
+                pack = world.pack((lookahead_s + 30) * 1000 + scale, 40 * scale + lookahead_s * 1000)
+                world.ingest(pack)
+                world.ingest(pack)
+                ids += ids_of(pack)
+            case _:
+                world.run(int(rng.random() * 4 * scale), sweeps=rng.random() < 0.5, schedules=rng.random() < 0.9)
+        world.work()
+    world.run(120 * scale + DAY, sweeps=True)
+    assert world.received("billing") == world.received("audit") == once(ids)
+    assert not [m for m in world.service.queues.sent() if m.visible_at_ms < m.deliver_at_ms]
+    assert not world.service.objects.names()
