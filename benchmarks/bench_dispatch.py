@@ -27,7 +27,7 @@ from benchmarks.endpoint import endpoint
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.aws.service import client_config, parallel_of
 from tidewheel.aws.sqs_queues import SqsQueues
-from tidewheel.bucket import Bucket, content_id, slots_of
+from tidewheel.bucket import content_id
 from tidewheel.clock import ManualClock
 from tidewheel.fence import new_fence
 from tidewheel.flows import release
@@ -77,15 +77,7 @@ class Service:
         create_subscription(self.topics, self.clock, topic, "s", QUEUE_URL)
         fence = self.topics.fence(topic)
         assert fence is not None
-        summary = self._ledger.summary
-        bucket = Bucket(
-            id=content_id(self._ledger.data),
-            object_name="ledger",
-            size_bytes=summary.size_bytes,
-            rows=summary.rows,
-            slots=slots_of(summary.slots),
-            segments=summary.segments,
-        )
+        bucket = self._ledger.summary.bucket(content_id(self._ledger.data), "ledger")
         lowered = fence.wake_slot is None or fence.wake_slot > bucket.first_slot
         wake = Wake(wake_slot=bucket.first_slot, look_at_ms=None, collect_at_ms=None) if lowered else None
         assert self.topics.commit_bucket(fence, bucket, wake) is Commit.COMMITTED

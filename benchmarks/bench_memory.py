@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tidewheel.aws.dynamodb_items import decode_bucket, encode_bucket
-from tidewheel.bucket import Bucket, BucketId, content_id, encode_segments, slots_of
+from tidewheel.bucket import Bucket, BucketId, content_id
 from tidewheel.clock import ManualClock
 from tidewheel.fence import new_fence
 from tidewheel.flows.dispatch import dispatch
@@ -87,17 +87,9 @@ def write_ledgers(folder: Path, waiting: int) -> None:
         ledger = encode_ledger(table, topic="t", generation="g", slot_ms=300_000)
         summary = ledger.summary
         bucket_id = content_id(ledger.data)
-        name = objects.new_ledger_name("t", summary.slots[0], 300_000, bucket_id)
+        name = objects.new_ledger_name("t", summary.first_deliver_at_ms // 300_000, 300_000, bucket_id)
         objects.put(name, ledger.data)
-        bucket = Bucket(
-            id=bucket_id,
-            object_name=name,
-            size_bytes=summary.size_bytes,
-            rows=summary.rows,
-            slots=slots_of(summary.slots),
-            segments=summary.segments,
-        )
-        buckets.append(encode_bucket("t", bucket))
+        buckets.append(encode_bucket("t", summary.bucket(bucket_id, name)))
     (folder / "buckets").write_bytes(pickle.dumps(buckets))
 
 
@@ -146,8 +138,9 @@ def index_bytes(folder: Path) -> dict[str, float]:
     size = sum(len(name) + len(str(next(iter(value.values())))) for name, value in item.items() if "B" not in value)
     size += sum(len(name) + len(value["B"]) for name, value in item.items() if "B" in value)
     return {
-        "bitmap": len(bucket.slots.serialize()) / bucket.rows,
-        "segment_table": len(encode_segments(bucket.segments)) / bucket.rows,
+        "bitmap": len(item["slots"]["B"]) / bucket.rows,
+        "segment_table": (len(item["segments"]["B"]) if "segments" in item else 0) / bucket.rows,
+        "tail": (0 if bucket.tail is None else bucket.tail.length) / bucket.rows,
         "whole_item": size / bucket.rows,
     }
 

@@ -1,4 +1,6 @@
-"""The code of the functions: one bundle with the package, its dependencies and all handlers.
+"""The code of the functions and of the Glue jobs.
+
+The functions have one bundle with the package, its dependencies and all handlers:
 
     pyarrow/ boto3/ ...                from PyPI, as pinned in requirements.lock, for Lambda's machine
     tidewheel/                         src/tidewheel
@@ -6,6 +8,8 @@
 
 One bundle for all functions: they share everything but 60 lines each, and it is built and sent once.
 pip fetches wheels for arm64 wherever it runs, so no Docker is needed.
+
+The jobs have the package's wheel; Glue installs their other packages itself, as `glue_modules` pins them.
 """
 
 from __future__ import annotations
@@ -19,8 +23,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import jsii
-from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling
+from aws_cdk import AssetHashType, BundlingOptions, BundlingOutput, DockerImage, ILocalBundling
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk.aws_s3_assets import Asset
+from constructs import Construct
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -54,12 +60,19 @@ PIP_OPTIONS = (
     "--implementation=cp",
 )
 
+NO_DOCKER = DockerImage.from_registry("docker-is-not-used")
+"""CDK demands an image, and would fall back to it; our local bundling never lets it."""
+
 UNUSED = ("pyarrow/include", "pyarrow/tests", "bin")
 """Left out of the bundle: Lambda limits it to 250 MB unpacked."""
 
 
+GLUE_PACKAGES = ("pyarrow", "pyroaring")
+"""What the package needs in a Glue job, boto3 apart, which Glue has."""
+
+
 class BundleFailed(Exception):
-    """The functions could not be bundled: pip's own message stands above."""
+    """The functions' or the jobs' code could not be bundled: the message of pip or hatchling stands above."""
 
 
 def service_code() -> lambda_.Code:
@@ -68,11 +81,66 @@ def service_code() -> lambda_.Code:
         str(ROOT),
         asset_hash_type=AssetHashType.OUTPUT,
         bundling=BundlingOptions(
-            # CDK demands an image, and would fall back to it; `LocalBundle` never lets it.
-            image=DockerImage.from_registry("docker-is-not-used"),
+            image=NO_DOCKER,
             local=LocalBundle(),
         ),
     )
+
+
+def package_asset(scope: Construct, id_: str) -> Asset:
+    """Return the package's wheel as an asset, named `.zip`: built only for stacks that are bundled.
+
+    A wheel is a zip archive. pip would refuse the name that an asset gets (its hash), and Spark puts archives on
+    the import path by their ending: `.zip`, `.egg` or `.jar`, not `.whl`.
+    """
+    return Asset(
+        scope,
+        id_,
+        path=str(ROOT),
+        asset_hash_type=AssetHashType.OUTPUT,
+        bundling=BundlingOptions(image=NO_DOCKER, local=LocalWheel(), output_type=BundlingOutput.SINGLE_FILE),
+    )
+
+
+def glue_modules() -> str:
+    """Return `--additional-python-modules` of a Glue job: name==version, as in the lock file.
+
+    Raises:
+        BundleFailed: A package is not in the lock file.
+    """
+    pinned = locked(GLUE_PACKAGES, (ROOT / "requirements.lock").read_text(encoding="utf-8"))
+    return ",".join(re.findall(r"^(\S+==[^\s;]+)", pinned, re.MULTILINE))
+
+
+@jsii.implements(ILocalBundling)
+class LocalWheel:
+    """Builds the wheel on this machine."""
+
+    # As in LocalBundle.
+    def try_bundle(self, output_dir: str, *, image: object, **_options: object) -> bool:  # noqa: ARG002
+        """Write the wheel, as a zip archive, to a folder.
+
+        Raises:
+            BundleFailed: hatchling could not build it.
+        """
+        write_wheel(Path(output_dir))
+        return True
+
+
+def write_wheel(target: Path) -> None:
+    """Write the package's wheel to a folder as `tidewheel.zip`; the same source gives the same bytes.
+
+    Raises:
+        BundleFailed: hatchling could not build it.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
+        # stdout belongs to jsii's conversation with node.
+        done = subprocess.run(build, cwd=ROOT, stdout=sys.stderr, check=False)
+        if done.returncode:
+            raise BundleFailed(BundleFailed.__doc__)
+        [wheel] = Path(folder).glob("*.whl")
+        shutil.copyfile(wheel, target / "tidewheel.zip")
 
 
 @jsii.implements(ILocalBundling)

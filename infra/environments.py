@@ -20,6 +20,10 @@ class Environment:
         dispatch_memory_mib: Memory of the dispatch function.
         deliver_memory_mib: Memory of the deliver function.
         sweep_memory_mib: Memory of the sweep function.
+        compact_memory_mib: Memory of the compact function, which holds a whole small merge.
+        merge_workers: Workers (G.1X: 4 vCPUs, 16 GB) of one run of the merge job, its driver among them.
+        rebuild_workers: The same of the rebuild job.
+        import_workers: The same of the import job.
         max_skew_ms: By how much two clocks may differ; added to every delay, so that nothing is early.
         send_threads: Parallel SQS requests of one function call.
         sweep_interval_s: Time between two sweeps: how long a lost schedule can go unnoticed.
@@ -34,6 +38,10 @@ class Environment:
     dispatch_memory_mib: int = 1024
     deliver_memory_mib: int = 1024
     sweep_memory_mib: int = 512
+    compact_memory_mib: int = 3008
+    merge_workers: int = 2
+    rebuild_workers: int = 10
+    import_workers: int = 10
     max_skew_ms: int = 100
     send_threads: int = 8
     sweep_interval_s: int = 300

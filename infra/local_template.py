@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -20,6 +21,9 @@ PATH = Path(__file__).resolve().parent.parent / "src" / "tidewheel" / "local" / 
 
 PLACEHOLDER_CODE = {"S3Bucket": "assets", "S3Key": "functions.zip"}
 """Stands for the bundle of every function. The local runtime calls the handlers themselves."""
+
+ASSET = re.compile(r"/[0-9a-f]{64}\.(py|zip)")
+"""The name of a job's script or package, which is a hash of its content."""
 
 Template = dict[str, Any]
 
@@ -37,18 +41,27 @@ def normalized(template: Template) -> Template:
     """Return the template without what changes when the stack does not."""
     resources = {
         name: {key: value for key, value in resource.items() if key != "Metadata"}
-        for name, resource in template["Resources"].items()
+        for name, resource in json.loads(ASSET.sub(r"/asset.\1", json.dumps(template["Resources"]))).items()
         if resource["Type"] != "AWS::CDK::Metadata"
     }
     for resource in resources.values():
         if resource["Type"] == "AWS::Lambda::Function":
-            resource["Properties"] = {**resource["Properties"], "Code": PLACEHOLDER_CODE}
+            resource["Properties"]["Code"] = PLACEHOLDER_CODE
+        if resource["Type"] == "AWS::IAM::Policy":
+            _sort_resources(resource["Properties"]["PolicyDocument"]["Statement"])
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": template["Description"],
         "Outputs": template["Outputs"],
         "Resources": resources,
     }
+
+
+def _sort_resources(statements: list[Template]) -> None:
+    """Bring the resources of each statement into an order that no hash decides."""
+    for statement in statements:
+        if isinstance(statement["Resource"], list):
+            statement["Resource"].sort(key=json.dumps)
 
 
 def rendered(template: Template) -> str:

@@ -6,7 +6,10 @@ from aws_cdk import Aws, CfnOutput, Stack
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
+from infra.alarms import Alarms
+from infra.backlog import Backlog
 from infra.bundling import service_code
+from infra.compaction import Compaction
 from infra.delivery import Delivery
 from infra.environments import Environment
 from infra.ingestion import Ingestion
@@ -46,13 +49,25 @@ class ServiceStack(Stack):
             timing_wheel=self.timing_wheel,
             delivery=self.delivery,
         )
+        self.alarms = Alarms(self, "Alarms")
+        self.compaction = Compaction(
+            self, "Compaction", environment=environment, code=code, storage=self.storage, alarms=self.alarms
+        )
+        self.compaction.grant_start(self.timing_wheel.sweep)
+        self.timing_wheel.grant_arm(self.compaction.job_role(self.compaction.import_))
+        self.backlog = Backlog(self, "Backlog", storage=self.storage)
         settings = self._settings(environment)
         self._publish(settings)
+        self._configure(settings)
+
+    def _configure(self, settings: dict[str, str]) -> None:
+        """Give every function the settings."""
         functions = (
             self.ingestion.ingest,
             self.timing_wheel.dispatch,
             self.delivery.deliver,
             self.timing_wheel.sweep,
+            self.compaction.compact,
         )
         for function in functions:
             for name, value in settings.items():
@@ -72,6 +87,8 @@ class ServiceStack(Stack):
             "schedule_role_arn": self.timing_wheel.role.role_arn,
             "dispatch_arn": self.timing_wheel.dispatch_arn,
             "schedule_dead_letter_arn": self.timing_wheel.dead_letters.queue_arn,
+            "compact_function": self.compaction.function_name,
+            "merge_job": self.compaction.job_name,
             "max_skew_ms": str(environment.max_skew_ms),
             "send_threads": str(environment.send_threads),
         }
@@ -93,6 +110,11 @@ class ServiceStack(Stack):
             "UrgentQueueUrl": settings["urgent_queue_url"],
             "BulkQueueUrl": settings["bulk_queue_url"],
             "RefusedQueueUrl": settings["refused_queue_url"],
+            "AlarmTopicArn": self.alarms.topic.topic_arn,
+            "BacklogDatabase": self.backlog.database.database_name,
+            "MergeJob": settings["merge_job"],
+            "RebuildJob": self.compaction.rebuild.job_name,
+            "ImportJob": self.compaction.import_.job_name,
         }
         for name, value in outputs.items():
             CfnOutput(self, name, value=value)

@@ -14,7 +14,7 @@ from infra.environments import Environment
 from infra.functions import function_name, python_function
 from infra.queues import terminal_queue
 from infra.storage import Storage
-from tidewheel.aws.s3_layout import LEDGERS, PLANS
+from tidewheel.aws.s3_layout import CHECKPOINTS, LEDGERS, PLANS
 
 DISPATCH_TIMEOUT = Duration.seconds(120)
 SWEEP_TIMEOUT = Duration.seconds(240)
@@ -136,8 +136,8 @@ class TimingWheel(Construct):
         for function in (self.dispatch, self.sweep):
             storage.grant_items(function)
             storage.grant_item_deletes(function)
-            storage.grant_objects(function, "s3:GetObject", "s3:DeleteObject", prefixes=(LEDGERS, PLANS))
-            storage.grant_objects(function, "s3:PutObject", prefixes=(PLANS,))
+            storage.grant_objects(function, "s3:GetObject", "s3:DeleteObject", prefixes=(LEDGERS, PLANS, CHECKPOINTS))
+            storage.grant_objects(function, "s3:PutObject", prefixes=(PLANS, CHECKPOINTS))
             self.grant_arm(function)
             delivery.work_queue.grant_send_messages(function)
             delivery.grant_sends(function)
@@ -145,6 +145,8 @@ class TimingWheel(Construct):
     def _allow_sweeping(self, storage: Storage) -> None:
         """Allow the sweep to find what needs a look, and objects that nothing names any more."""
         storage.grant_wake_queries(self.sweep)
+        storage.grant_listing(self.dispatch, prefixes=(CHECKPOINTS,))
+        storage.grant_listing(self.sweep, prefixes=(LEDGERS, PLANS, CHECKPOINTS))
 
     def _scheduler_arn(self, resource: str, name: str) -> str:
         return Stack.of(self).format_arn(service="scheduler", resource=resource, resource_name=name)

@@ -9,9 +9,13 @@ Encoded, a bucket's index is two byte strings in one item:
 
 Segments follow one another without a gap, so lengths give the offsets.
 
-Where either is too large for an item that every dispatch reads, the ledger itself holds both, one behind the other,
-between its last segment and its footer: the *tail*. The item then has the tail's place, no segments, and a bitmap of
-coarser slots (number >> slot_shift) that is small enough. `Bucket.with_tail` makes such a bucket complete.
+Where either is too large for an item that every dispatch reads, the ledger itself holds both in its *tail*, between its
+last segment and its footer:
+
+    tail       CRC-32 of the rest, 4 bytes LE | slots | segments
+
+The item then has the tail's place, no segments, and a bitmap of coarser slots (number >> slot_shift) that is small
+enough. `Bucket.with_tail` makes such a bucket complete.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ INLINE_SEGMENTS_BYTES = 1024
 """A longer segment table is read from the tail, when it is needed."""
 INLINE_SLOTS_BYTES = 16 * 1024
 """A larger bitmap is read from the tail; the item has a coarser one."""
+_CHECKSUM_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +47,7 @@ class Tail:
 
     Attributes:
         offset: of its first byte in the object.
-        slots_bytes: length of the bitmap.
+        slots_bytes: length of the bitmap, which follows the checksum.
         segments_bytes: length of the segment table.
     """
 
@@ -53,7 +58,12 @@ class Tail:
     @property
     def length(self) -> int:
         """Its bytes altogether."""
-        return self.slots_bytes + self.segments_bytes
+        return _CHECKSUM_BYTES + self.slots_bytes + self.segments_bytes
+
+    @property
+    def needed(self) -> bool:
+        """Whether the index is too large for an item."""
+        return self.slots_bytes > INLINE_SLOTS_BYTES or self.segments_bytes > INLINE_SEGMENTS_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +110,11 @@ class Bucket:
             return None
         return max(at_or_after, int(self.slots.next_set_bit(at_or_after >> self.slot_shift)) << self.slot_shift)
 
+    def occupies(self, a: int, b: int) -> bool:
+        """Whether it holds messages of slots [a, b); if `slots` is coarse, whether it may."""
+        slot = self.next_slot(a)
+        return slot is not None and slot < b
+
     def share(self, a: int, b: int) -> float:
         """Returns which share of its occupied slots lies in [a, b), about."""
         inside = self.slots.range_cardinality(a >> self.slot_shift, (b - 1 >> self.slot_shift) + 1) if a < b else 0
@@ -112,11 +127,11 @@ class Bucket:
             CorruptMetadata: they are not that.
         """
         assert self.tail is not None
-        try:
-            slots = BitMap.deserialize(data[: self.tail.slots_bytes])
-        except Exception as error:  # pyroaring raises whatever its C library says
-            raise CorruptMetadata(f"tail of {self.object_name} is not readable ({error!r})") from None
-        return replace(self, slots=slots, segments=decode_segments(data[self.tail.slots_bytes :]), slot_shift=0)
+        checksum, rest = data[:_CHECKSUM_BYTES], data[_CHECKSUM_BYTES:]
+        if len(data) != self.tail.length or zlib.crc32(rest) != int.from_bytes(checksum, "little"):
+            raise CorruptMetadata(f"tail of {self.object_name} is damaged; rebuild the index")
+        slots = BitMap.deserialize(rest[: self.tail.slots_bytes])
+        return replace(self, slots=slots, segments=decode_segments(rest[self.tail.slots_bytes :]), slot_shift=0)
 
     def without_tail(self) -> Bucket:
         """Returns what an item holds of it: what is too large is left to the tail, if there is one."""
@@ -141,12 +156,11 @@ def encode_slots(slots: BitMap) -> bytes:
     return bytes(compact.serialize())
 
 
-def encode_tail(slots: BitMap, segments: Sequence[Segment]) -> tuple[bytes, int] | None:
-    """Returns a ledger's tail and the length of the bitmap in it; None if an item takes both."""
+def encode_tail(slots: BitMap, segments: Sequence[Segment], *, offset: int) -> tuple[bytes, Tail]:
+    """Returns a ledger's tail, and where it is if it begins at an offset."""
     bitmap, table = encode_slots(slots), encode_segments(segments)
-    if len(bitmap) <= INLINE_SLOTS_BYTES and len(table) <= INLINE_SEGMENTS_BYTES:
-        return None
-    return bitmap + table, len(bitmap)
+    checksum = zlib.crc32(table, zlib.crc32(bitmap)).to_bytes(_CHECKSUM_BYTES, "little")
+    return checksum + bitmap + table, Tail(offset=offset, slots_bytes=len(bitmap), segments_bytes=len(table))
 
 
 def encode_segments(segments: Sequence[Segment]) -> bytes:

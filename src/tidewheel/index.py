@@ -14,16 +14,16 @@ from tidewheel.segment import Segment
 
 
 def due_segments(buckets: Iterable[Bucket], a: int, b: int, slot_ms: int) -> tuple[PlannedSegment, ...]:
-    """Returns the segments of complete buckets that may hold rows of slots [a, b), in order of time.
+    """Returns the segments that may hold rows of slots [a, b), in order of time; buckets that do must be complete.
 
     A bucket that occupies none of the slots is left out whole; of the others, a segment is named only if an
     occupied slot of the range touches its span.
     """
     found: list[PlannedSegment] = []
     for bucket in buckets:
-        occupied = list(takewhile(lambda slot: slot < b, bucket.slots.iter_equal_or_larger(a)))
-        if not occupied:
+        if not bucket.occupies(a, b):
             continue
+        occupied = list(takewhile(lambda slot: slot < b, bucket.slots.iter_equal_or_larger(a)))
         for segment in bucket.segments:
             due = _due_rows(segment, occupied, a, b, slot_ms)
             if due:

@@ -239,11 +239,9 @@ class LedgerWriter:
         )
 
     def _put_tail(self) -> Tail | None:
-        encoded = encode_tail(self._slots, self._segments)
-        if encoded is None:
+        data, tail = encode_tail(self._slots, self._segments, offset=self._offset)
+        if not tail.needed:
             return None
-        data, slots_bytes = encoded
-        tail = Tail(offset=self._offset, slots_bytes=slots_bytes, segments_bytes=len(data) - slots_bytes)
         self._put(data)
         self._tags[TAIL_TAG] = f"{tail.offset},{tail.slots_bytes},{tail.segments_bytes}"
         return tail

@@ -29,9 +29,8 @@ from tidewheel.bucket import Bucket, BucketId, encode_slots
 
 FULL_BYTES = 256 * 1024 * 1024
 """A ledger of this size needs no merging: its share of a dispatch's GETs is small beside its messages."""
-WINDOW_BYTES = 64 * 1024 * 1024
-MAX_WINDOWS = 16
-MAX_OUTPUTS = 2 * MAX_WINDOWS
+WINDOW_BYTES = 32 * 1024 * 1024
+MAX_OUTPUTS = 16
 MAX_MERGE_BYTES = 4 * 1024 * 1024 * 1024
 MAX_OUTPUT_BYTES = 512 * 1024 * 1024
 MAX_OUTPUT_ROWS = 5_000_000
@@ -41,6 +40,7 @@ _MAX_INDEX_BYTES = 3 * 1024 * 1024  # of 4 MB a transaction
 _TIER_FACTOR = 8
 _TIER_MEMBERS = 8
 _TIER_0_BYTES = 32 * 1024
+_SOURCES_AN_OUTPUT = 4
 _ENDS_SOON_MS = 3_600_000
 
 
@@ -139,12 +139,13 @@ def _cuts(sources: Sequence[Bucket], planned: int, slot_ms: int) -> tuple[int, .
     first = max(planned, min(source.next_slot(planned) or planned for source in sources))
     end = max(source.last_slot for source in sources) + 1
     total = _weight(sources, first, end)
-    wanted = min(MAX_WINDOWS, max(1, int(total.encoded_bytes / WINDOW_BYTES)))
+    # Fewer outputs than sources, by far: they may be small again, and merging must end.
+    wanted = max(1, min(MAX_OUTPUTS, len(sources) // _SOURCES_AN_OUTPUT, int(total.encoded_bytes / WINDOW_BYTES)))
     found = windows(first, end, slot_ms, wanted)
     cuts = [first]
     for a, b in found:
         cuts += _bounded(sources, a, b, MAX_OUTPUTS // len(found))
-    return tuple(cuts)
+    return tuple(cuts) if len(cuts) <= len(sources) else (first, end)
 
 
 def _bounded(sources: Sequence[Bucket], a: int, b: int, most: int) -> list[int]:

@@ -40,7 +40,7 @@ class TopicSettings:
     lookahead_s: int = 480
     segment_rows: int = 5000
     segment_bytes: int | None = None
-    collect_interval_s: int = 21_600
+    collect_interval_s: int = 3_600
     inline_rows: int = 2000
     part_rows: int = 1000
     redrive_s: int = 1800

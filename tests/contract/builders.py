@@ -83,7 +83,6 @@ class Store:
 
     topics: Topics
     objects: Objects
-    add_trash: Any
     object_names: Any
 
     def topic(self, **marks: Any) -> Fence:
@@ -97,6 +96,10 @@ class Store:
         fence = self.topics.fence(topic)
         assert fence is not None
         return fence
+
+    def put_trash(self, trash: Trash) -> None:
+        """Puts trash as merges do: here one without sources and outputs."""
+        assert self.topics.swap(self.current(), [], [], trash)
 
     def subscribed(self, *names: str, **fields: Any) -> list[Subscription]:
         """Creates subscriptions of the topic, all at its `planned`."""

@@ -71,10 +71,10 @@ def test_tombstones_go_when_their_slot_is_collected_and_their_time_has_passed(st
 
 
 def test_trash_is_read_and_deleted_item_by_item(store: Store) -> None:
-    store.topic()
+    store.topic(planned=5)
     trash = [some_trash(sealed, id) for sealed, id in ((5, "x"), (5, "y"), (100, "x"), (1000, "x"))]
     for each in reversed(trash):
-        store.add_trash("orders", each)
+        store.put_trash(each)
     assert store.topics.trash("orders") == trash
     store.topics.delete_trash("orders", trash[1])
     store.topics.delete_trash("orders", trash[1])

@@ -83,6 +83,12 @@ def test_each_call_makes_the_requests_that_it_says(dynamodb: Any, store: Store) 
     assert requests(lambda: topics.delete_deliveries([delivery.key])) == {"DeleteItem": 1}
     assert requests(lambda: topics.due_for_look(1)) == {"Query": 16}
     assert requests(lambda: topics.delete_plan("orders", 100)) == {"DeleteItem": 1}
+    assert requests(lambda: topics.lease_merge("orders", 1, 2)) == {"UpdateItem": 1}
+    outputs = [a_bucket(105, id="b2")]
+    assert requests(lambda: topics.swap(fence, [a_bucket(105)], outputs, some_trash(104))) == {"TransactWriteItems": 1}
+    assert requests(lambda: topics.release_merge("orders")) == {"DeleteItem": 1}
+    assert requests(lambda: topics.merge_considered(fence, 1)) == {"UpdateItem": 1}
+    assert requests(lambda: topics.delete_trash("orders", some_trash(104))) == {"DeleteItem": 1}
 
 
 @pytest.mark.parametrize("slot", [100, 101])
@@ -119,7 +125,8 @@ def test_every_item_is_at_its_documented_key(dynamodb: Any, store: Store) -> Non
     step = HandOut(subscription=subscription, to=103, delivery=a_delivery(subscription))
     store.topics.commit_plan(store.current(), a_plan(), 103, [step])
     store.topics.put_tombstone("orders", 105, a_message_id(1), 99)
-    store.add_trash("orders", some_trash(103))
+    store.put_trash(some_trash(103))
+    store.topics.lease_merge("orders", 1, 2)
     found = raw_items(dynamodb, store)
     assert set(found) == {
         ("T#orders", "FENCE"),
@@ -128,6 +135,7 @@ def test_every_item_is_at_its_documented_key(dynamodb: Any, store: Store) -> Non
         ("T#orders", "SUB#billing"),
         ("T#orders", "DELIVERY#billing#s1#000000000100"),
         ("T#orders", "TRASH#000000000103#t1"),
+        ("T#orders", "MERGE"),
         ("T#orders#TOMB", f"000000000105#{a_message_id(1)}"),
     }
     assert {item["v"]["N"] for item in found.values()} == {"1"}

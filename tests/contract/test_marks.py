@@ -160,7 +160,7 @@ def _assert_bucket_refused(store: Store, fence: Any, wake: Wake | None) -> None:
 def test_all_buckets_of_a_topic_are_read_and_none_of_another(store: Store) -> None:
     fence, other = store.topic(), a_fence("orders2")
     store.topics.create_topic(other)
-    store.add_trash("orders", some_trash(100))
+    store.put_trash(some_trash(100))
     for number in range(7):
         store.topics.commit_bucket(store.current(), a_bucket(105, id=f"b{number}"), None if number else LOW)
     store.topics.commit_bucket(other, a_bucket(105, id="foreign"), LOW)

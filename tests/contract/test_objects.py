@@ -5,15 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from tests.contract.aws_resources import counted, make_s3_bucket
+from tidewheel import clock as clocks
 from tidewheel.aws import s3_layout
-from tidewheel.aws.s3_objects import S3Objects
+from tidewheel.aws.s3_objects import PART_BYTES, S3Objects
 from tidewheel.bucket import BucketId
+from tidewheel.clock import ManualClock, SystemClock
 from tidewheel.errors import ObjectMissing
 from tidewheel.flows.ports import Objects
+from tidewheel.memory import MemoryObjects
 
 DATA = bytes(range(256)) * 4
+LARGE = DATA * (PART_BYTES // len(DATA))
+"""As much as one part of an upload takes."""
+
+
+def names(objects: Objects, prefix: str = "") -> list[str]:
+    return [each.name for each in objects.list(prefix)]
 
 
 @pytest.mark.parametrize("data", [DATA, memoryview(DATA)[3:900], b""])
@@ -63,7 +73,160 @@ def test_no_two_attempts_at_a_ledger_have_one_name(objects: Objects) -> None:
     assert all(name.startswith("ledgers/orders/") and "b1" in name for name in names)
 
 
+@pytest.mark.parametrize(
+    "pieces", [[], [b""], [DATA, memoryview(DATA)[3:900], b"", DATA], [LARGE], [LARGE, DATA], [DATA, LARGE + LARGE]]
+)
+def test_what_is_written_piece_by_piece_is_one_object(objects: Objects, pieces: list[bytes | memoryview]) -> None:
+    with objects.create("ledgers/orders/a") as sink:
+        for piece in pieces:
+            sink.write(piece)
+    expected = b"".join(pieces)
+    assert objects.get_range("ledgers/orders/a", 0, len(expected) + 1) == expected
+
+
+def test_an_object_is_there_only_when_it_is_complete(objects: Objects) -> None:
+    with objects.create("ledgers/a") as sink:
+        sink.write(LARGE)
+        sink.write(LARGE)
+        assert names(objects) == []
+    assert names(objects) == ["ledgers/a"]
+
+
+@pytest.mark.parametrize("pieces", [[], [DATA], [LARGE, LARGE, DATA]])
+@pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt])
+def test_an_object_whose_writing_fails_is_not_there(
+    objects: Objects, pieces: list[bytes], failure: type[BaseException]
+) -> None:
+    with pytest.raises(failure, match="of the writer"), objects.create("ledgers/a") as sink:
+        for piece in pieces:
+            sink.write(piece)
+        raise failure("of the writer")
+    assert names(objects) == []
+    with pytest.raises(ObjectMissing):
+        objects.get_range("ledgers/a", 0, 1)
+
+
+def test_a_failed_try_leaves_the_object_as_it_was(objects: Objects) -> None:
+    objects.put("ledgers/a", DATA)
+    with pytest.raises(ValueError, match="again"), objects.create("ledgers/a") as sink:
+        sink.write(b"other")
+        raise ValueError("again")
+    assert objects.get_range("ledgers/a", 0, 2000) == DATA
+
+
+def test_a_listing_has_the_names_with_a_prefix_in_order(objects: Objects) -> None:
+    there = [
+        "ledgers/orders-2/2026-01-01/3",
+        "ledgers/orders/2026-01-02/1",
+        "ledgers/orders/2026-01-01/2",
+        "plans/orders/1",
+    ]
+    for name in there:
+        objects.put(name, name.encode())
+    assert names(objects) == sorted(there)
+    assert names(objects, "ledgers/orders") == sorted(there[:3])
+    assert names(objects, "ledgers/orders/") == sorted(there[1:3])
+    assert names(objects, "ledgers/orders/2026-01-0") == sorted(there[1:3])
+    assert names(objects, "ledgers/none/") == names(objects, "none") == []
+
+
+def test_a_listing_says_how_large_objects_are_and_when_they_were_put(objects: Objects) -> None:
+    before_ms = SystemClock().now_ms()
+    objects.put("ledgers/a", DATA)
+    [found] = objects.list("ledgers/")
+    assert (found.name, found.size_bytes) == ("ledgers/a", len(DATA))
+    assert before_ms - 2000 <= found.put_at_ms <= SystemClock().now_ms() + 2000
+
+
+def test_a_moved_object_has_the_new_name_only(objects: Objects) -> None:
+    objects.put("ledgers/orders/a", DATA)
+    assert objects.get_range("ledgers/orders/a", 0, 1) == DATA[:1]
+    objects.move("ledgers/orders/a", "aside/orders/a")
+    assert names(objects, "ledgers/") == []
+    assert names(objects, "aside/") == ["aside/orders/a"]
+    assert objects.get_range("aside/orders/a", 0, 2000) == DATA
+    with pytest.raises(ObjectMissing, match="ledgers/orders/a"):
+        objects.get_range("ledgers/orders/a", 0, 1)
+
+
+def test_an_object_that_does_not_exist_cannot_be_moved(objects: Objects) -> None:
+    with pytest.raises(ObjectMissing, match="ledgers/none"):
+        objects.move("ledgers/none", "aside/none")
+    assert names(objects) == []
+
+
+# ---- memory
+def test_objects_in_memory_are_put_when_the_clock_says() -> None:
+    clock = ManualClock(5000)
+    objects = MemoryObjects(clock.now_ms)
+    objects.put("a", DATA)
+    with clocks.use(clock):
+        clock.advance_ms(1000)
+        by_current_clock = MemoryObjects()
+        by_current_clock.put("a", DATA)
+    assert [each.put_at_ms for each in objects.list("")] == [5000]
+    assert [each.put_at_ms for each in by_current_clock.list("")] == [6000]
+
+
 # ---- S3
+@pytest.mark.parametrize(
+    ("size", "requests"),
+    [
+        (0, {"PutObject": 1}),
+        (PART_BYTES, {"PutObject": 1}),
+        (PART_BYTES + 1, {"CreateMultipartUpload": 1, "UploadPart": 2, "CompleteMultipartUpload": 1}),
+        (2 * PART_BYTES, {"CreateMultipartUpload": 1, "UploadPart": 2, "CompleteMultipartUpload": 1}),
+    ],
+)
+def test_an_object_is_uploaded_in_parts_of_16_mib(s3: Any, size: int, requests: dict[str, int]) -> None:
+    objects = S3Objects(s3, s3_bucket=make_s3_bucket(s3))
+    with counted(s3) as counts, objects.create("a") as sink:
+        for start in range(0, size, PART_BYTES // 2):
+            sink.write(LARGE[: min(PART_BYTES // 2, size - start)])
+    assert counts == requests
+
+
+def test_a_failed_upload_is_aborted(s3: Any) -> None:
+    s3_bucket = make_s3_bucket(s3)
+    objects = S3Objects(s3, s3_bucket=s3_bucket)
+    with pytest.raises(ValueError, match="enough"), objects.create("a") as sink:
+        sink.write(LARGE + DATA)
+        assert len(s3.list_multipart_uploads(Bucket=s3_bucket)["Uploads"]) == 1
+        raise ValueError("enough")
+    assert "Uploads" not in s3.list_multipart_uploads(Bucket=s3_bucket)
+
+
+def test_the_failure_of_an_upload_is_reported_even_if_its_abortion_fails_too() -> None:
+    class Failing:
+        def create_multipart_upload(self, **_: Any) -> Any:
+            return {"UploadId": "u"}
+
+        def upload_part(self, **_: Any) -> Any:
+            raise ClientError({"Error": {"Code": "SlowDown", "Message": "wait"}}, "UploadPart")
+
+        def abort_multipart_upload(self, **_: Any) -> Any:
+            raise ClientError({"Error": {"Code": "Other", "Message": "no"}}, "AbortMultipartUpload")
+
+    objects = S3Objects(Failing(), s3_bucket="any")  # type: ignore[arg-type]
+    with pytest.raises(ClientError, match="wait"), objects.create("a") as sink:
+        sink.write(LARGE + DATA)
+
+
+def test_a_listing_of_several_pages_is_whole(s3: Any) -> None:
+    objects = S3Objects(s3, s3_bucket=make_s3_bucket(s3))
+    for number in range(5):
+        objects.put(f"ledgers/{number}", b"")
+
+    def shorten(params: Any, **_: Any) -> None:
+        params["MaxKeys"] = 2
+
+    s3.meta.events.register("before-parameter-build.s3.ListObjectsV2", shorten)
+    with counted(s3) as requests:
+        assert names(objects, "ledgers/") == [f"ledgers/{number}" for number in range(5)]
+    s3.meta.events.unregister("before-parameter-build.s3.ListObjectsV2", shorten)
+    assert requests == {"ListObjectsV2": 3}
+
+
 def test_ledgers_are_named_by_the_day_of_their_first_slot() -> None:
     slot = 1_769_817_600_000 // 300_000 - 1  # five minutes before 2026-01-31
     assert s3_layout.ledger_name("orders", slot, 300_000, BucketId("b1"), "f00d") == (

@@ -30,6 +30,8 @@ ENVIRONMENT = {
         "SCHEDULE_ROLE_ARN",
         "DISPATCH_ARN",
         "SCHEDULE_DEAD_LETTER_ARN",
+        "COMPACT_FUNCTION",
+        "MERGE_JOB",
     )
 }
 

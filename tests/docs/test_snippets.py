@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", EXAMPLES / "README.md", *(ROOT / "docs").rglob("*.md")])
-NOT_OURS = ("cd", "cdk", "docker", "export", "git", "node", "npm", "npx", "pip", "python")
+NOT_OURS = ("aws", "cd", "cdk", "docker", "export", "git", "node", "npm", "npx", "pip", "python")
 """Commands of shell blocks that this project does not define."""
 COMMANDS_OF_THEIR_OWN = {"demo": demo.app, "local": local.app}
 
@@ -369,5 +369,24 @@ def test_the_pyarrow_example_reads_a_ledger_and_a_segment(ledger: Path) -> None:
         example.read_segment(segment[:-1] + b"?")
 
 
-def test_the_duckdb_example_counts_a_ledgers_messages(ledger: Path) -> None:
-    assert _load("query_backlog").count_by_day(str(ledger.parent / "*.parquet")) == {"2026-01-02": 2, "2026-01-03": 1}
+def test_the_duckdb_example_counts_what_waits_once_after_deliveries_and_merges(tmp_path: Path) -> None:
+    with LocalTidewheel(start="2026-01-01T00:00:00Z", max_buckets=4) as stack:
+        tw = stack.client()
+        tw.create_topic("orders")
+        tw.create_subscription("orders", "mail")
+        for number in range(12):
+            for delay in ("2h", "1d", "2d"):
+                tw.send("orders", f"order {number:02d}", delay=delay)
+            stack.advance(minutes=10)
+        stack.advance(minutes=40)
+        assert stack.invocations["compact"] and stack.receive("orders", "mail")
+        s3 = stack.session.client("s3")
+        [s3_bucket] = [each["Name"] for each in s3.list_buckets()["Buckets"]]
+        for found in s3.list_objects_v2(Bucket=s3_bucket, Prefix="ledgers/orders/")["Contents"]:
+            path = tmp_path / found["Key"]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(s3.get_object(Bucket=s3_bucket, Key=found["Key"])["Body"].read())
+        now_ms = round(stack.now().timestamp() * 1000)
+        waiting = _load("query_backlog").waiting_by_day(str(tmp_path / "ledgers/orders/*/*.parquet"), now_ms)
+    later = {"2026-01-02": (12, 12 * 8), "2026-01-03": (12, 12 * 8)}
+    assert waiting | later == waiting and set(waiting) <= {"2026-01-01", *later}

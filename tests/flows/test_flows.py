@@ -41,7 +41,7 @@ def test_a_message_due_within_the_lookahead_is_sent_at_once_with_the_fine_delay(
     world = World()
     ids = world.send(0, 1000, 5 * MINUTE)
     assert world.received() == once(ids)
-    assert not world.service.objects.names()
+    assert not world.service.objects.names("ledgers/")
     world.assert_in_time()
 
 
@@ -140,7 +140,7 @@ def test_a_topic_without_subscriptions_is_dispatched_and_collected() -> None:
     world.send(HOUR)
     world.run(DAY, sweeps=True)
     world.run(DAY, sweeps=True)
-    assert not world.service.objects.names()
+    assert not world.service.objects.names("ledgers/")
 
 
 def test_a_large_plan_goes_through_the_work_queue_in_parts() -> None:
@@ -309,7 +309,7 @@ def test_everything_is_collected_once_every_subscription_is_past_it() -> None:
     world = World("billing", "audit")
     world.send(*(i * HOUR for i in range(1, 30)))
     world.run(40 * HOUR, sweeps=True)
-    assert not world.service.objects.names()
+    assert not world.service.objects.names("ledgers/")
     assert not world.service.topics.buckets(TOPIC)
     assert not world.service.topics.plan_ranges(TOPIC)
     assert world.fence.look_at_ms is None, "an idle topic costs the sweep nothing"
@@ -445,7 +445,7 @@ def test_random_streams_arrive_once_each(seed: int) -> None:
     assert world.received("billing") == world.received("audit") == once(ids)
     early = [m for m in world.service.queues.sent() if m.visible_at_ms < m.deliver_at_ms]
     assert not early
-    assert not world.service.objects.names()
+    assert not world.service.objects.names("ledgers/")
 
 
 def slot(world: World, delay_ms: int) -> int:

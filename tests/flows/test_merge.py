@@ -47,7 +47,7 @@ def test_merged_messages_arrive_once_each_in_their_second() -> None:
     world.run(6 * DAY, sweeps=True)
     assert world.received("billing") == world.received("audit") == once(ids)
     world.assert_in_time()
-    assert not world.service.objects.names()
+    assert not world.service.objects.names("ledgers/")
 
 
 def test_a_topic_with_few_ledgers_is_left_alone() -> None:
@@ -84,7 +84,7 @@ def test_a_dispatch_during_a_merge_still_finds_the_sources() -> None:
     assert len(world.service.topics.trash(TOPIC)) == 1
     world.run(2 * DAY, sweeps=True)
     assert world.received() == once(ids)
-    assert not world.service.objects.names()
+    assert not world.service.objects.names("ledgers/")
 
 
 def test_a_merge_that_lost_its_sources_to_another_leaves_nothing_behind() -> None:
@@ -233,4 +233,4 @@ def test_any_sequence_of_ingest_merge_dispatch_and_collect_delivers_every_messag
     world.run(120 * scale + DAY, sweeps=True)
     assert world.received("billing") == world.received("audit") == once(ids)
     assert not [m for m in world.service.queues.sent() if m.visible_at_ms < m.deliver_at_ms]
-    assert not world.service.objects.names()
+    assert not world.service.objects.names("ledgers/")

@@ -49,6 +49,10 @@ class StackTemplate:
         """The functions' properties, by the name of the handler's folder."""
         return {p["Handler"].split(".")[1]: p for p in self.of_type("AWS::Lambda::Function").values()}
 
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        """The Glue jobs' properties, by the script that they run."""
+        return {p["DefaultArguments"]["--tidewheel-job"]: p for p in self.of_type("AWS::Glue::Job").values()}
+
     def mappings(self) -> dict[str, dict[str, Any]]:
         """The event source mappings' properties, by logical id of the queue less its hash."""
         return {
@@ -70,6 +74,19 @@ class StackTemplate:
             for action in as_list(statement["Action"])
             if action.startswith(f"{service}:")
         }
+
+    def resources(self, role: str, action: str) -> list[Any]:
+        """What a role is allowed an action on."""
+        return [
+            resource
+            for statement in self.statements(role)
+            if action in as_list(statement["Action"])
+            for resource in as_list(statement["Resource"])
+        ]
+
+    def services(self, role: str) -> set[str]:
+        """The services of which a role is allowed anything."""
+        return {action.split(":")[0] for statement in self.statements(role) for action in as_list(statement["Action"])}
 
 
 def as_list(value: Any) -> list[Any]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from importlib import metadata
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
 from infra import application, bundling
-from infra.bundling import PACKAGES, ROOT, BundleFailed, locked
+from infra.bundling import PACKAGES, ROOT, BundleFailed, glue_modules, locked
 
 
 def test_the_packages_are_all_that_the_lambda_extra_needs() -> None:
@@ -31,10 +33,38 @@ def test_the_cdk_has_the_functions_bundled_on_this_machine(tmp_path: Path, monke
         (target / "one.py").touch()
 
     monkeypatch.setattr(bundling, "write_bundle", write)
+    monkeypatch.setattr(bundling, "write_wheel", lambda target: (target / "tidewheel.zip").touch())
     application.build_app(outdir=str(tmp_path), overrides={application.BUNDLING_STACKS: ["**"]}).synth()
     assert len(written) == 1
-    [asset] = tmp_path.glob("asset.*")
+    [asset] = [path for path in tmp_path.glob("asset.*") if path.is_dir()]
     assert [path.name for path in asset.iterdir()] == ["one.py"]
+
+
+def test_the_jobs_get_the_wheel_as_one_file_that_ends_in_zip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundling, "write_bundle", lambda target: (target / "one.py").touch())
+    application.build_app(outdir=str(tmp_path), overrides={application.BUNDLING_STACKS: ["**"]}).synth()
+    files = json.loads((tmp_path / "tidewheel.assets.json").read_text())["files"].values()
+    [archive] = [each for each in files if each["source"]["path"].endswith(".zip")]
+    assert archive["source"]["packaging"] == "file"
+    [destination] = archive["destinations"].values()
+    template = (tmp_path / "tidewheel.template.json").read_text()
+    assert destination["objectKey"].endswith(".zip") and destination["objectKey"] in template
+    names = ZipFile(tmp_path / archive["source"]["path"]).namelist()
+    assert "tidewheel/__init__.py" in names and "tidewheel/_glue_jobs/merge_buckets.py" in names
+
+
+def test_the_same_source_gives_the_same_wheel(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    bundling.write_wheel(tmp_path / "a")
+    bundling.write_wheel(tmp_path / "b")
+    assert (tmp_path / "a" / "tidewheel.zip").read_bytes() == (tmp_path / "b" / "tidewheel.zip").read_bytes()
+
+
+def test_jobs_get_the_pinned_versions_of_what_glue_lacks() -> None:
+    versions = [module.partition("==") for module in glue_modules().split(",")]
+    assert [name for name, _, _ in versions] == ["pyarrow", "pyroaring"]
+    assert all(re.fullmatch(r"[\d.]+", version) for _, _, version in versions)
 
 
 def test_every_package_is_pinned_with_its_hashes() -> None:

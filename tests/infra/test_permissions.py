@@ -11,7 +11,12 @@ if TYPE_CHECKING:
 
 INGEST, DISPATCH = "IngestionIngestRole", "TimingWheelDispatchRole"
 DELIVER, SWEEP = "DeliveryDeliverRole", "TimingWheelSweepRole"
-FUNCTION_ROLES = (INGEST, DISPATCH, DELIVER, SWEEP)
+COMPACT, MERGE = "CompactionCompactRole", "CompactionMergeRole"
+REBUILD, IMPORT = "CompactionRebuildRole", "CompactionImportRole"
+SENDERS = (INGEST, DISPATCH, DELIVER, SWEEP)
+JOB_ROLES = (MERGE, REBUILD, IMPORT)
+FUNCTION_ROLES = (*SENDERS, COMPACT)
+WRITING = {"GetObject", "PutObject", "DeleteObject", "AbortMultipartUpload"}
 
 
 def test_no_statement_allows_a_wildcard_of_actions(stack: StackTemplate) -> None:
@@ -20,10 +25,14 @@ def test_no_statement_allows_a_wildcard_of_actions(stack: StackTemplate) -> None
             assert "*" not in str(statement["Action"])
 
 
-def test_only_traces_may_go_to_any_resource(stack: StackTemplate) -> None:
+def test_only_traces_and_glues_own_metrics_may_go_to_any_resource(stack: StackTemplate) -> None:
     for policy in stack.of_type("AWS::IAM::Policy").values():
         for statement in policy["PolicyDocument"]["Statement"]:
-            if statement["Resource"] == "*":
+            if statement["Resource"] != "*":
+                continue
+            if statement["Action"] == "cloudwatch:PutMetricData":
+                assert statement["Condition"] == {"StringEquals": {"cloudwatch:namespace": "Glue"}}
+            else:
                 assert {action.split(":")[0] for action in statement["Action"]} == {"xray"}
 
 
@@ -31,8 +40,8 @@ def test_no_role_has_a_managed_policy(stack: StackTemplate) -> None:
     assert not any("ManagedPolicyArns" in role for role in stack.of_type("AWS::IAM::Role").values())
 
 
-@pytest.mark.parametrize("role", FUNCTION_ROLES)
-def test_no_function_may_scan_the_table(stack: StackTemplate, role: str) -> None:
+@pytest.mark.parametrize("role", (*FUNCTION_ROLES, *JOB_ROLES))
+def test_no_function_or_job_may_scan_the_table(stack: StackTemplate, role: str) -> None:
     needed = {"ConditionCheckItem", "GetItem", "PutItem", "Query", "UpdateItem"}
     assert stack.actions(role, "dynamodb") - {"DeleteItem"} == needed
 
@@ -41,22 +50,104 @@ def test_no_function_may_scan_the_table(stack: StackTemplate, role: str) -> None
     ("role", "actions"),
     [
         (INGEST, {"PutObject", "DeleteObject"}),
-        (DISPATCH, {"GetObject", "PutObject", "DeleteObject"}),
+        (DISPATCH, {"GetObject", "PutObject", "DeleteObject", "ListBucket"}),
         (DELIVER, {"GetObject"}),
-        (SWEEP, {"GetObject", "PutObject", "DeleteObject"}),
+        (SWEEP, {"GetObject", "PutObject", "DeleteObject", "ListBucket"}),
+        (COMPACT, WRITING),
+        (MERGE, WRITING | {"ListBucket"}),
+        (REBUILD, WRITING | {"ListBucket"}),
+        (IMPORT, WRITING | {"ListBucket"}),
     ],
 )
-def test_each_function_has_the_s3_actions_that_it_needs(stack: StackTemplate, role: str, actions: set[str]) -> None:
+def test_each_function_and_job_has_the_s3_actions_that_it_needs(
+    stack: StackTemplate, role: str, actions: set[str]
+) -> None:
     assert stack.actions(role, "s3") == actions
 
 
-@pytest.mark.parametrize(("role", "prefix"), [(INGEST, "/ledgers/*"), (DISPATCH, "/plans/*")])
-def test_objects_are_put_under_one_prefix_only(stack: StackTemplate, role: str, prefix: str) -> None:
-    [statement] = [s for s in stack.statements(role) if "s3:PutObject" in s["Action"]]
-    assert statement["Resource"]["Fn::Join"][1][-1] == prefix
+@pytest.mark.parametrize(
+    ("role", "prefixes"),
+    [
+        (INGEST, {"ledgers"}),
+        (DISPATCH, {"plans", "checkpoints"}),
+        (SWEEP, {"plans", "checkpoints"}),
+        (COMPACT, {"ledgers"}),
+        (MERGE, {"ledgers"}),
+        (REBUILD, {"ledgers", "checkpoints", "aside"}),
+        (IMPORT, {"ledgers", "imports"}),
+    ],
+)
+def test_objects_are_put_under_these_prefixes_only(stack: StackTemplate, role: str, prefixes: set[str]) -> None:
+    assert objects_of(stack, role, "s3:PutObject") == {f"/{prefix}/*" for prefix in prefixes}
 
 
-@pytest.mark.parametrize(("role", "arms"), [(INGEST, True), (DISPATCH, True), (DELIVER, False), (SWEEP, True)])
+@pytest.mark.parametrize(
+    ("role", "prefixes"),
+    [
+        (DISPATCH, ["checkpoints/*"]),
+        (SWEEP, ["ledgers/*", "plans/*", "checkpoints/*"]),
+        (MERGE, ["ledgers/*"]),
+        (REBUILD, ["ledgers/*", "checkpoints/*", "aside/*"]),
+        (IMPORT, ["ledgers/*", "imports/*"]),
+    ],
+)
+def test_objects_are_listed_under_these_prefixes_only(stack: StackTemplate, role: str, prefixes: list[str]) -> None:
+    [statement] = [s for s in stack.statements(role) if "s3:ListBucket" in s["Action"]]
+    assert statement["Action"] == "s3:ListBucket"
+    assert statement["Condition"] == {"StringLike": {"s3:prefix": prefixes}}
+    assert referenced(statement["Resource"]) == {"StorageS3Bucket"}
+
+
+@pytest.mark.parametrize("role", JOB_ROLES)
+def test_a_job_reads_its_own_code_and_no_other_asset(stack: StackTemplate, role: str) -> None:
+    code = {name for name in objects_of(stack, role, "s3:GetObject") if name.endswith((".py", ".zip"))}
+    assert len(code) == 2
+    for other in set(JOB_ROLES) - {role}:
+        shared = code & objects_of(stack, other, "s3:GetObject")
+        assert {name.rpartition(".")[2] for name in shared} == {"zip"}
+
+
+def test_only_the_import_touches_what_users_put_there_for_it(stack: StackTemplate) -> None:
+    for role in (*FUNCTION_ROLES, *JOB_ROLES):
+        for action in ("s3:GetObject", "s3:PutObject", "s3:DeleteObject"):
+            assert ("/imports/*" in objects_of(stack, role, action)) == (role == IMPORT)
+
+
+@pytest.mark.parametrize("role", JOB_ROLES)
+def test_a_job_reads_the_settings_and_writes_its_own_logs(stack: StackTemplate, role: str) -> None:
+    [settings] = [s for s in stack.statements(role) if s["Action"] == "ssm:GetParameter"]
+    assert settings["Resource"]["Fn::Join"][1][-3:] == [
+        ":parameter/tidewheel/",
+        {"Ref": "AWS::StackName"},
+        "/settings",
+    ]
+    [logs] = [s for s in stack.statements(role) if "logs:PutLogEvents" in s["Action"]]
+    assert set(logs["Action"]) == {"logs:CreateLogStream", "logs:PutLogEvents"}
+    name = role.removesuffix("Role")
+    assert referenced(logs["Resource"]) == {f"{name}ErrorLogs", f"{name}OutputLogs"}
+
+
+@pytest.mark.parametrize("role", JOB_ROLES)
+def test_a_job_may_use_these_services_only(stack: StackTemplate, role: str) -> None:
+    arms = {"iam", "scheduler"} if role == IMPORT else set()
+    assert stack.services(role) == {"cloudwatch", "dynamodb", "logs", "s3", "ssm"} | arms
+
+
+@pytest.mark.parametrize("role", (*FUNCTION_ROLES, *JOB_ROLES))
+def test_the_sweep_starts_merges_and_the_function_hands_large_ones_over(stack: StackTemplate, role: str) -> None:
+    assert stack.actions(role, "lambda") == ({"InvokeFunction"} if role == SWEEP else set())
+    assert stack.actions(role, "glue") == ({"StartJobRun"} if role in (SWEEP, COMPACT) else set())
+    for statement in stack.statements(role):
+        if statement["Action"] == "lambda:InvokeFunction":
+            assert referenced(statement["Resource"]) == {"CompactionCompact"}
+        if statement["Action"] == "glue:StartJobRun":
+            [job] = [part for part in statement["Resource"]["Fn::Join"][1] if "CompactionMerge" in str(part)]
+            assert set(job) == {"Ref"}
+
+
+@pytest.mark.parametrize(
+    ("role", "arms"), [(INGEST, True), (DISPATCH, True), (DELIVER, False), (SWEEP, True), (COMPACT, False)]
+)
 def test_who_arms_the_wheel_may_pass_the_role_to_the_scheduler_only(
     stack: StackTemplate, role: str, arms: bool
 ) -> None:
@@ -67,8 +158,8 @@ def test_who_arms_the_wheel_may_pass_the_role_to_the_scheduler_only(
         assert statement["Condition"] == {"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}}
 
 
-@pytest.mark.parametrize("role", FUNCTION_ROLES)
-def test_every_function_may_send_to_the_queues_of_subscriptions(stack: StackTemplate, role: str) -> None:
+@pytest.mark.parametrize("role", SENDERS)
+def test_every_function_that_delivers_may_send_to_the_queues_of_subscriptions(stack: StackTemplate, role: str) -> None:
     sends = [s for s in stack.statements(role) if "sqs:SendMessage" in s["Action"]]
     assert any("-*" in str(statement["Resource"]) for statement in sends)
     assert any("DeliveryRefusedQueue" in str(statement["Resource"]) for statement in sends)
@@ -93,6 +184,11 @@ def test_only_schedules_of_the_group_assume_the_schedule_role(stack: StackTempla
     [statement] = role["AssumeRolePolicyDocument"]["Statement"]
     assert statement["Principal"] == {"Service": "scheduler.amazonaws.com"}
     assert set(statement["Condition"]["StringEquals"]) == {"aws:SourceAccount", "aws:SourceArn"}
+
+
+def objects_of(stack: StackTemplate, role: str, action: str) -> set[str]:
+    """The ends of the ARNs of objects on which a role is allowed an action."""
+    return {resource["Fn::Join"][1][-1] for resource in stack.resources(role, action)}
 
 
 def referenced(value: Any) -> set[str]:

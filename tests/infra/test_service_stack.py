@@ -8,18 +8,42 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from infra.bundling import ROOT, glue_modules
+from tidewheel.aws import s3_layout
+from tidewheel.bucket import BucketId
+from tidewheel.ledger_rows import SCHEMA
 from tidewheel.settings import ServiceSettings
 
 if TYPE_CHECKING:
     from conftest import StackTemplate
 
-FUNCTIONS = {"ingest": (60, 1024), "dispatch": (120, 1024), "deliver": (120, 1024), "sweep": (240, 512)}
+FUNCTIONS = {
+    "ingest": (60, 1024),
+    "dispatch": (120, 1024),
+    "deliver": (120, 1024),
+    "sweep": (240, 512),
+    "compact": (300, 3008),
+}
+JOBS = {
+    "merge_buckets": ("merge", 2, 1, 3),
+    "rebuild_index": ("rebuild", 10, 0, 1),
+    "import_messages": ("import", 10, 0, 1),
+}
 SOURCES = {"IngestionUrgentQueue": "ingest", "IngestionBulkQueue": "ingest", "DeliveryWorkQueue": "deliver"}
 ROLES = {
     "ingest": "IngestionIngestRole",
     "dispatch": "TimingWheelDispatchRole",
     "deliver": "DeliveryDeliverRole",
     "sweep": "TimingWheelSweepRole",
+    "compact": "CompactionCompactRole",
+}
+HIVE_TYPES = {
+    "int64": "bigint",
+    "fixed_size_binary[16]": "binary",
+    "string": "string",
+    "map<string, string>": "map<string,string>",
+    "binary": "binary",
+    "int8": "tinyint",
 }
 DAYS_14 = 14 * 24 * 3600
 
@@ -35,12 +59,14 @@ VARIABLES = {
     "TIDEWHEEL_SCHEDULE_ROLE_ARN",
     "TIDEWHEEL_DISPATCH_ARN",
     "TIDEWHEEL_SCHEDULE_DEAD_LETTER_ARN",
+    "TIDEWHEEL_COMPACT_FUNCTION",
+    "TIDEWHEEL_MERGE_JOB",
     "TIDEWHEEL_MAX_SKEW_MS",
     "TIDEWHEEL_SEND_THREADS",
 }
 
 
-def test_there_are_the_four_functions_on_python_3_13_and_arm64(stack: StackTemplate) -> None:
+def test_there_are_the_five_functions_on_python_3_13_and_arm64(stack: StackTemplate) -> None:
     functions = stack.functions()
     assert {name: (p["Timeout"], p["MemorySize"]) for name, p in functions.items()} == FUNCTIONS
     for name, properties in functions.items():
@@ -76,7 +102,84 @@ def test_the_dispatch_arn_is_that_of_the_dispatch_function(stack: StackTemplate)
 
 def test_logs_are_kept_for_30_days(stack: StackTemplate) -> None:
     groups = stack.of_type("AWS::Logs::LogGroup").values()
-    assert [group["RetentionInDays"] for group in groups] == [30] * len(FUNCTIONS)
+    assert [group["RetentionInDays"] for group in groups] == [30] * (len(FUNCTIONS) + 2 * len(JOBS))
+
+
+def test_there_are_the_three_jobs_on_glue_6(stack: StackTemplate) -> None:
+    jobs = stack.jobs()
+    assert set(jobs) == set(JOBS)
+    for script, (name, workers, retries, runs) in JOBS.items():
+        job = jobs[script]
+        assert joined(job["Name"]) == f"<AWS::StackName>-{name}"
+        assert (job["GlueVersion"], job["WorkerType"], job["Timeout"]) == ("6.0", "G.1X", 120)
+        assert (job["NumberOfWorkers"], job["MaxRetries"]) == (workers, retries)
+        assert job["ExecutionProperty"] == {"MaxConcurrentRuns": runs}
+        assert job["Command"]["Name"] == "glueetl"
+        assert (ROOT / "glue_jobs" / f"{script}.py").is_file()
+
+
+def test_a_job_finds_its_stack_its_packages_and_its_logs(stack: StackTemplate) -> None:
+    for job in stack.jobs().values():
+        arguments = job["DefaultArguments"]
+        assert joined(arguments["--stack"]) == "<AWS::StackName>"
+        assert arguments["--additional-python-modules"] == glue_modules()
+        assert joined(arguments["--extra-py-files"]).endswith(".zip")
+        assert joined(arguments["--custom-logGroup-prefix"]) == f"/aws-glue/{joined(job['Name'])}"
+        assert arguments["--enable-continuous-cloudwatch-log"] == "true"
+        assert "--enable-metrics" in arguments
+    groups = {joined(group["LogGroupName"]) for group in stack.of_type("AWS::Logs::LogGroup").values()}
+    assert {"/aws-glue/<AWS::StackName>-merge/error", "/aws-glue/<AWS::StackName>-merge/output"} <= groups
+
+
+def test_the_settings_name_the_compact_function_and_the_merge_job(stack: StackTemplate) -> None:
+    variables = stack.functions()["sweep"]["Environment"]["Variables"]
+    assert variables["TIDEWHEEL_COMPACT_FUNCTION"] == stack.functions()["compact"]["FunctionName"]
+    assert variables["TIDEWHEEL_MERGE_JOB"] == stack.jobs()["merge_buckets"]["Name"]
+
+
+def test_lambda_does_not_try_a_merge_again(stack: StackTemplate) -> None:
+    config = stack.one("AWS::Lambda::EventInvokeConfig")
+    assert config["MaximumRetryAttempts"] == 0
+    assert config["FunctionName"]["Ref"].startswith("CompactionCompact")
+
+
+def test_each_job_has_an_alarm_and_its_failures_are_told(stack: StackTemplate) -> None:
+    rules = stack.of_type("AWS::Events::Rule")
+    alarmed = {}
+    for alarm in stack.of_type("AWS::CloudWatch::Alarm").values():
+        if alarm["MetricName"] == "TriggeredRules":
+            [dimension] = alarm["Dimensions"]
+            [job] = rules[dimension["Value"]["Ref"]]["EventPattern"]["detail"]["jobName"]
+            alarmed[job["Ref"]] = alarm["Namespace"]
+    assert alarmed == dict.fromkeys(stack.of_type("AWS::Glue::Job"), "AWS/Events")
+    [topic] = stack.of_type("AWS::SNS::Topic")
+    for rule in rules.values():
+        assert rule["EventPattern"]["detail"]["state"] == ["FAILED", "TIMEOUT", "ERROR"]
+        assert [target["Arn"] for target in rule["Targets"]] == [{"Ref": topic}]
+
+
+def test_errors_of_compact_raise_an_alarm_that_may_reach_the_topic(stack: StackTemplate) -> None:
+    [alarm] = [a for a in stack.of_type("AWS::CloudWatch::Alarm").values() if a["Namespace"] == "AWS/Lambda"]
+    assert alarm["Dimensions"][0]["Value"]["Ref"].startswith("CompactionCompact")
+    [topic] = stack.of_type("AWS::SNS::Topic")
+    assert alarm["AlarmActions"] == [{"Ref": topic}]
+    statements = stack.one("AWS::SNS::TopicPolicy")["PolicyDocument"]["Statement"]
+    assert {s["Principal"]["Service"] for s in statements} == {"cloudwatch.amazonaws.com", "events.amazonaws.com"}
+
+
+def test_athena_sees_the_ledgers_as_they_are_named_and_written(stack: StackTemplate) -> None:
+    table = stack.one("AWS::Glue::Table")["TableInput"]
+    columns = {column["Name"]: column["Type"] for column in table["StorageDescriptor"]["Columns"]}
+    assert columns == {field.name: HIVE_TYPES[str(field.type)] for field in SCHEMA}
+    assert [key["Name"] for key in table["PartitionKeys"]] == ["topic", "due_day"]
+    parameters = table["Parameters"]
+    template = joined(parameters["storage.location.template"]).partition(">/")[2]
+    name = s3_layout.ledger_name("orders", 5_890_752, 300_000, BucketId("b"), "a")
+    folder, _, _ = name.rpartition("/")
+    assert template.replace("${topic}", "orders").replace("${due_day}", "2026-01-01") == f"{folder}/"
+    assert parameters["projection.enabled"] == "true"
+    assert parameters["projection.topic.type"] == "injected"
+    assert parameters["projection.due_day.range"] == "2020-01-01,NOW+11YEARS"
 
 
 def test_each_queue_that_a_function_reads_has_a_dead_letter_queue_of_its_own(stack: StackTemplate) -> None:
@@ -168,4 +271,6 @@ def joined(value: Any) -> str:
         return f"<{value['Ref']}>"
     if "Fn::GetAtt" in value:
         return f"<{'.'.join(value['Fn::GetAtt'])}>"
+    if "Fn::Sub" in value:
+        return str(value["Fn::Sub"])
     return "".join(joined(part) for part in value["Fn::Join"][1])

@@ -266,7 +266,7 @@ def test_a_later_subscription_to_the_latest_gets_only_what_becomes_due_from_then
 
 
 def test_a_later_subscription_to_the_earliest_gets_all_that_is_still_kept() -> None:
-    with orders() as service:
+    with orders(collect_interval_s=21_600) as service:
         past = service.client.send(TOPIC, "before", delay="2h")
         future = service.client.send(TOPIC, "after", delay="4h")
         service.stack.advance(hours=2, minutes=10)

@@ -28,7 +28,7 @@ def handler(event, context):
 
 
 def template(**mapping: Any) -> dict[str, Any]:
-    """A template with queue `work` -> function `worker`, function `timer`, group `group`, table `table`."""
+    """A template with queue `work` -> function `worker`, function `timer`, group `group`, table `table`, a job."""
     queue = {"Fn::GetAtt": ["Work", "Arn"]}
     return {
         "Resources": {
@@ -75,6 +75,19 @@ def template(**mapping: Any) -> dict[str, Any]:
             "Group": {"Type": "AWS::Scheduler::ScheduleGroup", "Properties": {"Name": "group"}},
             "Alarm": {"Type": "AWS::CloudWatch::CompositeAlarm", "Properties": {"AlarmRule": "FALSE"}},
             **{name.title(): _function(name) for name in ("worker", "timer", "sweep")},
+            "MergeJob": {
+                "Type": "AWS::Glue::Job",
+                "Properties": {
+                    "Name": "toy-merge",
+                    "Role": "arn:aws:iam::1:role/r",
+                    "Command": {"Name": "glueetl", "ScriptLocation": "s3://assets/asset.py"},
+                    "DefaultArguments": {
+                        "--tidewheel-job": "merge_buckets",
+                        "--stack": {"Ref": "AWS::StackName"},
+                        "--level": "1",
+                    },
+                },
+            },
             "Mapping": {
                 "Type": "AWS::Lambda::EventSourceMapping",
                 "Properties": {
@@ -115,11 +128,21 @@ def _function(name: str) -> dict[str, Any]:
 class Toy:
     """An open stack of the template above, with short names for what the tests do."""
 
-    def __init__(self, folder: Path, handler: str = RECORDER, *, mapping: dict[str, Any] | None = None, **kwargs: Any):
+    def __init__(
+        self,
+        folder: Path,
+        handler: str = RECORDER,
+        *,
+        mapping: dict[str, Any] | None = None,
+        resources: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ):
         for name in ("worker", "timer", "sweep"):
             (folder / name).mkdir(exist_ok=True)
             (folder / name / "handler.py").write_text(handler)
-        self.stack = LocalTidewheel(template=template(**(mapping or {})), functions=folder, stack_name="toy", **kwargs)
+        made = template(**(mapping or {}))
+        made["Resources"] |= resources or {}
+        self.stack = LocalTidewheel(template=made, functions=folder, stack_name="toy", **kwargs)
 
     def __enter__(self) -> Toy:
         self.stack.open()

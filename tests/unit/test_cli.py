@@ -62,6 +62,8 @@ class Shell:
             schedule_role_arn="role",
             dispatch_arn="dispatch",
             schedule_dead_letter_arn="dead",
+            compact_function="compact",
+            merge_job="merge",
         )
         clock = ManualClock(NOW_MS)
         self.target = Here(made=Tidewheel(session=session, settings=settings, clock=clock, topics=MemoryTopics()))
@@ -343,10 +345,10 @@ def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_credentials")
 def test_the_local_runtime_needs_no_credentials() -> None:
-    session = Target(endpoint_url="http://localhost:4566")._session()
+    session = Target(endpoint_url="http://localhost:4566").session()
     assert session.get_credentials().access_key == "local"
     assert session.region_name == "us-east-1"
-    assert Target(endpoint_url="https://elsewhere.example")._session().get_credentials() is None
+    assert Target(endpoint_url="https://elsewhere.example").session().get_credentials() is None
 
 
 @pytest.mark.usefixtures("no_credentials")

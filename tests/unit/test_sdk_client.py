@@ -58,6 +58,8 @@ class Stack:
             schedule_role_arn="role",
             dispatch_arn="dispatch",
             schedule_dead_letter_arn="dead",
+            compact_function="compact",
+            merge_job="merge",
         )
         self.client = Tidewheel(session=self.session, settings=self.settings, clock=self.clock, topics=self.topics)
 

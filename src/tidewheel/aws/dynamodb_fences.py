@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from tidewheel import clock as clocks
 from tidewheel.aws import dynamodb_items as items
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_table import Table
-from tidewheel.aws.dynamodb_writes import Change, Put, Value
+from tidewheel.aws.dynamodb_writes import Change, Put, Value, item_of
 from tidewheel.bucket import Bucket, BucketId
 from tidewheel.fence import Fence, above
 from tidewheel.flows.ports import Commit, Wake
-from tidewheel.subscription import DeliveryKey
+from tidewheel.subscription import DeliveryKey, Subscription
+
+IMPORT_TTL_S = 90 * 86_400
+"""How long an import can be repeated without adding anything, once its ledgers are merged or delivered."""
 
 
 def wake_comparison(is_above: bool, slot: str) -> str:
@@ -19,11 +23,18 @@ def wake_comparison(is_above: bool, slot: str) -> str:
     return f"wake_slot <= {slot}"
 
 
+def _import_mark(topic: str, once: str) -> Put:
+    ttl_s = clocks.current().now_ms() // 1000 + IMPORT_TTL_S
+    fields: dict[str, Value | None] = {"v": items.VERSION, layout.TTL_ATTRIBUTE: ttl_s}
+    return Put(item=item_of(layout.import_key(topic, once), fields), if_absent=True)
+
+
 class DynamoFences:
     """The part of the port `Topics` that is about a topic's marks and its buckets."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
+        self._not_before_ms: dict[str, int] = {}
 
     def create_topic(self, fence: Fence) -> bool:
         """One PutItem."""
@@ -53,33 +64,42 @@ class DynamoFences:
         return current if current is not None and current.generation == fence.generation else None
 
     def commit_bucket(
-        self, fence: Fence, bucket: Bucket, wake: Wake | None, merge_at_ms: int | None = None
+        self,
+        fence: Fence,
+        bucket: Bucket,
+        wake: Wake | None,
+        merge_at_ms: int | None = None,
+        once: str | None = None,
     ) -> Commit:
-        """One transaction; a bucket that exists counts as such even if the fence moved too."""
+        """One transaction; a bucket or a mark that exists counts as such even if the fence moved too."""
         first = bucket.first_slot
         sets: dict[str, Value | None] = {}
         if wake is not None:
             sets = {"wake_slot": wake.wake_slot, **items.look_fields(fence.topic, wake.look_at_ms)}
         if merge_at_ms is not None:
             sets |= {"merge_at_ms": merge_at_ms, **items.look_fields(fence.topic, merge_at_ms)}
-        failed = self._table.transact(
-            [
-                Put(item=items.encode_bucket(fence.topic, bucket), if_absent=True),
-                Change(
-                    key=layout.fence_key(fence.topic),
-                    condition="generation = :generation AND sealed <= :first AND "
-                    + wake_comparison(above(fence.wake_slot, first), ":first"),
-                    values={"generation": fence.generation, "first": first},
-                    sets=sets,
-                    adds={"ver": 1},
-                ),
-            ],
-            action="commit_bucket",
-            topic=fence.topic,
+        change = Change(
+            key=layout.fence_key(fence.topic),
+            condition="generation = :generation AND sealed <= :first AND "
+            + wake_comparison(above(fence.wake_slot, first), ":first"),
+            values={"generation": fence.generation, "first": first},
+            sets=sets,
+            adds={"ver": 1},
         )
-        if 0 in failed:
+        puts = [Put(item=items.encode_bucket(fence.topic, bucket), if_absent=True)]
+        if once is not None:
+            puts.append(_import_mark(fence.topic, once))
+        failed = self._table.transact([*puts, change], action="commit_bucket", topic=fence.topic)
+        if any(i < len(puts) for i in failed):
             return Commit.EXISTS
         return Commit.MOVED if failed else Commit.COMMITTED
+
+    def imported(self, topic: str, import_id: str) -> frozenset[int]:
+        """One query."""
+        found = self._table.query_prefix(
+            layout.topic_partition(topic), layout.imports_prefix(import_id), projection="pk, sk"
+        )
+        return frozenset(layout.import_cut(items.key_of(item)[1]) for item in found)
 
     def raise_wake(self, fence: Fence, wake: Wake) -> bool:
         """One UpdateItem."""
@@ -168,3 +188,33 @@ class DynamoFences:
     def delete_bucket(self, topic: str, bucket_id: BucketId) -> None:
         """One DeleteItem."""
         self._table.delete(layout.bucket_key(topic, bucket_id), action="delete_bucket", topic=topic)
+
+    # ---- rebuilding
+    def delete_fence(self, topic: str) -> None:
+        """One DeleteItem."""
+        self._table.delete(layout.fence_key(topic), action="delete_fence", topic=topic)
+
+    def restore_bucket(self, topic: str, bucket: Bucket) -> None:
+        """One PutItem."""
+        self._table.put(Put(item=items.encode_bucket(topic, bucket)), action="restore_bucket", topic=topic)
+
+    def restore_subscription(self, subscription: Subscription) -> None:
+        """One PutItem."""
+        put = Put(item=items.encode_subscription(subscription))
+        self._table.put(put, action="restore_subscription", topic=subscription.topic)
+
+    # ---- the service
+    def claim_daily(self, name: str, now_ms: int, next_ms: int) -> bool:
+        """One UpdateItem; none while this process remembers that it is too early: the time only ever rises."""
+        if now_ms < self._not_before_ms.get(name, now_ms):
+            return False
+        claim = Change(
+            key=layout.daily_key(name),
+            condition="attribute_not_exists(next_at_ms) OR next_at_ms <= :now",
+            values={"now": now_ms},
+            sets={"v": items.VERSION, "next_at_ms": next_ms},
+        )
+        done, item = self._table.update(claim, action="claim_daily", topic=name, returns=True)
+        if item is not None:
+            self._not_before_ms[name] = int(item["next_at_ms"]["N"])
+        return done

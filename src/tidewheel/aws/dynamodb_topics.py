@@ -15,6 +15,7 @@ from tidewheel.aws.dynamodb_items import PlanItem
 from tidewheel.aws.dynamodb_table import Table
 from tidewheel.aws.dynamodb_writes import Change, Check, Delete, Item, Put, Value, Write, item_of
 from tidewheel.bucket import Bucket
+from tidewheel.checkpoint import Tombstone
 from tidewheel.fence import Fence
 from tidewheel.flows.ports import HandOut, Objects, Trash, Wake
 from tidewheel.message import MessageId
@@ -132,6 +133,11 @@ class DynamoTopics(DynamoFences, DynamoDeliveries):
         found = self._table.query_prefix(layout.topic_partition(topic), layout.PLANS, projection="pk, sk, v, b")
         return [(plan.a, plan.b) for plan in map(items.decode_plan_item, found)]
 
+    def plan_objects(self, topic: str) -> frozenset[str]:
+        partition, projection = layout.topic_partition(topic), "pk, sk, v, b, object_name"
+        found = map(items.decode_plan_item, self._table.query_prefix(partition, layout.PLANS, projection=projection))
+        return frozenset(plan.object_name for plan in found if plan.object_name is not None)
+
     def delete_plan(self, topic: str, a: int) -> None:
         """One DeleteItem, then the deletion of the manifest if it is an object."""
         item = self._table.delete(layout.plan_key(topic, a), action="delete_plan", topic=topic, returns=True)
@@ -144,6 +150,20 @@ class DynamoTopics(DynamoFences, DynamoDeliveries):
             MessageId(items.key_of(item)[1].partition("#")[2])
             for item in self._tombstones(topic, first_slot, end_slot, "sk")
         )
+
+    def all_tombstones(self, topic: str) -> list[Tombstone]:
+        found = self._table.query(
+            "pk = :pk", {"pk": layout.tombstone_partition(topic)}, projection=f"pk, sk, #{layout.TTL_ATTRIBUTE}"
+        )
+        return [
+            Tombstone(*layout.parse_tombstone_key(items.key_of(item)), int(item[layout.TTL_ATTRIBUTE]["N"]))
+            for item in found
+        ]
+
+    def restore_tombstone(self, topic: str, tombstone: Tombstone) -> None:
+        """One PutItem."""
+        put = Put(item=_tombstone_item(topic, tombstone.slot, tombstone.id, tombstone.ttl_s))
+        self._table.put(put, action="restore_tombstone", topic=topic)
 
     def _tombstones(self, topic: str, first_slot: int, end_slot: int, projection: str) -> list[Item]:
         first, end = layout.tombstone_range(first_slot, end_slot)
@@ -158,11 +178,10 @@ class DynamoTopics(DynamoFences, DynamoDeliveries):
 
     def put_tombstone(self, topic: str, slot: int, message_id: MessageId, ttl_s: int) -> bool:
         """One transaction."""
-        fields: dict[str, Value | None] = {"v": items.VERSION, layout.TTL_ATTRIBUTE: ttl_s}
         failed = self._table.transact(
             [
                 Check(key=layout.fence_key(topic), condition="sealed <= :slot", values={"slot": slot}),
-                Put(item=item_of(layout.tombstone_key(topic, slot, message_id), fields)),
+                Put(item=_tombstone_item(topic, slot, message_id, ttl_s)),
             ],
             action="put_tombstone",
             topic=topic,
@@ -223,3 +242,8 @@ class DynamoTopics(DynamoFences, DynamoDeliveries):
     def delete_trash(self, topic: str, trash: Trash) -> None:
         """One DeleteItem."""
         self._table.delete(layout.trash_key(topic, trash.sealed, trash.id), action="delete_trash", topic=topic)
+
+
+def _tombstone_item(topic: str, slot: int, message_id: MessageId, ttl_s: int) -> Item:
+    fields: dict[str, Value | None] = {"v": items.VERSION, layout.TTL_ATTRIBUTE: ttl_s}
+    return item_of(layout.tombstone_key(topic, slot, message_id), fields)

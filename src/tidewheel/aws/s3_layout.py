@@ -2,9 +2,10 @@
 
     ledgers/<topic>/<window>/<first_slot>-<bucket id>-<attempt>.parquet
     plans/<topic>/<a>-<attempt>.json.z         manifests that are too large for an item
-    checkpoints/                               a topic's marks and cursors, for a rebuild of a lost table
+    checkpoints/<topic>/<written_at_ms, 15 digits>-<attempt>.json.z
+                                               a topic's marks and cursors, for a rebuild of a lost table
     aside/                                     what a rebuild took out of service, under its old name
-    imports/                                   what users put there for the import job
+    imports/<topic>/...                        files for the import job, its cuts and its rejects
 
 The window is the UTC date on which the first slot starts. The attempt is random, so that no try writes over another's
 object.
@@ -16,11 +17,12 @@ import secrets
 from datetime import UTC, datetime
 
 from tidewheel.bucket import BucketId
+from tidewheel.flows import ports
 
-LEDGERS = "ledgers/"
-PLANS = "plans/"
-CHECKPOINTS = "checkpoints/"
-ASIDE = "aside/"
+LEDGERS = ports.LEDGERS
+PLANS = ports.PLANS
+CHECKPOINTS = ports.CHECKPOINTS
+ASIDE = ports.ASIDE
 IMPORTS = "imports/"
 
 
@@ -42,3 +44,8 @@ def ledger_name(topic: str, first_slot: int, slot_ms: int, bucket_id: BucketId, 
 def plan_name(topic: str, a: int, attempt: str) -> str:
     """Returns the name of the manifest of the plan that starts at slot a."""
     return f"{PLANS}{topic}/{a}-{attempt}.json.z"
+
+
+def checkpoint_name(topic: str, written_at_ms: int, attempt: str) -> str:
+    """Returns the name of a checkpoint."""
+    return f"{CHECKPOINTS}{topic}/{written_at_ms:015d}-{attempt}.json.z"

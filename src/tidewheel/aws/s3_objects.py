@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from tidewheel.aws import s3_layout
 from tidewheel.bucket import BucketId
 from tidewheel.errors import ObjectMissing
+from tidewheel.flows.ports import StoredObject
+from tidewheel.sink import Sink
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import CompletedPartTypeDef
 
 MAX_DELETES = 1000
 """Objects of one DeleteObjects request."""
+PART_BYTES = 16 * 1024 * 1024
+"""Bytes of each part of an upload but the last: 10,000 parts, S3's limit, are 156 GiB."""
 
 
 class S3Objects:
@@ -34,6 +40,10 @@ class S3Objects:
     def new_ledger_name(self, topic: str, first_slot: int, slot_ms: int, bucket_id: BucketId) -> str:
         """Returns a ledger's name with a random end."""
         return s3_layout.ledger_name(topic, first_slot, slot_ms, bucket_id, s3_layout.attempt())
+
+    def new_checkpoint_name(self, topic: str, written_at_ms: int) -> str:
+        """Returns a checkpoint's name with a random end."""
+        return s3_layout.checkpoint_name(topic, written_at_ms, s3_layout.attempt())
 
     def put(self, name: str, data: bytes | memoryview) -> None:
         """Writes an object whole: one request."""
@@ -61,6 +71,47 @@ class S3Objects:
                     raise
         return answer["Body"].read()
 
+    @contextmanager
+    def create(self, name: str) -> Iterator[Sink]:
+        """Writes an object of up to 16 MiB with one PutObject, a larger one as a multipart upload.
+
+        The upload is aborted if the block fails. The S3 bucket's lifecycle rule removes what a crash leaves of it.
+        """
+        upload = _Upload(self._client, self._s3_bucket, name)
+        try:
+            yield upload
+            upload.finish()
+        except BaseException:
+            upload.abort()
+            raise
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        """Lists objects: a request for each thousand, when the first of them is taken."""
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._s3_bucket, Prefix=prefix)
+        for page in pages:
+            for found in page.get("Contents", ()):
+                yield StoredObject(
+                    name=found["Key"],
+                    size_bytes=found["Size"],
+                    put_at_ms=round(found["LastModified"].timestamp() * 1000),
+                )
+
+    def move(self, name: str, to: str) -> None:
+        """Copies an object of at most 5 GB inside S3, then deletes it under its old name: two requests.
+
+        Raises:
+            ObjectMissing: there is no such object.
+        """
+        try:
+            self._client.copy_object(
+                Bucket=self._s3_bucket, Key=to, CopySource={"Bucket": self._s3_bucket, "Key": name}
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] in ("NoSuchKey", "404"):
+                raise ObjectMissing(name) from None
+            raise
+        self._client.delete_object(Bucket=self._s3_bucket, Key=name)
+
     def delete(self, names: Iterable[str]) -> None:
         """Deletes objects, up to 1000 a request.
 
@@ -75,3 +126,56 @@ class S3Objects:
             for failed in answer.get("Errors", ()):
                 if failed.get("Code") != "NoSuchKey":
                     raise OSError(f"object {failed.get('Key')} was not deleted: {failed.get('Message')}")
+
+
+class _Upload:
+    """A sink that becomes an object when it is finished."""
+
+    def __init__(self, client: S3Client, s3_bucket: str, name: str) -> None:
+        self._client = client
+        self._s3_bucket = s3_bucket
+        self._name = name
+        self._buffer = bytearray()
+        self._upload_id: str | None = None
+        self._parts: list[CompletedPartTypeDef] = []
+
+    def write(self, data: bytes | memoryview, /) -> None:
+        view = memoryview(data).cast("B")
+        for start in range(0, len(view), PART_BYTES):
+            self._buffer += view[start : start + PART_BYTES]
+            if len(self._buffer) > PART_BYTES:
+                self._send_part(PART_BYTES)
+
+    def finish(self) -> None:
+        if self._upload_id is None:
+            self._client.put_object(Bucket=self._s3_bucket, Key=self._name, Body=bytes(self._buffer))
+            return
+        self._send_part(len(self._buffer))
+        self._client.complete_multipart_upload(
+            Bucket=self._s3_bucket,
+            Key=self._name,
+            UploadId=self._upload_id,
+            MultipartUpload={"Parts": self._parts},
+        )
+
+    def abort(self) -> None:
+        if self._upload_id is None:
+            return
+        # The failure that led here is the one to report, and the lifecycle rule removes the parts too.
+        with suppress(BotoCoreError, ClientError):
+            self._client.abort_multipart_upload(Bucket=self._s3_bucket, Key=self._name, UploadId=self._upload_id)
+
+    def _send_part(self, length: int) -> None:
+        if self._upload_id is None:
+            answer = self._client.create_multipart_upload(Bucket=self._s3_bucket, Key=self._name)
+            self._upload_id = answer["UploadId"]
+        number = len(self._parts) + 1
+        part = self._client.upload_part(
+            Bucket=self._s3_bucket,
+            Key=self._name,
+            UploadId=self._upload_id,
+            PartNumber=number,
+            Body=bytes(memoryview(self._buffer)[:length]),
+        )
+        self._parts.append({"ETag": part["ETag"], "PartNumber": number})
+        del self._buffer[:length]

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import boto3
 from botocore.config import Config
@@ -61,23 +62,25 @@ class Service:
         return cls.of(ServiceSettings.from_environment(environ), session, clocks.current())
 
     @classmethod
-    def of(cls, settings: ServiceSettings, session: boto3.session.Session, clock: Clock) -> Service:
-        """Makes the service of some settings; a session knows where AWS is."""
-        config = client_config(settings.send_threads)
-        objects = S3Objects(session.client("s3", config=config), s3_bucket=settings.s3_bucket)
+    def of(
+        cls, settings: ServiceSettings, session: boto3.session.Session, clock: Clock, *, endpoint_url: str | None = None
+    ) -> Service:
+        """Makes the service of some settings; a session knows where AWS is, unless an endpoint is given."""
+        client = partial(session.client, config=client_config(settings.send_threads), endpoint_url=endpoint_url)
+        objects = S3Objects(client("s3"), s3_bucket=settings.s3_bucket)
         return cls(
             settings=settings,
             session=session,
             clock=clock,
-            topics=DynamoTopics(session.client("dynamodb", config=config), table=settings.table, objects=objects),
+            topics=DynamoTopics(client("dynamodb"), table=settings.table, objects=objects),
             objects=objects,
             queues=SqsQueues(
-                session.client("sqs", config=config),
+                client("sqs"),
                 work_queue_url=settings.work_queue_url,
                 refused_queue_url=settings.refused_queue_url,
             ),
             wheel=SchedulerWheel(
-                session.client("scheduler", config=config),
+                client("scheduler"),
                 clock,
                 group=settings.schedule_group,
                 dispatch_arn=settings.dispatch_arn,

@@ -8,7 +8,9 @@
     delivery      T#<topic>          DELIVERY#<subscription>#<generation>#<a>
     trash         T#<topic>          TRASH#<sealed>#<id>
     merge lease   T#<topic>          MERGE
+    import        T#<topic>          IMPORT#<import id>#<cut>
     tombstone     T#<topic>#TOMB     <slot>#<message id>
+    daily work    SERVICE            <name>
 
 Slots have 12 digits, so that keys sort as slots do. Names hold no '#' (`topic.check_name`).
 
@@ -39,11 +41,13 @@ SUBSCRIPTIONS = "SUB#"
 DELIVERIES = "DELIVERY#"
 TRASH = "TRASH#"
 MERGE = "MERGE"
+IMPORTS = "IMPORT#"
 
 Key = tuple[str, str]
 """A partition key and a sort key."""
 
 _TOPIC = "T#"
+_SERVICE = "SERVICE"
 _TOMBSTONES = "#TOMB"
 _SLOT_DIGITS = 12
 
@@ -121,9 +125,35 @@ def merge_key(topic: str) -> Key:
     return topic_partition(topic), MERGE
 
 
+def import_key(topic: str, once: str) -> Key:
+    """Returns the key of the mark that a cut of an import, `<import id>#<cut>`, is committed."""
+    return topic_partition(topic), IMPORTS + once
+
+
+def imports_prefix(import_id: str) -> str:
+    """Returns what the sort keys of an import's marks start with."""
+    return f"{IMPORTS}{import_id}#"
+
+
+def import_cut(sort_key: str) -> int:
+    """Returns the cut of a mark's sort key."""
+    return int(sort_key.rpartition("#")[2])
+
+
 def tombstone_key(topic: str, slot: int, message_id: MessageId) -> Key:
     """Returns a tombstone's key."""
     return tombstone_partition(topic), f"{slot_text(slot)}#{message_id}"
+
+
+def parse_tombstone_key(key: Key) -> tuple[int, MessageId]:
+    """Returns the slot and the id that `tombstone_key` was given."""
+    slot, _, message_id = key[1].partition("#")
+    return int(slot), MessageId(message_id)
+
+
+def daily_key(name: str) -> Key:
+    """Returns the key of a daily work of the whole service."""
+    return _SERVICE, name
 
 
 def tombstone_range(first_slot: int, end_slot: int) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from tidewheel.cli import administration, messages
+from tidewheel.cli import administration, jobs, messages
 from tidewheel.cli.output import print_error
 from tidewheel.cli.target import Target
 from tidewheel.errors import TidewheelError
@@ -48,6 +48,9 @@ app.add_typer(administration.subscriptions, name="subscriptions")
 app.command()(messages.send)
 app.command()(messages.receive)
 app.command()(administration.stats)
+app.command()(jobs.merge)
+app.command()(jobs.rebuild)
+app.command("import")(jobs.import_messages)
 
 
 def _version(asked: bool) -> None:

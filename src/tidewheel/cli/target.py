@@ -43,9 +43,10 @@ class Target:
 
         if self.endpoint_url is not None and not self.endpoint_url.startswith(("http://", "https://")):
             raise InvalidValue("--endpoint-url", self.endpoint_url, "start it with http:// or https://")
-        return Tidewheel(self.stack, session=self._session(), endpoint_url=self.endpoint_url)
+        return Tidewheel(self.stack, session=self.session(), endpoint_url=self.endpoint_url)
 
-    def _session(self) -> boto3.Session:
+    def session(self) -> boto3.Session:
+        """Makes the session; for an endpoint on this machine any credentials will do."""
         import boto3
 
         session = boto3.Session(region_name=self.region, profile_name=self.profile)

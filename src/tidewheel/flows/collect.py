@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidewheel.fence import Fence
+from tidewheel.flows.checkpoint import write_checkpoint
 from tidewheel.flows.ports import Ports
 from tidewheel.subscription import DeliveryKey
 
@@ -28,16 +29,23 @@ class Collected:
 def collect(ports: Ports, topic: str) -> Collected | None:
     """Deletes all of a topic that lies below the least cursor; None if there is no such topic.
 
-    `gc_until` is raised first, under a condition; everything is then deleted by the stored mark, so that what an
-    earlier run left behind goes too. If it stops between an item and its object, nothing refers to
-    the object and it stays as waste; if it stops elsewhere, the next run goes on.
+    First a checkpoint is written, if anything changed since the last. `gc_until` is then raised, under a condition,
+    and everything is deleted by the stored mark, so that what an earlier run left behind goes too.
+
+    If it stops
+        after the checkpoint: nothing was deleted; the next run goes on.
+        between an item and its object: nothing refers to the object, and the orphan sweep deletes it.
+        elsewhere: the next run goes on.
     """
+    now_ms = ports.clock.now_ms()
     fence = ports.topics.fence(topic)
     if fence is None:
         return None
     # Cursors before deliveries: a delivery that was handed out meanwhile is then seen.
     subscriptions = ports.topics.subscriptions(topic)
     opened = ports.topics.open_deliveries(topic)
+    # Before anything goes: a rebuild from an older checkpoint would look for what was delivered since.
+    write_checkpoint(ports, fence, subscriptions, opened, now_ms)
     alive = {(s.name, s.generation) for s in subscriptions}
     until = min([fence.planned] + [s.cursor for s in subscriptions] + [d.key.plan for d in opened])
     if until > fence.gc_until:

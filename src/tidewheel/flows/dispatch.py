@@ -15,7 +15,7 @@ from tidewheel.errors import Contended
 from tidewheel.fence import Fence
 from tidewheel.flows.deliver import LEASE_MS, deliver_at_once
 from tidewheel.flows.ports import HandOut, Ports, Wake
-from tidewheel.flows.tails import next_occupied, occupying
+from tidewheel.flows.tails import completed, next_occupied
 from tidewheel.index import due_segments
 from tidewheel.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS, Plan
 from tidewheel.subscription import Delivery, DeliveryKey, State, Subscription
@@ -82,13 +82,21 @@ def dispatch(ports: Ports, topic: str) -> Dispatched | None:
 
 
 def make_plan(ports: Ports, fence: Fence, buckets: Sequence[Bucket]) -> Plan | None:
-    """Returns what is due in [planned, sealed), None if nothing is; tombstones are read after the seal."""
+    """Returns what is due in [planned, sealed), None if nothing is; tombstones are read after the seal.
+
+    Buckets that occupy this range must be complete.
+    """
     a, b = fence.planned, fence.sealed
-    segments = due_segments(occupying(ports, buckets, a, b), a, b, fence.slot_ms)
+    segments = due_segments(buckets, a, b, fence.slot_ms)
     if not segments:
         return None
     cancelled = ports.topics.tombstones(fence.topic, a, b)
     return Plan(topic=fence.topic, a=a, b=b, segments=segments, cancelled=cancelled, part_rows=fence.settings.part_rows)
+
+
+def _due_buckets(ports: Ports, fence: Fence) -> list[Bucket]:
+    """Reads all buckets, and the tails of those that occupy [planned, sealed)."""
+    return completed(ports, ports.topics.buckets(fence.topic), fence.planned, fence.sealed)
 
 
 def _plan_and_hand_out(ports: Ports, fence: Fence, done: Dispatched, now_ms: int) -> bool:
@@ -97,7 +105,7 @@ def _plan_and_hand_out(ports: Ports, fence: Fence, done: Dispatched, now_ms: int
     The fence was read (by the seal) before the buckets and subscriptions, and its cver and ver are conditions, so
     both are a snapshot and no ledger came in between.
     """
-    buckets = ports.topics.buckets(fence.topic)
+    buckets = _due_buckets(ports, fence)
     plan = make_plan(ports, fence, buckets)
     active = [s for s in ports.topics.subscriptions(fence.topic) if s.state is State.ACTIVE]
     if len(active) > _ONE_STEP_SUBSCRIPTIONS or any(s.cursor != fence.planned for s in active):
@@ -127,7 +135,7 @@ def _plan(ports: Ports, fence: Fence, done: Dispatched) -> None:
     for _ in range(_ATTEMPTS):
         if fence.planned >= fence.sealed:
             return
-        plan = make_plan(ports, fence, ports.topics.buckets(fence.topic))
+        plan = make_plan(ports, fence, _due_buckets(ports, fence))
         if ports.topics.commit_plan(fence, plan, fence.sealed):
             done.planned_rows += 0 if plan is None else plan.due_rows
             return

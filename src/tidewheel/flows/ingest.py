@@ -9,16 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidewheel.bucket import Bucket, content_id
+from tidewheel.bucket import content_id
 from tidewheel.errors import Contended, NotTaken, QueueUnavailable, UnknownTopic
-from tidewheel.fence import Fence, above
+from tidewheel.fence import Fence
 from tidewheel.flows import release
-from tidewheel.flows.ports import Commit, Ports, Wake
+from tidewheel.flows.commit import commit_and_arm
+from tidewheel.flows.ports import Commit, Ports
 from tidewheel.ledger import SCHEMA, Ledger, encode_ledger
 from tidewheel.ledger_rows import sort_rows, without_repeats
 from tidewheel.message import Encoding, bytes_of_text, id_text
 from tidewheel.pack import Pack
-from tidewheel.wheel import fires_at_ms, open_from
+from tidewheel.wheel import open_from
 
 _ATTEMPTS = 20
 
@@ -131,15 +132,8 @@ def _commit(ports: Ports, fence: Fence, rows: pa.Table, slots: np.ndarray) -> tu
             ports.objects.put(object_name, ledger.data)
             routed_by = start
             bucket = ledger.summary.bucket(bucket_id, object_name)
-        first_slot = bucket.first_slot
-        wake = _lowered(fence, first_slot)
-        merge_at_ms = ports.clock.now_ms() if fence.wants_merge else None
-        commit = ports.topics.commit_bucket(fence, bucket, wake, merge_at_ms)
-        if commit is Commit.EXISTS:
-            _drop_unless_named(ports, fence, bucket)
+        commit = commit_and_arm(ports, fence, bucket)
         if commit is not Commit.MOVED:
-            if wake is not None or commit is Commit.EXISTS or not _armed(ports, fence):
-                ports.wheel.arm(fence.topic, first_slot, fires_at_ms(first_slot, fence.settings))
             return fence, object_name if commit is Commit.COMMITTED else None, attempt
         moved = ports.topics.fence(fence.topic)
         if moved is None or moved.generation != fence.generation:
@@ -147,13 +141,6 @@ def _commit(ports: Ports, fence: Fence, rows: pa.Table, slots: np.ndarray) -> tu
             raise UnknownTopic(fence.topic)
         fence = moved
     raise Contended("ingest", fence.topic, _ATTEMPTS)
-
-
-def _drop_unless_named(ports: Ports, fence: Fence, bucket: Bucket) -> None:
-    """Deletes the object of a try that came second, unless it turns out that this very try had come first."""
-    committed = ports.topics.bucket(fence.topic, bucket.id)
-    if committed is None or committed.object_name != bucket.object_name:
-        ports.objects.delete([bucket.object_name])
 
 
 def _encode(fence: Fence, rows: pa.Table) -> Ledger:
@@ -165,28 +152,6 @@ def _encode(fence: Fence, rows: pa.Table) -> Ledger:
         segment_rows=fence.settings.segment_rows,
         segment_bytes=fence.settings.segment_bytes,
     )
-
-
-def _lowered(fence: Fence, first_slot: int) -> Wake | None:
-    """Returns the wake marks that a ledger needs, None if the sweep looks early enough already.
-
-    Who lowers wake arms the wheel; while its schedule is to come, that leads to the dispatch that arms the next.
-    """
-    if not above(fence.wake_slot, first_slot):
-        return None
-    look_at_ms = fence.look_at(first_slot, None)
-    if fence.look_at_ms is not None and look_at_ms is not None:
-        look_at_ms = min(look_at_ms, fence.look_at_ms)
-    return Wake(wake_slot=first_slot, look_at_ms=look_at_ms, collect_at_ms=fence.collect_at_ms)
-
-
-def _armed(ports: Ports, fence: Fence) -> bool:
-    """Returns whether wake's own schedule is still to come.
-
-    It is not when wake is where a new or resumed subscription put it, or when its dispatch is under way and may have
-    read the buckets already.
-    """
-    return fence.wake_slot is not None and fires_at_ms(fence.wake_slot, fence.settings) > ports.clock.now_ms()
 
 
 def _send_direct(ports: Ports, fence: Fence, rows: pa.Table) -> None:

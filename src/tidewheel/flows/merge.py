@@ -181,7 +181,8 @@ def _swap(ports: Ports, fence: Fence, chosen: Merge, written: list[Bucket]) -> b
     """
     for _ in range(_SWAPS):
         current = ports.topics.fence(fence.topic)
-        if current is None or current.generation != fence.generation:
+        # A rebuild lowers `planned`: rows that were left out as planned may be due again.
+        if current is None or current.generation != fence.generation or current.planned < fence.planned:
             return False
         names = tuple(source.object_name for source in chosen.sources)
         trash = Trash(sealed=current.sealed, id=secrets.token_hex(8), objects=names)

@@ -14,12 +14,22 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from tidewheel.bucket import Bucket, BucketId
+from tidewheel.checkpoint import Tombstone
 from tidewheel.clock import Clock
 from tidewheel.fence import Fence
 from tidewheel.message import MessageId
 from tidewheel.plan import Plan
 from tidewheel.sink import Sink
 from tidewheel.subscription import Delivery, DeliveryKey, Subscription
+
+LEDGERS = "ledgers/"
+"""Names of ledgers start with it and the topic's name: `ledgers/<topic>/`."""
+PLANS = "plans/"
+"""Likewise manifests of plans."""
+CHECKPOINTS = "checkpoints/"
+"""Likewise checkpoints; their names sort by the time of writing."""
+ASIDE = "aside/"
+"""Likewise what was taken out of service, under its old name."""
 
 
 class Commit(Enum):
@@ -96,10 +106,15 @@ class Topics(Protocol):
         ...
 
     def commit_bucket(
-        self, fence: Fence, bucket: Bucket, wake: Wake | None, merge_at_ms: int | None = None
+        self,
+        fence: Fence,
+        bucket: Bucket,
+        wake: Wake | None,
+        merge_at_ms: int | None = None,
+        once: str | None = None,
     ) -> Commit:
-        """`T{put BUCKET IF absent; FENCE: ver + 1, wake lowered IF generation same, sealed <= first slot and
-        wake_slot compares with the first slot as it did in `fence`}`.
+        """`T{put BUCKET IF absent; put IMPORT IF absent; FENCE: ver + 1, wake lowered IF generation same, sealed <=
+        first slot and wake_slot compares with the first slot as it did in `fence`}`.
 
         Args:
             fence: as read; its generation counts, and how its wake_slot compares with the first slot.
@@ -107,7 +122,13 @@ class Topics(Protocol):
             wake: the lowered marks (collect_at_ms is not written), or None when wake_slot is at or below the
                 first slot already.
             merge_at_ms: when the sweep is to consider a merge; it then looks no later than that.
+            once: `<import id>#<cut>` of a bucket that comes from an import. It is kept for 90 days, whatever becomes
+                of the bucket; if it is there already the answer is EXISTS.
         """
+        ...
+
+    def imported(self, topic: str, import_id: str) -> frozenset[int]:
+        """Reads the cuts of an import that are committed."""
         ...
 
     def raise_wake(self, fence: Fence, wake: Wake) -> bool:
@@ -137,6 +158,10 @@ class Topics(Protocol):
         Args:
             ttl_s: Unix second after which the table may forget it.
         """
+        ...
+
+    def all_tombstones(self, topic: str) -> list[Tombstone]:
+        """Reads all tombstones of a topic, by slot and id."""
         ...
 
     def commit_plan(
@@ -213,6 +238,10 @@ class Topics(Protocol):
         """Reads [a, b) of every plan, without the manifests."""
         ...
 
+    def plan_objects(self, topic: str) -> frozenset[str]:
+        """Reads the names of all manifests that are objects of their own."""
+        ...
+
     def delete_plan(self, topic: str, a: int) -> None:
         """Deletes a plan and, after it, its manifest if that is an object of its own."""
         ...
@@ -256,12 +285,38 @@ class Topics(Protocol):
         """`collect_at_ms, look_at_ms = ... IF ver, generation and wake_slot as read`; returns whether it did."""
         ...
 
+    # ---- the service
+    def claim_daily(self, name: str, now_ms: int, next_ms: int) -> bool:
+        """`SERVICE name: next_at_ms = next_ms IF absent or its next_at_ms <= now_ms`; returns whether it did."""
+        ...
+
+    # ---- rebuilding: a topic without a fence is at rest; whoever puts these holds the lease of `lease_merge`
+    def delete_fence(self, topic: str) -> None:
+        """Deletes the fence: whatever is conditional on it is refused from then on; harmless if it is gone."""
+        ...
+
+    def restore_bucket(self, topic: str, bucket: Bucket) -> None:
+        """Puts a bucket, whatever is there."""
+        ...
+
+    def restore_subscription(self, subscription: Subscription) -> None:
+        """Puts a subscription, whatever is there."""
+        ...
+
+    def restore_tombstone(self, topic: str, tombstone: Tombstone) -> None:
+        """Puts a tombstone, whatever is there."""
+        ...
+
 
 class Objects(Protocol):
     """The objects in S3."""
 
     def new_ledger_name(self, topic: str, first_slot: int, slot_ms: int, bucket_id: BucketId) -> str:
         """Returns a ledger's name that no other attempt has: a retry never writes over what may be listed."""
+        ...
+
+    def new_checkpoint_name(self, topic: str, written_at_ms: int) -> str:
+        """Returns a checkpoint's name that no other attempt has."""
         ...
 
     def put(self, name: str, data: bytes | memoryview) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tidewheel.flows.collect import collect
 from tidewheel.flows.dispatch import dispatch
 from tidewheel.flows.merge import consider_merge
+from tidewheel.flows.orphans import Orphans, sweep_orphans_daily
 from tidewheel.flows.ports import Ports
 from tidewheel.subscription import DeliveryKey
 from tidewheel.wheel import fires_at_ms
@@ -18,6 +19,7 @@ class Swept:
     """What a sweep started.
 
     Attributes:
+        orphans: what the daily sweep of orphans deleted; None if it was not its time.
         failures: topic or delivery -> why it could not be looked after; the others were.
     """
 
@@ -25,6 +27,7 @@ class Swept:
     collected: list[str] = field(default_factory=list)
     merging: list[str] = field(default_factory=list)
     redriven: int = 0
+    orphans: Orphans | None = None
     failures: dict[str, Exception] = field(default_factory=dict)
 
 
@@ -41,7 +44,12 @@ def sweep(ports: Ports) -> Swept:
         _guarded(swept, topic, lambda topic=topic: look_after_topic(ports, topic, swept))  # type: ignore[misc]
     for key in deliveries:
         _guarded(swept, str(key), lambda key=key: _look_after_delivery(ports, key, swept))  # type: ignore[misc]
+    _guarded(swept, "orphans", lambda: _sweep_orphans(ports, swept))
     return swept
+
+
+def _sweep_orphans(ports: Ports, swept: Swept) -> None:
+    swept.orphans = sweep_orphans_daily(ports)
 
 
 def _guarded(swept: Swept, what: str, action: Callable[[], None]) -> None:

@@ -21,14 +21,15 @@ def complete(objects: Objects, bucket: Bucket) -> Bucket:
     return bucket.with_tail(objects.get_range(bucket.object_name, bucket.tail.offset, bucket.tail.length))
 
 
-def occupying(ports: Ports, buckets: Sequence[Bucket], a: int, b: int) -> list[Bucket]:
-    """Returns those of the buckets that occupy slots of [a, b), complete; tails are read side by side."""
-    found = [bucket for bucket in buckets if (slot := bucket.next_slot(a)) is not None and slot < b]
+def completed(ports: Ports, buckets: Sequence[Bucket], a: int, b: int) -> list[Bucket]:
+    """Returns the buckets, those that occupy slots of [a, b) complete; tails are read side by side."""
+    found = list(buckets)
 
     def read(i: int) -> None:
         found[i] = complete(ports.objects, found[i])
 
-    for _ in ports.parallel(read, [i for i, bucket in enumerate(found) if not bucket.complete]):
+    wanted = [i for i, bucket in enumerate(found) if not bucket.complete and bucket.occupies(a, b)]
+    for _ in ports.parallel(read, wanted):
         pass
     return found
 

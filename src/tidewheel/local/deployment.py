@@ -1,4 +1,4 @@
-"""What of a deployed stack the runtime must run: functions, event source mappings, the table that the sweep reads."""
+"""What of a deployed stack the runtime must run: functions, mappings, jobs, the table that the sweep reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from tidewheel.clock import Clock
 from tidewheel.local.emulator import Emulator
 from tidewheel.local.emulator import resources as deployed
 from tidewheel.local.event_source import EventSourceMapping, MappingSpec
-from tidewheel.local.handlers import FunctionSpec
+from tidewheel.local.handlers import ASYNC_RETRIES, FunctionSpec
+from tidewheel.local.jobs import JOB_ARGUMENT, JobSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,16 +19,19 @@ class Deployment:
 
     functions: list[FunctionSpec]
     mappings: list[MappingSpec]
+    jobs: list[JobSpec]
     table_name: str | None
 
 
 def read(resources: Iterable[deployed.Resource]) -> Deployment:
-    """Picks functions and mappings out of a stack's resources."""
+    """Picks functions, mappings and jobs out of a stack's resources."""
     resources = list(resources)
-    functions = [_function(resource) for resource in resources if isinstance(resource, deployed.Function)]
+    retries = _async_retries(resources)
+    functions = [_function(resource, retries) for resource in resources if isinstance(resource, deployed.Function)]
     mappings = [_mapping(resource) for resource in resources if isinstance(resource, deployed.EventSourceMapping)]
+    jobs = [_job(resource) for resource in resources if isinstance(resource, deployed.Job)]
     tables = {spec.environment["TIDEWHEEL_TABLE"] for spec in functions if "TIDEWHEEL_TABLE" in spec.environment}
-    return Deployment(functions=functions, mappings=mappings, table_name=min(tables, default=None))
+    return Deployment(functions=functions, mappings=mappings, jobs=jobs, table_name=min(tables, default=None))
 
 
 def mapping(spec: MappingSpec, emulator: Emulator, clock: Clock) -> EventSourceMapping:
@@ -35,7 +39,7 @@ def mapping(spec: MappingSpec, emulator: Emulator, clock: Clock) -> EventSourceM
     return EventSourceMapping(spec, emulator.queue(spec.queue_arn), clock)
 
 
-def _function(resource: deployed.Function) -> FunctionSpec:
+def _function(resource: deployed.Function, retries: dict[str, int]) -> FunctionSpec:
     properties = resource.properties
     variables = properties.get("Environment", {}).get("Variables", {})
     return FunctionSpec(
@@ -45,7 +49,26 @@ def _function(resource: deployed.Function) -> FunctionSpec:
         environment={name: str(value) for name, value in variables.items()},
         timeout_ms=int(properties.get("Timeout", 3)) * 1000,
         memory_mb=int(properties.get("MemorySize", 128)),
+        async_retries=retries.get(resource.name, ASYNC_RETRIES),
     )
+
+
+def _async_retries(resources: list[deployed.Resource]) -> dict[str, int]:
+    """How often invocations are tried again, by name of the functions for which the template says it."""
+    return {
+        str(resource.properties["FunctionName"]).split(":")[-1]: int(
+            resource.properties.get("MaximumRetryAttempts", ASYNC_RETRIES)
+        )
+        for resource in resources
+        if isinstance(resource, deployed.EventInvokeConfig)
+    }
+
+
+def _job(resource: deployed.Job) -> JobSpec:
+    """Reads a job; one that does not name its script is called by its own name."""
+    given = resource.properties.get("DefaultArguments", {})
+    arguments = {name: str(value) for name, value in given.items()}
+    return JobSpec(job_name=resource.name, script=arguments.get(JOB_ARGUMENT, resource.name), arguments=arguments)
 
 
 def _mapping(resource: deployed.EventSourceMapping) -> MappingSpec:

@@ -26,6 +26,9 @@ from tidewheel import clock as clocks
 from tidewheel.clock import Clock
 from tidewheel.local.emulator import ACCESS_KEY, REGION
 
+ASYNC_RETRIES = 2
+"""Lambda tries an asynchronous invocation again twice, unless the function is configured otherwise."""
+
 CoreSession = Callable[[], botocore.session.Session]
 
 _loads = itertools.count(1)
@@ -42,10 +45,11 @@ class FunctionSpec:
     environment: dict[str, str]
     timeout_ms: int
     memory_mb: int
+    async_retries: int = ASYNC_RETRIES
 
     @property
     def folder(self) -> str:
-        """The handler's folder: what people call the function (ingest, dispatch, deliver, sweep)."""
+        """The handler's folder: what people call the function (ingest, dispatch, deliver, sweep, compact)."""
         return self.handler.split(".")[-3]
 
 

@@ -13,6 +13,7 @@ _SQS_CHUNK_BYTES = 64 * 1024
 _WRITE_UNIT_BYTES = 1024
 _READ_UNIT_BYTES = 4096
 _S3_PUT_CLASS = ("Put", "Copy", "Post", "List", "CreateMultipart", "UploadPart", "CompleteMultipart")
+_STARTS = {("lambda", "Invoke"), ("glue", "StartJobRun")}
 _S3_FREE = ("Delete", "AbortMultipart")
 
 
@@ -24,12 +25,13 @@ class Requests(Counter[str]):
     """Requests by "service.Operation", such as "dynamodb.TransactWriteItems"; `units` by kind of bill.
 
     Counted: calls by the stack's own functions and by `stack.client()`, function invocations ("lambda.Invoke"),
-    schedules fired ("scheduler.Invoke"), and the polls of event source mappings, one ReceiveMessage and one
-    DeleteMessageBatch an invocation. Not counted: what the local runtime does for itself, and empty polls.
+    schedules fired ("scheduler.Invoke"), job runs ("glue.StartJobRun"), and the polls of event source mappings, one
+    ReceiveMessage and one DeleteMessageBatch an invocation. Not counted: what the local runtime does for itself, what
+    a job does, and empty polls.
 
     Units, all estimates: "dynamodb.write", "dynamodb.read" (twice as many in transactions; an item of the wake index
     is one more), "sqs.request" (64 KiB each), "s3.put", "s3.get" (by request class), "lambda.invocation",
-    "scheduler.invocation".
+    "scheduler.invocation", "glue.run".
     """
 
     def __init__(self, item_bytes: ItemBytes | None = None) -> None:
@@ -38,7 +40,9 @@ class Requests(Counter[str]):
         self._item_bytes = item_bytes or (_unknown)
 
     def observe(self, service: str, operation: str, request: dict[str, Any], response_bytes: int) -> None:
-        """Counts one call."""
+        """Counts one call. What starts a function or a job is counted when that runs, and costs nothing itself."""
+        if (service, operation) in _STARTS:
+            return
         self[f"{service}.{operation}"] += 1
         if service == "sqs":
             body = request["body"] or b""
@@ -68,6 +72,11 @@ class Requests(Counter[str]):
         if deleted:
             self["sqs.DeleteMessageBatch"] += 1
             self.units["sqs.request"] += 1
+
+    def ran_job(self) -> None:
+        """Counts one run of a Glue job."""
+        self["glue.StartJobRun"] += 1
+        self.units["glue.run"] += 1
 
     def _observe_table(self, operation: str, request: dict[str, Any], response_bytes: int) -> None:
         if operation in ("PutItem", "UpdateItem", "DeleteItem"):

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+ASSUMED_GLUE_RUN_DOLLARS = 0.03
+"""One run of a Glue job: 2 workers G.1X (a DPU each) for 2 minutes at $0.44 a DPU-hour, billed by the second from one
+minute on. An assumption: nor can it measure Glue."""
+
 DOLLARS_PER_MILLION = {
     "sqs.request": 0.40,
     "dynamodb.write": 0.625,
@@ -16,12 +20,20 @@ DOLLARS_PER_MILLION = {
     "s3.get": 0.40,
     "lambda.invocation": 0.20,
     "scheduler.invocation": 1.00,
+    "glue.run": ASSUMED_GLUE_RUN_DOLLARS * 1_000_000,
 }
 DOLLARS_PER_GB_SECOND = 0.0000133334
 ASSUMED_GB_SECONDS = 0.1
 """Function time of one invocation: 100 ms at 1 GiB. An assumption: an emulator cannot measure Lambda."""
 
-SERVICES = {"sqs": "SQS", "dynamodb": "DynamoDB", "s3": "S3", "lambda": "Lambda", "scheduler": "EventBridge Scheduler"}
+SERVICES = {
+    "sqs": "SQS",
+    "dynamodb": "DynamoDB",
+    "s3": "S3",
+    "lambda": "Lambda",
+    "scheduler": "EventBridge Scheduler",
+    "glue": "Glue",
+}
 
 
 def cost(units: Mapping[str, float]) -> dict[str, float]:

@@ -1,8 +1,9 @@
 """What makes a local stack run: the next thing that is due, one after the other, in the order of time.
 
-Four kinds of things fall due: a schedule (once or recurring), a message that an event source mapping can receive, the
-end of a batch window, and the retry of a schedule's invocation that failed. `run_due` does them in order of time, at
-the same time in the order just given. Everything runs on the one thread that called it: runs are repeatable.
+Five kinds of things fall due: a schedule (once or recurring), a message that an event source mapping can receive, the
+end of a batch window, the retry of an invocation that failed, and a function or job that somebody asked to start.
+`run_next` does them in order of time, at the same time in the order just given. Everything runs on the one thread that
+called it: runs are repeatable.
 
 A recurring schedule of the sweep is skipped when nothing is in the table's wake index: it would find nothing.
 """
@@ -13,20 +14,22 @@ import heapq
 import itertools
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from moto.scheduler.models import Schedule
 
 from tidewheel.clock import Clock
 from tidewheel.local.emulator import Emulator
+from tidewheel.local.emulator.starts import FunctionStart, JobStart
 from tidewheel.local.event_source import EventSourceMapping
 from tidewheel.local.expressions import Every
 from tidewheel.local.handlers import Handler
+from tidewheel.local.jobs import Jobs
 from tidewheel.local.meter import Requests
 
 _RETRY_AFTER_MS = (60_000, 120_000)
-"""Lambda retries an asynchronous invocation twice: after a minute, then after two."""
+"""When Lambda tries an asynchronous invocation again: after a minute, then after two."""
 
 SWEEP = "sweep"
 
@@ -37,7 +40,10 @@ class PartialFailure(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """An invocation that raised or reported failures: which function, when, with what event, and why."""
+    """An invocation that raised or reported failures: which function, when, with what event, and why.
+
+    Of a job run, `function` is the job's script and `event` its arguments.
+    """
 
     function: str
     at_ms: int
@@ -47,11 +53,24 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Invocation:
-    """A schedule's call of a function, and how often it was tried."""
+    """An asynchronous call of a function, and how often it was tried.
 
-    schedule_name: str
-    target: dict[str, Any]
+    Attributes:
+        caller: who asked for it: "schedule <name>", or "lambda.Invoke".
+        arn: the function's.
+        event: what it is called with.
+        by_schedule: whether a schedule fired it.
+        retries: how often it may be tried again.
+        dead_letter_arn: the queue for its event when it has failed for good.
+        tries: how often it was tried again.
+    """
+
+    caller: str
+    arn: str
     event: Any
+    by_schedule: bool
+    retries: int
+    dead_letter_arn: str | None = None
     tries: int = 0
 
 
@@ -67,6 +86,7 @@ class Pump:
         clock: Clock,
         handlers: dict[str, Handler],
         mappings: list[EventSourceMapping],
+        jobs: Jobs,
         table_name: str | None,
         requests: Requests,
     ) -> None:
@@ -74,6 +94,7 @@ class Pump:
         self._clock = clock
         self._handlers = handlers
         self._mappings = mappings
+        self._jobs = jobs
         self._table_name = table_name
         self._requests = requests
         self._retries: list[tuple[int, int, _Invocation]] = []
@@ -119,6 +140,9 @@ class Pump:
                 yield at_ms, 2 + order, lambda mapping=mapping: self._poll(mapping)  # type: ignore[misc]
         if self._retries:
             yield self._retries[0][0], 2 + len(self._mappings), self._retry
+        started_ms = self._emulator.starts.next_ms()
+        if started_ms is not None:
+            yield started_ms, 3 + len(self._mappings), self._start
 
     def _next_tick_ms(self, schedule: Schedule, every: Every) -> int | None:
         handler = self._handlers.get(schedule.target["Arn"])
@@ -144,40 +168,59 @@ class Pump:
         self._fire(schedule)
 
     def _fire(self, schedule: Schedule) -> None:
-        event = json.loads(schedule.target.get("Input") or "{}")
-        self._try(_Invocation(schedule_name=schedule.name, target=schedule.target, event=event))
+        target = schedule.target
+        invocation = _Invocation(
+            caller=f"schedule {schedule.name}",
+            arn=target["Arn"],
+            event=json.loads(target.get("Input") or "{}"),
+            by_schedule=True,
+            retries=target.get("RetryPolicy", {}).get("MaximumRetryAttempts", 185),
+            dead_letter_arn=target.get("DeadLetterConfig", {}).get("Arn"),
+        )
+        self._try(invocation)
+
+    def _start(self) -> None:
+        with self._emulator.lock:
+            start = self._emulator.starts.take()
+        if isinstance(start, JobStart):
+            self._run_job(start)
+        else:
+            self._try(self._invocation(start))
+
+    def _invocation(self, start: FunctionStart) -> _Invocation:
+        handler = self._handlers.get(start.arn)
+        retries = 0 if handler is None else handler.spec.async_retries
+        return _Invocation(caller="lambda.Invoke", arn=start.arn, event=start.event, by_schedule=False, retries=retries)
+
+    def _run_job(self, start: JobStart) -> None:
+        self._requests.ran_job()
+        try:
+            self._jobs.run(start)
+        except Exception as error:
+            self._note_failure(self._jobs.script(start), start.arguments, error)
 
     def _retry(self) -> None:
         self._try(heapq.heappop(self._retries)[2])
 
     def _try(self, invocation: _Invocation) -> None:
-        target = invocation.target
-        handler = self._handlers.get(target["Arn"])
+        handler = self._handlers.get(invocation.arn)
         error: BaseException
         if handler is None:
-            error = LookupError(f"schedule {invocation.schedule_name}: no function {target['Arn']}")
-            self.failures.append(
-                Failure(function=target["Arn"], at_ms=self._clock.now_ms(), event=invocation.event, error=error)
-            )
+            error = LookupError(f"{invocation.caller}: no function {invocation.arn}")
+            self._note_failure(invocation.arn, invocation.event, error)
         else:
-            self._requests.invoked(by_schedule=True)
+            self._requests.invoked(by_schedule=invocation.by_schedule)
             _, failure = self._invoke(handler, invocation.event)
             if failure is None:
                 return
             error = failure
-        retries = min(len(_RETRY_AFTER_MS), target.get("RetryPolicy", {}).get("MaximumRetryAttempts", 185))
-        if invocation.tries < retries:
+        if invocation.tries < min(len(_RETRY_AFTER_MS), invocation.retries):
             at_ms = self._clock.now_ms() + _RETRY_AFTER_MS[invocation.tries]
-            again = _Invocation(
-                schedule_name=invocation.schedule_name,
-                target=target,
-                event=invocation.event,
-                tries=invocation.tries + 1,
-            )
+            again = replace(invocation, tries=invocation.tries + 1)
             heapq.heappush(self._retries, (at_ms, next(self._numbers), again))
-        elif "DeadLetterConfig" in target:
+        elif invocation.dead_letter_arn is not None:
             attributes = {"ERROR_CODE": type(error).__name__, "ERROR_MESSAGE": str(error)[:1000] or "none"}
-            self._emulator.send(target["DeadLetterConfig"]["Arn"], json.dumps(invocation.event), attributes)
+            self._emulator.send(invocation.dead_letter_arn, json.dumps(invocation.event), attributes)
 
     def _poll(self, mapping: EventSourceMapping) -> None:
         with self._emulator.lock:
@@ -209,5 +252,8 @@ class Pump:
             return None, error
 
     def _failed(self, handler: Handler, event: Any, error: BaseException) -> None:
+        self._note_failure(handler.spec.folder, event, error)
+
+    def _note_failure(self, function: str, event: Any, error: BaseException) -> None:
         at_ms = self._clock.now_ms()
-        self.failures.append(Failure(function=handler.spec.folder, at_ms=at_ms, event=event, error=error))
+        self.failures.append(Failure(function=function, at_ms=at_ms, event=event, error=error))

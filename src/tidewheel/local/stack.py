@@ -21,6 +21,7 @@ from tidewheel.local import deployment
 from tidewheel.local.background import BackgroundPump
 from tidewheel.local.emulator import Emulator, HeapQueue
 from tidewheel.local.handlers import Handler, functions_root
+from tidewheel.local.jobs import JobRunner, Jobs, JobSpec, run_on_spark
 from tidewheel.local.meter import Requests
 from tidewheel.local.pump import Failure, Pump
 from tidewheel.settings import TopicSettings
@@ -54,12 +55,13 @@ class LocalTidewheel:
         environment: variables that replace those of the template in every function; the local runtime itself sets
             TIDEWHEEL_MAX_SKEW_MS=0, since there is one clock only.
         port: where `endpoint_url` listens; 0 for any free port.
+        job_runner: what runs the stack's Glue jobs; local Spark by default.
         topic_settings: settings that `create_topic` takes, such as slot_s or lookahead_s; `client()` uses them for
             every topic that does not say otherwise.
 
     Attributes:
         requests: what was asked of AWS so far, by "service.Operation"; `requests.units` estimates billed units.
-        failures: every invocation of a function that raised.
+        failures: every invocation of a function, and every job run, that raised.
         drop_schedules: set it to True and one-time schedules vanish instead of firing: the sweep must heal that.
     """
 
@@ -74,6 +76,7 @@ class LocalTidewheel:
         log_level: str = "CRITICAL",
         environment: Mapping[str, str] | None = None,
         port: int = 0,
+        job_runner: JobRunner = run_on_spark,
         **topic_settings: int | None,
     ) -> None:
         if clock not in ("virtual", "real"):
@@ -90,6 +93,7 @@ class LocalTidewheel:
         self._template = template
         self._functions = functions
         self._log_level = log_level
+        self._job_runner = job_runner
         self._emulator = Emulator(self.clock, virtual=self.virtual, port=port)
         self.requests = Requests(self._emulator.item_bytes)
         self._handlers: list[Handler] = []
@@ -119,6 +123,7 @@ class LocalTidewheel:
                 self.clock,
                 {handler.spec.arn: handler for handler in self._handlers},
                 mappings,
+                self._jobs(deployed.jobs),
                 deployed.table_name,
                 self.requests,
             )
@@ -200,12 +205,12 @@ class LocalTidewheel:
 
     @property
     def failures(self) -> list[Failure]:
-        """Every invocation of a function that raised, oldest first."""
+        """Every invocation of a function, and every job run, that raised, oldest first."""
         return self._running().failures
 
     @property
     def invocations(self) -> dict[str, int]:
-        """Invocations so far, by function: ingest, dispatch, deliver, sweep."""
+        """Invocations so far, by function: ingest, dispatch, deliver, sweep, compact."""
         return dict(self._running().invocations)
 
     @property
@@ -247,10 +252,37 @@ class LocalTidewheel:
             raise InvalidValue("when", when, "give a datetime with a time zone, such as datetime(..., tzinfo=UTC)")
         self.advance(milliseconds=max(0, round(when.timestamp() * 1000) - self.clock.now_ms()))
 
+    def run_job(self, job: str, **arguments: str | int | bool) -> Any:
+        """Runs a Glue job of the stack on this machine's Spark and returns its report.
+
+        Args:
+            job: merge_buckets, rebuild_index or import_messages.
+            arguments: the job's, such as topic="orders" or dry_run=True.
+
+        Raises:
+            SparkMissing: pyspark is not installed.
+            JavaMissing: Spark runs on Java, and there is none.
+        """
+        self._running()
+        given = {
+            f"--{name.replace('_', '-')}": "true" if value is True else str(value)
+            for name, value in arguments.items()
+            if value is not False
+        }
+        return self._job_runner(
+            job, given, stack_name=self.stack_name, endpoint_url=self.endpoint_url, clock=self.clock
+        )
+
     def queue(self, url: str) -> HeapQueue:
         """Returns the emulated queue behind a URL, name or ARN, for a look at what it holds."""
         self._running()
         return self._emulator.queue(urlsplit(url).path.rpartition("/")[2] if "://" in url else url)
+
+    def _jobs(self, specs: list[JobSpec]) -> Jobs:
+        def endpoint_url() -> str:
+            return self._emulator.endpoint_url
+
+        return Jobs(specs, self._job_runner, stack_name=self.stack_name, endpoint_url=endpoint_url, clock=self.clock)
 
     def _function_session(self) -> botocore.session.Session:
         return self._emulator.core_session(self.requests.observe)

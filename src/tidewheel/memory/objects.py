@@ -49,6 +49,12 @@ class MemoryObjects:
             self._attempts += 1
             return f"ledgers/{topic}/{first_slot}-{bucket_id}-{self._attempts:08x}.parquet"
 
+    def new_checkpoint_name(self, topic: str, written_at_ms: int) -> str:
+        """Returns a name that ends in the number of the attempt."""
+        with self._lock:
+            self._attempts += 1
+            return f"checkpoints/{topic}/{written_at_ms:015d}-{self._attempts:08x}.json.z"
+
     def put(self, name: str, data: bytes | memoryview) -> None:
         """Keeps a copy of the data."""
         kept = _Kept(bytes(data), self._now_ms())

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidewheel.bucket import Bucket, BucketId
+from tidewheel.checkpoint import Tombstone
 from tidewheel.fence import Fence, above
 from tidewheel.flows.ports import Commit, HandOut, Trash, Wake
 from tidewheel.message import MessageId
@@ -25,6 +26,7 @@ class _Items:
     deliveries: dict[DeliveryKey, Delivery] = field(default_factory=dict)
     tombstones: dict[tuple[int, MessageId], int] = field(default_factory=dict)
     trash: dict[tuple[int, str], Trash] = field(default_factory=dict)
+    imports: set[str] = field(default_factory=set)
     merging_until_ms: int | None = None
 
 
@@ -34,6 +36,7 @@ class MemoryTopics:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._items: dict[str, _Items] = {}
+        self._next_at_ms: dict[str, int] = {}
 
     def _of(self, topic: str) -> _Items:
         return self._items.setdefault(topic, _Items())
@@ -68,11 +71,16 @@ class MemoryTopics:
             return current
 
     def commit_bucket(
-        self, fence: Fence, bucket: Bucket, wake: Wake | None, merge_at_ms: int | None = None
+        self,
+        fence: Fence,
+        bucket: Bucket,
+        wake: Wake | None,
+        merge_at_ms: int | None = None,
+        once: str | None = None,
     ) -> Commit:
         with self._lock:
             items = self._of(fence.topic)
-            if bucket.id in items.buckets:
+            if bucket.id in items.buckets or once in items.imports:
                 return Commit.EXISTS
             first, current = bucket.first_slot, self._same(fence)
             if (
@@ -82,12 +90,19 @@ class MemoryTopics:
             ):
                 return Commit.MOVED
             items.buckets[bucket.id] = bucket
+            if once is not None:
+                items.imports.add(once)
             items.fence = replace(current, ver=current.ver + 1)
             if wake is not None:
                 items.fence = replace(items.fence, wake_slot=wake.wake_slot, look_at_ms=wake.look_at_ms)
             if merge_at_ms is not None:
                 items.fence = replace(items.fence, merge_at_ms=merge_at_ms, look_at_ms=merge_at_ms)
             return Commit.COMMITTED
+
+    def imported(self, topic: str, import_id: str) -> frozenset[int]:
+        with self._lock:
+            marks = (once.rpartition("#") for once in self._of(topic).imports)
+            return frozenset(int(cut) for name, _, cut in marks if name == import_id)
 
     def raise_wake(self, fence: Fence, wake: Wake) -> bool:
         with self._lock:
@@ -128,6 +143,10 @@ class MemoryTopics:
                 return False
             items.tombstones[slot, message_id] = ttl_s
             return True
+
+    def all_tombstones(self, topic: str) -> list[Tombstone]:
+        with self._lock:
+            return sorted(Tombstone(slot, id, ttl_s) for (slot, id), ttl_s in self._of(topic).tombstones.items())
 
     def commit_plan(
         self,
@@ -270,6 +289,10 @@ class MemoryTopics:
         with self._lock:
             return sorted((plan.a, plan.b) for plan in self._of(topic).plans.values())
 
+    def plan_objects(self, topic: str) -> frozenset[str]:  # noqa: ARG002
+        """Plans are kept as they are here: none is an object."""
+        return frozenset()
+
     def delete_plan(self, topic: str, a: int) -> None:
         with self._lock:
             self._of(topic).plans.pop(a, None)
@@ -339,6 +362,31 @@ class MemoryTopics:
                 return False
             self._of(fence.topic).fence = replace(current, collect_at_ms=collect_at_ms, look_at_ms=look_at_ms)
             return True
+
+    # ---- the service
+    def claim_daily(self, name: str, now_ms: int, next_ms: int) -> bool:
+        with self._lock:
+            if self._next_at_ms.get(name, now_ms) > now_ms:
+                return False
+            self._next_at_ms[name] = next_ms
+            return True
+
+    # ---- rebuilding
+    def delete_fence(self, topic: str) -> None:
+        with self._lock:
+            self._of(topic).fence = None
+
+    def restore_bucket(self, topic: str, bucket: Bucket) -> None:
+        with self._lock:
+            self._of(topic).buckets[bucket.id] = bucket
+
+    def restore_subscription(self, subscription: Subscription) -> None:
+        with self._lock:
+            self._of(subscription.topic).subscriptions[subscription.name] = subscription
+
+    def restore_tombstone(self, topic: str, tombstone: Tombstone) -> None:
+        with self._lock:
+            self._of(topic).tombstones[tombstone.slot, tombstone.id] = tombstone.ttl_s
 
 
 def _woken(fence: Fence, wake: Wake) -> Fence:

@@ -8,6 +8,7 @@
 | queues, queue_backend | walks all messages at each operation | heaps and dicts |
 | tables | copies and sorts whole tables | only the items that are named |
 | schedule_backend | takes any schedule, fires none | checks, and an ordered book |
+| starts | invokes functions by Docker, runs no job | noted, for the pump to run |
 | resources | lacks CloudFormation types, starts Docker | types of our own |
 
 All of it is in force only while an `Emulator` is open, and undone by `close`.
@@ -35,6 +36,7 @@ from tidewheel.local.emulator.patching import Patches
 from tidewheel.local.emulator.queues import HeapQueue, QueuedMessage, new_message
 from tidewheel.local.emulator.resources import Resource
 from tidewheel.local.emulator.schedule_backend import ScheduleBook
+from tidewheel.local.emulator.starts import Starts
 from tidewheel.local.emulator.virtual_time import MotoTime
 from tidewheel.local.emulator.wire import ACCESS_KEY, REGION, Observer, Wire
 
@@ -54,7 +56,8 @@ class Emulator:
         self.lock = RLock()
         self.changed = Condition(self.lock)
         self.schedules = ScheduleBook(clock, self.changed)
-        self._wire = Wire(self.lock, port)
+        self.starts = Starts(clock, self.changed)
+        self._wire = Wire(self.lock, self.starts.operations, port)
         self._wake_index = tables.WakeIndex()
 
     def open(self) -> None:
@@ -121,7 +124,9 @@ class Emulator:
         backend: Any = moto.backends.get_backend("cloudformation")[DEFAULT_ACCOUNT_ID][REGION]
         stack = backend.get_stack(stack_name)
         parsed = stack.resource_map._parsed_resources
-        return [parsed[name] for name in template["Resources"] if isinstance(parsed.get(name), Resource)]
+        resources = [parsed[name] for name in template["Resources"] if isinstance(parsed.get(name), Resource)]
+        self.starts.know(resources)
+        return resources
 
     def queue(self, name: str) -> HeapQueue:
         """Returns a standard queue by its name, URL or ARN."""

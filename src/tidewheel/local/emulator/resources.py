@@ -2,7 +2,8 @@
 
 Why: moto skips a type that it does not know, and `GetAtt` on it fails. Lambda functions and event source mappings are
 ours altogether: moto's would look for Docker, and its queues would call the function themselves. Policies of buckets
-and queues are not applied: with `aws:SecureTransport` moto answers 403 to all.
+and queues are not applied: with `aws:SecureTransport` moto answers 403 to all. Rules and the alarms' topic are bare:
+moto would deliver events to targets, and nothing here sends any.
 """
 
 from __future__ import annotations
@@ -78,6 +79,36 @@ class EventSourceMapping(Resource):
     arn_format = "arn:aws:lambda:{region}:{account}:event-source-mapping:{name}"
 
 
+class EventInvokeConfig(Resource):
+    """AWS::Lambda::EventInvokeConfig: how often an asynchronous invocation is tried again."""
+
+
+class Job(Resource):
+    """AWS::Glue::Job: Ref is its name; run by the runtime."""
+
+    arn_format = "arn:aws:glue:{region}:{account}:job/{name}"
+
+
+class Database(Resource):
+    """AWS::Glue::Database, whose name is inside its DatabaseInput; only Ref and the tables below it need it."""
+
+    @property
+    def physical_resource_id(self) -> str:
+        """Ref gives the name."""
+        return str(self.properties["DatabaseInput"].get("Name", self.name)).lower()
+
+
+class Topic(Resource):
+    """AWS::SNS::Topic, to which alarms go: Ref is its ARN."""
+
+    arn_format = "arn:aws:sns:{region}:{account}:{name}"
+
+    @property
+    def physical_resource_id(self) -> str:
+        """Ref gives the ARN."""
+        return self.arn
+
+
 class ScheduleGroup(Resource):
     """AWS::Scheduler::ScheduleGroup."""
 
@@ -112,12 +143,20 @@ class Schedule(Resource):
 
 
 _OURS: dict[str, tuple[type[Resource], str]] = {
+    "AWS::CloudWatch::Alarm": (Resource, "AlarmName"),
+    "AWS::Events::Rule": (Resource, "Name"),
+    "AWS::Glue::Database": (Database, ""),
+    "AWS::Glue::Job": (Job, "Name"),
+    "AWS::Glue::Table": (Resource, ""),
     "AWS::Lambda::Alias": (Alias, ""),
+    "AWS::Lambda::EventInvokeConfig": (EventInvokeConfig, ""),
     "AWS::Lambda::EventSourceMapping": (EventSourceMapping, ""),
     "AWS::Lambda::Function": (Function, "FunctionName"),
     "AWS::Lambda::Permission": (Resource, ""),
     "AWS::Lambda::Version": (Alias, ""),
     "AWS::S3::BucketPolicy": (Resource, ""),
+    "AWS::SNS::Topic": (Topic, "TopicName"),
+    "AWS::SNS::TopicPolicy": (Resource, ""),
     "AWS::SQS::QueuePolicy": (Resource, ""),
     "AWS::Scheduler::Schedule": (Schedule, "Name"),
     "AWS::Scheduler::ScheduleGroup": (ScheduleGroup, "Name"),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from io import BytesIO
 from threading import RLock, Thread, current_thread
@@ -60,6 +60,7 @@ _shared_loader: list[Loader] = []  # service models are immutable: read once a p
 
 Answer = tuple[int, dict[str, Any], Any]
 Observer = Callable[[str, str, dict[str, Any], int], None]
+Own = Mapping[tuple[str, str], Callable[[dict[str, Any]], Answer]]
 
 
 def install(patches: Patches) -> None:
@@ -84,10 +85,17 @@ def install(patches: Patches) -> None:
 
 
 class Wire:
-    """Answers requests from moto's backends, one at a time."""
+    """Answers requests from moto's backends, one at a time.
 
-    def __init__(self, lock: RLock, port: int = 0) -> None:
+    Args:
+        lock: held for each request.
+        own: operations, by service and name, that are not moto's; of clients in the process only.
+        port: where the HTTP server listens; 0 for any free port.
+    """
+
+    def __init__(self, lock: RLock, own: Own, port: int = 0) -> None:
         self._lock = lock
+        self._own = own
         self._port = port
         self._routes: dict[str, list[tuple[re.Pattern[str], Any]]] = {}
         self._parsers = ResponseParserFactory()
@@ -126,7 +134,8 @@ class Wire:
         if self.closed:
             raise RuntimeError("this local Tidewheel stack is closed, and its clients with it")
         with self._lock:
-            status, headers, body = self._dispatch(params)
+            own = self._own.get((model.service_model.service_name, model.name))
+            status, headers, body = self._dispatch(params) if own is None else own(params)
             response = AWSResponse(params["url"], status, headers, MockRawResponse(body))  # type: ignore[arg-type]
             described = convert_to_response_dict(response, model)
             parser = self._parsers.create_parser(model.service_model.resolved_protocol)

@@ -1,0 +1,231 @@
+"""What storage costs at a million messages a day, with and without merging, from counted requests.
+
+    python benchmarks/bench_cost.py [--days 60] [--rows 3472] [--unmerged-slots 12] [--json FILE]
+
+A topic gets a ledger every 300 s, its messages due at random within the next 60 days: a million a day at 3,472 a
+ledger. The real flows and adapters run over the emulated S3 and DynamoDB of the local runtime, in virtual time; SQS is
+left out, since its price is the same either way. Scaled to one machine:
+
+- Messages are small, and every limit in bytes (segment, window, tier) is smaller by the same factor, so that segments,
+  ledgers and merges are as many as with real messages.
+- The first 60 days are ingested without what would be due in them: at their end the same messages wait as in a steady
+  state, and nothing had to be delivered on the way.
+- Then a day is counted, slot by slot: ingest, dispatch, delivery, sweep, merge, collection. Without merging an hour
+  (--unmerged-slots) is counted, since each slot then reads a segment for nearly every message.
+
+Prices: us-east-1, on demand, no free tier (tidewheel.local.prices).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tidewheel.merge as merging
+from tidewheel.aws.service import Service
+from tidewheel.clock import ManualClock
+from tidewheel.flows.collect import collect
+from tidewheel.flows.deliver import deliver_part
+from tidewheel.flows.dispatch import dispatch
+from tidewheel.flows.ingest import ingest
+from tidewheel.flows.merge import in_process, merge
+from tidewheel.flows.ports import MergeSize, Refusal, Release
+from tidewheel.flows.sweep import sweep
+from tidewheel.local import LocalTidewheel
+from tidewheel.local.prices import DOLLARS_PER_MILLION
+from tidewheel.message import Encoding
+from tidewheel.pack import Pack
+from tidewheel.settings import ServiceSettings, parameter_name
+from tidewheel.subscription import DeliveryKey
+from tidewheel.wheel import fires_at_ms
+
+TOPIC = "orders"
+SLOT_MS = 300_000
+DAY_MS = 86_400_000
+REAL_BYTES, SMALL_BYTES = 113, 26
+"""Stored bytes of a real message (bench_ledger) and of one of ours."""
+GOAL = 0.03
+
+
+@dataclass(slots=True)
+class NoQueues:
+    """The port Queues: takes everything, keeps parts."""
+
+    parts: list[tuple[DeliveryKey, int]] = field(default_factory=list)
+    sent: int = 0
+
+    def send(self, _: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
+        """Counts."""
+        self.sent += len(batch)
+        return []
+
+    def enqueue_parts(self, key: DeliveryKey, parts: Sequence[int]) -> None:
+        """Keeps parts for `Run.work`."""
+        self.parts += ((key, part) for part in parts)
+
+    def refuse(self, document: Any) -> None:
+        """Never happens."""
+        raise AssertionError(document)
+
+
+class Run:
+    """One topic on an emulated S3 and DynamoDB."""
+
+    def __init__(self, stack: LocalTidewheel, rows: int, days: int, *, merges: bool) -> None:
+        scale = SMALL_BYTES / REAL_BYTES
+        self.stack, self.rows, self.days, self.merges = stack, rows, days, merges
+        client = stack.client()
+        client.create_topic(TOPIC, segment_bytes=int(65536 * scale))
+        client.create_subscription(TOPIC, "mail")
+        ssm = stack.session.client("ssm")
+        text = ssm.get_parameter(Name=parameter_name(stack.stack_name))["Parameter"]["Value"]
+        settings = ServiceSettings.from_json(text, "ssm")
+        self.queues = NoQueues()
+        service = Service.of(replace(settings, send_threads=1), stack.session, stack.clock)
+        self.ports = _Ports(service, self)
+        self.random = np.random.default_rng(17)
+        self.merged: Counter[str] = Counter()
+
+    def start(self, topic: str, size: MergeSize) -> None:
+        """Port MergeRuns: merges at once, if this run merges at all."""
+        if self.merges:
+            before = time.perf_counter()
+            done = merge(self.ports, topic, in_process(self.ports.objects), lease_s=900)
+            assert done is not None
+            self.merged.update(merges=done.merges, sources=done.sources, rows=done.rows, **{size.value: 1})
+            self.merged["seconds"] += round(time.perf_counter() - before, 3)  # type: ignore[assignment]
+
+    def pack(self, due_after_ms: int) -> Pack | None:
+        """A batch of messages, without those that are due before."""
+        now_ms = self.ports.clock.now_ms()
+        times = now_ms + 3_600_000 + self.random.integers(0, self.days * DAY_MS, self.rows)
+        times = np.sort(times[times >= due_after_ms])
+        if not len(times):
+            return None
+        ids = np.zeros((len(times), 16), np.uint8)
+        ids[:, :6] = times.astype(">i8").view(np.uint8).reshape(-1, 8)[:, 2:]
+        ids[:, 6:] = self.random.integers(0, 256, (len(times), 10), np.uint8)
+        fence = self.ports.topics.fence(TOPIC)
+        assert fence is not None
+        return Pack(
+            topic=TOPIC,
+            generation=fence.generation,
+            sent_at_ms=now_ms,
+            ids=ids.tobytes(),
+            encodings=[Encoding.TEXT] * len(times),
+            texts=[f"{n:08x}" for n in self.random.integers(0, 2**32, len(times)).tolist()],
+            attributes=None,
+        )
+
+    def step(self, due_after_ms: int = 0) -> None:
+        """One slot: a ledger, what is due, the sweep."""
+        clock = self.stack.clock
+        assert isinstance(clock, ManualClock)
+        clock.advance_ms(SLOT_MS)
+        pack = self.pack(due_after_ms)
+        if pack is not None:
+            ingest(self.ports, TOPIC, [pack])
+        fence = self.ports.topics.fence(TOPIC)
+        assert fence is not None
+        if fence.wake_slot is not None and fires_at_ms(fence.wake_slot, fence.settings) <= clock.now_ms():
+            done = dispatch(self.ports, TOPIC)
+            assert done is not None and not done.failures
+            if done.collect:
+                collect(self.ports, TOPIC)
+        while self.queues.parts:
+            deliver_part(self.ports, *self.queues.parts.pop())
+        swept = sweep(self.ports)
+        assert not swept.failures, swept.failures
+
+
+class _Ports:
+    """The service, with queues that take everything and merges that run here."""
+
+    def __init__(self, service: Service, run: Run) -> None:
+        self.topics, self.objects, self.wheel = service.topics, service.objects, service.wheel
+        self.clock, self.parallel, self.max_skew_ms = service.clock, service.parallel, service.max_skew_ms
+        self.queues, self.merge_runs = run.queues, run
+
+
+def measure(rows: int, days: int, slots: int, *, merges: bool, say: Any = print) -> dict[str, Any]:
+    """Fills a topic and counts some slots; returns figures for a million messages."""
+    scale = SMALL_BYTES / REAL_BYTES
+    for name in ("FULL_BYTES", "WINDOW_BYTES", "MAX_OUTPUT_BYTES", "_TIER_0_BYTES"):
+        setattr(merging, name, int(getattr(merging, name) * scale))
+    try:
+        with LocalTidewheel(collect_interval_s=3600) as stack:
+            run = Run(stack, rows, days, merges=merges)
+            start_ms = stack.clock.now_ms()
+            for number in range(days * DAY_MS // SLOT_MS):
+                run.step(start_ms + days * DAY_MS + 3_600_000)
+                if number % 288 == 0:
+                    say(f"merging {merges}: day {number // 288}, {len(run.ports.topics.buckets(TOPIC))} buckets")
+            filled = Counter(run.merged)
+            # Dispatches begin when the first messages of the backlog are due.
+            for _ in range(12):
+                run.step()
+            run.merged.clear()
+            run.queues.sent = 0
+            requests, units = Counter(stack.requests), Counter(stack.requests.units)
+            before, live = time.perf_counter(), []
+            for _ in range(slots):
+                run.step()
+                live.append(len(run.ports.topics.buckets(TOPIC)) if run.merges else 0)
+            seconds = time.perf_counter() - before
+            return figures(run, Counter(stack.requests) - requests, stack.requests.units - units, slots, seconds) | {
+                "live_buckets": sum(live) / len(live),
+                "fill": dict(filled),
+            }
+    finally:
+        for name in ("FULL_BYTES", "WINDOW_BYTES", "MAX_OUTPUT_BYTES", "_TIER_0_BYTES"):
+            setattr(merging, name, round(getattr(merging, name) / scale))
+
+
+def figures(run: Run, requests: Counter[str], units: Counter[str], slots: int, seconds: float) -> dict[str, Any]:
+    """Returns requests and dollars for a million messages delivered."""
+    a_million = 1e6 / max(1, run.queues.sent)
+    kept = {name: count for name, count in units.items() if name.startswith(("s3.", "dynamodb."))}
+    dollars = {name: count * DOLLARS_PER_MILLION[name] / 1e6 * a_million for name, count in kept.items()}
+    return {
+        "delivered": run.queues.sent,
+        "slots": slots,
+        "requests_a_million": {
+            name: round(count * a_million) for name, count in requests.items() if name.startswith(("s3.", "dynamodb."))
+        },
+        "units_a_million": {name: round(count * a_million) for name, count in kept.items()},
+        "dollars_a_million": {name: round(value, 5) for name, value in dollars.items()},
+        "s3_and_dynamodb": round(sum(dollars.values()), 4),
+        "merging": dict(run.merged),
+        "seconds": round(seconds, 1),
+    }
+
+
+def main() -> None:
+    """Runs it from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--days", type=int, default=60, help="how far ahead messages are due")
+    parser.add_argument("--rows", type=int, default=3472, help="messages of a ledger")
+    parser.add_argument("--slots", type=int, default=288, help="slots counted with merging")
+    parser.add_argument("--unmerged-slots", type=int, default=12, help="slots counted without; 0: leave it out")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    found = {"merged": measure(given.rows, given.days, given.slots, merges=True)}
+    if given.unmerged_slots:
+        found["unmerged"] = measure(given.rows, given.days, given.unmerged_slots, merges=False)
+    for name, run in found.items():
+        print(f"{name}: ${run['s3_and_dynamodb']} a million messages for S3 and DynamoDB (goal: {GOAL} with merging)")
+        print(json.dumps(run, indent=1))
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

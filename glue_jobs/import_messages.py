@@ -1,0 +1,9 @@
+"""Glue job: imports files of messages. Arguments: --stack, --topic, --input and those of docs/import.md."""
+
+from __future__ import annotations
+
+from tidewheel.spark.importing import import_messages as main
+from tidewheel.spark.job import on_glue
+
+if __name__ == "__main__":
+    on_glue(main)

@@ -1,0 +1,9 @@
+"""Glue job: rebuilds the index of one topic. Arguments: --stack, --topic, --dry-run true, --replace true, --slot-s."""
+
+from __future__ import annotations
+
+from tidewheel.spark.job import on_glue
+from tidewheel.spark.rebuilding import rebuild_index as main
+
+if __name__ == "__main__":
+    on_glue(main)

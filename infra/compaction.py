@@ -1,0 +1,139 @@
+"""Compaction: where merges run, and the jobs that rebuild a lost table and import in bulk."""
+
+from __future__ import annotations
+
+from aws_cdk import Aws, Duration, Stack
+from aws_cdk import aws_glue as glue
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from infra.alarms import Alarms
+from infra.bundling import package_asset
+from infra.environments import Environment
+from infra.functions import function_name, python_function
+from infra.spark_jobs import JobSpec, job_name, spark_job
+from infra.storage import Storage
+from tidewheel.aws.s3_layout import ASIDE, CHECKPOINTS, IMPORTS, LEDGERS
+from tidewheel.settings import MAX_FUNCTION_S, parameter_name
+
+COMPACT_TIMEOUT = Duration.seconds(MAX_FUNCTION_S)
+
+MERGE_RUNS = 3
+"""Topics that large merges may be under way for. For one topic it is one at a time: a lease in the table sees to it."""
+
+WRITING = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
+
+
+class Compaction(Construct):
+    """A function for small merges, a Glue job for large ones, and two more jobs that people start.
+
+    Attributes:
+        function_name: Name of the function, which the settings hold.
+        job_name: Name of the merge job, which the settings hold.
+        compact: Merges a topic's ledgers in memory.
+        merge: Merges them on Spark.
+        rebuild: Makes a topic's metadata anew from its ledgers.
+        import_: Turns files of messages into ledgers.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        code: lambda_.Code,
+        storage: Storage,
+        alarms: Alarms,
+    ) -> None:
+        """Make the function, the jobs and their alarms."""
+        super().__init__(scope, id_)
+        self.function_name = function_name("compact")
+        self.job_name = job_name("merge")
+        self.compact = self._compact(environment, code, storage)
+        self.merge, self.rebuild, self.import_ = self._jobs(environment)
+        self._allow_jobs(storage)
+        self._allow_merge_job(self.compact)
+        alarms.function_errors(self.compact)
+        for job in (self.merge, self.rebuild, self.import_):
+            alarms.job_failures(job)
+
+    def grant_start(self, grantee: iam.IGrantable) -> None:
+        """Allow to start merges, small and large."""
+        principal = grantee.grant_principal
+        principal.add_to_principal_policy(
+            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[self.compact.function_arn])
+        )
+        self._allow_merge_job(grantee)
+
+    def _allow_merge_job(self, grantee: iam.IGrantable) -> None:
+        """Allow to start the job: the sweep does, and the function when the next merge is too large for it."""
+        statement = iam.PolicyStatement(actions=["glue:StartJobRun"], resources=[self.merge.job_arn])
+        grantee.grant_principal.add_to_principal_policy(statement)
+
+    def _compact(self, environment: Environment, code: lambda_.Code, storage: Storage) -> lambda_.Function:
+        """Make the function. Lambda does not try again: the run that died holds the lease, so the sweep starts it."""
+        compact = python_function(
+            self,
+            "compact",
+            description="Tidewheel: merges the ledgers of one topic when they are small",
+            code=code,
+            environment=environment,
+            timeout=COMPACT_TIMEOUT,
+            memory_mib=environment.compact_memory_mib,
+        )
+        compact.configure_async_invoke(retry_attempts=0)
+        storage.grant_items(compact)
+        storage.grant_item_deletes(compact)
+        storage.grant_objects(compact, *WRITING, prefixes=(LEDGERS,))
+        return compact
+
+    def _jobs(self, environment: Environment) -> tuple[glue.PySparkEtlJob, ...]:
+        specs = (
+            JobSpec(
+                name="merge",
+                script="merge_buckets",
+                description="Tidewheel: merges the ledgers of one topic",
+                workers=environment.merge_workers,
+                max_retries=1,
+                max_concurrent_runs=MERGE_RUNS,
+            ),
+            JobSpec(
+                name="rebuild",
+                script="rebuild_index",
+                description="Tidewheel: makes a topic's metadata anew from its ledgers",
+                workers=environment.rebuild_workers,
+            ),
+            JobSpec(
+                name="import",
+                script="import_messages",
+                description="Tidewheel: turns files of messages into ledgers",
+                workers=environment.import_workers,
+            ),
+        )
+        package = package_asset(self, "Package")
+        return tuple(spark_job(self, spec, package=package, environment=environment) for spec in specs)
+
+    def _allow_jobs(self, storage: Storage) -> None:
+        """Allow each job its prefixes, and all of them the table and the settings."""
+        self._allow_job(self.merge, storage, writes=(LEDGERS,))
+        self._allow_job(self.rebuild, storage, writes=(LEDGERS, CHECKPOINTS, ASIDE))
+        self._allow_job(self.import_, storage, writes=(LEDGERS, IMPORTS))
+
+    def _allow_job(self, job: glue.PySparkEtlJob, storage: Storage, *, writes: tuple[str, ...]) -> None:
+        settings = Stack.of(self).format_arn(
+            service="ssm", resource="parameter", resource_name=parameter_name(Aws.STACK_NAME).removeprefix("/")
+        )
+        role = self.job_role(job)
+        role.add_to_policy(iam.PolicyStatement(actions=["ssm:GetParameter"], resources=[settings]))
+        storage.grant_items(role)
+        storage.grant_item_deletes(role)
+        storage.grant_objects(role, *WRITING, prefixes=writes)
+        storage.grant_listing(role, prefixes=writes)
+
+    def job_role(self, job: glue.PySparkEtlJob) -> iam.Role:
+        """Return a job's role; the job itself has one that takes no policies."""
+        role = self.node.find_child(f"{job.node.id}Role")
+        assert isinstance(role, iam.Role)
+        return role

@@ -1,0 +1,119 @@
+"""The one way in which a Glue job of the service is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aws_cdk import Aws, Duration
+from aws_cdk import aws_glue as glue
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+from aws_cdk.aws_s3_assets import Asset
+from constructs import Construct
+
+from infra.bundling import ROOT, glue_modules
+from infra.environments import Environment
+
+TIMEOUT = Duration.minutes(120)
+JOB_ARGUMENT = "--tidewheel-job"
+"""Names the script in the job's default arguments. The local runtime finds it by this; the location is a hash.
+
+Not `--job`: Glue's `getResolvedOptions` takes that for a short form of its own `--job-bookmark-...`.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """In what one job differs from another.
+
+    Attributes:
+        name: The job is `<stack>-<name>`.
+        script: The file `glue_jobs/<script>.py`.
+        description: What the console shows.
+        workers: G.1X workers of a run, its driver among them.
+        max_retries: How often Glue runs it again after a failure.
+        max_concurrent_runs: Runs at one time.
+    """
+
+    name: str
+    script: str
+    description: str
+    workers: int
+    max_retries: int = 0
+    max_concurrent_runs: int = 1
+
+
+def job_name(name: str) -> str:
+    """Return a job's full name, `<stack>-<name>`."""
+    return f"{Aws.STACK_NAME}-{name}"
+
+
+def spark_job(scope: Construct, spec: JobSpec, *, package: Asset, environment: Environment) -> glue.PySparkEtlJob:
+    """Make a job that runs a script of `glue_jobs` on Glue 6.0.
+
+    Its role can read its code and write its logs and metrics, nothing else: the construct grants what it needs.
+
+    Args:
+        scope: The construct that the job belongs to.
+        spec: What the job is.
+        package: The package's wheel.
+        environment: Decides how long logs are kept.
+    """
+    id_ = spec.name.capitalize()
+    script = Asset(scope, f"{id_}Script", path=str(ROOT / "glue_jobs" / f"{spec.script}.py"))
+    role = _job_role(scope, f"{id_}Role", (script, package))
+    log_prefix = f"/aws-glue/{job_name(spec.name)}"
+    _make_logs(scope, id_, log_prefix, role, environment)
+    return glue.PySparkEtlJob(
+        scope,
+        id_,
+        job_name=job_name(spec.name),
+        description=spec.description,
+        glue_version=glue.GlueVersion.V6_0,
+        script=glue.Code.from_bucket(script.bucket, script.s3_object_key),
+        # The construct's own grants would be s3:GetObject* and the like.
+        role=role.without_policy_updates(),
+        worker_configuration=glue.WorkerConfiguration(worker_type=glue.WorkerType.G_1X, number_of_workers=spec.workers),
+        timeout=TIMEOUT,
+        max_retries=spec.max_retries,
+        max_concurrent_runs=spec.max_concurrent_runs,
+        extra_python_files=[glue.Code.from_bucket(package.bucket, package.s3_object_key)],
+        default_arguments={
+            JOB_ARGUMENT: spec.script,
+            "--stack": Aws.STACK_NAME,
+            "--additional-python-modules": glue_modules(),
+            "--custom-logGroup-prefix": log_prefix,
+        },
+    )
+
+
+def _job_role(scope: Construct, id_: str, code: tuple[Asset, ...]) -> iam.Role:
+    """Make a job's role: its code, and metrics in Glue's namespace, which no resource can narrow further."""
+    role = iam.Role(scope, id_, assumed_by=iam.ServicePrincipal("glue.amazonaws.com"))
+    role.add_to_policy(
+        iam.PolicyStatement(
+            actions=["s3:GetObject"],
+            resources=[asset.bucket.arn_for_objects(asset.s3_object_key) for asset in code],
+        )
+    )
+    role.add_to_policy(
+        iam.PolicyStatement(
+            actions=["cloudwatch:PutMetricData"],
+            resources=["*"],
+            conditions={"StringEquals": {"cloudwatch:namespace": "Glue"}},
+        )
+    )
+    return role
+
+
+def _make_logs(scope: Construct, id_: str, prefix: str, role: iam.Role, environment: Environment) -> None:
+    """Make the two log groups that Glue writes under a prefix: Spark's and the logger's, and standard output."""
+    for name in ("error", "output"):
+        log_group = logs.LogGroup(
+            scope,
+            f"{id_}{name.capitalize()}Logs",
+            log_group_name=f"{prefix}/{name}",
+            retention=environment.log_retention,
+            removal_policy=environment.removal_policy,
+        )
+        log_group.grant_write(role)

@@ -1,0 +1,98 @@
+"""Orphans: objects that nothing names, because whoever put them died before it could, are deleted a day later.
+
+A reference to a ledger only ever moves from a BUCKET to a TRASH, and a PLAN that is still to be delivered names only
+ledgers that one of them names. So the objects are listed first, then the BUCKETs are read, then the TRASH. Manifests
+are named by PLANs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from tidewheel.fence import Fence
+from tidewheel.flows.checkpoint import checkpoint_topic
+from tidewheel.flows.ports import CHECKPOINTS, LEDGERS, PLANS, Ports, StoredObject, Topics
+
+ORPHAN_GRACE_S = 24 * 3600
+"""A younger object may still get named by its writer: no function and no job lives that long."""
+DAILY = "ORPHANS"
+_DAY_MS = 24 * 3600 * 1000
+
+Named = Callable[[Topics, str], frozenset[str]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Orphans:
+    """What was deleted.
+
+    Attributes:
+        left: topics whose objects were left alone: their fence is lost, or was rebuilt meanwhile.
+    """
+
+    objects: int = 0
+    size_bytes: int = 0
+    left: set[str] = field(default_factory=set)
+
+
+def sweep_orphans_daily(ports: Ports) -> Orphans | None:
+    """Sweeps if nobody has for a day; None if somebody has. If it stops, the next day's sees the same orphans."""
+    now_ms = ports.clock.now_ms()
+    return sweep_orphans(ports) if ports.topics.claim_daily(DAILY, now_ms, now_ms + _DAY_MS) else None
+
+
+def sweep_orphans(ports: Ports) -> Orphans:
+    """Deletes all ledgers and manifests that are older than the grace and that nothing names.
+
+    A topic's checkpoint is brought up to date first, so that each topic has one; that it is there tells a topic whose
+    fence is lost from one that is no more. If it stops anywhere, the next one sees the same orphans.
+    """
+    orphans = Orphans()
+    before_ms = ports.clock.now_ms() - ORPHAN_GRACE_S * 1000
+    seen: set[str] = set()
+    for prefix, named in ((LEDGERS, _ledgers_named), (PLANS, _manifests_named)):
+        # Names sort by topic: no more than one topic's are held at once.
+        for topic, listed in groupby(ports.objects.list(prefix), key=topic_of):
+            old = [each for each in listed if each.put_at_ms < before_ms]
+            if topic not in seen:
+                seen.add(topic)
+                checkpoint_topic(ports, topic)
+            if old:
+                _delete(ports, topic, old, named, orphans)
+    return orphans
+
+
+def topic_of(stored: StoredObject) -> str:
+    """Returns the topic that an object's name tells."""
+    return stored.name.split("/")[1]
+
+
+def _delete(ports: Ports, topic: str, old: list[StoredObject], named: Named, orphans: Orphans) -> None:
+    fence = ports.topics.fence(topic)
+    kept = named(ports.topics, topic)
+    # A rebuild takes the fence away first and brings it back, with other counters, last.
+    if _era(fence) != _era(ports.topics.fence(topic)) or (fence is None and _is_lost(ports, topic)):
+        orphans.left.add(topic)
+        return
+    found = [each for each in old if each.name not in kept]
+    ports.objects.delete(each.name for each in found)
+    orphans.objects += len(found)
+    orphans.size_bytes += sum(each.size_bytes for each in found)
+
+
+def _ledgers_named(topics: Topics, topic: str) -> frozenset[str]:
+    live = frozenset(bucket.object_name for bucket in topics.buckets(topic))
+    return live.union(*(trash.objects for trash in topics.trash(topic)))
+
+
+def _manifests_named(topics: Topics, topic: str) -> frozenset[str]:
+    return topics.plan_objects(topic)
+
+
+def _era(fence: Fence | None) -> tuple[str, int] | None:
+    return None if fence is None else (fence.generation, fence.subs_ver)
+
+
+def _is_lost(ports: Ports, topic: str) -> bool:
+    return next(iter(ports.objects.list(f"{CHECKPOINTS}{topic}/")), None) is not None

@@ -1,0 +1,92 @@
+"""The commits of an import: one ledger after the other becomes live under the topic's fence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidewheel.bucket import Bucket
+from tidewheel.errors import Contended, UnknownTopic
+from tidewheel.fence import Fence
+from tidewheel.flows.commit import commit_and_arm
+from tidewheel.flows.ports import Commit, Objects, Ports
+from tidewheel.ledger import decode_segment
+from tidewheel.spark.ledger_sink import CutLedger, Target, write_ledger
+
+_ATTEMPTS = 20
+
+RejectLate = Callable[[int, int, int], None]
+"""Takes a cut and the slots [a, b) of it that were sealed meanwhile; keeps their rows as rejected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """What became of a ledger's rows.
+
+    Attributes:
+        imported: live now.
+        late: rejected, since their slots were sealed meanwhile.
+        skipped: another run had committed this cut.
+    """
+
+    imported: int = 0
+    late: int = 0
+    skipped: int = 0
+
+
+def commit_ledger(ports: Ports, target: Target, ledger: CutLedger, reject_late: RejectLate) -> Committed:
+    """Commits one ledger; rows of slots that are sealed by now are rejected, and the rest is written anew.
+
+    If it stops
+        after late rows are rejected, or the rest is written: nothing is live, and the next run does this cut again;
+            its late rows are rejected again, as too soon.
+        after the commit: the next run skips this cut. The sweep heals the schedule if it was not armed.
+
+    Raises:
+        UnknownTopic: the topic was deleted meanwhile.
+        Contended: the fence moved too often; this cut is not committed.
+    """
+    bucket, late = ledger.bucket, 0
+    for _ in range(_ATTEMPTS):
+        fence = _fence(ports, target)
+        if fence.sealed > bucket.first_slot:
+            if ledger.cut in ports.topics.imported(target.topic, target.import_id):
+                ports.objects.delete([bucket.object_name])
+                return Committed(late=late, skipped=bucket.rows)
+            rest = _without_sealed(ports.objects, target, ledger.cut, bucket, fence)
+            reject_late(ledger.cut, bucket.first_slot, fence.sealed)
+            late += bucket.rows - (0 if rest is None else rest.rows)
+            ports.objects.delete([bucket.object_name])
+            if rest is None:
+                return Committed(late=late)
+            bucket = rest
+        commit = commit_and_arm(ports, fence, bucket, target.once(ledger.cut))
+        if commit is Commit.COMMITTED:
+            return Committed(imported=bucket.rows, late=late)
+        if commit is Commit.EXISTS:
+            return Committed(skipped=bucket.rows, late=late)
+    raise Contended("import", target.topic, _ATTEMPTS)
+
+
+def _fence(ports: Ports, target: Target) -> Fence:
+    fence = ports.topics.fence(target.topic)
+    if fence is None or fence.generation != target.generation:
+        raise UnknownTopic(target.topic)
+    return fence
+
+
+def _without_sealed(objects: Objects, target: Target, cut: int, bucket: Bucket, fence: Fence) -> Bucket | None:
+    """Writes the rows of open slots as another ledger; None if there are none."""
+    rest = write_ledger(objects, target, cut, _rows_from(objects, bucket, fence.sealed * fence.slot_ms))
+    return None if rest is None else rest.bucket
+
+
+def _rows_from(objects: Objects, bucket: Bucket, first_ms: int) -> Iterator[pa.Table]:
+    for segment in bucket.segments:
+        if segment.last_deliver_at_ms >= first_ms:
+            data = objects.get_range(bucket.object_name, segment.offset, segment.length)
+            rows = decode_segment(data, object_name=bucket.object_name, segment=segment)
+            yield rows.filter(pc.greater_equal(rows.column("deliver_at_ms"), first_ms))

@@ -1,0 +1,146 @@
+"""The input of an import: files that Spark reads, and what they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from hashlib import blake2b
+from typing import Any
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, NumericType, StringType, StructField, StructType
+
+from tidewheel.errors import InvalidValue
+from tidewheel.spark.import_options import FORMATS, Columns, ImportOptions
+
+MALFORMED = "_corrupt_record"
+"""The column with the text of a line that could not be read."""
+
+_ENDINGS = {"parquet": "parquet", "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
+_ENDING = re.compile(r"\.(\w+)(?:\.(?:gz|gzip|bz2|zst|zstd|snappy|lz4|deflate))?\Z", re.IGNORECASE)
+_ERROR_CLASS = re.compile(r"\A\[\w+(?:\.\w+)*\] ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputFiles:
+    """The files of an input.
+
+    Attributes:
+        sizes: in bytes, by name.
+        format: one of FORMATS.
+    """
+
+    sizes: Mapping[str, int]
+    format: str
+
+    def fingerprint(self, options: ImportOptions) -> str:
+        """Returns a hash of all that decides which messages there are, by the files' names and sizes."""
+        values = [options.input, self.format, asdict(options.columns), options.time_zone, sorted(self.sizes.items())]
+        return blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """What Spark reads.
+
+    Attributes:
+        frame: the input's columns, and MALFORMED.
+        types: of the columns, as they are in the input. JSON values of mapped columns are text in `frame`.
+        columns: those that there are.
+    """
+
+    frame: DataFrame
+    types: Mapping[str, DataType]
+    columns: Columns
+
+
+def find_files(spark: SparkSession, options: ImportOptions) -> InputFiles:
+    """Lists the input.
+
+    Raises:
+        InvalidValue: there is none, or its format cannot be told.
+    """
+    with _explained(options.input):
+        found = spark.read.format("binaryFile").load(options.input).select("path", "length").collect()
+    if not found:
+        raise InvalidValue("--input", options.input, "there are no files")
+    sizes = {row["path"]: row["length"] for row in found}
+    return InputFiles(sizes=sizes, format=options.format or _format_of(sizes))
+
+
+def read_input(spark: SparkSession, files: InputFiles, options: ImportOptions) -> Input:
+    """Reads the input's columns.
+
+    Raises:
+        InvalidValue: it cannot be read, or lacks a column.
+    """
+    with _explained(options.input):
+        if files.format == "parquet":
+            frame = spark.read.parquet(options.input)
+            schema = frame.schema
+            columns = _present(schema, options)
+            frame = frame.withColumn(MALFORMED, F.lit(None).cast("string"))
+        elif files.format == "csv":
+            # Bodies have line ends; quotes in them are doubled, as RFC 4180 says.
+            reader = spark.read.option("header", True).option("multiLine", True).option("escape", '"')
+            schema = reader.csv(options.input).schema
+            columns = _present(schema, options)
+            reader = reader.option("enforceSchema", False).option("columnPruning", False)
+            reader = reader.option("columnNameOfCorruptRecord", MALFORMED)
+            frame = reader.schema(_with_malformed(schema)).csv(options.input)
+        else:
+            reader = spark.read.option("columnNameOfCorruptRecord", MALFORMED)
+            schema = StructType([field for field in reader.json(options.input).schema if field.name != MALFORMED])
+            columns = _present(schema, options)
+            frame = reader.schema(_with_malformed(_as_text(schema, columns))).json(options.input)
+    return Input(frame=frame, types={field.name: field.dataType for field in schema}, columns=columns)
+
+
+def _format_of(names: Mapping[str, int]) -> str:
+    found = {_ENDINGS.get(ending[1].lower() if (ending := _ENDING.search(name)) else "") for name in names}
+    [format, *others] = found
+    if others or format is None:
+        shown = sorted(name.rpartition("/")[2] for name in names)[:3]
+        raise InvalidValue("--format", None, f"give {', '.join(FORMATS)}: files like {', '.join(shown)} do not say")
+    return format
+
+
+def _with_malformed(schema: StructType) -> StructType:
+    return StructType([*schema.fields, StructField(MALFORMED, StringType())])
+
+
+def _as_text(schema: StructType, columns: Columns) -> StructType:
+    """Returns a schema with which mapped values come as they stand in JSON; numbers stay numbers."""
+
+    def keeps(field: StructField) -> bool:
+        return field.name not in columns.names or isinstance(field.dataType, NumericType)
+
+    return StructType([f if keeps(f) else StructField(f.name, StringType()) for f in schema])
+
+
+def _present(schema: StructType, options: ImportOptions) -> Columns:
+    there = schema.fieldNames()
+    wanted: dict[str, str | None] = asdict(options.columns)
+    for option, name in wanted.items():
+        if name not in there and option not in options.optional:
+            shown = ", ".join(there) or "none"
+            raise InvalidValue(f"--{option.replace('_', '-')}", name, f"no such column; there are: {shown}")
+    absent: dict[str, Any] = {option: None for option, name in wanted.items() if name not in there}
+    return replace(options.columns, **absent)
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    """Turns what Spark says about an input into an error that names it."""
+    try:
+        yield
+    except AnalysisException as error:
+        raise InvalidValue("--input", path, _ERROR_CLASS.sub("", str(error)).partition("\n")[0]) from error
+    except Py4JJavaError as error:
+        raise InvalidValue("--input", path, str(error.java_exception).partition("\n")[0]) from error

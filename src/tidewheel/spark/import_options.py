@@ -1,0 +1,110 @@
+"""What an import is told: its topic, its input, and which column is what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from zoneinfo import ZoneInfo
+
+from tidewheel.duration import delay_ms
+from tidewheel.errors import InvalidValue
+
+FORMATS = ("parquet", "csv", "json")
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_MIN_LEAD = "1h"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """Which column of the input is what; None: there is none.
+
+    Attributes:
+        deliver_at: a timestamp, ISO 8601 text, or seconds or milliseconds since 1970.
+        body: text, bytes, or a value that becomes JSON text.
+        key: text.
+        attributes: a map or struct of texts, or the text of a JSON object.
+        expires_at: as deliver_at.
+    """
+
+    deliver_at: str = "deliver_at"
+    body: str = "body"
+    key: str | None = "key"
+    attributes: str | None = "attributes"
+    expires_at: str | None = "expires_at"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All columns that are mapped."""
+        return tuple(name for name in asdict(self).values() if name is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions:
+    """The options of one import.
+
+    Attributes:
+        input: a path, an `s3://` URL or a glob of either.
+        format: one of FORMATS; None: as the files' names end.
+        columns: as wanted; those of `optional` may be absent.
+        optional: names that nobody gave: defaults that the input need not have.
+        rejects: where rejected rows go; None: they are counted only.
+        name: the import's name; None: it is made from the input.
+        min_lead_ms: rows due sooner than this are rejected.
+        time_zone: of times that have none of their own; None: they are rejected.
+    """
+
+    topic: str
+    input: str
+    format: str | None = None
+    columns: Columns = Columns()
+    optional: frozenset[str] = frozenset()
+    rejects: str | None = None
+    name: str | None = None
+    min_lead_ms: int = 3_600_000
+    time_zone: str | None = None
+
+
+def parse_options(arguments: Mapping[str, str]) -> ImportOptions:
+    """Reads the options from a job's arguments.
+
+    Raises:
+        InvalidValue: one is missing or wrong.
+    """
+    for name in ("topic", "input"):
+        if not arguments.get(name):
+            raise InvalidValue(f"--{name}", None, "this job needs it")
+    given = {column: arguments.get(column.replace("_", "-")) for column in asdict(Columns())}
+    return ImportOptions(
+        topic=arguments["topic"],
+        input=arguments["input"],
+        format=_format(arguments.get("format")),
+        columns=Columns(**{column: name for column, name in given.items() if name}),
+        optional=frozenset(c for c in ("key", "attributes", "expires_at") if not given[c]),
+        rejects=arguments.get("rejects") or None,
+        name=_name(arguments.get("name")),
+        min_lead_ms=delay_ms(arguments.get("min-lead") or _MIN_LEAD, "--min-lead"),
+        time_zone=_time_zone(arguments.get("time-zone")),
+    )
+
+
+def _format(text: str | None) -> str | None:
+    if text and text not in FORMATS:
+        raise InvalidValue("--format", text, f"give {', '.join(FORMATS)}")
+    return text or None
+
+
+def _name(text: str | None) -> str | None:
+    if text and not _NAME.match(text):
+        raise InvalidValue("--name", text, "use 1 to 64 letters, digits, '_' or '-'")
+    return text or None
+
+
+def _time_zone(text: str | None) -> str | None:
+    if not text:
+        return None
+    try:
+        ZoneInfo(text)
+    except (KeyError, ValueError, OSError):
+        raise InvalidValue("--time-zone", text, "give a zone's name, such as Europe/Berlin or UTC") from None
+    return text

@@ -1,0 +1,120 @@
+"""What every Glue job has in its hands: its arguments, the service's ports, Spark.
+
+A script in `glue_jobs/` is its job's entry on Glue and on this machine alike: `main(job)` does the work, `on_glue`
+makes the job from the command line that Glue gives, `local_jobs` makes it from an emulated AWS or a deployed stack.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import boto3
+from pyspark.sql import SparkSession
+
+from tidewheel.aws.service import Service
+from tidewheel.clock import Clock, SystemClock
+from tidewheel.errors import InvalidValue
+from tidewheel.flows.ports import Objects
+from tidewheel.sdk.connection import Connection
+from tidewheel.spark.arrow_objects import Location
+
+MAX_JOB_S = 7_200
+"""No job runs longer: its time-out in the stack."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One run of a job.
+
+    Attributes:
+        arguments: by name, without the dashes.
+        service: the ports that the driver uses.
+        location: the S3 bucket, for Spark's workers.
+        spark: makes or finds the session; called when Spark is first needed.
+        say: shows a line to whoever watches.
+        advance: tells that so much of so much is done.
+    """
+
+    arguments: Mapping[str, str]
+    service: Service
+    location: Location
+    spark: Callable[[], SparkSession]
+    say: Callable[[str], None] = print
+    advance: Callable[[float, float], None] = field(default=lambda _done, _total: None)
+
+    @property
+    def objects(self) -> Objects:
+        """The objects, as the driver uses them."""
+        return self.service.objects
+
+    def required(self, name: str) -> str:
+        """Returns an argument.
+
+        Raises:
+            InvalidValue: it was not given.
+        """
+        value = self.arguments.get(name)
+        if not value:
+            raise InvalidValue(f"--{name}", None, "this job needs it")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """Returns whether a switch is on: given as `--name true`."""
+        return self.arguments.get(name, "").lower() in ("true", "1", "yes")
+
+
+def on_glue(main: Callable[[Job], object], argv: Sequence[str] = sys.argv) -> None:
+    """Runs a job where Glue has started it."""
+    arguments = parse_arguments(argv[1:])
+    job = make_job(arguments, session=boto3.Session(), clock=SystemClock(), spark=_session_of_glue)
+    main(job)
+
+
+def make_job(
+    arguments: Mapping[str, str],
+    *,
+    session: boto3.Session,
+    clock: Clock,
+    spark: Callable[[], SparkSession],
+    endpoint_url: str | None = None,
+    say: Callable[[str], None] = print,
+    advance: Callable[[float, float], None] = lambda _done, _total: None,
+) -> Job:
+    """Makes a job for the stack that its argument `stack` names.
+
+    Raises:
+        NotConfigured: there is no such stack.
+    """
+    stack = arguments.get("stack") or "tidewheel"
+    connection = Connection(stack, session=session, settings=None, endpoint_url=endpoint_url, topics=None)
+    settings = connection.settings
+    return Job(
+        arguments=arguments,
+        service=Service.of(settings, session, clock, endpoint_url=endpoint_url),
+        location=Location(
+            root=f"s3://{settings.s3_bucket}", endpoint_url=endpoint_url, region=session.region_name or "us-east-1"
+        ),
+        spark=spark,
+        say=say,
+        advance=advance,
+    )
+
+
+def parse_arguments(argv: Sequence[str]) -> dict[str, str]:
+    """Reads `--name value` pairs, as Glue passes them; what is not such a pair is passed over."""
+    found = {}
+    for name, value in pairwise(argv):
+        if name.startswith("--") and not value.startswith("--"):
+            found[name.removeprefix("--")] = value
+    return found
+
+
+def _session_of_glue() -> SparkSession:
+    from tidewheel.spark.session import register
+
+    spark = SparkSession.builder.getOrCreate()
+    register(spark)
+    return spark

@@ -1,0 +1,215 @@
+"""The writing half of Spark's data source `tidewheel.ledger`: each task writes one ledger that nothing names yet.
+
+    rows.write.format("tidewheel.ledger").mode("append").options(...).save()
+
+| option | means |
+|---|---|
+| `root`, `region`, `endpoint_url` | where the S3 bucket, or the folder, is |
+| `topic`, `generation`, `settings` | the topic, its settings as JSON |
+| `import_id` | part of each bucket's id |
+| `cuts` | JSON list: the cut that each value of the column `part` stands for |
+| `manifest` | name of the object that lists the ledgers |
+
+Rows have a ledger's columns and `part`. Those of one task have the same `part` and are sorted by `message_id`; equal
+ids are counted up, which tells identical rows apart. When all tasks are done the manifest is written: whoever started
+the write reads it and commits the buckets. If a task fails for good, what the others wrote is deleted.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from tidewheel.bucket import Bucket, BucketId, Tail, decode_segments, encode_segments, encode_slots
+from tidewheel.flows.ports import Objects
+from tidewheel.ledger_rows import SCHEMA
+from tidewheel.ledger_writer import SEGMENT_BYTES, LedgerWriter
+from tidewheel.settings import TopicSettings
+from tidewheel.spark.arrow_objects import Location
+
+PART = "part"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What the ledgers of an import have in common."""
+
+    topic: str
+    generation: str
+    settings: TopicSettings
+    import_id: str
+
+    def bucket_id(self, cut: int) -> BucketId:
+        """Returns the id of a cut's bucket: a hash of what it is imported from."""
+        text = f"{self.generation}\n{self.import_id}\n{cut}"
+        return BucketId(blake2b(text.encode(), digest_size=16).hexdigest())
+
+    def once(self, cut: int) -> str:
+        """Returns the mark that a cut is committed."""
+        return f"{self.import_id}#{cut}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutLedger:
+    """A ledger that was written for a cut."""
+
+    cut: int
+    bucket: Bucket
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What one task wrote; nothing if it had no rows."""
+
+    ledger: CutLedger | None
+
+
+class LedgerSink(DataSourceArrowWriter):
+    """Writes ledgers; the module's docstring lists its options."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._location = Location(
+            root=options["root"], endpoint_url=options.get("endpoint_url"), region=options.get("region")
+        )
+        self._target = Target(
+            topic=options["topic"],
+            generation=options["generation"],
+            settings=TopicSettings.from_json(options["settings"]),
+            import_id=options["import_id"],
+        )
+        self._cuts: list[int] = json.loads(options["cuts"])
+        self._manifest = options["manifest"]
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Writes the rows of one task as one ledger."""
+        batches = (batch for batch in iterator if batch.num_rows)
+        first = next(batches, None)
+        if first is None:
+            return Written(None)
+        cut = self._cuts[first.column(PART)[0].as_py()]
+        tables = distinct_rows(chain([first], batches))
+        return Written(write_ledger(self._location.objects(), self._target, cut, tables))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Lists the ledgers; they are not live yet."""
+        ledgers = [each.ledger for each in messages if isinstance(each, Written) and each.ledger is not None]
+        self._location.objects().put(self._manifest, encode_manifest(ledgers))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Deletes what was written."""
+        ledgers = [each.ledger for each in messages if isinstance(each, Written) and each.ledger is not None]
+        self._location.objects().delete([each.bucket.object_name for each in ledgers])
+
+
+def sink_options(target: Target, location: Location, cuts: Sequence[int], manifest: str) -> dict[str, str]:
+    """Returns the options of a write."""
+    options = {
+        "root": location.root,
+        "endpoint_url": location.endpoint_url,
+        "region": location.region,
+        "topic": target.topic,
+        "generation": target.generation,
+        "settings": target.settings.to_json(),
+        "import_id": target.import_id,
+        "cuts": json.dumps(list(cuts)),
+        "manifest": manifest,
+    }
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def write_ledger(objects: Objects, target: Target, cut: int, tables: Iterator[pa.Table]) -> CutLedger | None:
+    """Writes sorted rows as a ledger under a name of its own; None if there are none."""
+    first = next(tables, None)
+    if first is None:
+        return None
+    settings = target.settings
+    first_slot = first.column("deliver_at_ms")[0].as_py() // settings.slot_ms
+    bucket_id = target.bucket_id(cut)
+    name = objects.new_ledger_name(target.topic, first_slot, settings.slot_ms, bucket_id)
+    with objects.create(name) as sink:
+        writer = LedgerWriter(
+            sink,
+            topic=target.topic,
+            generation=target.generation,
+            slot_ms=settings.slot_ms,
+            segment_rows=settings.segment_rows,
+            segment_bytes=settings.segment_bytes or SEGMENT_BYTES,
+        )
+        for table in chain([first], tables):
+            writer.write(table)
+        summary = writer.close()
+    return CutLedger(cut=cut, bucket=summary.bucket(bucket_id, name))
+
+
+def distinct_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yields batches sorted by id as rows of a ledger; an id that is not above the one before is counted up."""
+    last = b""
+    for batch in batches:
+        ids = batch.column("message_id").cast(pa.binary(16))
+        if ids[0].as_py() <= last or not _ascending(ids):
+            ids = _counted_up(ids.to_pylist(), last)
+        last = ids[-1].as_py()
+        columns = {field.name: batch.column(field.name) for field in SCHEMA} | {"message_id": ids}
+        yield pa.Table.from_pydict(columns).cast(SCHEMA)
+
+
+def _ascending(ids: pa.FixedSizeBinaryArray) -> bool:
+    halves = np.frombuffer(ids.buffers()[1], ">u8", 2 * len(ids), ids.offset * 16).reshape(-1, 2)
+    high, low = halves[:, 0], halves[:, 1]
+    return bool(np.all((high[1:] > high[:-1]) | ((high[1:] == high[:-1]) & (low[1:] > low[:-1]))))
+
+
+def _counted_up(ids: Iterable[bytes], last: bytes) -> pa.FixedSizeBinaryArray:
+    number = int.from_bytes(last)
+    distinct = []
+    for each in ids:
+        number = max(int.from_bytes(each), number + 1)
+        distinct.append(number.to_bytes(16))
+    return pa.array(distinct, pa.binary(16))
+
+
+def encode_manifest(ledgers: Iterable[CutLedger]) -> bytes:
+    """Returns a manifest: JSON, a list of ledgers."""
+    return json.dumps([_encode(each) for each in ledgers]).encode()
+
+
+def decode_manifest(data: bytes) -> list[CutLedger]:
+    """Reads a manifest; its ledgers are in the order of their cuts."""
+    return sorted(map(_decode, json.loads(data)), key=lambda each: each.cut)
+
+
+def _encode(ledger: CutLedger) -> dict[str, Any]:
+    bucket = ledger.bucket
+    return {
+        "cut": ledger.cut,
+        "id": bucket.id,
+        "object_name": bucket.object_name,
+        "size_bytes": bucket.size_bytes,
+        "rows": bucket.rows,
+        "slots": base64.b64encode(encode_slots(bucket.slots)).decode(),
+        "segments": base64.b64encode(encode_segments(bucket.segments)).decode(),
+        "tail": None if bucket.tail is None else asdict(bucket.tail),
+    }
+
+
+def _decode(values: Mapping[str, Any]) -> CutLedger:
+    bucket = Bucket(
+        id=BucketId(values["id"]),
+        object_name=values["object_name"],
+        size_bytes=values["size_bytes"],
+        rows=values["rows"],
+        slots=BitMap.deserialize(base64.b64decode(values["slots"])),
+        segments=decode_segments(base64.b64decode(values["segments"])),
+        tail=None if values["tail"] is None else Tail(**values["tail"]),
+    )
+    return CutLedger(cut=values["cut"], bucket=bucket)

@@ -1,0 +1,251 @@
+"""Spark's data source `tidewheel.ledger`: a topic's ledgers as rows.
+
+    spark.read.format("tidewheel.ledger").options(root="s3://...", topic="orders", table="...").load()
+
+| option | means |
+|---|---|
+| `root` | `s3://` and the S3 bucket's name, or a folder |
+| `topic` | the topic's name |
+| `table` | DynamoDB table of the metadata; without it, ledgers are listed and all their rows returned |
+| `all` | `true`: rows of slots that are planned already are returned too |
+| `from_ms`, `to_ms` | delivery times from_ms <= t < to_ms only |
+| `region`, `endpoint_url` | where S3 and DynamoDB answer |
+| `partition_bytes` | encoded bytes that one task reads, 32 MiB by default |
+
+A schema given to Spark selects columns: others are not decoded. Comparisons of `deliver_at_ms` select segments and
+rows before anything reaches Spark. Every segment's checksum is verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import (
+    BinaryType,
+    ByteType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from tidewheel.errors import InvalidValue
+from tidewheel.ledger import SCHEMA, decode_segment
+from tidewheel.segment import Segment
+from tidewheel.spark.arrow_objects import ArrowObjects, Location
+from tidewheel.spark.ledger_sink import LedgerSink
+from tidewheel.spark.live_ledgers import LiveLedger, in_listing, in_table
+from tidewheel.spark.time_range import TimeRange
+
+SPARK_SCHEMA = StructType(
+    [
+        StructField("deliver_at_ms", LongType(), nullable=False),
+        StructField("message_id", BinaryType(), nullable=False),
+        StructField("key", StringType()),
+        StructField("attributes", MapType(StringType(), StringType())),
+        StructField("payload", BinaryType(), nullable=False),
+        StructField("encoding", ByteType(), nullable=False),
+        StructField("sent_at_ms", LongType(), nullable=False),
+        StructField("expires_at_ms", LongType()),
+    ]
+)
+"""A ledger's columns in Spark's types."""
+
+_PARTITION_BYTES = 32 * 1024 * 1024
+# Few large requests cost less than many small ones; more than this a task need not hold at once.
+_READ_BYTES = 8 * 1024 * 1024
+# Rows that one batch brings to Java: with less, the way there is what takes the time.
+_BATCH_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Segments of one ledger that lie one after the other."""
+
+    object_name: str
+    segments: tuple[Segment, ...]
+
+
+class Runs(InputPartition):
+    """What one task reads: the rows of some runs that are in a range of times."""
+
+    def __init__(self, runs: Sequence[Run], times: TimeRange) -> None:
+        self.runs = tuple(runs)
+        self.times = times
+
+
+class LedgerSource(DataSource):
+    """The data source; the module's docstring lists its options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Returns its name in `spark.read.format`."""
+        return "tidewheel.ledger"
+
+    def schema(self) -> StructType:
+        """Returns all columns of a ledger."""
+        return SPARK_SCHEMA
+
+    def reader(self, schema: StructType) -> LedgerReader:
+        """Returns a reader of these columns."""
+        return LedgerReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> LedgerSink:  # noqa: ARG002
+        """Returns a writer of new ledgers; `tidewheel.spark.ledger_sink` says what it takes."""
+        return LedgerSink(self.options)
+
+
+class LedgerReader(DataSourceReader):
+    """Plans what is to be read, where the driver is, and reads it, where the tasks are.
+
+    Args:
+        options: as given to Spark, under names in lower case.
+        schema: the columns wanted.
+
+    Raises:
+        InvalidValue: an option is missing or wrong, or a column is not a ledger's.
+    """
+
+    def __init__(self, options: dict[str, str], schema: StructType) -> None:
+        self._location = Location(
+            root=_required(options, "root"),
+            endpoint_url=options.get("endpoint_url"),
+            region=options.get("region"),
+        )
+        self._topic = _required(options, "topic")
+        self._table = options.get("table")
+        self._planned_too = options.get("all", "false").lower() == "true"
+        self._partition_bytes = _number(options, "partition_bytes", _PARTITION_BYTES)
+        unlimited = TimeRange()
+        self._times = TimeRange(
+            first_ms=_number(options, "from_ms", unlimited.first_ms), end_ms=_number(options, "to_ms", unlimited.end_ms)
+        )
+        self._columns = _columns_of(schema)
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Narrows the times to be read; returns the filters that Spark must apply."""
+        self._times, others = self._times.narrowed(filters)
+        return others
+
+    def partitions(self) -> list[InputPartition]:
+        """Returns what each task reads: ledgers and segments without a row in the range are left out."""
+        # Spark has sent this reader to the tasks already: what is found out here reaches them in the partitions only.
+        times = self._times
+        if self._table is None:
+            ledgers = in_listing(self._location, self._topic)
+        else:
+            ledgers, planned_ms = in_table(self._location, self._table, self._topic)
+            if not self._planned_too:
+                times = times.within(TimeRange(first_ms=planned_ms))
+        runs = [run for ledger in ledgers for run in _runs(ledger, times, self._partition_bytes)]
+        sizes = [sum(segment.length for segment in run.segments) for run in runs]
+        # Spark takes an empty list for one partition that is None.
+        return [Runs(group, times) for group in _grouped(runs, sizes, self._partition_bytes)] or [Runs((), times)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Reads the rows of one partition, in order of time within each ledger.
+
+        Raises:
+            CorruptLedger: a segment is not what the metadata says.
+            ObjectMissing: a ledger is gone: it was merged or collected since the partitions were made.
+        """
+        if not isinstance(partition, Runs):
+            raise TypeError(f"not a partition of this source: {partition!r}")
+        objects = self._location.objects()
+        tables = (table for run in partition.runs for table in self._tables(objects, run, partition.times))
+        yield from _batches(tables, _arrow_schema(self._columns))
+
+    def _tables(self, objects: ArrowObjects, run: Run, times: TimeRange) -> Iterator[pa.Table]:
+        lengths = [segment.length for segment in run.segments]
+        for together in _grouped(run.segments, lengths, _READ_BYTES):
+            start = together[0].offset
+            data = memoryview(objects.get_range(run.object_name, start, together[-1].last_byte + 1 - start))
+            for segment in together:
+                piece = data[segment.offset - start : segment.last_byte + 1 - start]
+                yield self._rows(piece, run.object_name, segment, times)
+
+    def _rows(self, piece: memoryview, object_name: str, segment: Segment, times: TimeRange) -> pa.Table:
+        whole = times.holds(segment)
+        columns = self._columns if whole else tuple({"deliver_at_ms": None, **dict.fromkeys(self._columns)})
+        table = decode_segment(bytes(piece), object_name=object_name, segment=segment, columns=columns)
+        return table if whole else times.rows_of(table).select(list(self._columns))
+
+
+T = TypeVar("T")
+
+
+def _grouped(items: Sequence[T], sizes: Iterable[int], most: int) -> Iterator[list[T]]:
+    """Cuts a sequence into groups of at most `most` bytes, or of one item."""
+    group: list[T] = []
+    total = 0
+    for item, size in zip(items, sizes, strict=True):
+        if group and total + size > most:
+            yield group
+            group, total = [], 0
+        group.append(item)
+        total += size
+    if group:
+        yield group
+
+
+def _runs(ledger: LiveLedger, times: TimeRange, most_bytes: int) -> Iterator[Run]:
+    # Segments are in order of time, so those that a range meets lie one after the other.
+    wanted = [segment for segment in ledger.segments if times.meets(segment)]
+    for group in _grouped(wanted, [segment.length for segment in wanted], most_bytes):
+        yield Run(object_name=ledger.object_name, segments=tuple(group))
+
+
+def _batches(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Joins small tables; a batch is larger than `_BATCH_BYTES` by one table at most."""
+    pending: list[pa.Table] = []
+    pending_bytes = 0
+    for table in tables:
+        pending.append(table)
+        pending_bytes += table.nbytes
+        if pending_bytes >= _BATCH_BYTES:
+            yield from _joined(pending, schema)
+            pending, pending_bytes = [], 0
+    yield from _joined(pending, schema)
+
+
+def _joined(tables: list[pa.Table], schema: pa.Schema) -> list[pa.RecordBatch]:
+    if not tables:
+        return []
+    batches: list[pa.RecordBatch] = pa.concat_tables(tables).cast(schema).combine_chunks().to_batches()
+    return batches
+
+
+def _arrow_schema(columns: Sequence[str]) -> pa.Schema:
+    """Returns what Spark's Java side can take: ids of variable length."""
+    fields = [SCHEMA.field(name) for name in columns]
+    return pa.schema([f.with_type(pa.binary()) if f.type == pa.binary(16) else f for f in fields])
+
+
+def _columns_of(schema: StructType) -> tuple[str, ...]:
+    types = {field.name: field.dataType for field in SPARK_SCHEMA.fields}
+    for field in schema.fields:
+        if types.get(field.name) != field.dataType:
+            wanted = types.get(field.name)
+            advice = f"it is a {wanted.simpleString()}" if wanted else f"a ledger has {', '.join(types)}"
+            raise InvalidValue("schema", f"{field.name} {field.dataType.simpleString()}", advice)
+    return tuple(schema.fieldNames())
+
+
+def _required(options: dict[str, str], name: str) -> str:
+    value = options.get(name)
+    if not value:
+        raise InvalidValue(name, value, f"give it to the source with .option({name!r}, ...)")
+    return value
+
+
+def _number(options: dict[str, str], name: str, default: int) -> int:
+    value = options.get(name)
+    try:
+        return default if value is None else int(value)
+    except ValueError:
+        raise InvalidValue(name, value, "give a whole number") from None

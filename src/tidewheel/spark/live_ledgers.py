@@ -1,0 +1,80 @@
+"""The ledgers that a topic has now: as its metadata says, or as a listing shows them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import boto3
+
+from tidewheel.aws import s3_layout
+from tidewheel.aws.dynamodb_topics import DynamoTopics
+from tidewheel.errors import Contended, UnknownTopic
+from tidewheel.flows.ports import Objects, StoredObject, Topics
+from tidewheel.flows.tails import complete
+from tidewheel.ledger_reader import segments_of
+from tidewheel.segment import Segment
+from tidewheel.spark.arrow_objects import ArrowObjects, Location, local_access
+
+_ATTEMPTS = 5
+_THREADS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveLedger:
+    """One ledger of a topic."""
+
+    object_name: str
+    segments: tuple[Segment, ...]
+
+
+def in_table(location: Location, table: str, topic: str) -> tuple[list[LiveLedger], int]:
+    """Returns the ledgers that the metadata in a DynamoDB table names, and when the first open slot starts.
+
+    Returns:
+        The ledgers, and the start of the slot `planned` in milliseconds: what is due before is delivered, or will be.
+
+    Raises:
+        UnknownTopic: the table has no such topic.
+        Contended: merges replaced the ledgers again and again while they were read.
+    """
+    objects = location.objects()
+    access = local_access(location.endpoint_url)
+    session = boto3.Session(region_name=location.region, aws_access_key_id=access, aws_secret_access_key=access)
+    client = session.client("dynamodb", endpoint_url=location.endpoint_url)
+    return snapshot(DynamoTopics(client, table=table, objects=objects), objects, topic)
+
+
+def snapshot(topics: Topics, objects: Objects, topic: str) -> tuple[list[LiveLedger], int]:
+    """Returns what `in_table` does, from the ports: a set of ledgers that were live at one moment."""
+    fence = topics.fence(topic)
+    for _ in range(_ATTEMPTS):
+        if fence is None:
+            raise UnknownTopic(topic)
+        buckets = topics.buckets(topic)
+        before, fence = fence, topics.fence(topic)
+        if fence is not None and (fence.generation, fence.cver) == (before.generation, before.cver):
+            with ThreadPoolExecutor(_THREADS) as threads:
+                whole = threads.map(lambda bucket: complete(objects, bucket), buckets)
+                ledgers = [LiveLedger(object_name=each.object_name, segments=each.segments) for each in whole]
+            return ledgers, before.planned * before.slot_ms
+    raise Contended("reading the ledgers", topic, _ATTEMPTS)
+
+
+def in_listing(location: Location, topic: str) -> list[LiveLedger]:
+    """Returns the ledgers that are stored under the topic's prefix; reads the footer of each.
+
+    Raises:
+        CorruptLedger: one of them is no ledger.
+    """
+    objects = location.objects()
+    found = [each for each in objects.list(f"{s3_layout.LEDGERS}{topic}/") if each.name.endswith(".parquet")]
+    with ThreadPoolExecutor(_THREADS) as threads:
+        return list(threads.map(lambda each: _opened(objects, each), found))
+
+
+def _opened(objects: ArrowObjects, found: StoredObject) -> LiveLedger:
+    def read(offset: int, length: int) -> bytes:
+        return objects.get_range(found.name, offset, length)
+
+    return LiveLedger(object_name=found.name, segments=segments_of(read, found.size_bytes, found.name))

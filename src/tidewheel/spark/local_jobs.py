@@ -1,0 +1,88 @@
+"""The Glue jobs on this machine: the same scripts, on local Spark, against an emulated AWS or a deployed stack."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import boto3
+
+import tidewheel
+from tidewheel.clock import Clock
+from tidewheel.spark.arrow_objects import local_access
+from tidewheel.spark.job import Job, make_job
+from tidewheel.spark.session import local_session
+
+
+def run_job(
+    script: str,
+    arguments: Mapping[str, str],
+    *,
+    stack_name: str,
+    clock: Clock,
+    endpoint_url: str | None = None,
+    session: boto3.Session | None = None,
+    cores: int | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    advance: Callable[[float, float], None] = lambda _done, _total: None,
+) -> Any:
+    """Runs a job to its end and returns what it returns.
+
+    Args:
+        script: the stem of its file in glue_jobs.
+        arguments: by name, with the dashes or without.
+        stack_name: the stack, by which the settings are found.
+        clock: the stack's time.
+        endpoint_url: where AWS is; None: AWS itself.
+        session: for credentials; by default boto3's, and made-up ones for an endpoint on this machine.
+        cores: tasks side by side; one for each processor by default.
+        say: shows a line.
+        advance: tells that so much of so much is done.
+
+    Raises:
+        JavaMissing: Spark is needed, and finds no Java.
+    """
+    named = {name.removeprefix("--"): value for name, value in arguments.items()} | {"stack": stack_name}
+    job = make_job(
+        named,
+        session=session or _session(endpoint_url),
+        clock=clock,
+        spark=lambda: local_session(cores),
+        endpoint_url=endpoint_url,
+        say=say,
+        advance=advance,
+    )
+    return _main_of(script)(job)
+
+
+def _session(endpoint_url: str | None) -> boto3.Session:
+    access = local_access(endpoint_url)
+    if access is None:
+        return boto3.Session()
+    return boto3.Session(aws_access_key_id=access, aws_secret_access_key=access, region_name="us-east-1")
+
+
+def _main_of(script: str) -> Callable[[Job], Any]:
+    path = jobs_root() / f"{script}.py"
+    spec = importlib.util.spec_from_file_location(f"_tidewheel_job_{script}", path)
+    if spec is None or spec.loader is None or not path.exists():
+        raise FileNotFoundError(f"no job at {path}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    main: Callable[[Job], Any] = module.main
+    return main
+
+
+def jobs_root() -> Path:
+    """Where the scripts are: in the wheel as tidewheel/_glue_jobs, in a checkout as glue_jobs/.
+
+    Raises:
+        FileNotFoundError: neither is there.
+    """
+    package = Path(tidewheel.__file__).resolve().parent
+    for candidate in (package / "_glue_jobs", package.parent.parent / "glue_jobs"):
+        if candidate.is_dir():
+            return candidate
+    raise FileNotFoundError(f"the jobs are neither in {package / '_glue_jobs'} nor in a checkout")

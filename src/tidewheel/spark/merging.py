@@ -1,0 +1,92 @@
+"""Merging on Spark: one task writes one output, with the same code as the function.
+
+A merge needs no shuffle. Sources are sorted and their segments say what time they span, so a task reads, of every
+source, the segments that touch its output's window, and nothing else. Rows never pass through Java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from pyspark.sql import SparkSession
+
+from tidewheel.bucket import Bucket
+from tidewheel.errors import CorruptLedger, ObjectMissing
+from tidewheel.flows.merge import Engine, Merged, merge
+from tidewheel.flows.merge_rows import MergeWork, write_output
+from tidewheel.merge import Merge
+from tidewheel.spark.arrow_objects import Location
+from tidewheel.spark.job import MAX_JOB_S, Job
+from tidewheel.spark.progress import watched
+
+
+def on_spark(
+    spark: Callable[[], SparkSession],
+    location: Location,
+    advance: Callable[[float, float], None] = lambda _done, _total: None,
+) -> Engine:
+    """Returns the engine that writes outputs side by side; a task that fails or is repeated leaves waste, no more."""
+
+    def write(work: MergeWork) -> Iterable[Bucket | None]:
+        def task(i: int) -> _Outcome:
+            try:
+                return write_output(location.objects(), work, i), None
+            except ObjectMissing as error:
+                return None, (ObjectMissing, (error.object_name,))
+            except CorruptLedger as error:
+                return None, (CorruptLedger, (error.object_name, error.first_byte, error.last_byte, error.reason))
+
+        context = spark().sparkContext
+        with watched(context, work.outputs, advance):
+            outcomes = context.parallelize(range(work.outputs), work.outputs).map(task).collect()
+        return _outputs(outcomes)
+
+    return write
+
+
+# An exception of ours does not survive pickling; Spark would also try a task again whose source is damaged.
+_Outcome = tuple[Bucket | None, tuple[type[Exception], tuple[object, ...]] | None]
+
+
+def _outputs(outcomes: list[_Outcome]) -> Iterator[Bucket | None]:
+    """Yields what was written, and only then raises what was not, so that the caller can delete the former."""
+    for output, _ in outcomes:
+        yield output
+    for _, failure in outcomes:
+        if failure is not None:
+            kind, arguments = failure
+            raise kind(*arguments)
+
+
+def merge_buckets(job: Job) -> Merged | None:
+    """Runs a merge of the topic in the argument `topic`; with `all true`, of all its small ledgers, however few.
+
+    Returns:
+        What was done; None if there is no such topic, or another run is at it.
+    """
+    topic = job.required("topic")
+    done_bytes = 0
+
+    def progress(chosen: Merge) -> None:
+        nonlocal done_bytes
+        job.say(f"topic {topic}: merging {len(chosen.sources)} ledgers, about {chosen.live_bytes / 1e6:.1f} MB")
+        done_bytes += chosen.live_bytes
+
+    merged = merge(
+        job.service,
+        topic,
+        on_spark(job.spark, job.location, job.advance),
+        lease_s=MAX_JOB_S,
+        everything=job.flag("all"),
+        progress=progress,
+    )
+    if merged is None:
+        job.say(f"topic {topic}: there is none, or another merge of it is under way")
+        return None
+    job.say(
+        f"topic {topic}: {merged.sources} ledgers became {merged.outputs} in {merged.merges} merges, "
+        f"{merged.rows:,} messages rewritten"
+    )
+    for error in merged.skipped:
+        job.say(f"left as it is: {error}")
+    return merged

@@ -1,0 +1,158 @@
+"""Rebuilding on Spark: tasks inspect ledgers side by side, and find the messages that are in several.
+
+The comparison of ids needs a shuffle: 24 bytes a message, in blocks of bytes that Java passes on as they are. Reading
+and writing ledgers needs none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from itertools import pairwise
+
+import numpy as np
+from pyspark.sql import SparkSession
+
+from tidewheel.bucket import Bucket
+from tidewheel.errors import InvalidValue
+from tidewheel.flows.merge_rows import MergeWork
+from tidewheel.flows.ports import StoredObject
+from tidewheel.flows.rebuild import Ids, Overlaps, audit, inspect_object, message_ids, rebuild, sharing
+from tidewheel.rebuild import Inspected, RebuildReport
+from tidewheel.settings import TopicSettings
+from tidewheel.spark.arrow_objects import Location
+from tidewheel.spark.job import MAX_JOB_S, Job
+from tidewheel.spark.merging import on_spark
+
+_GROUP_BYTES = 64 * 1024 * 1024
+_FEW_TASKS = 4
+_COMPARED_ROWS = 2_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnSpark:
+    """The engine that works on Spark; a task that fails or is repeated leaves waste, no more.
+
+    Attributes:
+        spark: makes or finds the session; called when it is first needed.
+        location: where the workers find the objects.
+    """
+
+    spark: Callable[[], SparkSession]
+    location: Location
+
+    def inspect(self, stored: Sequence[StoredObject], slot_ms: int, /) -> list[Inspected]:
+        """Inspects objects, about 64 MiB a task."""
+        location = self.location
+
+        def task(places: list[int]) -> list[tuple[int, Inspected | None]]:
+            objects = location.objects()
+            return [(place, inspect_object(objects, stored[place], slot_ms)) for place in places]
+
+        groups = self._grouped([each.size_bytes for each in stored]) if stored else []
+        found = dict(self._run(task, groups))
+        return [each for place in range(len(stored)) if (each := found[place]) is not None]
+
+    def overlaps(self, ledgers: Sequence[Bucket], from_ms: int, /) -> Overlaps:
+        """Compares ids, some two million a task."""
+        due = [place for place, each in enumerate(ledgers) if each.segments[-1].last_deliver_at_ms >= from_ms]
+        if not due:
+            return set()
+        context = self.spark().sparkContext
+        location = self.location
+        rows = sum(ledgers[place].rows for place in due)
+        shares = max(context.defaultParallelism, rows // _COMPARED_ROWS + 1)
+
+        def read(places: list[int]) -> Iterator[tuple[int, bytes]]:
+            objects = location.objects()
+            found = [message_ids(objects, ledgers[due[i]], due[i], from_ms) for i in places]
+            yield from _shared_out(np.concatenate(found), shares)
+
+        def compare(share: tuple[int, Iterable[bytes]]) -> set[tuple[int, int]]:
+            return sharing([np.frombuffer(each, np.int64).reshape(-1, 3) for each in share[1]])
+
+        groups = self._grouped([ledgers[place].size_bytes for place in due])
+        ids = context.parallelize(groups, len(groups)).flatMap(read)
+        return set(ids.groupByKey(shares, _itself).flatMap(compare).collect())
+
+    def write(self, work: MergeWork, /) -> Iterable[Bucket | None]:
+        """Writes outputs side by side."""
+        return on_spark(self.spark, self.location)(work)
+
+    def _grouped(self, sizes: Sequence[int]) -> list[list[int]]:
+        """Cuts places into groups of about 64 MiB, or of less where that would leave processors idle."""
+        most = min(_GROUP_BYTES, sum(sizes) // (_FEW_TASKS * self.spark().sparkContext.defaultParallelism) + 1)
+        groups: list[list[int]] = []
+        total = 0
+        for place, size in enumerate(sizes):
+            if not groups or total + size > most:
+                groups.append([])
+                total = 0
+            groups[-1].append(place)
+            total += size
+        return groups
+
+    def _run(
+        self, task: Callable[[list[int]], list[tuple[int, Inspected | None]]], groups: list[list[int]]
+    ) -> Iterator[tuple[int, Inspected | None]]:
+        if groups:
+            for results in self.spark().sparkContext.parallelize(groups, len(groups)).map(task).collect():
+                yield from results
+
+
+def _shared_out(ids: Ids, shares: int) -> Iterator[tuple[int, bytes]]:
+    """Yields the ids of each share, as bytes: the lower half of an id is random."""
+    keys = ids[:, 1].view(np.uint64) % np.uint64(shares)
+    order = np.argsort(keys, kind="stable")
+    ids, ends = ids[order], np.searchsorted(keys[order], np.arange(1, shares + 1))
+    for share, (start, end) in enumerate(pairwise((0, *ends.tolist()))):
+        if start < end:
+            yield share, ids[start:end].tobytes()
+
+
+def _itself(share: int) -> int:
+    return share
+
+
+def rebuild_index(job: Job) -> RebuildReport:
+    """Rebuilds the index of the topic in the argument `topic`; with `dry-run true`, compares it only.
+
+    Arguments: `replace true` gives up an index that is there; `slot-s`, `lookahead-s` and so on give the topic's
+    settings where there is no checkpoint.
+    """
+    topic = job.required("topic")
+    engine = OnSpark(spark=job.spark, location=job.location)
+    settings = settings_of(job)
+    if job.flag("dry-run"):
+        report = audit(job.service, topic, engine, settings=settings)
+    else:
+        report = rebuild(
+            job.service,
+            topic,
+            engine,
+            lease_s=MAX_JOB_S,
+            settings=settings,
+            replace_index=job.flag("replace"),
+            say=job.say,
+        )
+    for line in report.lines():
+        job.say(line)
+    return report
+
+
+def settings_of(job: Job) -> TopicSettings | None:
+    """Returns the settings among a job's arguments, the others at their defaults; None if there are none.
+
+    Raises:
+        InvalidValue: one is not a number, or they do not fit together.
+    """
+    given = {}
+    for field in fields(TopicSettings):
+        argument = field.name.replace("_", "-")
+        if argument not in job.arguments:
+            continue
+        try:
+            given[field.name] = int(job.arguments[argument])
+        except ValueError:
+            raise InvalidValue(f"--{argument}", job.arguments[argument], "give a whole number") from None
+    return TopicSettings(**given) if given else None

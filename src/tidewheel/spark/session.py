@@ -1,0 +1,98 @@
+"""Spark on one machine, set up for ledgers; on AWS Glue there is a session already, to be given to `register`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tidewheel.spark.java import find_java, make_java_home
+from tidewheel.spark.ledger_source import LedgerSource
+
+_LOCAL_HOST = "127.0.0.1"
+_QUIET = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %p %c{1}: %m%n%ex
+"""
+
+
+def local_session(
+    cores: int | None = None, *, memory_mb: int = 2048, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Returns a Spark session in this process and its Java, with the data source `tidewheel.ledger`.
+
+    There is one session a process: if it runs already it is returned as it is, whatever the arguments.
+
+    Args:
+        cores: tasks that run side by side; one for each processor by default.
+        memory_mb: the most that Java takes for its heap; Python's workers come on top.
+        settings: more of Spark's.
+
+    Raises:
+        JavaMissing: Spark runs on Java, and there is none.
+    """
+    spark = SparkSession.getActiveSession()
+    if spark is None:
+        with tempfile.TemporaryDirectory(prefix="tidewheel-spark-") as folder:
+            logging = Path(folder) / "log4j2.properties"
+            logging.write_text(_QUIET)
+            builder = SparkSession.builder.master(f"local[{cores or os.cpu_count()}]").appName("tidewheel")
+            for name, value in (_settings(cores, memory_mb, logging) | dict(settings or {})).items():
+                builder = builder.config(name, value)
+            with _environment(make_java_home(find_java(), Path(folder))):
+                spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def register(spark: SparkSession) -> None:
+    """Makes a session know `tidewheel.ledger`, and lets it push filters down to Python."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    spark.dataSource.register(LedgerSource)
+
+
+def _settings(cores: int | None, memory_mb: int, logging: Path) -> dict[str, str]:
+    return {
+        "spark.driver.bindAddress": _LOCAL_HOST,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()}",
+        "spark.driver.host": _LOCAL_HOST,
+        "spark.driver.memory": f"{memory_mb}m",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.shuffle.partitions": str(2 * (cores or os.cpu_count() or 1)),
+        "spark.sql.warehouse.dir": f"{tempfile.gettempdir()}/tidewheel-warehouse",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+@contextmanager
+def _environment(java_home: Path) -> Iterator[None]:
+    """Puts in place what Spark reads from the environment, and takes it back."""
+    wanted = {
+        "JAVA_HOME": str(java_home),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": _LOCAL_HOST,
+    }
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,105 @@
+"""The range of delivery times that a query wants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from tidewheel.ledger_rows import Int64s, times_of
+from tidewheel.segment import Segment
+
+_TIME = ("deliver_at_ms",)
+_FIRST_MS, _END_MS = -(2**63), 2**63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeRange:
+    """The delivery times first_ms <= t < end_ms, in milliseconds since the Unix epoch."""
+
+    first_ms: int = _FIRST_MS
+    end_ms: int = _END_MS
+
+    def meets(self, segment: Segment) -> bool:
+        """Says whether a segment may hold a row of this range."""
+        return segment.first_deliver_at_ms < self.end_ms and segment.last_deliver_at_ms >= self.first_ms
+
+    def holds(self, segment: Segment) -> bool:
+        """Says whether all of a segment's rows are in this range."""
+        return self.first_ms <= segment.first_deliver_at_ms and segment.last_deliver_at_ms < self.end_ms
+
+    def rows_of(self, table: pa.Table) -> pa.Table:
+        """Returns the rows in this range; the table is sorted by deliver_at_ms."""
+        times = times_of(table)
+        start, end = _place(times, self.first_ms), _place(times, self.end_ms)
+        return table.slice(start, max(0, end - start))
+
+    def within(self, other: TimeRange) -> TimeRange:
+        """Returns what both ranges hold."""
+        return TimeRange(first_ms=max(self.first_ms, other.first_ms), end_ms=min(self.end_ms, other.end_ms))
+
+    def narrowed(self, filters: Iterable[Filter]) -> tuple[TimeRange, list[Filter]]:
+        """Returns the range that is left by filters of Spark, and those that it does not do all the work of."""
+        left = self
+        others = []
+        for each in filters:
+            wanted, exact = _range_of(each)
+            left = left.within(wanted)
+            if not exact:
+                others.append(each)
+        return left, others
+
+
+def _place(times: Int64s, time_ms: int) -> int:
+    """Returns how many times come before one that int64 may not hold."""
+    if time_ms <= _FIRST_MS:
+        return 0
+    return len(times) if time_ms >= _END_MS else int(np.searchsorted(times, time_ms))
+
+
+def _range_of(wanted: Filter) -> tuple[TimeRange, bool]:
+    """Returns the times that a filter may let pass, and whether it lets all of these pass and no more."""
+    everything = TimeRange()
+    match wanted:
+        case IsNotNull(attribute=path) if path == _TIME:
+            return everything, True
+        case In(attribute=path, value=times) if path == _TIME and times and all(type(t) is int for t in times):
+            return TimeRange(first_ms=min(times), end_ms=max(times) + 1), False
+        case (
+            EqualTo(attribute=path, value=time)
+            | EqualNullSafe(attribute=path, value=time)
+            | GreaterThan(attribute=path, value=time)
+            | GreaterThanOrEqual(attribute=path, value=time)
+            | LessThan(attribute=path, value=time)
+            | LessThanOrEqual(attribute=path, value=time)
+        ) if path == _TIME and type(time) is int:
+            return _compared(wanted, time), True
+        case _:
+            return everything, False
+
+
+def _compared(comparison: Filter, time_ms: int) -> TimeRange:
+    match comparison:
+        case GreaterThan():
+            return TimeRange(first_ms=time_ms + 1)
+        case GreaterThanOrEqual():
+            return TimeRange(first_ms=time_ms)
+        case LessThan():
+            return TimeRange(end_ms=time_ms)
+        case LessThanOrEqual():
+            return TimeRange(end_ms=time_ms + 1)
+        case _:
+            return TimeRange(first_ms=time_ms, end_ms=time_ms + 1)

@@ -1,0 +1,86 @@
+"""MergeRuns: the port in memory and on AWS, and the exact requests of the latter."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from botocore.stub import Stubber
+
+from tests.contract.aws_resources import client
+from tidewheel.aws.merge_runs import AwsMergeRuns
+from tidewheel.clock import ManualClock
+from tidewheel.flows.ports import MergeRuns, MergeSize
+from tidewheel.memory import MemoryMergeRuns, MemoryService
+
+INVOKE = {"FunctionName": "the-compact", "InvocationType": "Event", "Payload": b'{"topic": "orders"}'}
+START_JOB_RUN = {"JobName": "the-merge", "Arguments": {"--topic": "orders"}}
+
+
+class Aws:
+    """The port on clients that answer what the test says, and nothing else."""
+
+    def __init__(self) -> None:
+        lambda_client, glue_client = client("lambda"), client("glue")
+        self.functions, self.jobs = Stubber(lambda_client), Stubber(glue_client)
+        self.functions.activate()
+        self.jobs.activate()
+        self.port = AwsMergeRuns(lambda_client, glue_client, function_name="the-compact", job_name="the-merge")
+
+    def expect(self, size: MergeSize) -> None:
+        if size is MergeSize.SMALL:
+            self.functions.add_response("invoke", {"StatusCode": 202}, INVOKE)
+        else:
+            self.jobs.add_response("start_job_run", {"JobRunId": "jr_1"}, START_JOB_RUN)
+
+    def assert_done(self) -> None:
+        self.functions.assert_no_pending_responses()
+        self.jobs.assert_no_pending_responses()
+
+
+@pytest.mark.parametrize("size", list(MergeSize))
+def test_a_merge_that_is_started_is_noted_in_memory(size: MergeSize) -> None:
+    memory = MemoryMergeRuns()
+    port: MergeRuns = memory
+    port.start("orders", size)
+    port.start("mail", size)
+    assert memory.started == [("orders", size), ("mail", size)]
+
+
+@pytest.mark.parametrize("size", list(MergeSize))
+def test_a_merge_is_one_request_on_aws(size: MergeSize) -> None:
+    aws = Aws()
+    port: MergeRuns = aws.port
+    aws.expect(size)
+    port.start("orders", size)
+    aws.assert_done()
+
+
+def test_the_payload_is_the_event_of_the_function() -> None:
+    payload: Any = INVOKE["Payload"]
+    assert json.loads(payload) == {"topic": "orders"}
+
+
+def test_a_job_with_as_many_runs_as_it_may_have_counts_as_started() -> None:
+    aws = Aws()
+    aws.jobs.add_client_error("start_job_run", "ConcurrentRunsExceededException", expected_params=START_JOB_RUN)
+    aws.port.start("orders", MergeSize.LARGE)
+    aws.assert_done()
+
+
+def test_any_other_refusal_comes_out() -> None:
+    aws = Aws()
+    aws.jobs.add_client_error("start_job_run", "EntityNotFoundException")
+    with pytest.raises(ClientError, match="EntityNotFoundException"):
+        aws.port.start("orders", MergeSize.LARGE)
+    aws.functions.add_client_error("invoke", "ResourceNotFoundException")
+    with pytest.raises(ClientError, match="ResourceNotFoundException"):
+        aws.port.start("orders", MergeSize.SMALL)
+
+
+def test_the_service_in_memory_starts_merges() -> None:
+    service = MemoryService.at(ManualClock(5))
+    service.merge_runs.start("orders", MergeSize.SMALL)
+    assert service.merge_runs.started == [("orders", MergeSize.SMALL)]

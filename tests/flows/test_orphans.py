@@ -1,0 +1,252 @@
+"""Orphans: what nobody names goes after its grace, and nothing else does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, CrashingPorts, World, once
+from tidewheel.bucket import Bucket
+from tidewheel.flows.checkpoint import checkpoint_topic, find_checkpoints
+from tidewheel.flows.dispatch import dispatch
+from tidewheel.flows.merge import in_process, merge
+from tidewheel.flows.merge_rows import MergeWork
+from tidewheel.flows.orphans import ORPHAN_GRACE_S, sweep_orphans, sweep_orphans_daily
+from tidewheel.flows.ports import LEDGERS
+from tidewheel.memory import MemoryObjects, MemoryTopics
+
+GRACE = ORPHAN_GRACE_S * 1000
+
+
+def a_world(*subscriptions: str) -> World:
+    """A world whose objects follow its clock."""
+    world = World(*subscriptions, wrap=CrashingPorts)
+    world.service.objects._now_ms = world.clock.now_ms
+    return world
+
+
+def crashed_ingest(world: World) -> None:
+    """Leaves an object: the function dies between the PUT and the commit."""
+    pack = world.pack(60 * DAY)
+    before = set(world.service.objects.names(LEDGERS))
+    for at in range(1, 20):
+        world.ports.plan.arm(at, "after")
+        with pytest.raises(Crash):
+            world.ingest(pack)
+        world.ports.plan.disarm()
+        if set(world.service.objects.names(LEDGERS)) != before:
+            return
+    raise AssertionError("no object was put")
+
+
+def test_the_object_of_a_crashed_ingest_goes_after_the_grace_and_not_before() -> None:
+    world = a_world()
+    kept = world.send(60 * DAY)
+    crashed_ingest(world)
+    assert len(world.service.objects.names(LEDGERS)) == 2
+    world.clock.advance_ms(GRACE)
+    assert sweep_orphans(world.ports).objects == 0
+    world.clock.advance_ms(1)
+    swept = sweep_orphans(world.ports)
+    assert swept.objects == 1 and swept.size_bytes > 0 and not swept.left
+    [bucket] = world.service.topics.buckets(TOPIC)
+    assert world.service.objects.names(LEDGERS) == [bucket.object_name]
+    world.run(61 * DAY, sweeps=False)
+    assert world.received() == once(kept)
+
+
+def test_an_object_on_its_way_into_a_bucket_stays() -> None:
+    world = a_world()
+    crashed_ingest(world)
+    world.clock.advance_ms(GRACE // 2)
+    assert sweep_orphans(world.ports).objects == 0
+
+
+def test_outputs_of_a_merge_that_died_go_and_its_sources_stay() -> None:
+    world = a_world()
+    ids = [id for _ in range(4) for id in world.send(50 * DAY, 60 * DAY)]
+
+    def engine(work: MergeWork) -> Iterable[Bucket | None]:
+        assert list(in_process(world.service.objects)(work))
+        raise Crash
+
+    with pytest.raises(Crash):
+        merge(world.ports, TOPIC, engine, lease_s=60, everything=True)
+    assert len(world.service.objects.names(LEDGERS)) == 5
+    world.clock.advance_ms(GRACE + 1)
+    assert sweep_orphans(world.ports).objects == 1
+    assert len(world.service.objects.names(LEDGERS)) == 4
+    world.run(61 * DAY)
+    assert world.received() == once(ids)
+
+
+def test_trash_stays_until_it_is_collected() -> None:
+    world = a_world()
+    for _ in range(4):
+        world.send(50 * DAY, 60 * DAY)
+    assert merge(world.ports, TOPIC, in_process(world.service.objects), lease_s=60, everything=True) is not None
+    world.clock.advance_ms(GRACE + 1)
+    assert sweep_orphans(world.ports).objects == 0
+    assert len(world.service.objects.names(LEDGERS)) == 5
+
+
+def test_the_listing_comes_before_buckets_and_buckets_before_trash() -> None:
+    world = a_world()
+    for _ in range(4):
+        world.send(50 * DAY, 60 * DAY)
+    world.clock.advance_ms(GRACE + 1)
+    read = MemoryTopics.buckets
+    merges: list[object] = []
+
+    class MergingAfterBuckets(MemoryTopics):
+        def buckets(self, topic: str) -> list[Bucket]:
+            found = read(self, topic)
+            if not merges:
+                merges.append(None)
+                merge(world.service, TOPIC, in_process(world.service.objects), lease_s=60, everything=True)
+            return found
+
+    world.service.topics.__class__ = MergingAfterBuckets
+    assert sweep_orphans(world.service).objects == 0
+    assert merges and len(world.service.topics.trash(TOPIC)) == 1
+
+
+def test_manifests_that_no_plan_names_go() -> None:
+    world = a_world()
+    world.service.objects.put("plans/orders/17-f00d.json.z", b"a manifest")
+    world.clock.advance_ms(GRACE + 1)
+    assert sweep_orphans(world.ports).objects == 1
+    assert not world.service.objects.names("plans/")
+
+
+def test_a_topic_that_is_no_more_leaves_nothing() -> None:
+    world = a_world()
+    for name in ("gone", "gone-2", "orders-1"):
+        world.service.objects.put(f"ledgers/{name}/2026-01-01/1-b-1.parquet", b"x")
+    world.clock.advance_ms(GRACE)
+    world.service.objects.put("ledgers/gone/2026-01-01/2-b-1.parquet", b"young")
+    world.clock.advance_ms(1)
+    assert sweep_orphans(world.ports).objects == 3
+    assert world.service.objects.names(LEDGERS) == ["ledgers/gone/2026-01-01/2-b-1.parquet"]
+
+
+def test_ledgers_of_a_topic_whose_fence_is_lost_stay_for_the_rebuild() -> None:
+    world = a_world()
+    world.send(60 * DAY)
+    world.clock.advance_ms(GRACE // 2)
+    sweep_orphans(world.ports)  # writes the checkpoint of a topic that was never collected
+    world.service.topics._items.clear()
+    world.clock.advance_ms(2 * GRACE)
+    swept = sweep_orphans(world.ports)
+    assert (swept.objects, swept.left) == (0, {TOPIC})
+    assert len(world.service.objects.names(LEDGERS)) == 1
+
+
+def test_a_topic_that_is_rebuilt_meanwhile_is_left_alone() -> None:
+    world = a_world()
+    world.send(60 * DAY)
+    world.clock.advance_ms(GRACE + 1)
+
+    class Rebuilding(MemoryTopics):
+        def buckets(self, topic: str) -> list[Bucket]:
+            items = self._of(topic)
+            assert items.fence is not None
+            items.fence = replace(items.fence, subs_ver=77)
+            return []
+
+    world.service.topics.__class__ = Rebuilding
+    swept = sweep_orphans(world.service)
+    assert (swept.objects, swept.left) == (0, {TOPIC})
+
+
+def test_one_sweep_a_day_looks_for_orphans() -> None:
+    world = a_world()
+    assert sweep_orphans_daily(world.ports) is not None
+    world.clock.advance_ms(DAY - 1)
+    assert world.sweep().orphans is None
+    world.clock.advance_ms(1)
+    assert world.sweep().orphans is not None
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_sweep_that_dies_anywhere_is_finished_by_the_next(when: str) -> None:
+    for at in range(1, 40):
+        world = a_world()
+        ids = world.send(60 * DAY)
+        crashed_ingest(world)
+        world.clock.advance_ms(GRACE + 1)
+        world.ports.plan.arm(at, when)
+        try:
+            sweep_orphans(world.ports)
+            return
+        except Crash:
+            world.ports.plan.disarm()
+        sweep_orphans(world.ports)
+        [bucket] = world.service.topics.buckets(TOPIC)
+        assert world.service.objects.names(LEDGERS) == [bucket.object_name]
+        world.run(61 * DAY)
+        assert world.received() == once(ids)
+    raise AssertionError("the sweep did not end")
+
+
+# --- checkpoints ----------------------------------------------------------------------------------------------
+
+
+def test_a_collection_writes_a_checkpoint_before_it_deletes_and_only_if_something_changed() -> None:
+    world = a_world()
+    world.send(HOUR)
+    world.run(2 * HOUR, sweeps=True)
+    world.collect()
+    world.collect()  # the first one has moved gc_until
+    names = find_checkpoints(world.service.objects, TOPIC).names
+    assert names
+    world.clock.advance_ms(MINUTE)
+    world.collect()
+    assert find_checkpoints(world.service.objects, TOPIC).names == names
+    found = find_checkpoints(world.service.objects, TOPIC).newest
+    assert found is not None and found.planned == world.fence.planned
+
+
+def test_the_last_three_checkpoints_are_kept() -> None:
+    world = a_world()
+    world.clock.advance_ms(HOUR)
+    for number in range(5):
+        world.subscribe(f"s{number}")
+        assert checkpoint_topic(world.ports, TOPIC)
+        world.clock.advance_ms(1)
+    found = find_checkpoints(world.service.objects, TOPIC)
+    assert len(found.names) == 3 and found.newest is not None
+    assert [each.name for each in found.newest.subscriptions] == ["billing", *(f"s{i}" for i in range(5))]
+
+
+def test_an_unreadable_checkpoint_is_passed_over_and_replaced() -> None:
+    world = a_world()
+    assert checkpoint_topic(world.ports, TOPIC)
+    world.clock.advance_ms(1)
+    bad = world.service.objects.new_checkpoint_name(TOPIC, world.clock.now_ms())
+    world.service.objects.put(bad, b"damaged")
+    found = find_checkpoints(world.service.objects, TOPIC)
+    assert found.unreadable == (bad,) and found.newest is not None
+    world.clock.advance_ms(1)
+    assert checkpoint_topic(world.ports, TOPIC)
+    assert not find_checkpoints(world.service.objects, TOPIC).unreadable
+
+
+def test_a_purged_wheel_is_checkpointed_with_its_mark() -> None:
+    world = a_world()
+    items = world.service.topics._of(TOPIC)
+    items.fence = replace(world.fence, purge_ms=77)
+    dispatch(world.ports, TOPIC)
+    checkpoint_topic(world.ports, TOPIC)
+    found = find_checkpoints(world.service.objects, TOPIC).newest
+    assert found is not None and found.purge_ms == 77
+
+
+def test_memory_objects_say_when_they_were_put() -> None:
+    times = iter([5, 9])
+    objects = MemoryObjects(now_ms=lambda: next(times))
+    objects.put("a", b"")
+    objects.put("b", b"")
+    assert [(each.name, each.put_at_ms) for each in objects.list("")] == [("a", 5), ("b", 9)]

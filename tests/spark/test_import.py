@@ -1,0 +1,475 @@
+"""Bulk import: files become ledgers, whose messages are delivered like any others."""
+
+from __future__ import annotations
+
+import csv
+import json
+import runpy
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPort, CrashPlan, World
+from tidewheel.errors import InvalidValue, UnknownTopic
+from tidewheel.ledger import decode_segment
+from tidewheel.message import Encoding, id_deliver_at_ms, id_text
+from tidewheel.spark import import_cuts, importing
+from tidewheel.spark.arrow_objects import ArrowObjects, Location
+from tidewheel.spark.import_options import parse_options
+from tidewheel.spark.importing import LATE, Imported, import_messages
+from tidewheel.spark.job import Job
+from tidewheel.spark.ledger_sink import distinct_rows
+
+Row = dict[str, Any]
+
+
+# --- builders -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """A world whose objects are in a folder, where Spark's processes find them."""
+
+    spark: SparkSession
+    folder: Path
+    world: World
+
+    @property
+    def objects(self) -> ArrowObjects:
+        return Location(root=str(self.folder / "objects")).objects()
+
+    def run(self, path: Path | str, said: list[str] | None = None, **options: str) -> Imported:
+        arguments = {"topic": TOPIC, "input": str(path)} | {
+            name.replace("_", "-"): value for name, value in options.items()
+        }
+        job = Job(
+            arguments=arguments,
+            service=self.world.ports,
+            location=Location(root=str(self.folder / "objects")),
+            spark=lambda: self.spark,
+            say=(said if said is not None else []).append,
+        )
+        return import_messages(job)
+
+    def rows(self) -> list[Row]:
+        """All rows of live ledgers, in order."""
+        found = []
+        for bucket in self.world.service.topics.buckets(TOPIC):
+            for segment in bucket.segments:
+                data = self.objects.get_range(bucket.object_name, segment.offset, segment.length)
+                found += decode_segment(data, object_name=bucket.object_name, segment=segment).to_pylist()
+        return sorted(found, key=lambda row: row["message_id"])
+
+    def bodies(self) -> list[str]:
+        return [row["payload"].decode() for row in self.rows()]
+
+    def ledger_names(self) -> set[str]:
+        return {each.name for each in self.objects.list("ledgers/")}
+
+    def rejects(self, path: Path) -> list[Row]:
+        found = [json.loads(line) for part in path.glob("*.json") for line in part.read_text().splitlines()]
+        return sorted(found, key=lambda row: str(row.get("n")))
+
+
+@pytest.fixture
+def bench(spark: SparkSession, tmp_path: Path) -> Bench:
+    """A bench with one topic and one subscription."""
+    world = World()
+    (tmp_path / "objects").mkdir()
+    world.service = replace(world.service, objects=Location(root=str(tmp_path / "objects")).objects())  # type: ignore[arg-type]
+    world.ports = world.service
+    return Bench(spark=spark, folder=tmp_path, world=world)
+
+
+class DyingAtCommits:
+    """Topics that die at a commit of a given number."""
+
+    def __init__(self, topics: Any, plan: CrashPlan) -> None:
+        self._topics, self._commits = topics, CrashingPort(topics, plan)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._commits if name == "commit_bucket" else self._topics, name)
+
+
+@pytest.fixture
+def small_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most ten rows a ledger."""
+    make = import_cuts.make_cuts
+    monkeypatch.setattr(importing, "make_cuts", lambda *args, **named: make(*args, **named, most_rows=10))
+
+
+def due(delay_ms: int) -> str:
+    return (datetime.fromtimestamp(START_MS / 1000, UTC) + timedelta(milliseconds=delay_ms)).isoformat()
+
+
+def messages(count: int, first_ms: int = 2 * HOUR, step_ms: int = HOUR) -> list[Row]:
+    return [{"deliver_at": due(first_ms + i * step_ms), "body": f"message {i:03d}"} for i in range(count)]
+
+
+def json_lines(path: Path, rows: list[Any]) -> Path:
+    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    return path
+
+
+# --- formats and mapping --------------------------------------------------------------------------------------
+
+
+def test_json_lines_are_imported(bench: Bench) -> None:
+    body = {"z": 1, "a": None, "ü": [1.50, "x"]}
+    rows = [
+        {"when": START_MS // 1000 + 7200, "what": body, "who": "order-1", "about": {"kind": "a", "none": None}},
+        {"when": START_MS + 2 * HOUR + 1, "what": {"b": 2}, "until": due(DAY)},
+    ]
+    path = json_lines(bench.folder / "in.jsonl", rows)
+    report = bench.run(path, deliver_at="when", body="what", key="who", attributes="about", expires_at="until")
+    assert (report.read, report.imported, report.ledgers, dict(report.rejected)) == (2, 2, 1, {})
+    first, second = bench.rows()
+    assert json.loads(first["payload"]) == body
+    assert list(json.loads(first["payload"])) == ["z", "a", "ü"]
+    assert (first["deliver_at_ms"], first["key"], first["attributes"]) == (
+        START_MS + 2 * HOUR,
+        "order-1",
+        [("kind", "a")],
+    )
+    assert (first["encoding"], first["sent_at_ms"], first["expires_at_ms"]) == (Encoding.JSON, START_MS, None)
+    assert (second["deliver_at_ms"], second["key"], second["attributes"], second["expires_at_ms"]) == (
+        START_MS + 2 * HOUR + 1,
+        None,
+        None,
+        START_MS + DAY,
+    )
+    for row in (first, second):
+        assert id_deliver_at_ms(row["message_id"]) == row["deliver_at_ms"]
+        assert row["message_id"][6] < 0x80
+
+
+def test_csv_is_imported_with_quotes_and_line_ends_in_bodies(bench: Bench) -> None:
+    path = bench.folder / "in.csv"
+    bodies = ['said "hello", then\nleft', "ü", "plain"]
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["body", "deliver_at", "attributes"])
+        for i, body in enumerate(bodies):
+            writer.writerow([body, str((START_MS + 2 * HOUR) // 1000 + i), '{"n": "1"}' if i else ""])
+    report = bench.run(path)
+    assert report.imported == 3
+    assert bench.bodies() == bodies
+    assert [row["attributes"] for row in bench.rows()] == [None, [("n", "1")], [("n", "1")]]
+    assert {row["encoding"] for row in bench.rows()} == {Encoding.TEXT}
+
+
+@pytest.mark.parametrize(
+    ("values", "encoding", "payload"),
+    [
+        (pa.array([b"\x00\xff"]), Encoding.BYTES, b"\x00\xff"),
+        (pa.array(["text"]), Encoding.TEXT, b"text"),
+        (pa.array([{"a": 1, "b": None}]), Encoding.JSON, b'{"a":1,"b":null}'),
+        (pa.array([[1, 2]]), Encoding.JSON, b"[1,2]"),
+        (pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())), Encoding.JSON, b'{"k":1}'),
+    ],
+)
+def test_parquet_is_imported_with_bodies_of_any_type(
+    bench: Bench, values: pa.Array, encoding: Encoding, payload: bytes
+) -> None:
+    times = pa.array([(START_MS + 2 * HOUR) * 1000 + 1], pa.timestamp("us", "UTC"))
+    attributes = pa.array([[("kind", "a")]], pa.map_(pa.string(), pa.string()))
+    path = bench.folder / "in.parquet"
+    pq.write_table(pa.table({"deliver_at": times, "body": values, "attributes": attributes}), path)
+    assert bench.run(path).imported == 1
+    [row] = bench.rows()
+    assert (row["encoding"], row["payload"], row["attributes"]) == (encoding, payload, [("kind", "a")])
+    assert row["deliver_at_ms"] == START_MS + 2 * HOUR + 1  # rounded up: never early
+
+
+def test_a_struct_gives_attributes_too(bench: Bench) -> None:
+    table = pa.table(
+        {
+            "deliver_at": pa.array([START_MS + 2 * HOUR]),
+            "body": ["b"],
+            "attributes": pa.array([{"kind": "a", "none": None}]),
+        }
+    )
+    pq.write_table(table, bench.folder / "in.parquet")
+    assert bench.run(bench.folder / "in.parquet").imported == 1
+    assert bench.rows()[0]["attributes"] == [("kind", "a")]
+
+
+def test_times_are_read_as_they_are_written(bench: Bench) -> None:
+    at_s = START_MS // 1000 + DAY // 1000
+    texts = [
+        str(at_s),
+        f"{at_s}.0005",
+        f"{at_s}000",
+        f"{at_s / 1e9}e9",
+        "2026-01-02T01:00:00+01:00",
+        "2026-01-02 01:00+0100",
+        "2026-01-02T01:00:00.0001+01",
+        "2026-01-02t00:00z",
+        "2026-01-02T00:00:00 UTC",
+        "2026-01-02T01:00:00",
+        "2026-01-02",
+    ]
+    rows = [{"deliver_at": text, "body": f"{i:02d}"} for i, text in enumerate(texts)]
+    path = json_lines(bench.folder / "in.json", rows)
+    report = bench.run(path, time_zone="Europe/Berlin")
+    found = {row["payload"].decode(): row["deliver_at_ms"] - START_MS - DAY for row in bench.rows()}
+    expected = {f"{i:02d}": 0 for i in range(len(texts))} | {"01": 1, "06": 1, "10": -HOUR}
+    assert (found, dict(report.rejected)) == (expected, {})
+
+
+# --- rejects --------------------------------------------------------------------------------------------------
+
+
+def test_every_rejected_row_says_why_and_the_others_are_imported(bench: Bench) -> None:
+    good = {"deliver_at": due(2 * HOUR), "body": "fine"}
+    ten = {f"a{i}": "x" for i in range(10)}
+    bad: list[tuple[str, Row]] = [
+        ("deliver_at is missing", {"deliver_at": None}),
+        ("deliver_at is missing", {"deliver_at": " "}),
+        ("deliver_at is not a time: tomorrow", {"deliver_at": "tomorrow"}),
+        ("deliver_at is not a time: 2026-13-01T00:00Z", {"deliver_at": "2026-13-01T00:00Z"}),
+        ("deliver_at is not a time: 1e99", {"deliver_at": "1e99"}),
+        (
+            "deliver_at has no time zone; add one, or give --time-zone: 2026-02-01T00:00",
+            {"deliver_at": "2026-02-01T00:00"},
+        ),
+        (
+            f"deliver_at is too soon for an import; send it with the SDK instead: {due(HOUR - 1)}",
+            {"deliver_at": due(HOUR - 1)},
+        ),
+        ("deliver_at is too soon for an import; send it with the SDK instead: 0", {"deliver_at": "0"}),
+        ("deliver_at is over ten years ahead: 2036-01-03T00:00Z", {"deliver_at": "2036-01-03T00:00Z"}),
+        ("body is missing", {"body": None}),
+        ("body is missing", {"body": ""}),
+        ("body has characters that SQS refuses; give bytes: a\x00b", {"body": "a\x00b"}),
+        ("body is too large", {"body": "x" * 1_048_400}),
+        ("attributes is not a JSON object: [1]", {"attributes": "[1]"}),
+        ("attributes are over 9: SQS takes ten and one is Tidewheel's: a0, a1", {"attributes": ten}),
+        ('attributes has a name that SQS refuses: {"AWS.x":"1"}', {"attributes": {"AWS.x": "1"}}),
+        ('attributes has a name that SQS refuses: {"tidewheel":"1"}', {"attributes": {"tidewheel": "1"}}),
+        ("attributes has a name twice", {"attributes": '{"a": "1", "a": "2"}'}),
+        ('attributes has a value that is empty or that SQS refuses: {"a":""}', {"attributes": {"a": ""}}),
+        ("expires_at is not a time: never", {"expires_at": "never"}),
+        (f"expires_at is not after its delivery: {due(HOUR)}", {"expires_at": due(HOUR)}),
+    ]
+    rows: list[Any] = [{**good, **row, "n": f"{i:02d}"} for i, (_, row) in enumerate(bad)]
+    path = json_lines(bench.folder / "in.json", [*rows, good, '{"n": "99", broken'])
+    said: list[str] = []
+    report = bench.run(path, said, rejects=str(bench.folder / "rejects"))
+    found = bench.rejects(bench.folder / "rejects")
+    malformed = [row for row in found if "n" not in row]
+    assert [row["reason"] for row in malformed] == ['the line is malformed: {"n": "99", broken']
+    by_number = {int(row["n"]): row for row in found if "n" in row}
+    assert sorted(by_number) == list(range(len(bad)))
+    for number, (reason, row) in enumerate(bad):
+        rejected = by_number[number]
+        assert rejected["reason"].startswith(reason), rejected
+        assert rejected.get("body") == (good | row)["body"]
+    assert (report.read, report.imported) == (len(bad) + 2, 1)
+    assert sum(report.rejected.values()) == len(bad) + 1
+    assert report.rejected["deliver_at is missing"] == 2
+    assert bench.bodies() == ["fine"]
+    assert any(
+        "rejected 1: deliver_at is not a time: 1e99" in line or "deliver_at is not a time" in line for line in said
+    )
+
+
+def test_malformed_lines_of_csv_are_rejected(bench: Bench) -> None:
+    path = bench.folder / "in.csv"
+    path.write_text(f"deliver_at,body\n{due(2 * HOUR)},fine\n{due(2 * HOUR)},one,two\n")
+    report = bench.run(path, rejects=str(bench.folder / "rejects"))
+    assert (report.imported, dict(report.rejected)) == (1, {"the line is malformed": 1})
+    [row] = bench.rejects(bench.folder / "rejects")
+    assert row["reason"] == f"the line is malformed: {due(2 * HOUR)},one,two"
+
+
+def test_bodies_of_bytes_count_as_base64(bench: Bench) -> None:
+    times = pa.array([START_MS + 2 * HOUR] * 2)
+    pq.write_table(
+        pa.table({"deliver_at": times, "body": [b"x" * 786_240, b"x" * 786_241]}), bench.folder / "in.parquet"
+    )
+    report = bench.run(bench.folder / "in.parquet")
+    [reason] = report.rejected
+    assert (report.imported, reason.partition(":")[0]) == (1, "body is too large")
+
+
+def test_what_is_wrong_with_an_import_is_named(bench: Bench) -> None:
+    path = json_lines(bench.folder / "in.json", messages(1))
+    with pytest.raises(UnknownTopic, match="nothing"):
+        bench.run(path, topic="nothing")
+    with pytest.raises(InvalidValue, match=r"--input=.*Path does not exist"):
+        bench.run(bench.folder / "nowhere")
+    with pytest.raises(InvalidValue, match=r"--deliver-at='due': no such column; there are: body, deliver_at"):
+        bench.run(path, deliver_at="due")
+    with pytest.raises(InvalidValue, match=r"--key='who': no such column"):
+        bench.run(path, key="who")
+    with pytest.raises(InvalidValue, match=r"--input=None: this job needs it"):
+        bench.run("")
+    other = bench.folder / "in.dat"
+    other.write_text("x")
+    with pytest.raises(InvalidValue, match=r"--format=None: give parquet, csv, json: files like in\.dat do not say"):
+        bench.run(other)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"format": "avro"}, {"name": "a/b"}, {"min-lead": "soon"}, {"time-zone": "Mars/Olympus"}]
+)
+def test_an_option_that_is_wrong_is_named(wrong: dict[str, str]) -> None:
+    [name] = wrong
+    with pytest.raises(InvalidValue, match=f"--{name}="):
+        parse_options({"topic": TOPIC, "input": "x", **wrong})
+
+
+# --- ids, repetition, crashes ---------------------------------------------------------------------------------
+
+
+def test_identical_rows_are_distinct_messages_and_ids_are_the_same_in_each_run(
+    bench: Bench, spark: SparkSession
+) -> None:
+    rows = [{"deliver_at": due(2 * HOUR), "body": "same"}] * 25 + messages(5)
+    path = json_lines(bench.folder / "in.json", rows)
+    assert bench.run(path, name="first").imported == 30
+    ids = [row["message_id"] for row in bench.rows()]
+    assert len(set(ids)) == 30
+
+    again = Bench(spark=spark, folder=bench.folder / "again", world=World())
+    again.world.service = replace(again.world.service, objects=again.objects)  # type: ignore[arg-type]
+    again.world.ports = again.world.service
+    again.world.service.topics._items = {}  # type: ignore[attr-defined]
+    assert again.world.service.topics.create_topic(bench.world.fence)
+    again.world.clock.advance_ms(5 * MINUTE)
+    assert again.run(path, name="first").imported == 30
+    assert [row["message_id"] for row in again.rows()] == ids
+
+    assert bench.run(path, name="second").imported == 30
+    assert len({row["message_id"] for row in bench.rows()}) == 60
+
+
+def test_a_second_run_adds_nothing_even_if_all_is_merged_or_delivered(bench: Bench, small_cuts: None) -> None:
+    path = json_lines(bench.folder / "in.json", messages(35))
+    first = bench.run(path)
+    assert (first.imported, first.ledgers, first.skipped) == (35, 4, 0)
+    before, names = bench.rows(), bench.ledger_names()
+    second = bench.run(path)
+    assert (second.read, second.imported, second.ledgers, second.skipped) == (35, 0, 0, 35)
+    assert (bench.rows(), bench.ledger_names()) == (before, names)
+    for bucket in bench.world.service.topics.buckets(TOPIC):
+        bench.world.service.topics.delete_bucket(TOPIC, bucket.id)
+    assert bench.run(path).skipped == 35
+    assert bench.rows() == []
+    assert not list(bench.objects.list(f"imports/{TOPIC}/_{first.name}.json-"))
+
+
+def test_a_name_is_for_one_input(bench: Bench) -> None:
+    path = json_lines(bench.folder / "in.json", messages(3))
+    bench.run(path, name="reminders")
+    json_lines(path, messages(4))
+    with pytest.raises(InvalidValue, match=r"--name='reminders': it names an import of other files"):
+        bench.run(path, name="reminders")
+
+
+def test_an_import_that_was_killed_between_commits_is_finished_by_the_next(bench: Bench, small_cuts: None) -> None:
+    path = json_lines(bench.folder / "in.json", messages(35))
+    commits = 0
+    for crash in ("after", "before"):
+        plan = CrashPlan()
+        plan.arm(2, crash)
+        bench.world.ports = replace(bench.world.service, topics=DyingAtCommits(bench.world.service.topics, plan))  # type: ignore[arg-type]
+        with pytest.raises(Crash):
+            bench.run(path)
+        commits += 2 if crash == "after" else 1
+        assert len(bench.world.service.topics.buckets(TOPIC)) == commits
+    bench.world.ports = bench.world.service
+    last = bench.run(path)
+    assert (last.imported, last.skipped, last.ledgers) == (5, 30, 1)
+    assert bench.bodies() == [f"message {i:03d}" for i in range(35)]
+
+
+def before_commit(bench: Bench, act: Callable[[], None]) -> None:
+    """Lets something happen just before the first commit."""
+    commit = bench.world.service.topics.commit_bucket
+    acts = [act]
+
+    def later(*args: Any) -> Any:
+        if acts:
+            acts.pop()()
+        return commit(*args)
+
+    bench.world.service.topics.commit_bucket = later  # type: ignore[method-assign]
+
+
+def test_rows_that_become_due_meanwhile_are_rejected_and_the_rest_is_imported(bench: Bench, small_cuts: None) -> None:
+    rows = [{**row, "n": f"{i:02d}"} for i, row in enumerate(messages(30, step_ms=20 * MINUTE))]
+    path = json_lines(bench.folder / "in.json", rows)
+    seal_from = START_MS + 2 * HOUR + 50 * MINUTE
+    topics = bench.world.service.topics
+    before_commit(bench, lambda: topics.seal(bench.world.fence, seal_from // bench.world.fence.slot_ms) and None)
+    report = bench.run(path, rejects=str(bench.folder / "rejects"))
+    assert (report.imported, report.ledgers, dict(report.rejected)) == (27, 3, {LATE: 3})
+    assert bench.bodies() == [f"message {i:03d}" for i in range(3, 30)]
+    found = bench.rejects(bench.folder / "rejects")
+    assert [(row["n"], row["reason"]) for row in found] == [(f"{i:02d}", LATE) for i in range(3)]
+    assert len(bench.ledger_names()) == 3
+    assert bench.run(path).skipped == 30
+
+
+def test_a_ledger_that_is_due_as_a_whole_meanwhile_is_rejected(bench: Bench) -> None:
+    path = json_lines(bench.folder / "in.json", messages(3))
+    before_commit(bench, lambda: bench.world.service.topics.seal(bench.world.fence, START_MS) and None)
+    report = bench.run(path)
+    assert (report.imported, report.ledgers, dict(report.rejected)) == (0, 0, {LATE: 3})
+    assert bench.ledger_names() == set()
+
+
+def test_imported_messages_are_delivered_once_each_and_in_time(bench: Bench, small_cuts: None) -> None:
+    bench.world.send(30 * MINUTE, 5 * HOUR)
+    path = json_lines(bench.folder / "in.json", messages(40, step_ms=17 * MINUTE))
+    assert bench.run(path).imported == 40
+    ids = [id_text(row["message_id"]) for row in bench.rows()]
+    bench.world.run(DAY)
+    assert bench.world.received() == Counter(ids)
+    bench.world.assert_in_time()
+
+
+def test_the_example_imports_and_receives_on_the_local_stack(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "import_messages.py"))
+    example["main"]()
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "2 {'due is missing': 1}",
+        "0 2",
+        "[{'customer': 'c-1'}, {'customer': 'c-2'}]",
+    ]
+
+
+# --- parts ----------------------------------------------------------------------------------------------------
+
+
+def test_equal_ids_are_counted_up_across_batches() -> None:
+    def batch(*numbers: int) -> pa.RecordBatch:
+        n = len(numbers)
+        return pa.RecordBatch.from_pydict(
+            {
+                "deliver_at_ms": pa.array([0] * n, pa.int64()),
+                "message_id": pa.array([number.to_bytes(16) for number in numbers], pa.binary()),
+                "key": pa.nulls(n, pa.string()),
+                "attributes": pa.nulls(n, pa.map_(pa.string(), pa.string())),
+                "payload": pa.array([b"x"] * n),
+                "encoding": pa.array([0] * n, pa.int8()),
+                "sent_at_ms": pa.array([0] * n, pa.int64()),
+                "expires_at_ms": pa.nulls(n, pa.int64()),
+            }
+        )
+
+    tables = list(distinct_rows([batch(1, 5, 5), batch(5, 6, 20), batch(21, 22), batch(22)]))
+    ids = [int.from_bytes(each) for table in tables for each in table.column("message_id").to_pylist()]
+    assert ids == [1, 5, 6, 7, 8, 20, 21, 22, 23]

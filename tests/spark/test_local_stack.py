@@ -1,0 +1,71 @@
+"""The Glue jobs in the local runtime: started by the sweep or by hand, on local Spark, over the stack's endpoint."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from tidewheel.cli.main import app
+from tidewheel.cli.target import Target
+from tidewheel.local import LocalTidewheel
+from tidewheel.message import Message
+
+
+def send_batches(stack: LocalTidewheel, batches: int) -> Counter[str]:
+    """Sends batches, each a ledger of its own; returns the bodies."""
+    random_ = random.Random(3)
+    client = stack.client()
+    client.create_topic("orders")
+    client.create_subscription("orders", "mail")
+    bodies: Counter[str] = Counter()
+    for batch in range(batches):
+        messages = [
+            Message(body=f"{batch}-{i}", delay=timedelta(hours=4, seconds=random_.randrange(200_000))) for i in range(5)
+        ]
+        client.send_many("orders", messages)
+        bodies.update(str(message.body) for message in messages)
+        stack.advance(minutes=6)
+    return bodies
+
+
+def received(stack: LocalTidewheel) -> Counter[str]:
+    stack.advance(days=4)
+    return Counter(message.body for message in stack.receive("orders", "mail"))
+
+
+def test_the_sweep_has_a_large_merge_run_as_a_glue_job(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidewheel.flows.merge.SMALL_BYTES", 100)
+    with LocalTidewheel(max_buckets=8) as stack:
+        bodies = send_batches(stack, 12)
+        assert stack.requests["glue.StartJobRun"] >= 1
+        assert not stack.failures
+        assert stack.client().stats("orders").buckets < 12
+        assert received(stack) == bodies
+
+
+def test_a_job_is_run_by_hand_and_returns_its_report(spark: SparkSession) -> None:
+    with LocalTidewheel() as stack:
+        bodies = send_batches(stack, 5)
+        merged = stack.run_job("merge_buckets", topic="orders", all=True)
+        assert (merged.merges, merged.sources, merged.outputs, merged.rows) == (1, 5, 1, 25)
+        assert stack.client().stats("orders").buckets == 1
+        assert received(stack) == bodies
+
+
+def test_the_command_line_merges_on_local_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The command's clock is the machine's; a virtual stack's table has no lease that it could be late for.
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with LocalTidewheel() as stack:
+        bodies = send_batches(stack, 4)
+        target = Target(stack=stack.stack_name, endpoint_url=stack.endpoint_url)
+        done = CliRunner().invoke(app, ["merge", "orders", "--all"], obj=target)
+        assert done.exit_code == 0, done.output
+        assert "4 ledgers became 1 in 1 merges, 20 messages rewritten" in done.output
+        gone = CliRunner().invoke(app, ["merge", "nothing"], obj=target)
+        assert gone.exit_code == 1 and "there is none" in gone.output
+        assert received(stack) == bodies

@@ -1,0 +1,196 @@
+"""One suite for both engines of a merge: the function's, and Spark's. They write the same bytes."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tidewheel.bucket import Bucket, content_id
+from tidewheel.errors import CorruptLedger, ObjectMissing
+from tidewheel.flows.merge import Engine, in_process
+from tidewheel.flows.merge_rows import MergeWork
+from tidewheel.ledger import encode_ledger, rows_table
+from tidewheel.ledger_rows import in_order
+from tidewheel.ledger_writer import SOURCES_TAG
+from tidewheel.merge import Merge, choose
+from tidewheel.message import Encoding
+from tidewheel.settings import TopicSettings
+from tidewheel.spark.arrow_objects import ArrowObjects, Location
+from tidewheel.spark.merging import on_spark
+
+START_MS = 1_767_225_600_000
+DAY = 86_400_000
+SETTINGS = TopicSettings()
+MakeEngine = Callable[[Location], Engine]
+
+
+@pytest.fixture(params=["function", "spark"])
+def make_engine(request: pytest.FixtureRequest) -> MakeEngine:
+    """An engine over a folder."""
+    if request.param == "function":
+        return lambda location: in_process(location.objects())
+    spark = request.getfixturevalue("spark")
+    return lambda location: on_spark(lambda: spark, location)
+
+
+def rows_of(rng: random.Random, rows: int, days: float = 10, **columns: Any) -> pa.Table:
+    """Rows with random times and ids."""
+    times = sorted(START_MS + rng.randrange(int(days * DAY)) for _ in range(rows))
+    return rows_table(
+        deliver_at_ms=times,
+        message_ids=[ms.to_bytes(6) + rng.randbytes(10) for ms in times],
+        payloads=[b"body %d " % i + rng.randbytes(rng.randrange(60)) for i in range(rows)],
+        encodings=[Encoding.TEXT] * rows,
+        sent_at_ms=[START_MS + i for i in range(rows)],
+        **columns,
+    )
+
+
+def put_ledger(objects: ArrowObjects, rows: pa.Table) -> Bucket:
+    """Writes a ledger as ingest does."""
+    ledger = encode_ledger(rows, topic="orders", generation="g1", slot_ms=SETTINGS.slot_ms)
+    bucket_id = content_id(ledger.data)
+    name = objects.new_ledger_name("orders", ledger.summary.slots.min(), SETTINGS.slot_ms, bucket_id)
+    objects.put(name, ledger.data)
+    return ledger.summary.bucket(bucket_id, name)
+
+
+def a_work(sources: list[Bucket], *cuts: int, purge_ms: int = 0) -> MergeWork:
+    """A merge of these sources, cut at these slots."""
+    ordered = tuple(sorted(sources, key=lambda source: source.id))
+    merge = Merge(sources=ordered, cuts=cuts, live_bytes=1)
+    return MergeWork(topic="orders", generation="g1", settings=SETTINGS, merge=merge, purge_ms=purge_ms)
+
+
+def all_slots(*inner: int) -> tuple[int, ...]:
+    first = START_MS // SETTINGS.slot_ms
+    return (first, *(first + slot for slot in inner), first + 20 * 288)
+
+
+def read(location: Location, bucket: Bucket) -> pa.Table:
+    """The rows of an output, by pyarrow alone."""
+    return pq.ParquetFile(Path(location.root) / bucket.object_name).read()
+
+
+def sorted_rows(tables: list[pa.Table]) -> list[dict[str, Any]]:
+    rows = [row for table in tables for row in table.to_pylist()]
+    return sorted(rows, key=lambda row: (row["deliver_at_ms"], row["message_id"]))
+
+
+def test_outputs_hold_every_row_once_in_order_within_their_cuts(make_engine: MakeEngine, tmp_path: Path) -> None:
+    location = Location(root=str(tmp_path))
+    rng = random.Random(3)
+    tables = [rows_of(rng, 700) for _ in range(12)]
+    work = a_work([put_ledger(location.objects(), table) for table in tables], *all_slots(288, 3 * 288, 500 * 288))
+    outputs = [output for output in make_engine(location)(work) if output is not None]
+    assert len(outputs) == 3  # the window of 500 days is empty beyond the rows
+    read_back = [read(location, output) for output in outputs]
+    assert sorted_rows(tables) == [row for table in read_back for row in table.to_pylist()]
+    for table, output, (a, b) in zip(
+        read_back, outputs, zip(work.merge.cuts, work.merge.cuts[1:], strict=False), strict=False
+    ):
+        assert in_order(table.cast(tables[0].schema))
+        slots = {ms // SETTINGS.slot_ms for ms in table.column("deliver_at_ms").to_pylist()}
+        assert a <= min(slots) and max(slots) < b
+        assert set(output.slots) == slots and output.rows == table.num_rows
+
+
+def test_both_engines_write_the_same_bytes(spark: Any, tmp_path: Path) -> None:
+    location = Location(root=str(tmp_path))
+    rng = random.Random(4)
+    keys = [rng.choice([None, "k1", "k2"]) for _ in range(900)]
+    attributes = [rng.choice([None, {}, {"a": "b", "tenant": "x" * 30}]) for _ in range(900)]
+    tables = [rows_of(rng, 900, keys=keys, attributes=attributes) for _ in range(9)]
+    work = a_work([put_ledger(location.objects(), table) for table in tables], *all_slots(300, 2000))
+    written = [
+        [output for output in engine(work) if output is not None]
+        for engine in (in_process(location.objects()), on_spark(lambda: spark, location))
+    ]
+    assert [replace(each, object_name="") for each in written[0]] == [
+        replace(each, object_name="") for each in written[1]
+    ]
+    for one, other in zip(*written, strict=True):
+        assert one.object_name != other.object_name
+        assert (tmp_path / one.object_name).read_bytes() == (tmp_path / other.object_name).read_bytes()
+
+
+def test_copies_of_a_message_become_one(make_engine: MakeEngine, tmp_path: Path) -> None:
+    location = Location(root=str(tmp_path))
+    rng = random.Random(5)
+    table, more = rows_of(rng, 300), rows_of(rng, 300)
+    sources = [put_ledger(location.objects(), each) for each in (table, pa.concat_tables([table.slice(100), more]))]
+    [output] = [each for each in make_engine(location)(a_work(sources, *all_slots())) if each is not None]
+    assert read(location, output).to_pylist() == sorted_rows([table, more])
+
+
+def test_purged_and_planned_rows_are_left_out(make_engine: MakeEngine, tmp_path: Path) -> None:
+    location = Location(root=str(tmp_path))
+    table = rows_of(random.Random(6), 400)
+    first = START_MS // SETTINGS.slot_ms + 288
+    work = a_work([put_ledger(location.objects(), table)], first, first + 20 * 288, purge_ms=START_MS + 200)
+    [output] = [each for each in make_engine(location)(work) if each is not None]
+    expected = [
+        row
+        for row in table.to_pylist()
+        if row["deliver_at_ms"] >= first * SETTINGS.slot_ms and row["sent_at_ms"] >= START_MS + 200
+    ]
+    assert read(location, output).to_pylist() == expected
+
+
+def test_a_window_without_rows_makes_no_ledger(make_engine: MakeEngine, tmp_path: Path) -> None:
+    location = Location(root=str(tmp_path))
+    source = put_ledger(location.objects(), rows_of(random.Random(7), 10, days=1))
+    far = source.last_slot + 1000
+    assert list(make_engine(location)(a_work([source], far, far + 10))) == [None]
+
+
+def test_an_output_names_its_sources(make_engine: MakeEngine, tmp_path: Path) -> None:
+    location = Location(root=str(tmp_path))
+    rng = random.Random(8)
+    sources = [put_ledger(location.objects(), rows_of(rng, 20)) for _ in range(3)]
+    [output] = [each for each in make_engine(location)(a_work(sources, *all_slots())) if each is not None]
+    tags = pq.ParquetFile(tmp_path / output.object_name).metadata.metadata
+    assert {source.object_name for source in sources} == set(json.loads(tags[SOURCES_TAG.encode()]))
+
+
+@pytest.mark.parametrize("damage", ["missing", "corrupt"])
+def test_a_source_that_cannot_be_read_is_named(make_engine: MakeEngine, tmp_path: Path, damage: str) -> None:
+    location = Location(root=str(tmp_path))
+    rng = random.Random(9)
+    sources = [put_ledger(location.objects(), rows_of(rng, 50)) for _ in range(3)]
+    broken = tmp_path / sources[1].object_name
+    if damage == "missing":
+        broken.unlink()
+    else:
+        data = bytearray(broken.read_bytes())
+        data[50] ^= 1
+        broken.write_bytes(data)
+    with pytest.raises((ObjectMissing, CorruptLedger)) as caught:
+        list(make_engine(location)(a_work(sources, *all_slots(288))))
+    assert caught.value.object_name == sources[1].object_name
+
+
+def test_many_ledgers_of_many_segments_are_read_with_few_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = Location(root=str(tmp_path))
+    rng = random.Random(10)
+    sources = [put_ledger(location.objects(), rows_of(rng, 12_000)) for _ in range(4)]
+    assert min(len(source.segments) for source in sources) > 2
+    merge = choose(sources, 0, SETTINGS.slot_ms, 64, everything=True)
+    assert merge is not None
+    objects = location.objects()
+    reads: list[str] = []
+    get_range = objects.get_range
+    monkeypatch.setattr(objects, "get_range", lambda name, *at: reads.append(name) or get_range(name, *at))
+    work = replace(a_work(sources), merge=merge)
+    assert sum(each.rows for each in in_process(objects)(work) if each is not None) == 48_000
+    assert len(reads) == 4

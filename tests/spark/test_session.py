@@ -1,0 +1,30 @@
+"""Spark on one machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from pyspark.sql import SparkSession
+
+from tidewheel.spark.session import local_session
+
+PROGRAM = """
+from tidewheel.spark.session import local_session
+spark = local_session(1)
+print(spark.range(3).count(), local_session(7) is spark, spark.sparkContext.master)
+spark.stop()
+print(local_session(2).sparkContext.master)
+"""
+
+
+def test_a_session_starts_without_a_word_and_again_after_it_was_stopped() -> None:
+    answer = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=True)
+    assert answer.stdout.split() == ["3", "True", "local[1]", "local[2]"]
+    assert answer.stderr == ""
+
+
+def test_a_second_call_returns_the_running_session(spark: SparkSession) -> None:
+    assert local_session() is spark
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.sparkContext.master == "local[2]"

@@ -1,0 +1,303 @@
+"""A bucket's index: coarse where it is too large for an item, whole again with its ledger's tail."""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import replace
+from io import BytesIO
+from itertools import pairwise
+from subprocess import run
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyroaring import BitMap
+
+from tidewheel.bucket import (
+    INLINE_SEGMENTS_BYTES,
+    INLINE_SLOTS_BYTES,
+    Bucket,
+    BucketId,
+    decode_segments,
+    encode_segments,
+    encode_slots,
+    encode_tail,
+    slots_of,
+)
+from tidewheel.errors import CorruptMetadata
+from tidewheel.ledger import LedgerWriter
+from tidewheel.ledger_rows import SCHEMA, rows_table
+from tidewheel.ledger_writer import TAIL_TAG, LedgerSummary
+from tidewheel.segment import Segment
+
+START_MS = 1_767_225_600_000
+FIRST_SLOT = START_MS // 1000
+
+
+def some_segments(count: int, *, seed: int = 1) -> tuple[Segment, ...]:
+    """Segments one behind the other, of lengths that do not compress."""
+    random_ = random.Random(seed)
+    found, offset, at_ms = [], 4, START_MS
+    for _ in range(count):
+        length, rows, span = random_.randrange(1, 90_000), random_.randrange(1, 5_000), random_.randrange(9_000_000)
+        first = at_ms + random_.randrange(9_000)
+        found.append(
+            Segment(
+                offset=offset,
+                length=length,
+                rows=rows,
+                raw_bytes=3 * length,
+                first_deliver_at_ms=first,
+                last_deliver_at_ms=first + span,
+            )
+        )
+        offset, at_ms = offset + length, first + span
+    return tuple(found)
+
+
+def scattered(count: int, within: int, *, seed: int = 2) -> BitMap:
+    """Slots without a pattern."""
+    return slots_of(FIRST_SLOT + each for each in random.Random(seed).sample(range(within), count))
+
+
+def a_bucket(slots: BitMap, segments: tuple[Segment, ...]) -> tuple[Bucket, bytes]:
+    """A complete bucket, and its tail's bytes (none if an item takes it whole)."""
+    data, tail = encode_tail(slots, segments, offset=77)
+    held = tail if tail.needed else None
+    bucket = Bucket(
+        id=BucketId("b"), object_name="ledgers/b", size_bytes=9, rows=9, slots=slots, segments=segments, tail=held
+    )
+    return bucket, data if held else b""
+
+
+FEW_SLOTS = slots_of(range(FIRST_SLOT, FIRST_SLOT + 100))
+MANY_SLOTS = scattered(40_000, 5_000_000)
+
+
+# ---- what an item holds
+def test_a_small_index_has_no_tail() -> None:
+    bucket, _ = a_bucket(FEW_SLOTS, some_segments(40))
+    assert bucket.tail is None
+    assert bucket.complete
+    assert bucket.without_tail() is bucket
+
+
+def test_a_long_run_of_slots_needs_no_tail() -> None:
+    bucket, _ = a_bucket(slots_of(range(FIRST_SLOT, FIRST_SLOT + 2_000_000)), some_segments(5))
+    assert bucket.tail is None
+
+
+def test_a_long_segment_table_is_in_the_tail_and_the_slots_stay_exact() -> None:
+    bucket, data = a_bucket(FEW_SLOTS, some_segments(400))
+    assert bucket.tail is not None and bucket.tail.segments_bytes > INLINE_SEGMENTS_BYTES
+    assert bucket.tail.length == len(data)
+    held = bucket.without_tail()
+    assert held == replace(bucket, segments=())
+    assert not held.complete
+    assert held.with_tail(data) == bucket
+    assert bucket.complete
+
+
+@pytest.mark.parametrize("segments", [some_segments(1), some_segments(400)])
+def test_a_large_bitmap_is_in_the_tail_and_the_item_has_a_coarser_one(segments: tuple[Segment, ...]) -> None:
+    bucket, data = a_bucket(MANY_SLOTS, segments)
+    held = bucket.without_tail()
+    assert held.slot_shift > 0
+    assert len(encode_slots(held.slots)) <= INLINE_SLOTS_BYTES
+    assert held.segments == ()
+    assert not held.complete
+    assert held.with_tail(data) == bucket
+
+
+def test_bitmaps_are_no_coarser_than_they_must_be() -> None:
+    held = a_bucket(MANY_SLOTS, some_segments(1))[0].without_tail()
+    finer = BitMap(slot >> held.slot_shift - 1 for slot in MANY_SLOTS)
+    assert len(encode_slots(finer)) > INLINE_SLOTS_BYTES
+
+
+def test_what_is_coarse_already_stays_as_it_is() -> None:
+    held = a_bucket(MANY_SLOTS, some_segments(400))[0].without_tail()
+    assert held.without_tail() == held
+
+
+# ---- what a coarse bitmap says
+def occupied(slots: BitMap, at_or_after: int) -> int | None:
+    return next(slots.iter_equal_or_larger(at_or_after), None)
+
+
+slot_sets = st.builds(
+    lambda near, runs: slots_of(
+        {FIRST_SLOT + each for each in near} | {FIRST_SLOT + a + i for a, n in runs for i in range(n)}
+    ),
+    st.sets(st.integers(0, 5_000), min_size=1, max_size=60),
+    st.lists(st.tuples(st.integers(0, 10**8), st.integers(1, 300)), max_size=4),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(slot_sets, st.integers(0, 20), st.data())
+def test_a_coarse_bitmap_bounds_the_slots_from_both_sides(exact: BitMap, shift: int, data: st.DataObject) -> None:
+    bucket, _ = a_bucket(exact, some_segments(1))
+    coarse = replace(bucket, slots=BitMap(slot >> shift for slot in exact), slot_shift=shift)
+    assert coarse.first_slot <= exact.min() < coarse.first_slot + (1 << shift)
+    assert coarse.last_slot - (1 << shift) < exact.max() <= coarse.last_slot
+    near = st.sampled_from(list(exact)).flatmap(lambda slot: st.integers(slot - 3 - (2 << shift), slot + 3))
+    at = data.draw(near | st.integers(0, 2**31))
+    at = max(0, at)
+    first, bound = occupied(exact, at), coarse.next_slot(at)
+    if first is None:
+        assert bound is None or at <= bound <= coarse.last_slot
+    else:
+        assert bound is not None
+        assert at <= bound <= first
+    assert bucket.next_slot(at) == first
+
+
+def test_a_share_of_coarse_slots_is_close_to_the_exact_one() -> None:
+    bucket, _ = a_bucket(MANY_SLOTS, some_segments(1))
+    coarse = bucket.without_tail()
+    for a, b in ((0, 5_000_000), (0, 1_000_000), (1_234_567, 4_000_000), (4_900_000, 9_000_000)):
+        exact = bucket.share(FIRST_SLOT + a, FIRST_SLOT + b)
+        assert exact == MANY_SLOTS.range_cardinality(FIRST_SLOT + a, FIRST_SLOT + b) / len(MANY_SLOTS)
+        assert abs(coarse.share(FIRST_SLOT + a, FIRST_SLOT + b) - exact) < 0.02
+
+
+@pytest.mark.parametrize("shift", [0, 3])
+def test_all_slots_are_a_share_of_one_and_none_of_zero(shift: int) -> None:
+    bucket, _ = a_bucket(FEW_SLOTS, some_segments(1))
+    bucket = replace(bucket, slots=BitMap(slot >> shift for slot in FEW_SLOTS), slot_shift=shift)
+    assert bucket.share(bucket.first_slot, bucket.last_slot + 1) == 1
+    assert bucket.share(0, bucket.first_slot) == 0
+    assert bucket.share(bucket.last_slot + 1, bucket.last_slot + 9) == 0
+    assert bucket.share(bucket.first_slot, bucket.first_slot) == 0
+    assert bucket.share(bucket.first_slot + 9, bucket.first_slot) == 0
+
+
+# ---- the codec
+@settings(max_examples=30, deadline=None)
+@given(
+    slot_sets | st.integers(0, 9).map(lambda seed: scattered(20_000, 3_000_000, seed=seed)),
+    st.integers(1, 500),
+    st.integers(0, 9),
+)
+def test_every_bucket_is_whole_again_with_its_tail(slots: BitMap, segments: int, seed: int) -> None:
+    bucket, data = a_bucket(slots, some_segments(segments, seed=seed))
+    held = bucket.without_tail()
+    assert decode_segments(encode_segments(bucket.segments)) == bucket.segments
+    assert BitMap.deserialize(encode_slots(held.slots)) == held.slots
+    assert (held.with_tail(data) if bucket.tail else held) == bucket
+
+
+def damaged_tails(data: bytes, slots_bytes: int) -> dict[str, bytes]:
+    return {
+        "nothing": b"",
+        "a bitmap that is cut": data[: slots_bytes // 2],
+        "no segment table": data[:slots_bytes],
+        "a segment table that is cut": data[:-1],
+        "shifted by a byte": data[1:] + b"\0",
+        "zeros": bytes(len(data)),
+        "ones": b"\xff" * len(data),
+        "noise": random.Random(3).randbytes(len(data)),
+        "a damaged segment table": data[:-9] + bytes([data[-9] ^ 1]) + data[-8:],
+    }
+
+
+@pytest.mark.parametrize("damage", list(damaged_tails(b"123456789", 1)))
+def test_a_damaged_tail_is_noticed(damage: str) -> None:
+    bucket, data = a_bucket(MANY_SLOTS, some_segments(400))
+    assert bucket.tail is not None
+    with pytest.raises(CorruptMetadata):
+        bucket.without_tail().with_tail(damaged_tails(data, bucket.tail.slots_bytes)[damage])
+
+
+def test_a_flipped_bit_of_a_tail_s_bitmap_is_noticed() -> None:
+    bucket, data = a_bucket(MANY_SLOTS, some_segments(400))
+    assert bucket.tail is not None
+    at = bucket.tail.slots_bytes - 2
+    with pytest.raises(CorruptMetadata):
+        bucket.without_tail().with_tail(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+
+
+FUZZ = """
+import random
+from pyroaring import BitMap
+random_ = random.Random(4)
+good = BitMap(range(0, 99_999, 7)) | BitMap(range(500_000, 600_000)) | BitMap(random_.sample(range(2**32), 300))
+good.run_optimize()
+good = good.serialize()
+for number in range(3_000):
+    bad = bytearray(good[: random_.randrange(len(good))] if number % 4 == 0 else good)
+    for _ in range(random_.randrange(1, 4)):
+        if bad:
+            bad[random_.randrange(min(len(bad), random_.choice([8, 64, 10**6])))] = random_.randrange(256)
+    for data in (bytes(bad), random_.randbytes(random_.randrange(200))):
+        try:
+            found = BitMap.deserialize(data)
+        except Exception:
+            continue
+        if found:
+            found.min(), found.max(), found.next_set_bit(0), found.range_cardinality(0, 2**31)
+"""
+
+
+def test_bytes_that_are_no_bitmap_never_crash_the_process() -> None:
+    assert run([sys.executable, "-X", "faulthandler", "-c", FUZZ], timeout=60, check=False).returncode == 0
+
+
+# ---- ledgers
+def many_rows(count: int, slots: int) -> pa.Table:
+    """Rows of which each is in one of many slots of a second, drawn at random."""
+    random_ = random.Random(5)
+    times = sorted(START_MS + 1000 * random_.randrange(slots) for _ in range(count))
+    return rows_table(
+        deliver_at_ms=times,
+        message_ids=[ms.to_bytes(6) + i.to_bytes(10) for i, ms in enumerate(times)],
+        payloads=[b"hello"] * count,
+        encodings=[1] * count,
+        sent_at_ms=[START_MS] * count,
+    )
+
+
+def written(table: pa.Table, *, segment_rows: int = 5_000, slot_ms: int = 1000) -> tuple[bytes, LedgerSummary]:
+    sink = BytesIO()
+    writer = LedgerWriter(sink, topic="orders", generation="g", slot_ms=slot_ms, segment_rows=segment_rows)
+    writer.write(table)
+    summary = writer.close()
+    return sink.getvalue(), summary
+
+
+@pytest.mark.parametrize(("rows", "slots", "segment_rows"), [(20_000, 10_000_000, 5_000), (3_000, 1_000_000, 5)])
+def test_a_ledger_with_a_tail_is_a_parquet_file_whose_tail_has_the_same_index(
+    rows: int, slots: int, segment_rows: int
+) -> None:
+    table = many_rows(rows, slots)
+    data, summary = written(table, segment_rows=segment_rows)
+    tail = summary.tail
+    assert tail is not None
+    bucket = summary.bucket(BucketId("b"), "ledgers/b")
+    assert list(bucket.slots) == sorted({ms // 1000 for ms in table.column("deliver_at_ms").to_pylist()})
+    held = bucket.without_tail()
+    assert not held.complete
+    assert held.with_tail(data[tail.offset : tail.offset + tail.length]) == bucket
+    assert tail.offset == bucket.segments[-1].offset + bucket.segments[-1].length
+    assert all(a.offset + a.length == b.offset for a, b in pairwise(bucket.segments))
+    file = pq.ParquetFile(pa.BufferReader(data))
+    assert (
+        file.metadata.metadata[TAIL_TAG.encode()] == f"{tail.offset},{tail.slots_bytes},{tail.segments_bytes}".encode()
+    )
+    read = file.read()
+    read.validate(full=True)
+    assert read.schema.equals(SCHEMA)
+    assert read.equals(table)
+    assert (summary.size_bytes, summary.rows) == (len(data), rows)
+
+
+def test_a_small_ledger_has_no_tail() -> None:
+    data, summary = written(many_rows(300, 10_000))
+    assert summary.tail is None
+    bucket = summary.bucket(BucketId("b"), "ledgers/b")
+    assert bucket.complete
+    assert TAIL_TAG.encode() not in pq.ParquetFile(pa.BufferReader(data)).metadata.metadata

@@ -1,0 +1,84 @@
+"""Checkpoints: what they hold, and their bytes."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tidewheel.checkpoint import Checkpoint, Tombstone, checkpoint_of, decode_checkpoint, encode_checkpoint
+from tidewheel.errors import CorruptMetadata
+from tidewheel.fence import Fence
+from tidewheel.message import MessageId
+from tidewheel.settings import TopicSettings
+from tidewheel.subscription import Delivery, DeliveryKey, State, Subscription
+
+FENCE = Fence(
+    topic="orders", generation="g1", settings=TopicSettings(slot_s=60), sealed=9, planned=8, gc_until=5, purge_ms=7
+)
+BILLING = Subscription(topic="orders", name="billing", generation="s1", queue_url="https://q", cursor=8, start=3)
+AUDIT = Subscription(
+    topic="orders", name="audit", generation="s2", queue_url="https://a", cursor=6, start=0, state=State.PAUSED
+)
+DOCUMENT = {
+    "v": 1,
+    "topic": "orders",
+    "generation": "g1",
+    "settings": {"slot_s": 60},
+    "written_at_ms": 1234,
+    "marks": [9, 8, 5, 7],
+    "subscriptions": [
+        ["audit", "s2", "https://a", 6, 0, "PAUSED"],
+        ["billing", "s1", "https://q", 5, 3, "ACTIVE"],
+    ],
+    "tombstones": [[10, "a", 50], [11, "b", 60]],
+}
+
+
+def opened(plan: int, generation: str = "s1") -> Delivery:
+    key = DeliveryKey(topic="orders", subscription="billing", generation=generation, plan=plan)
+    return Delivery(key=key, queue_url="https://q", parts=1, start=0, look_at_ms=0)
+
+
+def a_checkpoint(**changes: Any) -> Checkpoint:
+    deliveries = [opened(7), opened(5), opened(6), opened(1, generation="s0")]
+    tombstones = [Tombstone(11, MessageId("b"), 60), Tombstone(10, MessageId("a"), 50)]
+    return replace(checkpoint_of(FENCE, [BILLING, AUDIT], deliveries, tombstones, 1234), **changes)
+
+
+def test_a_cursor_goes_back_to_the_first_plan_that_is_still_being_delivered() -> None:
+    assert [(each.name, each.cursor) for each in a_checkpoint().subscriptions] == [("audit", 6), ("billing", 5)]
+
+
+def test_version_1_is_read_as_it_was_written() -> None:
+    data = encode_checkpoint(a_checkpoint())
+    assert decode_checkpoint(data) == a_checkpoint()
+    written = json.loads(zlib.decompress(data))
+    assert written == DOCUMENT | {"settings": json.loads(FENCE.settings.to_json())}
+    assert decode_checkpoint(zlib.compress(json.dumps(DOCUMENT).encode())) == a_checkpoint()
+
+
+def test_the_time_alone_makes_no_difference() -> None:
+    assert a_checkpoint().says_the_same(a_checkpoint(written_at_ms=9))
+    assert not a_checkpoint().says_the_same(a_checkpoint(sealed=10))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"no zlib",
+        zlib.compress(b"no JSON"),
+        zlib.compress(json.dumps(DOCUMENT | {"v": 2}).encode()),
+        zlib.compress(json.dumps(DOCUMENT | {"marks": [1]}).encode()),
+        zlib.compress(json.dumps(DOCUMENT | {"subscriptions": [["a"]]}).encode()),
+        zlib.compress(json.dumps(DOCUMENT | {"settings": {"slot_s": 0}}).encode()),
+        zlib.compress(b"[]"),
+    ],
+)
+def test_what_is_no_checkpoint_is_said(data: bytes) -> None:
+    with pytest.raises(CorruptMetadata, match="checkpoint of"):
+        decode_checkpoint(data)

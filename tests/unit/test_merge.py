@@ -1,0 +1,424 @@
+"""A merge: what is chosen, where it is cut, and that merging ends and costs little in the long run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidewheel.bucket import Bucket, BucketId, slots_of
+from tidewheel.merge import (
+    _RUNGS,
+    FULL_BYTES,
+    MAX_ITEMS,
+    MAX_MERGE_BYTES,
+    MAX_OUTPUT_BYTES,
+    MAX_OUTPUT_ROWS,
+    MAX_OUTPUTS,
+    Merge,
+    _windows,
+    choose,
+    windows,
+)
+
+SECOND = 1000
+SLOT_MS = 300_000
+HOUR = 3_600_000
+DAY = 24 * HOUR
+START_MS = 1_767_225_600_000  # 2026-01-01, a Thursday
+KIB, MIB = 1024, 1024 * 1024
+
+
+def slot_at(*date: int, slot_ms: int = SLOT_MS) -> int:
+    """The slot of a time (UTC)."""
+    return int(datetime(*date, tzinfo=UTC).timestamp() * 1000) // slot_ms  # type: ignore[arg-type, misc]
+
+
+PLANNED = slot_at(2026, 1, 1)
+SOON = HOUR // SLOT_MS
+
+
+def a_bucket(
+    number: int = 0, size: int = 10 * KIB, slots: Iterable[int] = range(1000, 2000), *, rows: int = 100, shift: int = 0
+) -> Bucket:
+    """A bucket of some bytes; slots count from PLANNED."""
+    occupied = slots_of(PLANNED + slot >> shift for slot in slots)
+    return Bucket(
+        id=BucketId(f"b{number:04d}"),
+        object_name=f"ledgers/{number}",
+        size_bytes=size,
+        rows=rows,
+        slots=occupied,
+        segments=(),
+        slot_shift=shift,
+    )
+
+
+def some_buckets(count: int, size: int = 10 * KIB, first: int = 0) -> list[Bucket]:
+    return [a_bucket(number, size) for number in range(first, first + count)]
+
+
+def chosen(buckets: Sequence[Bucket], max_buckets: int = 8, *, everything: bool = False) -> Merge:
+    merge = choose(buckets, PLANNED, SLOT_MS, max_buckets, everything=everything)
+    assert merge is not None
+    return merge
+
+
+def nothing_chosen(buckets: Sequence[Bucket], max_buckets: int = 8, *, everything: bool = False) -> bool:
+    return choose(buckets, PLANNED, SLOT_MS, max_buckets, everything=everything) is None
+
+
+# ---- which ledgers
+@pytest.mark.parametrize("count", [0, 1, 2, 8])
+def test_up_to_max_buckets_nothing_is_merged(count: int) -> None:
+    assert nothing_chosen(some_buckets(count))
+    assert not nothing_chosen(some_buckets(9))
+
+
+def test_everything_is_merged_if_asked_however_few_there_are() -> None:
+    assert list(chosen(some_buckets(2), everything=True).sources) == some_buckets(2)
+    assert nothing_chosen(some_buckets(1), everything=True)
+    mixed = [*some_buckets(2), *some_buckets(2, MIB, 5), *some_buckets(1, 100 * MIB, 9)]
+    assert list(chosen(mixed, everything=True).sources) == mixed
+
+
+def test_the_lowest_tier_with_eight_ledgers_is_merged_whole() -> None:
+    tier_0, tier_1, tier_2 = some_buckets(7), some_buckets(9, MIB, 10), some_buckets(20, 10 * MIB, 30)
+    assert list(chosen([*tier_2, *tier_0, *tier_1]).sources) == tier_1
+    eighth = a_bucket(99, 1)
+    assert list(chosen([*tier_2, *tier_0, eighth, *tier_1]).sources) == [*tier_0, eighth]
+
+
+@pytest.mark.parametrize(("size", "tier"), [(256 * KIB - 1, 0), (256 * KIB, 1), (2 * MIB - 1, 1), (2 * MIB, 2)])
+def test_tiers_are_powers_of_eight_from_32_kib(size: int, tier: int) -> None:
+    inside = (100 * KIB, MIB, 4 * MIB)[tier]
+    rest = [each for other in range(3) if other != tier for each in some_buckets(1, (1, MIB, 4 * MIB)[other], other)]
+    members = [a_bucket(50, size), *some_buckets(7, inside, 60)]
+    assert list(chosen([*rest, *members]).sources) == members
+
+
+def test_a_ledger_s_tier_is_of_the_bytes_that_are_still_to_be_planned() -> None:
+    small = some_buckets(7)
+    mostly_past = a_bucket(50, 10 * MIB, [*range(-990, 0), *range(1000, 1010)])
+    others = some_buckets(7, 10 * MIB, 60)
+    merge = chosen([*others, *small, mostly_past])
+    assert list(merge.sources) == [*small, mostly_past]
+    assert merge.live_bytes == 7 * 10 * KIB + 10 * MIB // 100
+
+
+def test_where_no_tier_has_eight_the_smallest_are_merged_to_half_the_limit() -> None:
+    buckets = [a_bucket(20 * tier + i, 8**tier * 40 * KIB + i) for tier in (3, 1, 0, 2) for i in range(3)]
+    by_size = sorted(buckets, key=lambda bucket: bucket.size_bytes)
+    assert list(chosen(buckets).sources) == by_size[:4]
+
+
+@pytest.mark.parametrize("max_buckets", [1, 2, 3])
+def test_however_low_the_limit_two_ledgers_are_merged_at_least(max_buckets: int) -> None:
+    assert len(chosen(some_buckets(4), max_buckets).sources) == 2
+
+
+def test_full_ledgers_are_neither_counted_nor_merged() -> None:
+    full = some_buckets(20, FULL_BYTES, 100)
+    assert nothing_chosen([*full, *some_buckets(8)])
+    assert list(chosen([*full, *some_buckets(9)]).sources) == some_buckets(9)
+    assert list(chosen([*full, *some_buckets(2)], everything=True).sources) == some_buckets(2)
+    assert nothing_chosen(full, everything=True)
+
+
+def test_a_full_ledger_counts_again_when_most_of_it_is_planned() -> None:
+    shrunk = a_bucket(50, FULL_BYTES, [*range(-2000, 0), 1000])
+    assert shrunk in chosen([*some_buckets(8), shrunk]).sources
+
+
+def test_ledgers_that_end_within_the_hour_are_neither_counted_nor_merged() -> None:
+    ending = [a_bucket(100 + i, slots=[SOON - 1]) for i in range(20)]
+    assert nothing_chosen([*some_buckets(8), *ending])
+    assert nothing_chosen(ending, everything=True)
+    lasting = a_bucket(200, slots=[2, SOON])
+    assert lasting in chosen([*some_buckets(8), *ending, lasting]).sources
+
+
+def test_with_slots_longer_than_an_hour_those_that_end_with_the_next_slot_are_left_alone() -> None:
+    slot = START_MS // DAY
+    ending = [replace_slots(bucket, [slot]) for bucket in some_buckets(9)]
+    assert choose(ending, slot, DAY, 8) is None
+    assert choose([replace_slots(bucket, [slot + 1]) for bucket in ending], slot, DAY, 8) is not None
+
+
+def replace_slots(bucket: Bucket, slots: list[int]) -> Bucket:
+    return replace(bucket, slots=slots_of(slots))
+
+
+def test_the_order_in_which_ledgers_are_read_does_not_matter() -> None:
+    buckets = some_buckets(12)
+    assert chosen(buckets[::-1]) == chosen(buckets)
+    assert [source.id for source in chosen(buckets[::-1]).sources] == sorted(bucket.id for bucket in buckets)
+
+
+# ---- how many
+def test_as_many_ledgers_are_merged_at_once_as_one_swap_takes_beside_the_outputs() -> None:
+    assert len(chosen(some_buckets(300)).sources) == MAX_ITEMS - MAX_OUTPUTS
+
+
+def test_at_most_four_gib_are_merged_at_once() -> None:
+    merge = chosen(some_buckets(60, 200 * MIB))
+    assert len(merge.sources) == 20
+    assert merge.live_bytes <= MAX_MERGE_BYTES
+
+
+def test_at_most_three_mib_of_bitmaps_are_swapped_at_once() -> None:
+    # Every second slot of 65,536 is a bitmap of 8 KiB: nine of those are 72 KiB.
+    slots = slots_of(range(PLANNED >> 16 << 16, (PLANNED >> 16) + 9 << 16, 2))
+    merge = chosen([replace(bucket, slots=slots) for bucket in some_buckets(60)])
+    assert len(merge.sources) == 3 * MIB // (9 * 8 * KIB + 100)
+
+
+# ---- cuts
+def test_little_is_merged_into_one_ledger() -> None:
+    merge = chosen(some_buckets(9))
+    assert merge.cuts == (PLANNED + 1000, PLANNED + 2000)
+
+
+def test_rows_that_are_planned_are_before_the_first_cut() -> None:
+    merge = chosen([*some_buckets(8), a_bucket(50, slots=range(-5, 50))])
+    assert merge.cuts == (PLANNED, PLANNED + 2000)
+
+
+def test_the_first_cut_is_at_the_first_slot_that_is_occupied() -> None:
+    merge = chosen([*some_buckets(8), a_bucket(50, slots=[-5, 17, 5000])])
+    assert merge.cuts == (PLANNED + 17, PLANNED + 5001)
+
+
+def test_large_ledgers_are_cut_along_the_calendar() -> None:
+    days = range(0, 90 * 288)
+    merge = chosen([a_bucket(i, 30 * MIB, days) for i in range(40)])
+    dates = [datetime.fromtimestamp(cut * SLOT_MS / 1000, UTC) for cut in merge.cuts]
+    assert dates[0] == datetime(2026, 1, 1, tzinfo=UTC)
+    assert {(date.hour, date.minute) for date in dates} == {(0, 0)}
+    assert datetime(2026, 2, 1, tzinfo=UTC) in dates and datetime(2026, 3, 1, tzinfo=UTC) in dates
+    assert len(merge.cuts) - 1 <= 10
+
+
+def test_a_window_too_large_for_a_ledger_is_halved() -> None:
+    by_bytes = chosen([a_bucket(i, 250 * MIB, range(20, 40)) for i in range(9)])
+    assert len(by_bytes.cuts) - 1 >= 2
+    assert all(
+        sum(source.share(a, b) * source.size_bytes for source in by_bytes.sources) <= MAX_OUTPUT_BYTES
+        for a, b in pairwise(by_bytes.cuts)
+    )
+    by_rows = chosen([a_bucket(i, slots=range(0, 2000), rows=1_000_000) for i in range(9)])
+    assert by_rows.cuts == (PLANNED, PLANNED + 1000, PLANNED + 2000)
+    assert 9_000_000 > MAX_OUTPUT_ROWS >= 9_000_000 / 2
+
+
+def test_one_slot_is_never_cut_however_much_is_in_it() -> None:
+    merge = chosen([a_bucket(i, 250 * MIB, [77], rows=10**8) for i in range(9)])
+    assert merge.cuts == (PLANNED + 77, PLANNED + 78)
+
+
+def test_outputs_have_ids_of_their_own_that_depend_on_sources_and_cuts_only() -> None:
+    merge = chosen([a_bucket(i, 100 * MIB, range(0, 90 * 288)) for i in range(9)])
+    again = chosen([a_bucket(i, 100 * MIB, range(0, 90 * 288)) for i in reversed(range(9))])
+    others = chosen([a_bucket(i, 100 * MIB, range(0, 90 * 288)) for i in range(1, 10)])
+    outputs = range(len(merge.cuts) - 1)
+    assert [merge.output_id(i) for i in outputs] == [again.output_id(i) for i in outputs]
+    assert len({each.output_id(i) for i in outputs for each in (merge, others)}) == 2 * len(outputs)
+
+
+bucket_sets = st.lists(
+    st.tuples(
+        st.integers(1, 40).map(lambda power: 2**power),
+        st.integers(-2000, 40_000),
+        st.integers(1, 40_000),
+        st.integers(0, 10**8),
+        st.integers(0, 6),
+    ),
+    max_size=120,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(bucket_sets, st.integers(1, 80), st.booleans())
+def test_any_merge_fits_one_transaction_and_its_cuts_cover_all_that_is_live(
+    drawn: list[tuple[int, int, int, int, int]], max_buckets: int, everything: bool
+) -> None:
+    buckets = [
+        a_bucket(i, size, range(first, first + length, 1 << shift), rows=rows, shift=shift)
+        for i, (size, first, length, rows, shift) in enumerate(drawn)
+    ]
+    merge = choose(buckets, PLANNED, SLOT_MS, max_buckets, everything=everything)
+    if merge is None:
+        return
+    assert len(merge.sources) >= 2
+    assert len(merge.sources) + len(merge.cuts) - 1 <= MAX_ITEMS
+    assert len(merge.cuts) - 1 <= MAX_OUTPUTS
+    assert merge.live_bytes <= MAX_MERGE_BYTES
+    assert all(a < b for a, b in pairwise(merge.cuts))
+    assert merge.cuts[0] >= PLANNED
+    for source in merge.sources:
+        first = source.next_slot(PLANNED)
+        assert first is not None and merge.cuts[0] <= first <= source.last_slot < merge.cuts[-1]
+
+
+# ---- windows
+def dates(found: list[tuple[int, int]], slot_ms: int = SLOT_MS) -> list[str]:
+    ends = [found[0][0], *(b for _, b in found)]
+    return [f"{datetime.fromtimestamp(each * slot_ms / 1000, UTC):%Y-%m-%d %H:%M}" for each in ends]
+
+
+def test_windows_are_hours_today_days_this_month_and_months_beyond() -> None:
+    found = windows(slot_at(2026, 1, 29, 21, 20), slot_at(2026, 4, 7, 12), SLOT_MS, 100)
+    assert dates(found) == [
+        "2026-01-29 21:20",
+        "2026-01-29 22:00",
+        "2026-01-29 23:00",
+        "2026-01-30 00:00",
+        "2026-01-31 00:00",
+        "2026-02-01 00:00",
+        "2026-03-01 00:00",
+        "2026-04-01 00:00",
+        "2026-04-07 12:00",
+    ]
+
+
+def test_windows_become_coarser_until_there_are_few_enough() -> None:
+    first, end = slot_at(2026, 1, 2, 13), slot_at(2026, 3, 1)
+    assert dates(windows(first, end, SLOT_MS, 7)) == [
+        "2026-01-02 13:00",
+        "2026-01-03 00:00",
+        "2026-01-09 00:00",
+        "2026-01-17 00:00",
+        "2026-01-25 00:00",
+        "2026-02-01 00:00",
+        "2026-03-01 00:00",
+    ]
+    assert windows(first, end, SLOT_MS, 2) == [(first, end)]
+
+
+def test_windows_beyond_a_month_are_whole_years_and_decades_where_they_must_be() -> None:
+    first, end = slot_at(2026, 12, 31, 23), slot_at(2041, 1, 1)
+    years = ["2026-12-31 23:00", *(f"{year}-01-01 00:00" for year in range(2027, 2042))]
+    assert dates(windows(first, end, SLOT_MS, 15)) == years
+    assert dates(windows(first, end, SLOT_MS, 14)) == [years[0], years[1], years[4], years[14], years[15]]
+
+
+def test_windows_of_one_second_slots_over_ten_years_are_found_without_going_through_the_slots() -> None:
+    first = slot_at(2026, 1, 1, 0, 0, 1, slot_ms=SECOND)
+    end = first + 3650 * 86_400
+    assert [len(windows(first, end, SECOND, most)) <= most for most in (1, 2, 16, 200)] == [True] * 4
+    finest = windows(first, end, SECOND, 10_000)
+    assert len(finest) == 24 + 30 + 119
+
+
+ranges = st.tuples(st.sampled_from([SECOND, 7 * SECOND, 60 * SECOND, SLOT_MS, HOUR]), st.data())
+
+
+def drawn_range(data: st.DataObject, slot_ms: int) -> tuple[int, int]:
+    first = (START_MS + data.draw(st.integers(0, 800 * DAY))) // slot_ms
+    return first, first + max(1, data.draw(st.integers(1, 12 * HOUR) | st.integers(1, 3650 * DAY)) // slot_ms)
+
+
+@settings(max_examples=80, deadline=None)
+@given(ranges, st.integers(1, 200))
+def test_windows_divide_the_slots_without_a_gap_and_are_no_more_than_asked(
+    slots: tuple[int, st.DataObject], most: int
+) -> None:
+    slot_ms, data = slots
+    first, end = drawn_range(data, slot_ms)
+    found = windows(first, end, slot_ms, most)
+    assert 1 <= len(found) <= most
+    assert (found[0][0], found[-1][1]) == (first, end)
+    assert all(a < b for a, b in found)
+    assert all(before[1] == after[0] for before, after in pairwise(found))
+
+
+@settings(max_examples=100, deadline=None)
+@given(ranges, st.integers(0, len(_RUNGS) - 1), st.integers(0, len(_RUNGS) - 1))
+def test_an_earlier_coarser_division_s_cuts_that_are_still_ahead_are_cuts_of_a_later_finer_one(
+    slots: tuple[int, st.DataObject], one: int, other: int
+) -> None:
+    slot_ms, data = slots
+    first, end = drawn_range(data, slot_ms)
+    later = data.draw(st.integers(first, end - 1))
+    finer, coarser = _RUNGS[min(one, other)], _RUNGS[max(one, other)]
+    ahead = {b for _, b in _windows(first, end, slot_ms, coarser) if b > later}
+    assert ahead <= {b for _, b in _windows(later, end, slot_ms, finer)}
+
+
+# ---- in the long run
+class Simulation:
+    """Sixty days in slots of an hour: twelve ledgers an hour, each spread evenly over what comes.
+
+    Merges are idealised: an output weighs what its window of the sources weighs.
+    """
+
+    MOST_MERGES = 1500
+
+    def __init__(self, ledger_bytes: int, *, max_buckets: int = 64, ahead_hours: int = 60 * 24) -> None:
+        self.live: list[Bucket] = []
+        self.merges = self.ingested = self.rewritten = self.most_live = 0
+        start = START_MS // HOUR
+        for hour in range(start, start + 60 * 24):
+            self.live = [bucket for bucket in self.live if bucket.last_slot >= hour]
+            for _ in range(12):
+                self._ingest(ledger_bytes, range(hour + 1, hour + 1 + ahead_hours))
+                if self.ingested // ledger_bytes % (max_buckets // 2) == 0:
+                    self._merge(hour, max_buckets)
+            small = sum(b.size_bytes * b.share(hour, b.last_slot + 1) < FULL_BYTES for b in self.live)
+            self.most_live = max(self.most_live, small)
+
+    def _ingest(self, ledger_bytes: int, slots: range) -> None:
+        self.ingested += ledger_bytes
+        self._add(f"{self.ingested:016d}", ledger_bytes, slots_of(slots))
+
+    def _add(self, name: str, size: int, slots: object) -> None:
+        self.live.append(
+            Bucket(id=BucketId(name), object_name=name, size_bytes=size, rows=100, slots=slots, segments=())
+        )
+
+    def _merge(self, hour: int, max_buckets: int) -> None:
+        while (merge := choose(self.live, hour, HOUR, max_buckets)) is not None:
+            self.merges += 1
+            assert self.merges <= self.MOST_MERGES, f"{len(self.live)} live ledgers, and merging does not end"
+            self.rewritten += merge.live_bytes
+            gone = {source.id for source in merge.sources}
+            self.live = [bucket for bucket in self.live if bucket.id not in gone]
+            for i, (a, b) in enumerate(pairwise(merge.cuts)):
+                slots = slots_of(()).union(*(source.slots for source in merge.sources)) & slots_of(range(a, b))
+                if slots:
+                    size = int(sum(source.share(a, b) * source.size_bytes for source in merge.sources))
+                    self._add(merge.output_id(i), size, slots)
+
+
+@pytest.mark.parametrize(
+    ("ledger_bytes", "ahead_hours"),
+    [
+        (KIB, 60 * 24),
+        (100 * KIB, 60 * 24),
+        (MIB, 60 * 24),
+        (100 * KIB, 24),
+        (10 * MIB, 60 * 24),
+    ],
+)
+def test_over_sixty_days_live_ledgers_stay_few_and_bytes_are_rewritten_less_than_four_times(
+    ledger_bytes: int, ahead_hours: int
+) -> None:
+    done = Simulation(ledger_bytes, ahead_hours=ahead_hours)
+    assert done.most_live <= 1.6 * 64
+    assert done.rewritten <= 4 * done.ingested
+
+
+@pytest.mark.parametrize("size", [10 * KIB, MIB, 100 * MIB])
+def test_a_merge_leaves_fewer_ledgers_than_it_took(size: int) -> None:
+    merge = chosen([a_bucket(i, size, range(0, 60 * 288)) for i in range(9)])
+    assert len(merge.cuts) - 1 < len(merge.sources)
+
+
+def test_no_more_windows_are_asked_for_than_the_limit() -> None:
+    merge = chosen([a_bucket(i, 200 * MIB, range(0, 90 * 288)) for i in range(9)])
+    assert 1 < len(merge.cuts) - 1 <= MAX_OUTPUTS
