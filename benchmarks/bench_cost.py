@@ -1,6 +1,6 @@
 """What storage costs at a million messages a day, with and without merging, from counted requests.
 
-    python benchmarks/bench_cost.py [--days 60] [--rows 3472] [--unmerged-slots 12] [--json FILE]
+    python -m benchmarks.bench_cost [--days 60] [--rows 3472] [--slots 144] [--unmerged-slots 4] [--json FILE]
 
 A topic gets a ledger every 300 s, its messages due at random within the next 60 days: a million a day at 3,472 a
 ledger. The real flows and adapters run over the emulated S3 and DynamoDB of the local runtime, in virtual time; SQS is
@@ -10,8 +10,8 @@ left out, since its price is the same either way. Scaled to one machine:
   ledgers and merges are as many as with real messages.
 - The first 60 days are ingested without what would be due in them: at their end the same messages wait as in a steady
   state, and nothing had to be delivered on the way.
-- Then a day is counted, slot by slot: ingest, dispatch, delivery, sweep, merge, collection. Without merging an hour
-  (--unmerged-slots) is counted, since each slot then reads a segment for nearly every message.
+- Then half a day is counted, slot by slot: ingest, dispatch, delivery, sweep, merge, collection. Without merging a few
+  slots are counted, and messages are due within 20 days only: each slot then reads a segment for nearly every message.
 
 Prices: us-east-1, on demand, no free tier (tidewheel.local.prices).
 """
@@ -83,7 +83,7 @@ class Run:
         scale = SMALL_BYTES / REAL_BYTES
         self.stack, self.rows, self.days, self.merges = stack, rows, days, merges
         client = stack.client()
-        client.create_topic(TOPIC, segment_bytes=int(65536 * scale))
+        client.create_topic(TOPIC, segment_bytes=int(65536 * scale), max_buckets=64 if merges else 1_000_000)
         client.create_subscription(TOPIC, "mail")
         ssm = stack.session.client("ssm")
         text = ssm.get_parameter(Name=parameter_name(stack.stack_name))["Parameter"]["Value"]
@@ -213,16 +213,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--days", type=int, default=60, help="how far ahead messages are due")
     parser.add_argument("--rows", type=int, default=3472, help="messages of a ledger")
-    parser.add_argument("--slots", type=int, default=288, help="slots counted with merging")
-    parser.add_argument("--unmerged-slots", type=int, default=12, help="slots counted without; 0: leave it out")
+    parser.add_argument("--slots", type=int, default=144, help="slots counted with merging")
+    parser.add_argument("--unmerged-days", type=int, default=20, help="how far ahead messages are due without")
+    parser.add_argument("--unmerged-slots", type=int, default=4, help="slots counted without; 0: leave it out")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    found = {"merged": measure(given.rows, given.days, given.slots, merges=True)}
-    if given.unmerged_slots:
-        found["unmerged"] = measure(given.rows, given.days, given.unmerged_slots, merges=False)
-    for name, run in found.items():
-        print(f"{name}: ${run['s3_and_dynamodb']} a million messages for S3 and DynamoDB (goal: {GOAL} with merging)")
-        print(json.dumps(run, indent=1))
+    found = {}
+    for name, days, slots in (
+        ("merged", given.days, given.slots),
+        ("unmerged", given.unmerged_days, given.unmerged_slots),
+    ):
+        if slots:
+            found[name] = run = measure(given.rows, days, slots, merges=name == "merged")
+            print(f"{name}: ${run['s3_and_dynamodb']} a million messages for S3 and DynamoDB (goal: {GOAL}, merged)")
+            print(json.dumps(run, indent=1), flush=True)
     if given.json:
         given.json.write_text(json.dumps(found, indent=1) + "\n")
 

@@ -80,7 +80,13 @@ def test_one_slots_dispatch_asks_for_each_subscription_only_its_sends_and_one_de
         _batch_window(service)()
         sweeps = service.stack.invocations["sweep"]
         asked = _asked(service, lambda: service.stack.advance(days=2))
-        assert service.stack.invocations == {"ingest": 1, "dispatch": 1, "deliver": 0, "sweep": sweeps}
+        assert service.stack.invocations == {
+            "ingest": 1,
+            "dispatch": 1,
+            "deliver": 0,
+            "sweep": sweeps,
+            "compact": 0,
+        }
         n = len(subscriptions)
         assert asked == Counter(
             {
