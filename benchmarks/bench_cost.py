@@ -142,8 +142,10 @@ class Run:
                 collect(self.ports, TOPIC)
         while self.queues.parts:
             deliver_part(self.ports, *self.queues.parts.pop())
-        swept = sweep(self.ports)
-        assert not swept.failures, swept.failures
+        # While the topic is filled, sweeps that would find nothing are left out.
+        if not due_after_ms or fence.merge_at_ms is not None:
+            swept = sweep(self.ports)
+            assert not swept.failures, swept.failures
 
 
 class _Ports:

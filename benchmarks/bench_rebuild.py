@@ -29,10 +29,11 @@ from tidewheel.fence import new_fence
 from tidewheel.flows.checkpoint import store_checkpoint
 from tidewheel.flows.merge_rows import MergeWork
 from tidewheel.flows.ports import Objects, StoredObject
-from tidewheel.flows.rebuild import Overlaps, ledgers_of, rebuild
+from tidewheel.flows.rebuild import ledgers_of, rebuild
+from tidewheel.flows.rebuild_engine import Overlaps
+from tidewheel.inspection import Inspected
 from tidewheel.ledger import SCHEMA, encode_ledger
 from tidewheel.memory import MemoryQueues, MemoryService
-from tidewheel.rebuild import Inspected
 from tidewheel.settings import TopicSettings
 from tidewheel.spark.arrow_objects import Location
 from tidewheel.spark.rebuilding import OnSpark

@@ -32,7 +32,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 MAGIC = b"PAR1"
-_CREATED_BY = b"tidewheel"
+_CREATED_BY = b"tidewheel version 1 (build 0)"  # the form that Java's reader insists on
 _STOP = b"\x00"
 _I32, _I64, _STRING, _LIST, _STRUCT = 5, 6, 8, 9, 12
 

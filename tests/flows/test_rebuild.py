@@ -11,14 +11,16 @@ import pytest
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
 from tidewheel.bucket import BucketId
 from tidewheel.errors import Contended, InvalidValue, UnknownTopic
+from tidewheel.flows.audit import audit
 from tidewheel.flows.checkpoint import checkpoint_topic, find_checkpoints
 from tidewheel.flows.dispatch import dispatch
 from tidewheel.flows.merge import in_process, merge
 from tidewheel.flows.orphans import ORPHAN_GRACE_S, sweep_orphans
 from tidewheel.flows.ports import ASIDE, LEDGERS
-from tidewheel.flows.rebuild import InProcess, audit, rebuild
+from tidewheel.flows.rebuild import rebuild
+from tidewheel.flows.rebuild_engine import InProcess
 from tidewheel.message import MessageId
-from tidewheel.rebuild import RebuildReport
+from tidewheel.rebuild_report import RebuildReport
 from tidewheel.settings import TopicSettings
 from tidewheel.subscription import State
 from tidewheel.wheel import open_from

@@ -11,10 +11,12 @@ from pyspark.sql import SparkSession
 
 from tests.flows.world import DAY, HOUR, START_MS, TOPIC, World
 from tidewheel.errors import InvalidValue
+from tidewheel.flows.audit import audit
 from tidewheel.flows.checkpoint import checkpoint_topic
 from tidewheel.flows.merge import in_process, merge
 from tidewheel.flows.ports import ASIDE
-from tidewheel.flows.rebuild import InProcess, audit, ledgers_of
+from tidewheel.flows.rebuild import ledgers_of
+from tidewheel.flows.rebuild_engine import InProcess
 from tidewheel.settings import TopicSettings
 from tidewheel.spark.arrow_objects import Location
 from tidewheel.spark.job import Job

@@ -261,7 +261,7 @@ def test_only_the_columns_asked_for_are_returned() -> None:
 def test_the_footer_names_schema_topic_generation_and_sources() -> None:
     ledger = encode(table_of([a_row()]), sources=["ledgers/a.parquet", "ledgers/é.parquet"])
     metadata = pq.ParquetFile(pa.BufferReader(ledger.data)).metadata
-    assert metadata.created_by == "tidewheel"
+    assert metadata.created_by == "tidewheel version 1 (build 0)"
     assert metadata.metadata[b"tidewheel.schema_version"] == b"1"
     assert metadata.metadata[b"tidewheel.topic"] == b"orders"
     assert metadata.metadata[b"tidewheel.generation"] == b"g1"

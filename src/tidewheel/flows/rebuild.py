@@ -1,4 +1,4 @@
-"""Rebuild: a topic's index is made anew from its ledgers and its last checkpoint, or compared with them.
+"""Rebuild: a topic's index is made anew from its ledgers and its last checkpoint.
 
 A topic without a fence is at rest: ingest leaves packs in their queue, dispatch and collection do nothing, and every
 conditional write is refused. So the fence goes first and comes last; what lies between can be done again and again.
@@ -7,127 +7,31 @@ conditional write is refused. So the fence goes first and comes last; what lies 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
-
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tidewheel.bucket import Bucket
 from tidewheel.checkpoint import Checkpoint, with_effective_cursors
 from tidewheel.errors import AlreadyExists, Contended, CorruptLedger, InvalidValue, ObjectMissing, UnknownTopic
-from tidewheel.fence import Fence
 from tidewheel.flows.checkpoint import checkpoint_topic, find_checkpoints, store_checkpoint
-from tidewheel.flows.merge_rows import MergeWork, write_output
-from tidewheel.flows.orphans import ORPHAN_GRACE_S
+from tidewheel.flows.merge_rows import MergeWork
 from tidewheel.flows.ports import ASIDE, LEDGERS, Objects, Ports, StoredObject
-from tidewheel.ledger import decode_segment
-from tidewheel.ledger_reader import Read, tags_of
-from tidewheel.ledger_rows import times_of
+from tidewheel.flows.rebuild_engine import RebuildEngine, reader_of
+from tidewheel.inspection import Inspected
+from tidewheel.ledger_reader import tags_of
 from tidewheel.ledger_writer import GENERATION_TAG, TOPIC_TAG
 from tidewheel.rebuild import (
-    READ_BYTES,
-    Inspected,
-    RebuildReport,
     Resolved,
-    differs,
     groups,
-    inspect,
     planned_of,
-    read_segments,
     resolve,
     restored_fence,
     restored_subscriptions,
     rewriting,
 )
+from tidewheel.rebuild_report import RebuildReport
 from tidewheel.settings import TopicSettings
 from tidewheel.wheel import open_from
-
-Overlaps = Iterable[tuple[int, int]]
-"""Pairs of places in a list of ledgers: these two share a message."""
-Ids = npt.NDArray[np.int64]
-"""A row a message: the upper and the lower half of its id, and the place of its ledger."""
-
-
-class RebuildEngine(Protocol):
-    """Reads and writes ledgers, on any machine."""
-
-    def inspect(self, stored: Sequence[StoredObject], slot_ms: int, /) -> list[Inspected]:
-        """Inspects objects with `inspect_object`; those that are gone meanwhile are left out."""
-        ...
-
-    def overlaps(self, ledgers: Sequence[Bucket], from_ms: int, /) -> Overlaps:
-        """Returns which ledgers share a message due at or after a time: enough pairs to connect all that do."""
-        ...
-
-    def write(self, work: MergeWork, /) -> Iterable[Bucket | None]:
-        """Writes each output with `write_output`."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InProcess:
-    """The engine that does one after the other, here; it holds all message ids at once."""
-
-    objects: Objects
-
-    def inspect(self, stored: Sequence[StoredObject], slot_ms: int, /) -> list[Inspected]:
-        """Inspects objects."""
-        found = (inspect_object(self.objects, each, slot_ms) for each in stored)
-        return [each for each in found if each is not None]
-
-    def overlaps(self, ledgers: Sequence[Bucket], from_ms: int, /) -> Overlaps:
-        """Sorts all ids, and compares neighbours."""
-        return sharing([message_ids(self.objects, each, place, from_ms) for place, each in enumerate(ledgers)])
-
-    def write(self, work: MergeWork, /) -> Iterable[Bucket | None]:
-        """Writes the outputs."""
-        return (write_output(self.objects, work, i) for i in range(work.outputs))
-
-
-def inspect_object(objects: Objects, stored: StoredObject, slot_ms: int) -> Inspected | None:
-    """Inspects one object; a small one is read with one request. None if it is gone."""
-    try:
-        return inspect(_reader(objects, stored), stored.size_bytes, stored.name, slot_ms)
-    except ObjectMissing:
-        return None
-
-
-def _reader(objects: Objects, stored: StoredObject) -> Read:
-    if stored.size_bytes > READ_BYTES:
-        return lambda offset, length: objects.get_range(stored.name, offset, length)
-    data = objects.get_range(stored.name, 0, stored.size_bytes)
-    return lambda offset, length: data[offset : offset + length]
-
-
-def message_ids(objects: Objects, ledger: Bucket, place: int, from_ms: int) -> Ids:
-    """Returns the ids of a ledger's messages that are due at or after a time, each as two integers, and the place."""
-    wanted = [segment for segment in ledger.segments if segment.last_deliver_at_ms >= from_ms]
-
-    def read(offset: int, length: int) -> bytes:
-        return objects.get_range(ledger.object_name, offset, length)
-
-    found = [np.empty((0, 3), np.int64)]
-    for segment, data in read_segments(read, wanted):
-        columns = ("deliver_at_ms", "message_id")
-        table = decode_segment(data, object_name=ledger.object_name, segment=segment, columns=columns)
-        first = int(np.searchsorted(times_of(table), from_ms))
-        ids = table.column("message_id").combine_chunks()
-        pairs = np.frombuffer(ids.buffers()[1], ">i8", 2 * len(ids), 16 * ids.offset).reshape(-1, 2)[first:]
-        found.append(np.column_stack((pairs.astype(np.int64), np.full(len(pairs), place))))
-    return np.concatenate(found)
-
-
-def sharing(ids: Sequence[Ids]) -> set[tuple[int, int]]:
-    """Returns pairs of places that share an id, enough to connect all that do."""
-    if not ids:
-        return set()
-    rows = np.concatenate(ids)
-    rows = rows[np.lexsort((rows[:, 2], rows[:, 1], rows[:, 0]))]
-    before, after = rows[:-1], rows[1:]
-    same = (before[:, :2] == after[:, :2]).all(axis=1) & (before[:, 2] != after[:, 2])
-    return {(int(a), int(b)) for a, b in np.unique(np.stack((before[same, 2], after[same, 2]), axis=1), axis=0)}
 
 
 def rebuild(
@@ -204,7 +108,7 @@ def _rebuild(
         ports.topics.restore_subscription(subscription)
     if not ports.topics.create_topic(restored_fence(checkpoint, planned, now_ms)):
         raise AlreadyExists("topic", topic, "an index that was made during the rebuild")
-    report = _report(checkpoint, topic, stored, inspected, resolved, together)
+    report = report_of(checkpoint, topic, stored, inspected, resolved, together)
     return replace(report, live=len(live), rows=sum(each.rows for each in live), from_ms=planned * slot_ms)
 
 
@@ -227,7 +131,7 @@ def _basis(ports: Ports, topic: str, stored: Sequence[StoredObject], settings: T
     now_ms = ports.clock.now_ms()
     checkpoint = find_checkpoints(ports.objects, topic).newest
     if checkpoint is None:
-        generation = _generation(ports.objects, topic, stored)
+        generation = generation_of(ports.objects, topic, stored)
         if settings is None:
             raise InvalidValue("settings", None, f"topic {topic!r} has no readable checkpoint: give its settings")
         checkpoint = Checkpoint(
@@ -260,11 +164,11 @@ def with_table(ports: Ports, checkpoint: Checkpoint, now_ms: int) -> Checkpoint:
     )
 
 
-def _generation(objects: Objects, topic: str, stored: Sequence[StoredObject]) -> str:
+def generation_of(objects: Objects, topic: str, stored: Sequence[StoredObject]) -> str:
     """Returns the generation of the ledger that was put last."""
     for each in sorted(stored, key=lambda each: each.put_at_ms, reverse=True):
         try:
-            tags = tags_of(_reader(objects, each), each.size_bytes, each.name)
+            tags = tags_of(reader_of(objects, each), each.size_bytes, each.name)
         except (CorruptLedger, ObjectMissing):
             continue
         if tags.get(TOPIC_TAG) == topic and GENERATION_TAG in tags:
@@ -314,7 +218,7 @@ def _clear(ports: Ports, topic: str, keep: set[str]) -> None:
             ports.topics.delete_bucket(topic, bucket.id)
 
 
-def _report(
+def report_of(
     checkpoint: Checkpoint | None,
     topic: str,
     stored: Sequence[StoredObject],
@@ -322,6 +226,7 @@ def _report(
     resolved: Resolved,
     together: list[list[int]],
 ) -> RebuildReport:
+    """Returns what a rebuild and a dry run report alike."""
     return RebuildReport(
         topic=topic,
         objects=len(stored),
@@ -336,81 +241,5 @@ def _report(
     )
 
 
-def audit(ports: Ports, topic: str, engine: RebuildEngine, *, settings: TopicSettings | None = None) -> RebuildReport:
-    """Compares a topic's index with its ledgers, and changes nothing; without an index it says what a rebuild has.
-
-    Beside ingest, merges and collection it may find what is on its way; each is looked at twice before it is reported.
-    Objects are listed first, then buckets are read, then the trash: see `orphans`.
-
-    Raises:
-        InvalidValue: there is neither an index nor a checkpoint, and no settings were given.
-        UnknownTopic: there is nothing at all.
-    """
-    now_ms = ports.clock.now_ms()
-    stored = ledgers_of(ports.objects, topic)
-    fence = ports.topics.fence(topic)
-    buckets = ports.topics.buckets(topic) if fence is not None else []
-    named = {each.object_name for each in buckets}
-    trash = {name for each in ports.topics.trash(topic) for name in each.objects}
-    newest = find_checkpoints(ports.objects, topic).newest
-    used, generation = _owner(ports, topic, stored, fence or newest, settings)
-    inspected = engine.inspect(stored, used.slot_ms)
-    resolved = resolve(inspected, topic, generation)
-    if fence is not None:
-        resolved.live = [each for each in inspected if each.object_name in named and each.bucket is not None]
-        resolved.dropped = []
-    planned = fence.planned if fence is not None else 0 if newest is None else planned_of(newest, now_ms)
-    together = groups(resolved.live, engine.overlaps(buckets_of(resolved), planned * used.slot_ms))
-    orphaned = [each for each in stored if fence is not None and each.name not in named | trash]
-    report = _report(newest, topic, stored, inspected, resolved, together)
-    return replace(
-        report,
-        dry_run=True,
-        from_ms=planned * used.slot_ms,
-        live=len(resolved.live),
-        rows=sum(each.rows for each in buckets_of(resolved)),
-        missing=tuple(_missing(ports, topic, buckets, {each.name for each in stored})),
-        orphaned=tuple(each.name for each in orphaned),
-        old_orphans=sum(each.put_at_ms < now_ms - ORPHAN_GRACE_S * 1000 for each in orphaned),
-        differing=tuple(_differing(buckets, inspected)),
-    )
-
-
-def _owner(
-    ports: Ports,
-    topic: str,
-    stored: Sequence[StoredObject],
-    known: Fence | Checkpoint | None,
-    settings: TopicSettings | None,
-) -> tuple[TopicSettings, str]:
-    """Returns a topic's settings and generation, by what is known of it."""
-    if known is not None:
-        return known.settings, known.generation
-    generation = _generation(ports.objects, topic, stored)
-    if settings is None:
-        raise InvalidValue("settings", None, f"topic {topic!r} has no index and no checkpoint: give its settings")
-    return settings, generation
-
-
-def _differing(buckets: Sequence[Bucket], inspected: Sequence[Inspected]) -> Iterator[tuple[str, str]]:
-    by_name = {each.object_name: each for each in inspected}
-    for bucket in buckets:
-        found = by_name.get(bucket.object_name)
-        how = None if found is None else differs(bucket, found)
-        if how is not None:
-            yield bucket.object_name, how
-
-
 def _names(resolved: Resolved, together: list[list[int]]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(resolved.live[place].object_name for place in each) for each in together if len(each) > 1)
-
-
-def _missing(ports: Ports, topic: str, buckets: Sequence[Bucket], listed: set[str]) -> Iterator[str]:
-    for bucket in buckets:
-        if bucket.object_name in listed:
-            continue
-        try:
-            ports.objects.get_range(bucket.object_name, 0, 1)
-        except ObjectMissing:
-            if ports.topics.bucket(topic, bucket.id) is not None:
-                yield bucket.object_name

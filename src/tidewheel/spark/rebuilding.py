@@ -15,10 +15,13 @@ from pyspark.sql import SparkSession
 
 from tidewheel.bucket import Bucket
 from tidewheel.errors import InvalidValue
+from tidewheel.flows.audit import audit
 from tidewheel.flows.merge_rows import MergeWork
 from tidewheel.flows.ports import StoredObject
-from tidewheel.flows.rebuild import Ids, Overlaps, audit, inspect_object, message_ids, rebuild, sharing
-from tidewheel.rebuild import Inspected, RebuildReport
+from tidewheel.flows.rebuild import rebuild
+from tidewheel.flows.rebuild_engine import Ids, Overlaps, inspect_object, message_ids, sharing
+from tidewheel.inspection import Inspected
+from tidewheel.rebuild_report import RebuildReport
 from tidewheel.settings import TopicSettings
 from tidewheel.spark.arrow_objects import Location
 from tidewheel.spark.job import MAX_JOB_S, Job
