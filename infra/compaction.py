@@ -73,7 +73,7 @@ class Compaction(Construct):
         grantee.grant_principal.add_to_principal_policy(statement)
 
     def _compact(self, environment: Environment, code: lambda_.Code, storage: Storage) -> lambda_.Function:
-        """Make the function. Lambda does not try again: the run that died holds the lease, so the sweep starts it."""
+        """Make the function. Lambda does not try again: the run that died has the lease. The next ledgers start one."""
         compact = python_function(
             self,
             "compact",
@@ -87,6 +87,7 @@ class Compaction(Construct):
         storage.grant_items(compact)
         storage.grant_item_deletes(compact)
         storage.grant_objects(compact, *WRITING, prefixes=(LEDGERS,))
+        storage.grant_listing(compact)
         return compact
 
     def _jobs(self, environment: Environment) -> tuple[glue.PySparkEtlJob, ...]:
@@ -130,7 +131,7 @@ class Compaction(Construct):
         storage.grant_items(role)
         storage.grant_item_deletes(role)
         storage.grant_objects(role, *WRITING, prefixes=writes)
-        storage.grant_listing(role, prefixes=writes)
+        storage.grant_listing(role)
 
     def job_role(self, job: glue.PySparkEtlJob) -> iam.Role:
         """Return a job's role; the job itself has one that takes no policies."""

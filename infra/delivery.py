@@ -50,6 +50,7 @@ class Delivery(Construct):
         storage.grant_items(self.deliver)
         storage.grant_item_deletes(self.deliver)
         storage.grant_objects(self.deliver, "s3:GetObject", prefixes=(LEDGERS, PLANS))
+        storage.grant_listing(self.deliver)
         self.grant_sends(self.deliver)
 
     def grant_sends(self, grantee: iam.IGrantable) -> None:

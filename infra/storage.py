@@ -84,15 +84,12 @@ class Storage(Construct):
         """
         _grant(grantee, list(actions), [self.s3_bucket.arn_for_objects(f"{p}*") for p in prefixes])
 
-    def grant_listing(self, grantee: iam.IGrantable, *, prefixes: tuple[str, ...]) -> None:
-        """Allow to list the objects under these prefixes, and no others."""
-        grantee.grant_principal.add_to_principal_policy(
-            iam.PolicyStatement(
-                actions=["s3:ListBucket"],
-                resources=[self.s3_bucket.bucket_arn],
-                conditions={"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in prefixes]}},
-            )
-        )
+    def grant_listing(self, grantee: iam.IGrantable) -> None:
+        """Allow to list objects. It is also what makes S3 answer 404, not 403, when an object that is read is gone.
+
+        So it has no condition on the prefix: a GetObject has none that could match.
+        """
+        _grant(grantee, ["s3:ListBucket"], [self.s3_bucket.bucket_arn])
 
     def _grant_table(self, grantee: iam.IGrantable, *actions: str) -> None:
         _grant(grantee, list(actions), [self.table.table_arn])

@@ -145,8 +145,8 @@ class TimingWheel(Construct):
     def _allow_sweeping(self, storage: Storage) -> None:
         """Allow the sweep to find what needs a look, and objects that nothing names any more."""
         storage.grant_wake_queries(self.sweep)
-        storage.grant_listing(self.dispatch, prefixes=(CHECKPOINTS,))
-        storage.grant_listing(self.sweep, prefixes=(LEDGERS, PLANS, CHECKPOINTS))
+        for function in (self.dispatch, self.sweep):
+            storage.grant_listing(function)
 
     def _scheduler_arn(self, resource: str, name: str) -> str:
         return Stack.of(self).format_arn(service="scheduler", resource=resource, resource_name=name)

@@ -28,7 +28,7 @@ from typing import NewType
 
 from pyroaring import BitMap
 
-from tidewheel.errors import CorruptMetadata
+from tidewheel.errors import CorruptLedger, CorruptMetadata
 from tidewheel.segment import Segment
 
 BucketId = NewType("BucketId", str)
@@ -55,10 +55,30 @@ class Tail:
     slots_bytes: int
     segments_bytes: int
 
+    @classmethod
+    def of_tag(cls, text: str) -> Tail:
+        """Reads what `tag` returned.
+
+        Raises:
+            ValueError: it is not that.
+        """
+        offset, slots_bytes, segments_bytes = map(int, text.split(","))
+        return cls(offset=offset, slots_bytes=slots_bytes, segments_bytes=segments_bytes)
+
+    @property
+    def tag(self) -> str:
+        """Its place, as the ledger's own footer holds it."""
+        return f"{self.offset},{self.slots_bytes},{self.segments_bytes}"
+
     @property
     def length(self) -> int:
         """Its bytes altogether."""
         return _CHECKSUM_BYTES + self.slots_bytes + self.segments_bytes
+
+    def checksum_matches(self, data: bytes) -> bool:
+        """Whether bytes are those of a tail of this length, undamaged."""
+        checksum, rest = data[:_CHECKSUM_BYTES], data[_CHECKSUM_BYTES:]
+        return len(data) == self.length and zlib.crc32(rest) == int.from_bytes(checksum, "little")
 
     @property
     def needed(self) -> bool:
@@ -124,12 +144,13 @@ class Bucket:
         """Returns the complete bucket, given the bytes of its tail.
 
         Raises:
-            CorruptMetadata: they are not that.
+            CorruptLedger: they are not that.
         """
         assert self.tail is not None
-        checksum, rest = data[:_CHECKSUM_BYTES], data[_CHECKSUM_BYTES:]
-        if len(data) != self.tail.length or zlib.crc32(rest) != int.from_bytes(checksum, "little"):
-            raise CorruptMetadata(f"tail of {self.object_name} is damaged; rebuild the index")
+        if not self.tail.checksum_matches(data):
+            last_byte = self.tail.offset + self.tail.length - 1
+            raise CorruptLedger(self.object_name, self.tail.offset, last_byte, "the tail is damaged; rebuild the index")
+        rest = data[_CHECKSUM_BYTES:]
         slots = BitMap.deserialize(rest[: self.tail.slots_bytes])
         return replace(self, slots=slots, segments=decode_segments(rest[self.tail.slots_bytes :]), slot_shift=0)
 

@@ -77,6 +77,9 @@ def inspect(read: Read, size_bytes: int, object_name: str, slot_ms: int) -> Insp
         else:
             good.append(segment)
             slots.update(np.unique(found // slot_ms).tolist())
+    tail = _tail(tags)
+    if tail is not None and not _sound(read, tail):
+        failures.append(CorruptLedger(object_name, tail.offset, tail.offset + tail.length - 1, "the tail is damaged"))
     damage = None
     if failures:
         lost = sum(segment.rows for segment in segments) - sum(segment.rows for segment in good)
@@ -88,7 +91,7 @@ def inspect(read: Read, size_bytes: int, object_name: str, slot_ms: int) -> Insp
         rows=sum(segment.rows for segment in good),
         slots=slots,
         segments=tuple(good),
-        tail=None if failures else _tail(tags),
+        tail=None if failures else tail,
     )
     return Inspected(
         object_name=object_name,
@@ -109,10 +112,11 @@ def _unreadable(object_name: str, reason: str) -> Inspected:
 
 
 def _tail(tags: dict[str, str]) -> Tail | None:
-    if TAIL_TAG not in tags:
-        return None
-    offset, slots_bytes, segments_bytes = map(int, tags[TAIL_TAG].split(","))
-    return Tail(offset=offset, slots_bytes=slots_bytes, segments_bytes=segments_bytes)
+    return Tail.of_tag(tags[TAIL_TAG]) if TAIL_TAG in tags else None
+
+
+def _sound(read: Read, tail: Tail) -> bool:
+    return tail.checksum_matches(read(tail.offset, tail.length))
 
 
 def _decoded(

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidewheel.bucket import Tail
 from tidewheel.errors import CorruptLedger
 from tidewheel.ledger_rows import SCHEMA
 from tidewheel.ledger_writer import CHECKSUM_BYTES, SCHEMA_VERSION, TAIL_TAG, VERSION_TAG
@@ -86,10 +87,10 @@ def _end_of_segments(metadata: pq.FileMetaData, footer_start: int) -> int:
     tail = metadata.metadata.get(TAIL_TAG.encode())
     if tail is None:
         return footer_start
-    offset, *lengths = map(int, tail.split(b","))
-    if offset + sum(lengths) != footer_start:
+    place = Tail.of_tag(tail.decode())
+    if place.offset + place.length != footer_start:
         raise ValueError(f"the tail {tail!r} does not end at {footer_start}")
-    return offset
+    return place.offset
 
 
 def _segments(metadata: pq.FileMetaData, end_of_segments: int) -> Iterator[Segment]:

@@ -243,7 +243,7 @@ class LedgerWriter:
         if not tail.needed:
             return None
         self._put(data)
-        self._tags[TAIL_TAG] = f"{tail.offset},{tail.slots_bytes},{tail.segments_bytes}"
+        self._tags[TAIL_TAG] = tail.tag
         return tail
 
     def _check_order(self, table: pa.Table) -> None:

@@ -9,7 +9,7 @@ above `max_buckets` live buckets, the lowest tier that holds eight or more is me
               '----.-----'
                    '------> one bucket of tier 1
 
-So a row is rewritten once a tier: about three times in its life. The windows of time follow the calendar like the
+So a row is rewritten about once a tier: about twice in its life. The windows of time follow the calendar like the
 wheels of a clock (the rest of today by hours, of this month by days, then by months), so that those of an earlier merge
 are unions of those of a later one. They are made coarser until each has WINDOW_BYTES: every ledger that overlaps a slot
 costs that slot's dispatch one GET, however small it is.

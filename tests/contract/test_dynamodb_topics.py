@@ -86,7 +86,7 @@ def test_each_call_makes_the_requests_that_it_says(dynamodb: Any, store: Store) 
     assert requests(lambda: topics.lease_merge("orders", 1, 2)) == {"UpdateItem": 1}
     outputs = [a_bucket(105, id="b2")]
     assert requests(lambda: topics.swap(fence, [a_bucket(105)], outputs, some_trash(104))) == {"TransactWriteItems": 1}
-    assert requests(lambda: topics.release_merge("orders")) == {"DeleteItem": 1}
+    assert requests(lambda: topics.release_merge("orders", 2000)) == {"UpdateItem": 1}
     assert requests(lambda: topics.merge_considered(fence, 1)) == {"UpdateItem": 1}
     assert requests(lambda: topics.delete_trash("orders", some_trash(104))) == {"DeleteItem": 1}
 

@@ -151,14 +151,22 @@ def test_a_merge_s_lease_is_exclusive_until_its_end(store: Store) -> None:
 def test_a_released_lease_may_be_taken_at_once(store: Store) -> None:
     store.topic()
     assert store.topics.lease_merge("orders", 1000, 2000)
-    store.topics.release_merge("orders")
-    store.topics.release_merge("orders")
-    assert store.topics.lease_merge("orders", 1001, 2000)
+    store.topics.release_merge("orders", 2000)
+    store.topics.release_merge("orders", 2000)
+    assert store.topics.lease_merge("orders", 1001, 2001)
+
+
+def test_a_run_whose_lease_has_ended_does_not_release_another_s(store: Store) -> None:
+    store.topic()
+    assert store.topics.lease_merge("orders", 1000, 2000)
+    assert store.topics.lease_merge("orders", 2000, 3000)
+    store.topics.release_merge("orders", 2000)
+    assert not store.topics.lease_merge("orders", 2500, 4000)
 
 
 def test_a_lease_is_of_one_topic_and_is_none_of_its_marks(store: Store) -> None:
     fence = store.topic()
-    store.topics.release_merge("orders")
+    store.topics.release_merge("orders", 2000)
     assert store.topics.lease_merge("orders", 1000, 2000)
     assert store.topics.lease_merge("orders2", 1000, 2000)
     assert store.current() == fence

@@ -93,7 +93,7 @@ def test_a_merge_that_lost_its_sources_to_another_leaves_nothing_behind() -> Non
 
     def engine(work: MergeWork) -> Iterable[Bucket | None]:
         outputs = list(in_process(world.service.objects)(work))
-        world.service.topics.release_merge(TOPIC)
+        world.service.topics.release_merge(TOPIC, world.clock.now_ms() + LEASE_S * 1000)
         if len(world.service.topics.buckets(TOPIC)) > 1:
             run_merge(world)
         return outputs
@@ -137,6 +137,16 @@ def test_what_a_function_cannot_merge_is_handed_over(monkeypatch: pytest.MonkeyP
     assert merged.handed_over and merged.merges == 0
     assert world.service.merge_runs.started == [(TOPIC, MergeSize.LARGE)]
     assert world.service.topics.lease_merge(TOPIC, START_MS, START_MS + 1)
+
+
+def test_a_run_that_merges_everything_takes_every_ledger_once() -> None:
+    world = World()
+    ids = spread(world, 100)
+    merged = run_merge(world)
+    assert (merged.sources, merged.outputs) == (100, 2)
+    assert len(world.service.topics.buckets(TOPIC)) == 2
+    world.run(6 * DAY, sweeps=True)
+    assert world.received() == once(ids)
 
 
 def test_purged_rows_are_dropped() -> None:

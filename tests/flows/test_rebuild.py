@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -545,3 +546,57 @@ def test_a_dry_run_without_an_index_says_what_a_rebuild_has() -> None:
     with pytest.raises(InvalidValue, match="no index and no checkpoint"):
         run_audit(world)
     assert run_audit(world, settings=TopicSettings()).live == 4
+
+
+# --- found in review ------------------------------------------------------------------------------------------
+
+
+def irregular(count: int) -> list[int]:
+    """Delays without a pattern, so that the segment table is large."""
+    random_ = random.Random(1)
+    return [2 * HOUR + random_.randrange(DAY // 2) for _ in range(count)]
+
+
+def test_a_ledger_with_a_tail_is_whole_and_its_messages_come() -> None:
+    world = a_world("billing", segment_rows=1)
+    ids = world.send(*irregular(1000))
+    [bucket] = world.service.topics.buckets(TOPIC)
+    assert bucket.tail is not None
+    checkpoint(world)
+    assert run_audit(world).agrees
+    lose_table(world)
+    assert not run_rebuild(world).damaged
+    world.run(DAY, sweeps=True)
+    assert world.received() == once(ids)
+
+
+def test_a_ledger_whose_tail_is_damaged_is_rewritten() -> None:
+    world = a_world("billing", segment_rows=1)
+    ids = world.send(*irregular(1000))
+    [bucket] = world.service.topics.buckets(TOPIC)
+    assert bucket.tail is not None
+    data = bytearray(world.service.objects.get_range(bucket.object_name, 0, 10**9))
+    data[bucket.tail.offset + 20] ^= 0xFF
+    world.service.objects.put(bucket.object_name, bytes(data))
+    checkpoint(world)
+    report = run_rebuild(world, replace_index=True)
+    assert [each.lost_rows for each in report.damaged] == [0]
+    world.run(DAY, sweeps=True)
+    assert world.received() == once(ids)
+
+
+def test_a_replacement_waits_for_a_collection_that_is_under_way() -> None:
+    world = a_world("billing")
+    ids = [id for _ in range(4) for id in world.send(2 * HOUR, 5 * DAY)]
+    run_merge(world)
+    world.run(DAY)
+    deleting: list[Any] = []
+    delete = world.service.objects.delete
+    # A collection has read the trash and is about to delete what a merge replaced.
+    world.service.objects.delete = lambda names: deleting.append(list(names))  # type: ignore[method-assign]
+    world.collect()
+    world.service.objects.delete = delete  # type: ignore[method-assign]
+    assert deleting
+    run_rebuild(world, replace_index=True, settle=lambda: [delete(names) for names in deleting])
+    world.run(6 * DAY, sweeps=True)
+    assert set(world.received()) == set(ids)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.flows.world import DAY, HOUR, START_MS, TOPIC, World, once
 from tidewheel.bucket import Bucket, encode_tail
-from tidewheel.errors import CorruptMetadata, ObjectMissing
+from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.dispatch import dispatch
 from tidewheel.flows.tails import complete, completed, next_occupied
 
@@ -177,7 +177,7 @@ def test_a_tail_that_is_damaged_or_gone_is_an_error_and_plans_nothing() -> None:
     world.clock.set_ms(START_MS + HOUR - LOOKAHEAD_MS)
     assert bucket.tail is not None
     world.service.objects.put(bucket.object_name, good[: bucket.tail.offset])
-    with pytest.raises(CorruptMetadata):
+    with pytest.raises(CorruptLedger):
         dispatch(world.ports, TOPIC)
     world.service.objects.delete([bucket.object_name])
     with pytest.raises(ObjectMissing):

@@ -27,7 +27,7 @@ from tidewheel.bucket import (
     encode_tail,
     slots_of,
 )
-from tidewheel.errors import CorruptMetadata
+from tidewheel.errors import CorruptLedger
 from tidewheel.ledger import LedgerWriter
 from tidewheel.ledger_rows import SCHEMA, rows_table
 from tidewheel.ledger_writer import TAIL_TAG, LedgerSummary
@@ -209,7 +209,7 @@ def damaged_tails(data: bytes, slots_bytes: int) -> dict[str, bytes]:
 def test_a_damaged_tail_is_noticed(damage: str) -> None:
     bucket, data = a_bucket(MANY_SLOTS, some_segments(400))
     assert bucket.tail is not None
-    with pytest.raises(CorruptMetadata):
+    with pytest.raises(CorruptLedger):
         bucket.without_tail().with_tail(damaged_tails(data, bucket.tail.slots_bytes)[damage])
 
 
@@ -217,7 +217,7 @@ def test_a_flipped_bit_of_a_tail_s_bitmap_is_noticed() -> None:
     bucket, data = a_bucket(MANY_SLOTS, some_segments(400))
     assert bucket.tail is not None
     at = bucket.tail.slots_bytes - 2
-    with pytest.raises(CorruptMetadata):
+    with pytest.raises(CorruptLedger):
         bucket.without_tail().with_tail(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
 
 

@@ -145,7 +145,7 @@ def encode_bucket(topic: str, bucket: Bucket) -> Item:
             "slots": encode_slots(held.slots),
             "slot_shift": held.slot_shift or None,
             "segments": encode_segments(held.segments) if held.segments else None,
-            "tail": None if tail is None else json.dumps([tail.offset, tail.slots_bytes, tail.segments_bytes]),
+            "tail": None if tail is None else tail.tag,
         },
     )
 
@@ -153,10 +153,6 @@ def encode_bucket(topic: str, bucket: Bucket) -> Item:
 @_reading
 def decode_bucket(item: Item) -> Bucket:
     """Reads a bucket."""
-    tail = None
-    if "tail" in item:
-        offset, slots_bytes, segments_bytes = json.loads(_text(item, "tail"))
-        tail = Tail(offset=offset, slots_bytes=slots_bytes, segments_bytes=segments_bytes)
     return Bucket(
         id=BucketId(key_of(item)[1].removeprefix(layout.BUCKETS)),
         object_name=_text(item, "object_name"),
@@ -164,7 +160,7 @@ def decode_bucket(item: Item) -> Bucket:
         rows=_number(item, "rows"),
         slots=BitMap.deserialize(_binary(item, "slots")),
         segments=decode_segments(_binary(item, "segments")) if "segments" in item else (),
-        tail=tail,
+        tail=Tail.of_tag(_text(item, "tail")) if "tail" in item else None,
         slot_shift=_optional(item, "slot_shift") or 0,
     )
 

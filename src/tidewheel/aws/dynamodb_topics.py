@@ -230,9 +230,15 @@ class DynamoTopics(DynamoFences, DynamoDeliveries):
         done, _ = self._table.update(lease, action="lease_merge", topic=topic)
         return done
 
-    def release_merge(self, topic: str) -> None:
-        """One DeleteItem."""
-        self._table.delete(layout.merge_key(topic), action="release_merge", topic=topic)
+    def release_merge(self, topic: str, until_ms: int) -> None:
+        """One UpdateItem."""
+        release = Change(
+            key=layout.merge_key(topic),
+            condition="until_ms = :until",
+            values={"until": until_ms},
+            sets={"until_ms": None},
+        )
+        self._table.update(release, action="release_merge", topic=topic)
 
     # ---- trash
     def trash(self, topic: str) -> list[Trash]:

@@ -66,7 +66,10 @@ def options(
     ctx: typer.Context,
     stack: Annotated[str, typer.Option(envvar="TIDEWHEEL_STACK", help="Name of the deployed stack.")] = "tidewheel",
     endpoint_url: Annotated[
-        str | None, typer.Option(help="Where AWS is, such as http://localhost:4566 for `tidewheel local up`.")
+        str | None,
+        typer.Option(
+            envvar="AWS_ENDPOINT_URL", help="Where AWS is, such as http://localhost:4566 for `tidewheel local up`."
+        ),
     ] = None,
     region: Annotated[str | None, typer.Option(help="AWS region.")] = None,
     profile: Annotated[str | None, typer.Option(help="AWS profile.")] = None,

@@ -49,6 +49,7 @@ class Merged:
     Attributes:
         merges: swaps that were committed.
         sources, outputs: ledgers replaced, ledgers written.
+        written: names of the outputs.
         rows, live_bytes: rewritten; bytes are an estimate made before.
         refused: merges that were done in vain, since another had taken a source.
         skipped: sources that could not be read; they stay as they are, and the others are merged without them.
@@ -58,6 +59,7 @@ class Merged:
     merges: int = 0
     sources: int = 0
     outputs: int = 0
+    written: set[str] = field(default_factory=set)
     rows: int = 0
     live_bytes: int = 0
     refused: int = 0
@@ -112,7 +114,8 @@ def merge(
     """
     fence = ports.topics.fence(topic)
     now_ms = ports.clock.now_ms()
-    if fence is None or not ports.topics.lease_merge(topic, now_ms, now_ms + lease_s * 1000):
+    until_ms = now_ms + lease_s * 1000
+    if fence is None or not ports.topics.lease_merge(topic, now_ms, until_ms):
         return None
     merged = Merged()
     try:
@@ -126,7 +129,7 @@ def merge(
             if merged.refused > _MOST_REFUSED or not time_left():
                 break
     finally:
-        ports.topics.release_merge(topic)
+        ports.topics.release_merge(topic, until_ms)
     if merged.handed_over:
         ports.merge_runs.start(topic, MergeSize.LARGE)
     return merged
@@ -137,9 +140,9 @@ def _choose(ports: Ports, topic: str, merged: Merged, everything: bool) -> tuple
     fence = ports.topics.fence(topic)
     if fence is None:
         return None
-    skipped = {error.object_name for error in merged.skipped}
-    buckets = [bucket for bucket in ports.topics.buckets(topic) if bucket.object_name not in skipped]
-    everything = everything and not merged.merges
+    # A run that merges everything leaves alone what it has written itself: so it ends.
+    left_alone = {error.object_name for error in merged.skipped} | (merged.written if everything else set())
+    buckets = [bucket for bucket in ports.topics.buckets(topic) if bucket.object_name not in left_alone]
     chosen = choose(buckets, fence.planned, fence.slot_ms, fence.settings.max_buckets, everything=everything)
     return None if chosen is None else (fence, chosen)
 
@@ -167,6 +170,7 @@ def _merge(ports: Ports, fence: Fence, chosen: Merge, engine: Engine, merged: Me
         merged.refused += 1
         return
     merged.merges += 1
+    merged.written |= {output.object_name for output in written}
     merged.sources += len(chosen.sources)
     merged.outputs += len(written)
     merged.rows += sum(output.rows for output in written)

@@ -277,8 +277,8 @@ class Topics(Protocol):
         whether it did."""
         ...
 
-    def release_merge(self, topic: str) -> None:
-        """Deletes the lease; harmless if it is gone."""
+    def release_merge(self, topic: str, until_ms: int) -> None:
+        """Gives a lease back, if it is still the one that ends then; another run's is left alone."""
         ...
 
     def set_collect_at(self, fence: Fence, collect_at_ms: int | None, look_at_ms: int | None) -> bool:

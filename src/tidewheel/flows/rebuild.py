@@ -42,6 +42,7 @@ def rebuild(
     lease_s: int,
     settings: TopicSettings | None = None,
     replace_index: bool = False,
+    settle: Callable[[], None] = lambda: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> RebuildReport:
     """Makes a topic's index anew.
@@ -58,6 +59,8 @@ def rebuild(
         lease_s: longer than this run can live, in seconds; no merge and no other rebuild begins meanwhile.
         settings: the topic's, if there is no checkpoint.
         replace_index: give up the index that is there.
+        settle: waits until every function that has read the fence has ended: a collection that is under way deletes
+            objects that would otherwise be taken for live.
         say: shows a line.
 
     Raises:
@@ -69,15 +72,17 @@ def rebuild(
     if ports.topics.fence(topic) is not None and not replace_index:
         raise InvalidValue("replace", replace_index, f"topic {topic!r} has an index; try a dry run, then give this")
     now_ms = ports.clock.now_ms()
-    if not ports.topics.lease_merge(topic, now_ms, now_ms + lease_s * 1000):
+    until_ms = now_ms + lease_s * 1000
+    if not ports.topics.lease_merge(topic, now_ms, until_ms):
         raise Contended("rebuild", topic, 1)
     try:
         if ports.topics.fence(topic) is not None:
             checkpoint_topic(ports, topic)
             ports.topics.delete_fence(topic)
+            settle()
         return _rebuild(ports, topic, engine, settings, say)
     finally:
-        ports.topics.release_merge(topic)
+        ports.topics.release_merge(topic, until_ms)
 
 
 def _rebuild(

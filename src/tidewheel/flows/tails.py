@@ -14,7 +14,7 @@ def complete(objects: Objects, bucket: Bucket) -> Bucket:
 
     Raises:
         ObjectMissing: its ledger is gone.
-        CorruptMetadata: the tail is not readable.
+        CorruptLedger: the tail is damaged.
     """
     if bucket.complete or bucket.tail is None:
         return bucket

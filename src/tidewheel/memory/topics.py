@@ -324,9 +324,10 @@ class MemoryTopics:
             items.merging_until_ms = until_ms
             return True
 
-    def release_merge(self, topic: str) -> None:
+    def release_merge(self, topic: str, until_ms: int) -> None:
         with self._lock:
-            self._of(topic).merging_until_ms = None
+            if self._of(topic).merging_until_ms == until_ms:
+                self._of(topic).merging_until_ms = None
 
     def merge_considered(self, fence: Fence, look_at_ms: int | None) -> bool:
         with self._lock:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import mmap
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import BytesIO
+from typing import IO
 
 import pyarrow as pa
 from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem, S3FileSystem
@@ -20,6 +22,7 @@ from tidewheel.sink import Sink
 _S3 = "s3://"
 _UNFINISHED = ".unfinished/"
 _LOCAL_ACCESS = "local"
+_COPY_BYTES = 8 * 1024 * 1024
 
 
 class ArrowObjects:
@@ -48,13 +51,7 @@ class ArrowObjects:
 
     def put(self, name: str, data: bytes | memoryview) -> None:
         """Writes an object whole: one request to S3 up to 10 MB; a file appears under its name when it is complete."""
-        if not isinstance(self._filesystem, LocalFileSystem):
-            self._write(name, data)
-        else:
-            unfinished = _UNFINISHED + s3_layout.attempt()
-            self._write(unfinished, data)
-            self.move(unfinished, name)
-        self._opened = None
+        self._put(name, BytesIO(data))
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
         """Reads a range; the first read of an object asks for its size too.
@@ -79,12 +76,8 @@ class ArrowObjects:
         """
         with tempfile.TemporaryFile() as spool:
             yield spool
-            spool.flush()
-            if spool.tell() == 0:
-                self.put(name, b"")
-                return
-            with mmap.mmap(spool.fileno(), 0, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
-                self.put(name, view)
+            spool.seek(0)
+            self._put(name, spool)
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Lists objects: reads all of the folder that the prefix is in."""
@@ -129,10 +122,19 @@ class ArrowObjects:
             self._opened = opened = (name, self._filesystem.open_input_file(self._root + name))
         return opened[1]
 
-    def _write(self, name: str, data: bytes | memoryview) -> None:
+    def _put(self, name: str, data: IO[bytes]) -> None:
+        if not isinstance(self._filesystem, LocalFileSystem):
+            self._write(name, data)
+        else:
+            unfinished = _UNFINISHED + s3_layout.attempt()
+            self._write(unfinished, data)
+            self.move(unfinished, name)
+        self._opened = None
+
+    def _write(self, name: str, data: IO[bytes]) -> None:
         self._make_folder(name)
         with self._filesystem.open_output_stream(self._root + name) as stream:
-            stream.write(pa.py_buffer(data))
+            shutil.copyfileobj(data, stream, _COPY_BYTES)
 
     def _make_folder(self, name: str) -> None:
         if isinstance(self._filesystem, LocalFileSystem):

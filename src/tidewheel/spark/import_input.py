@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
@@ -32,16 +32,23 @@ class InputFiles:
     """The files of an input.
 
     Attributes:
-        sizes: in bytes, by name.
+        found: size in bytes and time of the last change, by name.
         format: one of FORMATS.
     """
 
-    sizes: Mapping[str, int]
+    found: Mapping[str, tuple[int, str]]
     format: str
 
     def fingerprint(self, options: ImportOptions) -> str:
-        """Returns a hash of all that decides which messages there are, by the files' names and sizes."""
-        values = [options.input, self.format, asdict(options.columns), options.time_zone, sorted(self.sizes.items())]
+        """Returns a hash of all that decides which messages there are.
+
+        Files are told by names, sizes and times of change. An import with a name of its own may have its files moved
+        and copied: there, sizes have to do.
+        """
+        files = sorted(
+            [size] if options.name else [name, size, changed] for name, (size, changed) in self.found.items()
+        )
+        values = [self.format, asdict(options.columns), options.time_zone, files]
         return blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()
 
 
@@ -67,11 +74,12 @@ def find_files(spark: SparkSession, options: ImportOptions) -> InputFiles:
         InvalidValue: there is none, or its format cannot be told.
     """
     with _explained(options.input):
-        found = spark.read.format("binaryFile").load(options.input).select("path", "length").collect()
-    if not found:
+        listed = spark.read.format("binaryFile").load(options.input)
+        rows = listed.select("path", "length", F.col("modificationTime").cast("string").alias("changed")).collect()
+    if not rows:
         raise InvalidValue("--input", options.input, "there are no files")
-    sizes = {row["path"]: row["length"] for row in found}
-    return InputFiles(sizes=sizes, format=options.format or _format_of(sizes))
+    found = {row["path"]: (int(row["length"]), str(row["changed"])) for row in rows}
+    return InputFiles(found=found, format=options.format or _format_of(found))
 
 
 def read_input(spark: SparkSession, files: InputFiles, options: ImportOptions) -> Input:
@@ -102,7 +110,7 @@ def read_input(spark: SparkSession, files: InputFiles, options: ImportOptions) -
     return Input(frame=frame, types={field.name: field.dataType for field in schema}, columns=columns)
 
 
-def _format_of(names: Mapping[str, int]) -> str:
+def _format_of(names: Iterable[str]) -> str:
     found = {_ENDINGS.get(ending[1].lower() if (ending := _ENDING.search(name)) else "") for name in names}
     [format, *others] = found
     if others or format is None:

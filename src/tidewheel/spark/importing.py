@@ -55,7 +55,7 @@ class Imported:
         imported: rows that this run made live.
         rejected: rows that it did not take, by reason.
         ledgers: that this run made live.
-        skipped: rows of cuts that an earlier run had committed.
+        skipped: rows of cuts that an earlier run had settled: imported, or rejected then.
         seconds: that it took.
     """
 
@@ -278,6 +278,6 @@ def _say(job: Job, topic: str, report: Imported) -> None:
     rejected = sum(report.rejected.values())
     job.say(
         f"topic {topic}: {report.read:,} rows read, {report.imported:,} imported to {report.ledgers} ledgers, "
-        f"{rejected:,} rejected, {report.skipped:,} imported before, {report.rows_a_second:,.0f} rows a second; "
-        f"import {report.name}"
+        f"{rejected:,} rejected, {report.skipped:,} settled by an earlier run, "
+        f"{report.rows_a_second:,.0f} rows a second; import {report.name}"
     )

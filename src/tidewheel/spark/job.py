@@ -62,8 +62,15 @@ class Job:
         return value
 
     def flag(self, name: str) -> bool:
-        """Returns whether a switch is on: given as `--name true`."""
-        return self.arguments.get(name, "").lower() in ("true", "1", "yes")
+        """Returns whether a switch is on: given as `--name true`.
+
+        Raises:
+            InvalidValue: it is neither true nor false.
+        """
+        value = self.arguments.get(name, "false")
+        if value not in ("true", "false"):
+            raise InvalidValue(f"--{name}", value, "give true or false")
+        return value == "true"
 
 
 def on_glue(main: Callable[[Job], object], argv: Sequence[str] = sys.argv) -> None:

@@ -6,6 +6,7 @@ and writing ledgers needs none.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
@@ -14,6 +15,7 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from tidewheel.bucket import Bucket
+from tidewheel.clock import SystemClock
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.audit import audit
 from tidewheel.flows.merge_rows import MergeWork
@@ -22,7 +24,7 @@ from tidewheel.flows.rebuild import rebuild
 from tidewheel.flows.rebuild_engine import Ids, Overlaps, inspect_object, message_ids, sharing
 from tidewheel.inspection import Inspected
 from tidewheel.rebuild_report import RebuildReport
-from tidewheel.settings import TopicSettings
+from tidewheel.settings import MAX_FUNCTION_S, TopicSettings
 from tidewheel.spark.arrow_objects import Location
 from tidewheel.spark.job import MAX_JOB_S, Job
 from tidewheel.spark.merging import on_spark
@@ -136,11 +138,19 @@ def rebuild_index(job: Job) -> RebuildReport:
             lease_s=MAX_JOB_S,
             settings=settings,
             replace_index=job.flag("replace"),
+            settle=lambda: _settle(job),
             say=job.say,
         )
     for line in report.lines():
         job.say(line)
     return report
+
+
+def _settle(job: Job) -> None:
+    """Waits until no function lives any more that may have read the fence; a virtual clock has none running beside."""
+    if isinstance(job.service.clock, SystemClock):
+        job.say(f"waiting {MAX_FUNCTION_S} s for functions that are under way")
+        time.sleep(MAX_FUNCTION_S)
 
 
 def settings_of(job: Job) -> TopicSettings | None:
