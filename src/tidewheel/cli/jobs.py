@@ -95,19 +95,22 @@ def _run(ctx: typer.Context, script: str, arguments: Mapping[str, object], cores
         raise typer.Exit(1) from None
     target: Target = ctx.obj
     given = {name: "true" if value is True else str(value) for name, value in arguments.items() if value}
-    signal.signal(signal.SIGINT, _interrupted)
-    with _progress(script.replace("_", " ")) as (say, advance):
-        return run_job(
-            script,
-            given,
-            stack_name=target.stack,
-            clock=SystemClock(),
-            endpoint_url=target.endpoint_url,
-            session=target.session(),
-            cores=cores,
-            say=say,
-            advance=advance,
-        )
+    before = signal.signal(signal.SIGINT, _interrupted)
+    try:
+        with _progress(script.replace("_", " ")) as (say, advance):
+            return run_job(
+                script,
+                given,
+                stack_name=target.stack,
+                clock=SystemClock(),
+                endpoint_url=target.endpoint_url,
+                session=target.session(),
+                cores=cores,
+                say=say,
+                advance=advance,
+            )
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _interrupted(_signal: int, _frame: object) -> NoReturn:
