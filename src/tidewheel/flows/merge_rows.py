@@ -12,21 +12,21 @@ same bytes, wherever it runs and however often.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidewheel.bucket import Bucket
+from tidewheel.bucket import Bucket, BucketId
 from tidewheel.flows.ports import Objects
 from tidewheel.ledger import decode_segment
 from tidewheel.ledger_rows import SCHEMA, sort_rows, without_repeats
-from tidewheel.ledger_writer import LedgerWriter
+from tidewheel.ledger_writer import SEGMENT_BYTES, LedgerWriter
 from tidewheel.merge import Merge
 from tidewheel.segment import Segment
 from tidewheel.settings import TopicSettings
-from tidewheel.sink import Sink
 
 _READ_BYTES = 64 * 1024 * 1024
 """Encoded bytes of all sources held at once, about."""
@@ -64,33 +64,47 @@ def write_output(objects: Objects, work: MergeWork, i: int) -> Bucket | None:
         CorruptLedger: a segment of a source is damaged.
         ObjectMissing: a source is gone: another merge has replaced it, and a collection deleted it.
     """
-    settings = work.settings
-    rows = merged_rows(objects, work, i)
+    return store_rows(
+        objects,
+        merged_rows(objects, work, i),
+        topic=work.topic,
+        generation=work.generation,
+        settings=work.settings,
+        bucket_id=work.merge.output_id(i),
+        sources=sorted(source.object_name for source in work.merge.sources),
+    )
+
+
+def store_rows(
+    objects: Objects,
+    rows: Iterator[pa.Table],
+    *,
+    topic: str,
+    generation: str,
+    settings: TopicSettings,
+    bucket_id: BucketId,
+    sources: Sequence[str] = (),
+) -> Bucket | None:
+    """Writes sorted batches, none of them empty, as a ledger under a name of its own; None if there are none."""
     first = next(rows, None)
     if first is None:
         return None
-    bucket_id = work.merge.output_id(i)
     first_slot = first.column("deliver_at_ms")[0].as_py() // settings.slot_ms
-    name = objects.new_ledger_name(work.topic, first_slot, settings.slot_ms, bucket_id)
+    name = objects.new_ledger_name(topic, first_slot, settings.slot_ms, bucket_id)
     with objects.create(name) as sink:
-        writer = _writer(sink, work)
-        writer.write(first)
-        for batch in rows:
+        writer = LedgerWriter(
+            sink,
+            topic=topic,
+            generation=generation,
+            slot_ms=settings.slot_ms,
+            segment_rows=settings.segment_rows,
+            segment_bytes=settings.segment_bytes or SEGMENT_BYTES,
+            sources=sources,
+        )
+        for batch in chain([first], rows):
             writer.write(batch)
         summary = writer.close()
     return summary.bucket(bucket_id, name)
-
-
-def _writer(sink: Sink, work: MergeWork) -> LedgerWriter:
-    return LedgerWriter(
-        sink,
-        topic=work.topic,
-        generation=work.generation,
-        slot_ms=work.settings.slot_ms,
-        segment_rows=work.settings.segment_rows,
-        **({} if work.settings.segment_bytes is None else {"segment_bytes": work.settings.segment_bytes}),
-        sources=sorted(source.object_name for source in work.merge.sources),
-    )
 
 
 def merged_rows(objects: Objects, work: MergeWork, i: int) -> Iterator[pa.Table]:

@@ -31,9 +31,9 @@ from pyroaring import BitMap
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from tidewheel.bucket import Bucket, BucketId, Tail, decode_segments, encode_segments, encode_slots
+from tidewheel.flows.merge_rows import store_rows
 from tidewheel.flows.ports import Objects
 from tidewheel.ledger_rows import SCHEMA
-from tidewheel.ledger_writer import SEGMENT_BYTES, LedgerWriter
 from tidewheel.settings import TopicSettings
 from tidewheel.spark.arrow_objects import Location
 
@@ -129,26 +129,15 @@ def sink_options(target: Target, location: Location, cuts: Sequence[int], manife
 
 def write_ledger(objects: Objects, target: Target, cut: int, tables: Iterator[pa.Table]) -> CutLedger | None:
     """Writes sorted rows as a ledger under a name of its own; None if there are none."""
-    first = next(tables, None)
-    if first is None:
-        return None
-    settings = target.settings
-    first_slot = first.column("deliver_at_ms")[0].as_py() // settings.slot_ms
-    bucket_id = target.bucket_id(cut)
-    name = objects.new_ledger_name(target.topic, first_slot, settings.slot_ms, bucket_id)
-    with objects.create(name) as sink:
-        writer = LedgerWriter(
-            sink,
-            topic=target.topic,
-            generation=target.generation,
-            slot_ms=settings.slot_ms,
-            segment_rows=settings.segment_rows,
-            segment_bytes=settings.segment_bytes or SEGMENT_BYTES,
-        )
-        for table in chain([first], tables):
-            writer.write(table)
-        summary = writer.close()
-    return CutLedger(cut=cut, bucket=summary.bucket(bucket_id, name))
+    bucket = store_rows(
+        objects,
+        tables,
+        topic=target.topic,
+        generation=target.generation,
+        settings=target.settings,
+        bucket_id=target.bucket_id(cut),
+    )
+    return None if bucket is None else CutLedger(cut=cut, bucket=bucket)
 
 
 def distinct_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
