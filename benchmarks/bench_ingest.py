@@ -34,7 +34,8 @@ from tidewheel.fence import new_fence
 from tidewheel.flows.ingest import ingest, pack_rows
 from tidewheel.flows.ports import in_order
 from tidewheel.memory import MemoryQueues, MemoryWheel
-from tidewheel.message import CheckedMessage, Encoding
+from tidewheel.message import Encoding
+from tidewheel.outgoing import CheckedMessage
 from tidewheel.pack import decode_pack, packs
 from tidewheel.settings import TopicSettings
 

@@ -27,6 +27,7 @@ from aws_cdk import AssetHashType, BundlingOptions, BundlingOutput, DockerImage,
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk.aws_s3_assets import Asset
 from constructs import Construct
+from packaging.markers import Marker
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -35,13 +36,16 @@ PACKAGES = (
     "aws-xray-sdk",
     "boto3",
     "botocore",
+    "cronsim",
     "jmespath",
+    "numpy",
     "pyarrow",
     "pyroaring",
     "python-dateutil",
     "s3transfer",
     "six",
     "typing-extensions",
+    "tzdata",
     "urllib3",
     "wrapt",
 )
@@ -69,6 +73,10 @@ UNUSED = ("pyarrow/include", "pyarrow/tests", "bin")
 
 GLUE_PACKAGES = ("pyarrow", "pyroaring")
 """What the package needs in a Glue job, boto3 apart, which Glue has."""
+
+
+TARGET = {"python_version": "3.13", "python_full_version": "3.13.0", "sys_platform": "linux"}
+"""The functions' Python, as markers ask for it."""
 
 
 class BundleFailed(Exception):
@@ -192,14 +200,22 @@ def install(target: Path) -> None:
 
 
 def locked(packages: Iterable[str], lock: str) -> str:
-    """Return the entries of these packages in a lock file, with their hashes.
+    """Return the entries of these packages in a lock file for the functions' Python, with their hashes.
+
+    Markers are left out: pip would ask them of the Python that it runs on, whatever it installs for.
 
     Raises:
         BundleFailed: A package is not in the lock file.
     """
+    found = re.finditer(
+        r"^(?P<name>[a-z0-9][\w.-]*)(?P<pin>==\S+)(?: ; (?P<marker>[^\\]*))?(?P<hashes> \\\n(?:    --hash=.*\n)*)",
+        lock,
+        re.MULTILINE,
+    )
     entries = {
-        match["name"]: match[0]
-        for match in re.finditer(r"^(?P<name>[a-z0-9][\w.-]*)==.*\n(?:    --hash=.*\n)*", lock, re.MULTILINE)
+        match["name"]: f"{match['name']}{match['pin']}{match['hashes']}"
+        for match in found
+        if match["marker"] is None or Marker(match["marker"].strip()).evaluate(TARGET)
     }
     missing = sorted(set(packages) - set(entries))
     if missing:

@@ -12,7 +12,7 @@ from infra.environments import Environment
 from infra.functions import python_function
 from infra.queues import source_queue, terminal_queue
 from infra.storage import Storage
-from tidewheel.aws.s3_layout import LEDGERS, PLANS
+from tidewheel.aws.s3_layout import LEDGERS, PARKED, PLANS
 
 DELIVER_TIMEOUT = Duration.seconds(120)
 
@@ -24,9 +24,10 @@ class Delivery(Construct):
     """The last leg of a message's way.
 
     Attributes:
-        work_queue: Holds parts; each is delivered in one function call.
+        work_queue: Holds parts of deliveries and parks; each is one function call's work.
         refused_queue: Holds messages that SQS refused for good.
-        deliver: The function that sends a part.
+        deliver: The function that sends a part or a park.
+        roles: Roles that may send to the subscriptions' queues, in the order of their grants.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Delivery(Construct):
         """Make the queues and the function, and allow it to read objects and send messages."""
         super().__init__(scope, id_)
         self._subscriber_queue_arns = environment.subscriber_queue_arns
+        self.roles: list[iam.IRole] = []
         self.work_queue = source_queue(self, "WorkQueue", visibility_timeout=WORK_VISIBILITY)
         self.refused_queue = terminal_queue(self, "RefusedQueue")
         self.deliver = python_function(
@@ -49,18 +51,23 @@ class Delivery(Construct):
         self.deliver.add_event_source(SqsEventSource(self.work_queue, batch_size=1, report_batch_item_failures=True))
         storage.grant_items(self.deliver)
         storage.grant_item_deletes(self.deliver)
-        storage.grant_objects(self.deliver, "s3:GetObject", prefixes=(LEDGERS, PLANS))
+        storage.grant_objects(self.deliver, "s3:GetObject", prefixes=(LEDGERS, PLANS, PARKED))
+        storage.grant_objects(self.deliver, "s3:PutObject", "s3:DeleteObject", prefixes=(PARKED,))
+        self.work_queue.grant_send_messages(self.deliver)
         storage.grant_listing(self.deliver)
         self.grant_sends(self.deliver)
 
-    def grant_sends(self, grantee: iam.IGrantable) -> None:
-        """Allow to send to the subscriptions' queues, and to put aside what SQS refuses.
+    def grant_sends(self, function: lambda_.Function) -> None:
+        """Allow a function to send to the subscriptions' queues, and to put aside what SQS refuses.
 
         Subscriptions come and go without a deployment, so their queues are allowed by name: `<stack>-...`
-        and those that the environment lists.
+        and those that the environment lists. Any other queue of this account may allow the roles by its own
+        policy (`tidewheel.cdk.grant_deliveries`); one of another account needs that and to be listed.
         """
         arn = Stack.of(self).format_arn(service="sqs", resource=f"{Aws.STACK_NAME}-*")
-        grantee.grant_principal.add_to_principal_policy(
+        function.grant_principal.add_to_principal_policy(
             iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[arn, *self._subscriber_queue_arns])
         )
-        self.refused_queue.grant_send_messages(grantee)
+        self.refused_queue.grant_send_messages(function)
+        assert function.role is not None  # python_function gives each one
+        self.roles.append(function.role)

@@ -7,6 +7,15 @@ from dataclasses import dataclass
 from aws_cdk import RemovalPolicy
 from aws_cdk.aws_logs import RetentionDays
 
+from tidewheel.errors import InvalidValue
+from tidewheel.topic import check_name
+
+MAX_DEDICATED_TOPICS = 7
+"""Each function's variables, and the SSM parameter with the same settings, hold 4 KB.
+
+Two queues with the longest names that CloudFormation makes, of a topic with the longest name, take 350 bytes.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
@@ -28,7 +37,9 @@ class Environment:
         send_threads: Parallel SQS requests of one function call.
         sweep_interval_s: Time between two sweeps: how long a lost schedule can go unnoticed.
         subscriber_queue_arns: Queues of subscriptions that are not named `<stack>-...`, to which the
-            functions may send as well.
+            functions may send as well. Queues of this account need it only if their own policy does not allow it.
+        dedicated_topics: Topics with an urgent and a bulk queue of their own, so that permission to send to these
+            is permission for this topic alone. At most MAX_DEDICATED_TOPICS.
     """
 
     name: str
@@ -46,6 +57,15 @@ class Environment:
     send_threads: int = 8
     sweep_interval_s: int = 300
     subscriber_queue_arns: tuple[str, ...] = ()
+    dedicated_topics: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for topic in self.dedicated_topics:
+            check_name("dedicated_topics", topic)
+        topics = len(set(self.dedicated_topics))
+        if topics != len(self.dedicated_topics) or topics > MAX_DEDICATED_TOPICS:
+            advice = f"name at most {MAX_DEDICATED_TOPICS} topics, each once; a second stack has room for more"
+            raise InvalidValue("dedicated_topics", self.dedicated_topics, advice)
 
 
 class UnknownEnvironment(Exception):

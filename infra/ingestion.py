@@ -1,9 +1,10 @@
-"""Ingestion: the two queues that senders write to, and the function that turns batches into ledgers."""
+"""Ingestion: the queues that senders write to, and the function that turns batches into ledgers."""
 
 from __future__ import annotations
 
 from aws_cdk import Duration
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
 from aws_cdk.aws_lambda_event_sources import SqsEventSource
 from constructs import Construct
 
@@ -13,7 +14,7 @@ from infra.functions import python_function
 from infra.queues import source_queue
 from infra.storage import Storage
 from infra.timing_wheel import TimingWheel
-from tidewheel.aws.s3_layout import LEDGERS
+from tidewheel.aws.s3_layout import LEDGERS, PARKED
 
 INGEST_TIMEOUT = Duration.seconds(60)
 
@@ -37,7 +38,8 @@ class Ingestion(Construct):
     Attributes:
         urgent_queue: For what is due within the hour: no window, quick repeats.
         bulk_queue: For the rest: collected for up to five minutes.
-        ingest: The function that reads both.
+        topic_queues: Topic -> its own urgent and bulk queue, for the topics that the environment lists.
+        ingest: The function that reads all of them.
     """
 
     def __init__(
@@ -53,8 +55,12 @@ class Ingestion(Construct):
     ) -> None:
         """Make the queues and the function; allow it to write ledgers, arm the wheel and send directly."""
         super().__init__(scope, id_)
-        self.urgent_queue = source_queue(self, "UrgentQueue", visibility_timeout=URGENT_VISIBILITY)
-        self.bulk_queue = source_queue(self, "BulkQueue", visibility_timeout=BULK_VISIBILITY)
+        self.urgent_queue, self.bulk_queue = _queues(self)
+        self.topic_queues = {
+            # With a prefix, for the CDK leaves a construct named "Default" out of the logical ids.
+            topic: _queues(Construct(self, f"Topic-{topic}"))
+            for topic in environment.dedicated_topics
+        }
         self.ingest = python_function(
             self,
             "ingest",
@@ -64,16 +70,29 @@ class Ingestion(Construct):
             timeout=INGEST_TIMEOUT,
             memory_mib=environment.ingest_memory_mib,
         )
-        self.ingest.add_event_source(SqsEventSource(self.urgent_queue, batch_size=10, report_batch_item_failures=True))
+        for urgent, bulk in ((self.urgent_queue, self.bulk_queue), *self.topic_queues.values()):
+            self._read(urgent, bulk)
+        storage.grant_items(self.ingest)
+        storage.grant_objects(self.ingest, "s3:PutObject", "s3:DeleteObject", prefixes=(LEDGERS, PARKED))
+        timing_wheel.grant_arm(self.ingest)
+        delivery.grant_sends(self.ingest)
+
+    def _read(self, urgent: sqs.Queue, bulk: sqs.Queue) -> None:
+        """Have the function called with what comes through two queues."""
+        self.ingest.add_event_source(SqsEventSource(urgent, batch_size=10, report_batch_item_failures=True))
         self.ingest.add_event_source(
             SqsEventSource(
-                self.bulk_queue,
+                bulk,
                 batch_size=10_000,
                 max_batching_window=BULK_WINDOW,
                 report_batch_item_failures=True,
             )
         )
-        storage.grant_items(self.ingest)
-        storage.grant_objects(self.ingest, "s3:PutObject", "s3:DeleteObject", prefixes=(LEDGERS,))
-        timing_wheel.grant_arm(self.ingest)
-        delivery.grant_sends(self.ingest)
+
+
+def _queues(scope: Construct) -> tuple[sqs.Queue, sqs.Queue]:
+    """Make an urgent and a bulk queue."""
+    return (
+        source_queue(scope, "UrgentQueue", visibility_timeout=URGENT_VISIBILITY),
+        source_queue(scope, "BulkQueue", visibility_timeout=BULK_VISIBILITY),
+    )

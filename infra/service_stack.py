@@ -15,7 +15,7 @@ from infra.environments import Environment
 from infra.ingestion import Ingestion
 from infra.storage import Storage
 from infra.timing_wheel import TimingWheel
-from tidewheel.settings import parameter_name
+from tidewheel.settings import parameter_name, roles_parameter_name
 
 VARIABLE_PREFIX = "TIDEWHEEL_"
 
@@ -91,7 +91,13 @@ class ServiceStack(Stack):
             "merge_job": self.compaction.job_name,
             "max_skew_ms": str(environment.max_skew_ms),
             "send_threads": str(environment.send_threads),
+            "topic_queues": self._topic_queues(),
         }
+
+    def _topic_queues(self) -> str:
+        """Return the URLs of the topics' own ingest queues as JSON."""
+        found = self.ingestion.topic_queues
+        return self.to_json_string({topic: [queue.queue_url for queue in queues] for topic, queues in found.items()})
 
     def _publish(self, settings: dict[str, str]) -> None:
         """Write the settings to the parameter that the SDK reads, and show what people look for."""
@@ -102,6 +108,14 @@ class ServiceStack(Stack):
             simple_name=False,
             string_value=self.to_json_string(settings),
             description="Where the parts of this Tidewheel service are; read by its SDK",
+        )
+        ssm.StringListParameter(
+            self,
+            "DeliveryRoles",
+            parameter_name=roles_parameter_name(Aws.STACK_NAME),
+            simple_name=False,
+            string_list_value=[role.role_arn for role in self.delivery.roles],
+            description="The roles that send to the queues of subscriptions; named by the policies of such queues",
         )
         outputs = {
             "SettingsParameter": parameter.parameter_name,

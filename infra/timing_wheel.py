@@ -14,7 +14,7 @@ from infra.environments import Environment
 from infra.functions import function_name, python_function
 from infra.queues import terminal_queue
 from infra.storage import Storage
-from tidewheel.aws.s3_layout import CHECKPOINTS, LEDGERS, PLANS
+from tidewheel.aws.s3_layout import ASIDE, CHECKPOINTS, COLLECTED, IMPORTS, LEDGERS, PARKED, PAYLOADS, PLANS
 
 DISPATCH_TIMEOUT = Duration.seconds(120)
 SWEEP_TIMEOUT = Duration.seconds(240)
@@ -98,6 +98,15 @@ class TimingWheel(Construct):
             )
         )
 
+    def _grant_disarm(self, grantee: iam.IGrantable) -> None:
+        """Allow to find and delete schedules of the group; listing them knows no resource, so it is allowed on all."""
+        schedules = self._scheduler_arn("schedule", f"{self.group_name}/*")
+        principal = grantee.grant_principal
+        principal.add_to_principal_policy(
+            iam.PolicyStatement(actions=["scheduler:DeleteSchedule"], resources=[schedules])
+        )
+        principal.add_to_principal_policy(iam.PolicyStatement(actions=["scheduler:ListSchedules"], resources=["*"]))
+
     def _schedule_role(self) -> iam.Role:
         """Make the role; only schedules of this group, in this account, can assume it."""
         group_arn = self._scheduler_arn("schedule-group", self.group_name)
@@ -145,6 +154,12 @@ class TimingWheel(Construct):
     def _allow_sweeping(self, storage: Storage) -> None:
         """Allow the sweep to find what needs a look, and objects that nothing names any more."""
         storage.grant_wake_queries(self.sweep)
+        # Of a topic that was deleted, everything goes.
+        storage.grant_objects(self.sweep, "s3:DeleteObject", prefixes=(ASIDE, IMPORTS, PARKED, PAYLOADS))
+        # How far each topic's large bodies have been handed out.
+        marks = f"{PAYLOADS}*/{COLLECTED}"
+        storage.grant_objects(self.sweep, "s3:GetObject", "s3:PutObject", prefixes=(marks,))
+        self._grant_disarm(self.sweep)
         for function in (self.dispatch, self.sweep):
             storage.grant_listing(function)
 

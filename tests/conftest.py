@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tidewheel.local import LocalTidewheel
     from tidewheel.local.replay import Sample
-    from tidewheel.message import ReceivedMessage
+    from tidewheel.received import ReceivedMessage
     from tidewheel.sdk.client import Tidewheel
 
 REPOSITORY = Path(__file__).resolve().parent.parent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from aws_lambda_powertools import Logger, Metrics, Tracer
@@ -11,9 +12,9 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from tidewheel.aws.service import Service
-from tidewheel.aws.sqs_queues import part_of
 from tidewheel.errors import PartLeased
-from tidewheel.flows.deliver import deliver_part
+from tidewheel.flows.work import do_job
+from tidewheel.job import job_of
 
 logger = Logger(service="deliver")
 metrics = Metrics(namespace="Tidewheel", service="deliver")
@@ -21,22 +22,28 @@ tracer = Tracer(service="deliver")
 service = Service.cold_start()
 
 
-def deliver(record: SQSRecord) -> None:
-    """Delivers the part that a record of the work queue names."""
-    metrics.add_metric("Parts", MetricUnit.Count, 1)
-    key, part = part_of(record.body)
+def work(record: SQSRecord) -> None:
+    """Does the job that a record of the work queue names."""
+    job = job_of(record.body)
+    metrics.add_metric("Jobs", MetricUnit.Count, 1)
     try:
-        done = deliver_part(service, key, part)
+        done = do_job(service, job)
     except PartLeased as error:
-        logger.info(str(error), topic=key.topic, plan=key.plan, part=part)
+        logger.info(str(error), job=asdict(job))
         raise
     except Exception:
-        logger.exception("part not delivered", topic=key.topic, subscription=key.subscription, plan=key.plan, part=part)
+        logger.exception("job not done", job=asdict(job))
         raise
     if done is None:
-        logger.info("part is done", topic=key.topic, plan=key.plan, part=part)
+        logger.info("nothing to do", job=asdict(job))
         return
+    for failure in done.failures:
+        logger.error("left to the work queue", job=asdict(job), exc_info=failure)
+    if done.parked:
+        logger.error("the queue refuses: parked", job=asdict(job), messages=done.parked)
     metrics.add_metric("DeliveredMessages", MetricUnit.Count, done.messages)
+    metrics.add_metric("ParkedMessages", MetricUnit.Count, done.parked)
+    metrics.add_metric("ExpiredMessages", MetricUnit.Count, done.expired)
     metrics.add_metric("SegmentsRead", MetricUnit.Count, done.segments)
 
 
@@ -44,6 +51,6 @@ def deliver(record: SQSRecord) -> None:
 @tracer.capture_lambda_handler(capture_response=False, capture_error=False)
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> Any:
-    """Delivers the parts of a batch; those that failed are reported and come again."""
+    """Does the jobs of a batch; those that failed are reported and come again."""
     processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
-    return process_partial_response(event=event, record_handler=deliver, processor=processor, context=context)
+    return process_partial_response(event=event, record_handler=work, processor=processor, context=context)

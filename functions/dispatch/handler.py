@@ -34,6 +34,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> None:
         logger.error("left to the work queue", topic=topic, exc_info=failure)
     logger.info("dispatched", topic=topic, slot=event.get("slot"), planned=done.planned_rows, next_slot=done.next_slot)
     metrics.add_metric("DispatchedMessages", MetricUnit.Count, done.messages)
+    metrics.add_metric("ExpiredMessages", MetricUnit.Count, done.expired)
     metrics.add_metric("SegmentsRead", MetricUnit.Count, done.segments)
     metrics.add_metric("EnqueuedParts", MetricUnit.Count, done.enqueued_parts)
     if done.collect:

@@ -12,7 +12,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from tidewheel.aws.service import Service
-from tidewheel.errors import CorruptPack
+from tidewheel.errors import CorruptPack, WrongQueue
 from tidewheel.flows.ingest import ingest
 from tidewheel.pack import PACK_ATTRIBUTE, Pack, decode_pack
 
@@ -23,7 +23,7 @@ service = Service.cold_start()
 
 
 def read(record: SQSRecord) -> Pack:
-    """Decodes one record; CorruptPack sends it, alone, towards the dead-letter queue."""
+    """Decodes one record; CorruptPack or WrongQueue sends it, alone, towards its queue's dead-letter queue."""
     attribute = record.raw_event.get("messageAttributes", {}).get(PACK_ATTRIBUTE, {})
     try:
         # Lambda hands binary values over as base64 text.
@@ -32,7 +32,9 @@ def read(record: SQSRecord) -> Pack:
         raise CorruptPack(f"no Binary attribute {PACK_ATTRIBUTE!r}") from None
     except (TypeError, ValueError) as error:
         raise CorruptPack(str(error)) from None
-    return decode_pack(data, service.clock.now_ms())
+    pack = decode_pack(data, service.clock.now_ms())
+    service.settings.check_ingest_queue(record.event_source_arn, pack.topic)
+    return pack
 
 
 @metrics.log_metrics
@@ -48,9 +50,11 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
             if status == "success":
                 by_topic.setdefault((outcome.topic, outcome.generation), []).append((record["messageId"], outcome))
             else:
-                logger.warning("pack is not readable", sqs_message_id=record["messageId"], reason=str(outcome))
+                logger.warning("pack refused", sqs_message_id=record["messageId"], reason=str(outcome))
     failures = list(processor.response()["batchItemFailures"])
-    metrics.add_metric("UnreadablePacks", MetricUnit.Count, len(failures))
+    misdirected = sum(kind is WrongQueue for kind, _, _ in processor.exceptions)
+    metrics.add_metric("UnreadablePacks", MetricUnit.Count, len(failures) - misdirected)
+    metrics.add_metric("MisdirectedPacks", MetricUnit.Count, misdirected)
     for (topic, _), packs in by_topic.items():
         try:
             done = ingest(service, topic, [pack for _, pack in packs])
@@ -61,4 +65,6 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         logger.info("ingested", topic=topic, ledger=done.object_name, direct=done.direct_rows)
         metrics.add_metric("LedgerMessages", MetricUnit.Count, done.ledger_rows)
         metrics.add_metric("DirectMessages", MetricUnit.Count, done.direct_rows)
+        metrics.add_metric("SupersededMessages", MetricUnit.Count, done.superseded)
+        metrics.add_metric("ExpiredMessages", MetricUnit.Count, done.expired)
     return {"batchItemFailures": failures}

@@ -27,6 +27,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> None:
         logger.error("not looked after", what=what, exc_info=error)
     metrics.add_metric("HealedTopics", MetricUnit.Count, len(swept.dispatched))
     metrics.add_metric("RedrivenParts", MetricUnit.Count, swept.redriven)
+    metrics.add_metric("EnqueuedParks", MetricUnit.Count, swept.drains)
+    metrics.add_metric("BrokenSubscriptions", MetricUnit.Count, len(swept.tried))
     metrics.add_metric("MergesStarted", MetricUnit.Count, len(swept.merging))
     metrics.add_metric("OrphansDeleted", MetricUnit.Count, 0 if swept.orphans is None else swept.orphans.objects)
     metrics.add_metric("SweepFailures", MetricUnit.Count, len(swept.failures))

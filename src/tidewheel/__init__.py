@@ -12,68 +12,123 @@ if TYPE_CHECKING:
     from tidewheel.errors import (
         AlreadyExists,
         Contended,
+        ExtraMissing,
         InvalidValue,
+        LimitExceeded,
         NotConfigured,
         QueueUnavailable,
         SendFailed,
         TidewheelError,
+        UnknownMessage,
         UnknownSubscription,
         UnknownTopic,
     )
-    from tidewheel.message import Encoding, Message, MessageId, Receipt, ReceivedMessage, parse_received
+    from tidewheel.flows.cancel import Cancelled, TooLate
+    from tidewheel.levels import Backoff
+    from tidewheel.message import Encoding, Message, MessageId, Receipt
+    from tidewheel.received import ReceivedMessage, parse_received
+    from tidewheel.sdk.asynchronous import AsyncTidewheel
+    from tidewheel.sdk.buffered import BufferedSender
+    from tidewheel.sdk.changes import Rescheduled
     from tidewheel.sdk.client import Tidewheel
-    from tidewheel.sdk.consumer import DeleteFailed
+    from tidewheel.sdk.closed import Closed
+    from tidewheel.sdk.consumer import Consumer, DeleteFailed
+    from tidewheel.sdk.consumer_counts import ConsumerCounts
+    from tidewheel.sdk.histogram import EstimatedHistogram
+    from tidewheel.sdk.retries import RetryLater
     from tidewheel.sdk.stats import SubscriptionStats, TopicStats
+    from tidewheel.sdk.unsent import BufferFull, FailedMessage, FlushFailed
+    from tidewheel.sdk.waiting import MessageState, MessageStatus, WaitingMessage
     from tidewheel.settings import ServiceSettings, TopicSettings
     from tidewheel.subscription import Subscription
 
 _HOME = {
     "AlreadyExists": "errors",
+    "AsyncTidewheel": "sdk.asynchronous",
+    "Backoff": "levels",
+    "BufferFull": "sdk.unsent",
+    "BufferedSender": "sdk.buffered",
+    "Cancelled": "flows.cancel",
+    "Closed": "sdk.closed",
+    "Consumer": "sdk.consumer",
+    "ConsumerCounts": "sdk.consumer_counts",
     "Contended": "errors",
     "DeleteFailed": "sdk.consumer",
     "Encoding": "message",
+    "EstimatedHistogram": "sdk.histogram",
+    "ExtraMissing": "errors",
+    "FailedMessage": "sdk.unsent",
+    "FlushFailed": "sdk.unsent",
     "InvalidValue": "errors",
+    "LimitExceeded": "errors",
     "Message": "message",
     "MessageId": "message",
+    "MessageState": "sdk.waiting",
+    "MessageStatus": "sdk.waiting",
     "NotConfigured": "errors",
     "QueueUnavailable": "errors",
     "Receipt": "message",
-    "ReceivedMessage": "message",
+    "ReceivedMessage": "received",
+    "Rescheduled": "sdk.changes",
+    "RetryLater": "sdk.retries",
     "SendFailed": "errors",
     "ServiceSettings": "settings",
     "Subscription": "subscription",
     "SubscriptionStats": "sdk.stats",
     "Tidewheel": "sdk.client",
     "TidewheelError": "errors",
+    "TooLate": "flows.cancel",
     "TopicSettings": "settings",
     "TopicStats": "sdk.stats",
+    "UnknownMessage": "errors",
     "UnknownSubscription": "errors",
     "UnknownTopic": "errors",
-    "parse_received": "message",
+    "WaitingMessage": "sdk.waiting",
+    "parse_received": "received",
 }
 
 __all__ = [
     "AlreadyExists",
+    "AsyncTidewheel",
+    "Backoff",
+    "BufferFull",
+    "BufferedSender",
+    "Cancelled",
+    "Closed",
+    "Consumer",
+    "ConsumerCounts",
     "Contended",
     "DeleteFailed",
     "Encoding",
+    "EstimatedHistogram",
+    "ExtraMissing",
+    "FailedMessage",
+    "FlushFailed",
     "InvalidValue",
+    "LimitExceeded",
     "Message",
     "MessageId",
+    "MessageState",
+    "MessageStatus",
     "NotConfigured",
     "QueueUnavailable",
     "Receipt",
     "ReceivedMessage",
+    "Rescheduled",
+    "RetryLater",
     "SendFailed",
     "ServiceSettings",
     "Subscription",
     "SubscriptionStats",
     "Tidewheel",
     "TidewheelError",
+    "TooLate",
     "TopicSettings",
     "TopicStats",
+    "UnknownMessage",
     "UnknownSubscription",
     "UnknownTopic",
+    "WaitingMessage",
     "__version__",
     "parse_received",
 ]

@@ -4,8 +4,10 @@ Encoded it is a zlib stream of JSON:
 
     {"v": 1, "topic": ..., "generation": ..., "settings": {...}, "written_at_ms": ...,
      "marks": [sealed, planned, gc_until, purge_ms],
-     "subscriptions": [[name, generation, queue_url, cursor, start, state], ...],
-     "tombstones": [[slot, message id, ttl_s], ...]}
+     "purges": [[first_ms, end_ms, sent_before_ms], ...],      left out if there are none
+     "subscriptions": [[name, generation, queue_url, cursor, start, state], ...],    with the filter's JSON, if any
+     "tombstones": [[slot, message id, ttl_s], ...],     with the id of the message it was moved to, if any
+     "recurring": [[name, generation, rule, first_ms, text, encoding, attributes, expires_in_ms], ...]}    likewise
 
 Subscriptions are in the order of their names, tombstones in that of slots and ids.
 """
@@ -16,28 +18,17 @@ import json
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from tidewheel.errors import CorruptMetadata, TidewheelError
-from tidewheel.fence import Fence
-from tidewheel.message import MessageId
+from tidewheel.fence import Fence, Purge
+from tidewheel.message import Encoding, MessageId
+from tidewheel.recurring import Recurring
 from tidewheel.settings import TopicSettings
 from tidewheel.subscription import Delivery, State, Subscription
+from tidewheel.tombstone import Tombstone
 
 _VERSION = 1
-
-
-class Tombstone(NamedTuple):
-    """A cancelled message.
-
-    Attributes:
-        slot: of the message.
-        ttl_s: Unix second after which it may be forgotten.
-    """
-
-    slot: int
-    id: MessageId
-    ttl_s: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +51,8 @@ class Checkpoint:
     written_at_ms: int
     subscriptions: tuple[Subscription, ...] = ()
     tombstones: tuple[Tombstone, ...] = ()
+    purges: tuple[Purge, ...] = ()
+    recurring: tuple[Recurring, ...] = ()
 
     def says_the_same(self, other: Checkpoint) -> bool:
         """Whether nothing but the time differs."""
@@ -72,6 +65,7 @@ def checkpoint_of(
     opened: Iterable[Delivery],
     tombstones: Iterable[Tombstone],
     written_at_ms: int,
+    recurring: Iterable[Recurring] = (),
 ) -> Checkpoint:
     """Returns the checkpoint of a topic; deliveries must have been read after subscriptions."""
     return Checkpoint(
@@ -82,16 +76,19 @@ def checkpoint_of(
         planned=fence.planned,
         gc_until=fence.gc_until,
         purge_ms=fence.purge_ms,
+        purges=fence.purges,
         written_at_ms=written_at_ms,
         subscriptions=tuple(sorted(with_effective_cursors(subscriptions, opened), key=lambda each: each.name)),
-        tombstones=tuple(sorted(tombstones)),
+        tombstones=tuple(sorted(tombstones, key=lambda each: each[:3])),
+        recurring=tuple(sorted(recurring, key=lambda each: each.name)),
     )
 
 
 def with_effective_cursors(subscriptions: Iterable[Subscription], opened: Iterable[Delivery]) -> Iterable[Subscription]:
     """Yields subscriptions with the cursor from which each still needs its rows."""
     first_open: dict[tuple[str, str], int] = {}
-    for key in (delivery.key for delivery in opened):
+    # A replay that is under way brings what was delivered before: it ends with the index that it reads.
+    for key in (delivery.key for delivery in opened if delivery.key.replay is None):
         owner = (key.subscription, key.generation)
         first_open[owner] = min(key.plan, first_open.get(owner, key.plan))
     for each in subscriptions:
@@ -100,7 +97,7 @@ def with_effective_cursors(subscriptions: Iterable[Subscription], opened: Iterab
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
     """Returns the bytes of a checkpoint."""
-    document = {
+    document: dict[str, Any] = {
         "v": _VERSION,
         "topic": checkpoint.topic,
         "generation": checkpoint.generation,
@@ -109,10 +106,15 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         "marks": [checkpoint.sealed, checkpoint.planned, checkpoint.gc_until, checkpoint.purge_ms],
         "subscriptions": [
             [each.name, each.generation, each.queue_url, each.cursor, each.start, each.state.value]
+            + ([] if each.filter_policy is None else [each.filter_policy])
             for each in checkpoint.subscriptions
         ],
-        "tombstones": checkpoint.tombstones,
+        "tombstones": [each[:3] if each.to is None else each[:4] for each in checkpoint.tombstones],
     }
+    if checkpoint.purges:
+        document["purges"] = [[each.first_ms, each.end_ms, each.sent_before_ms] for each in checkpoint.purges]
+    if checkpoint.recurring:
+        document["recurring"] = [_recurring_values(each) for each in checkpoint.recurring]
     return zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 6)
 
 
@@ -136,16 +138,28 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
             planned=planned,
             gc_until=gc_until,
             purge_ms=purge_ms,
+            purges=tuple(
+                Purge(first_ms=int(first), end_ms=int(end), sent_before_ms=int(sent_before))
+                for first, end, sent_before in document.get("purges", ())
+            ),
             written_at_ms=int(document["written_at_ms"]),
             subscriptions=tuple(_subscription(topic, *each) for each in document["subscriptions"]),
-            tombstones=tuple(Tombstone(slot, MessageId(id), ttl_s) for slot, id, ttl_s in document["tombstones"]),
+            tombstones=tuple(_tombstone(*each) for each in document["tombstones"]),
+            recurring=tuple(_recurring(topic, *each) for each in document.get("recurring", ())),
         )
     except (zlib.error, KeyError, TypeError, ValueError, TidewheelError) as error:
         raise CorruptMetadata(f"checkpoint of {len(data)} bytes is not readable ({error})") from None
 
 
 def _subscription(
-    topic: str, name: str, generation: str, queue_url: str, cursor: int, start: int, state: str
+    topic: str,
+    name: str,
+    generation: str,
+    queue_url: str,
+    cursor: int,
+    start: int,
+    state: str,
+    filter_policy: str | None = None,
 ) -> Subscription:
     return Subscription(
         topic=topic,
@@ -155,4 +169,38 @@ def _subscription(
         cursor=cursor,
         start=start,
         state=State(state),
+        filter_policy=filter_policy,
+    )
+
+
+def _tombstone(slot: int, message_id: str, ttl_s: int, to: str | None = None) -> Tombstone:
+    return Tombstone(slot, MessageId(message_id), ttl_s, None if to is None else MessageId(to))
+
+
+def _recurring_values(each: Recurring) -> list[Any]:
+    content = (each.text, int(each.encoding), dict(each.attributes), each.expires_in_ms)
+    return [each.name, each.generation, each.rule, each.first_ms, *content]
+
+
+def _recurring(
+    topic: str,
+    name: str,
+    generation: str,
+    rule: str,
+    first_ms: int,
+    text: str,
+    encoding: int,
+    attributes: dict[str, str],
+    expires_in_ms: int | None,
+) -> Recurring:
+    return Recurring(
+        topic=topic,
+        name=name,
+        generation=generation,
+        rule=rule,
+        first_ms=first_ms,
+        text=text,
+        encoding=Encoding(encoding),
+        attributes=attributes,
+        expires_in_ms=expires_in_ms,
     )

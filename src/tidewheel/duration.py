@@ -78,26 +78,37 @@ def _whole_ms(seconds: float, field: str, value: object, advice: str) -> int:
     return math.ceil(round(max(-_BEYOND_MS, min(_BEYOND_MS, ms)), 3))
 
 
-def deliver_at_ms(deliver_at: datetime | float, now_ms: int) -> int:
+def at_ms(field: str, at: datetime | float) -> int:
+    """Returns a time in milliseconds since the epoch, rounded up.
+
+    Args:
+        field: the name of the caller's argument, for the error.
+        at: an aware datetime, or Unix seconds.
+
+    Raises:
+        InvalidValue: a naive datetime, or not a time.
+    """
+    if isinstance(at, datetime):
+        if at.tzinfo is None or at.utcoffset() is None:
+            raise InvalidValue(field, at, "add a time zone, for example datetime(..., tzinfo=timezone.utc)")
+        return _ceil_ms(at - _EPOCH)
+    if isinstance(at, (int, float)) and not isinstance(at, bool):
+        return _whole_ms(at, field, at, _WHEN)
+    raise InvalidValue(field, at, _WHEN)
+
+
+def deliver_at_ms(deliver_at: datetime | float, now_ms: int, field: str = "deliver_at") -> int:
     """Returns a due time in milliseconds since the epoch; a past time means now.
 
     Args:
         deliver_at: an aware datetime, or Unix seconds.
         now_ms: the sender's time.
+        field: the argument's name for the error.
 
     Raises:
         InvalidValue: a naive datetime, not a time, or more than ten years ahead.
     """
-    if isinstance(deliver_at, datetime):
-        if deliver_at.tzinfo is None or deliver_at.utcoffset() is None:
-            raise InvalidValue(
-                "deliver_at", deliver_at, "add a time zone, for example datetime(..., tzinfo=timezone.utc)"
-            )
-        result = _ceil_ms(deliver_at - _EPOCH)
-    elif isinstance(deliver_at, (int, float)) and not isinstance(deliver_at, bool):
-        result = _whole_ms(deliver_at, "deliver_at", deliver_at, _WHEN)
-    else:
-        raise InvalidValue("deliver_at", deliver_at, _WHEN)
+    result = at_ms("deliver_at", deliver_at)
     if result > now_ms + MAX_DELAY_MS:
-        raise InvalidValue("deliver_at", deliver_at, "at most ten years ahead; are these milliseconds?")
+        raise InvalidValue(field, deliver_at, "at most ten years ahead; are these milliseconds?")
     return max(result, now_ms)

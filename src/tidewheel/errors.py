@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class TidewheelError(Exception):
     """The root of all errors of this package."""
@@ -44,6 +46,38 @@ class UnknownSubscription(TidewheelError, LookupError):
         )
 
 
+class BeingDeleted(TidewheelError):
+    """The topic is being deleted; its name is free again about ten minutes after that began."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        super().__init__(
+            f"topic {topic!r} is being deleted, which takes about ten minutes, more if it is large; try again then"
+        )
+
+
+class TooManyPurges(TidewheelError):
+    """A topic has as many purged ranges of time as it can hold; purge a wider range, or the whole topic."""
+
+    def __init__(self, topic: str, ranges: int) -> None:
+        self.topic = topic
+        super().__init__(
+            f"topic {topic!r} has {ranges} purged ranges of time already; purge one that covers some of them, or the "
+            "whole topic (a range is forgotten 28 days after its purge, once it is past)"
+        )
+
+
+class NotKept(TidewheelError):
+    """The ledgers of the range of time that was to be replayed are not kept any more; ask for a later one."""
+
+    def __init__(self, topic: str, kept_from: str, retention_s: int) -> None:
+        self.topic = topic
+        super().__init__(
+            f"topic {topic!r} keeps nothing that was due before {kept_from} (retention_s={retention_s}); ask for a "
+            f"later time, and keep more from now on with update_topic({topic!r}, retention_s=...)"
+        )
+
+
 class AlreadyExists(TidewheelError):
     """A topic or subscription of this name exists with other settings; use another name, or these settings."""
 
@@ -53,8 +87,34 @@ class AlreadyExists(TidewheelError):
         )
 
 
+class LimitExceeded(TidewheelError):
+    """A limit of the topic is reached; the message was not sent. Send it later, or raise the limit."""
+
+    def __init__(self, topic: str, limit: str, value: int, state: str, advice: str) -> None:
+        self.topic = topic
+        self.limit = limit
+        super().__init__(f"topic {topic!r} has {limit}={value} and {state}: {advice}")
+
+
+class UnknownMessage(TidewheelError, LookupError):
+    """The message is in no ledger: it was never sent, is still in an ingest queue, went direct, or is collected."""
+
+    def __init__(self, topic: str, message_id: str, advice: str) -> None:
+        self.topic = topic
+        self.message_id = message_id
+        super().__init__(f"topic {topic!r} has no message {message_id!r} in its ledgers: {advice}")
+
+
 class NotConfigured(TidewheelError):
     """The service's settings were not found; deploy the stack, or give its name or its settings."""
+
+
+class ExtraMissing(TidewheelError, ImportError):
+    """A package that this call needs is not installed; install Tidewheel with the extra that brings it."""
+
+    def __init__(self, what: str, reason: str, extra: str) -> None:
+        self.extra = extra
+        super().__init__(f"{what} needs more packages ({reason}): pip install 'tidewheel[{extra}]'")
 
 
 class SendFailed(TidewheelError):
@@ -78,6 +138,19 @@ class CorruptPack(TidewheelError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"not a readable pack: {reason}")
+
+
+class WrongQueue(TidewheelError):
+    """A pack came through an ingest queue that is not its topic's; send again with a client made since the deployment.
+
+    A topic with queues of its own takes messages from these only, and they take no other topic's.
+    """
+
+    def __init__(self, queue_arn: str, topic: str) -> None:
+        super().__init__(
+            f"messages of topic {topic!r} must not come through {queue_arn}: send them again with a client that was "
+            "made since the topic's queues were deployed"
+        )
 
 
 class CorruptLedger(TidewheelError):
@@ -120,10 +193,16 @@ class DelayTooLong(TidewheelError):
 
 
 class QueueUnavailable(TidewheelError):
-    """A subscription's queue does not exist or refuses messages; create it again or correct its policy."""
+    """A subscription's queue does not exist or refuses messages; create it again or correct its policy.
 
-    def __init__(self, queue_url: str, reason: str) -> None:
+    Attributes:
+        unsent: places, among the messages that were to be sent, of those that the queue did not take.
+    """
+
+    def __init__(self, queue_url: str, reason: str, unsent: Sequence[int] = ()) -> None:
         self.queue_url = queue_url
+        self.reason = reason
+        self.unsent = tuple(unsent)
         super().__init__(f"queue {queue_url} does not take messages: {reason}")
 
 

@@ -16,9 +16,43 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from tidewheel.settings import TopicSettings
 from tidewheel.wheel import fires_at_ms
+
+ALL_SEALED = 10**12 - 1
+"""What `sealed` becomes when a topic is deleted: above every slot."""
+PURGE_KEPT_MS = 28 * 86_400_000
+"""How long a message can wait for ingest: SQS's 14 days in its queue, and as many in the dead-letter queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purge:
+    """A purged range of time: rows due in [first_ms, end_ms) and sent before `sent_before_ms` are dropped."""
+
+    first_ms: int
+    end_ms: int
+    sent_before_ms: int
+
+    def covers(self, other: Purge) -> bool:
+        """Whether it drops all that another drops."""
+        within = self.first_ms <= other.first_ms and other.end_ms <= self.end_ms
+        return within and other.sent_before_ms <= self.sent_before_ms
+
+
+class PurgeMarks(Protocol):
+    """What was purged of a topic: its fence's marks, or a copy of them that a merge or a checkpoint holds."""
+
+    @property
+    def purge_ms(self) -> int:
+        """Rows sent before it are dropped, whenever they are due."""
+        ...
+
+    @property
+    def purges(self) -> tuple[Purge, ...]:
+        """Ranges of time whose rows are dropped."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +63,14 @@ class Fence:
         generation: tells apart topics of the same name, one deleted and one created again.
         wake_slot: None when nothing waits.
         purge_ms: rows sent before it are dropped.
+        purges: ranges of time, of which rows that were sent before are dropped.
+        deleting_at_ms: when the deletion of the topic began; None: it lives.
         look_at_ms: when the sweep looks at the topic next; None: never.
         collect_at_ms: when it is collected next; None: nothing to collect.
         merge_ver: `ver` when the sweep last considered a merge.
         merge_at_ms: when it considers the next one; None: when enough ledgers have come.
+        waiting: messages in ledgers that are not planned: counted by each commit, estimated anew by each dispatch.
+        recurring: how many recurring messages the topic has.
     """
 
     topic: str
@@ -46,10 +84,14 @@ class Fence:
     cver: int = 0
     subs_ver: int = 0
     purge_ms: int = 0
+    purges: tuple[Purge, ...] = ()
+    deleting_at_ms: int | None = None
     look_at_ms: int | None = None
     collect_at_ms: int | None = None
     merge_ver: int = 0
     merge_at_ms: int | None = None
+    waiting: int = 0
+    recurring: int = 0
 
     @property
     def slot_ms(self) -> int:
@@ -67,6 +109,28 @@ class Fence:
         if self.merge_at_ms is not None:
             times.append(self.merge_at_ms)
         return min(times, default=None)
+
+    @property
+    def last_purge_ms(self) -> int:
+        """The newest purge: what was sent before it may be dropped, and nothing that was sent at it or later."""
+        return max(self.purge_ms, *(each.sent_before_ms for each in self.purges), 0)
+
+    def purged(self, due_ms: int, sent_ms: int) -> bool:
+        """Returns whether a message that is due then, and was sent then, was purged."""
+        return sent_ms < self.purge_ms or any(
+            each.first_ms <= due_ms < each.end_ms and sent_ms < each.sent_before_ms for each in self.purges
+        )
+
+    def sent_at_ms(self, now_ms: int) -> int:
+        """Returns the sending time of what is sent now: never before a purge that is known, whatever the clocks."""
+        return max(now_ms, self.last_purge_ms)
+
+    def purges_in_force(self, now_ms: int) -> tuple[Purge, ...]:
+        """Returns the purged ranges that may still meet a message: one in a ledger, or on its way to ingest."""
+        collected_ms = self.gc_until * self.slot_ms
+        return tuple(
+            each for each in self.purges if each.end_ms > collected_ms or each.sent_before_ms + PURGE_KEPT_MS > now_ms
+        )
 
     @property
     def wants_merge(self) -> bool:

@@ -48,3 +48,12 @@ def next_slot(buckets: Iterable[Bucket], at_or_after: int) -> int | None:
     """Returns the first occupied slot at or after one, or None; a lower bound where a bucket's slots are coarse."""
     slots = (bucket.next_slot(at_or_after) for bucket in buckets)
     return min((slot for slot in slots if slot is not None), default=None)
+
+
+def waiting_rows(buckets: Iterable[Bucket], at_or_after: int) -> int:
+    """Estimates the rows of slots at or after one: a bucket's rows, spread evenly over its occupied slots."""
+    found = 0
+    for bucket in buckets:
+        share = 1.0 if bucket.first_slot >= at_or_after else bucket.share(at_or_after, bucket.last_slot + 1)
+        found += round(bucket.rows * share)
+    return found

@@ -3,12 +3,13 @@
 The SQS message's body is a line for people (`{"topic": "orders", "messages": 120}`); the pack itself is the
 Binary attribute `pack`, which SQS counts without base64's third:
 
-    byte 0      version (1)
+    byte 0      version (1, or 2 with options)
     byte 1..    zlib stream of one JSON object, UTF-8:
                   topic   name             gen    the topic's generation
                   sent    sender's ms      ids    base64 of n x 16 bytes
                   enc     n digits, one Encoding each
                   bodies  n texts          attrs  n objects, or absent when all are empty
+                  opts    n objects or nulls (`outgoing.Options`), or absent; with them the version is 2
 
 Columns, not rows: ids decode to one buffer, and nothing is looked at a message at a time before it must be.
 """
@@ -26,14 +27,8 @@ from typing import Any
 
 from tidewheel.duration import MAX_DELAY_MS
 from tidewheel.errors import CorruptPack
-from tidewheel.message import (
-    MAX_MESSAGE_BYTES,
-    CheckedMessage,
-    Encoding,
-    check_attributes,
-    check_characters,
-    id_deliver_at_ms,
-)
+from tidewheel.message import MAX_MESSAGE_BYTES, Encoding, id_deliver_at_ms
+from tidewheel.outgoing import CheckedMessage, Options, check_attributes, check_characters
 from tidewheel.topic import check_name
 
 PACK_ATTRIBUTE = "pack"
@@ -43,8 +38,10 @@ MAX_RAW_BYTES = 3 * 1_048_576
 """Decoded JSON: a message of 1 MiB whose every character JSON escapes comes to two; the bound for bombs."""
 MAX_MESSAGES = 10_000
 _TARGET_RAW_BYTES = 1_500_000
+_OPTIONS_BYTES = 150
+"""About what options come to as JSON."""
 _LEVEL = 4
-_VERSION = 1
+_VERSIONS = (1, 2)
 _GENERATION = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 _NO_ATTRIBUTES: dict[str, str] = {}
 _CLOCK_TOLERANCE_MS = 86_400_000
@@ -56,7 +53,7 @@ class Pack:
 
     Attributes:
         ids: 16 bytes a message, one after the other.
-        attributes: None when no message has any.
+        attributes, options: None when no message has any.
     """
 
     topic: str
@@ -66,6 +63,7 @@ class Pack:
     encodings: Sequence[int]
     texts: Sequence[str]
     attributes: Sequence[Mapping[str, str]] | None
+    options: Sequence[Options | None] | None = None
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -91,6 +89,8 @@ def packs(
         size = len(message.text) + 30  # its id and punctuation; wide characters show in _split
         if message.attributes:
             size += sum(len(name) + len(value) + 6 for name, value in message.attributes.items())
+        if message.options is not None:
+            size += _OPTIONS_BYTES + len(message.options.key or "")
         if group and (raw + size > _TARGET_RAW_BYTES or len(group) == max_messages):
             yield from _split(topic, generation, sent_at_ms, messages, group)
             group, raw = [], 0
@@ -103,9 +103,12 @@ def packs(
 def _split(
     topic: str, generation: str, sent_at_ms: int, messages: Sequence[CheckedMessage], group: list[int]
 ) -> Iterator[tuple[list[int], bytes]]:
-    raw = _encode(topic, generation, sent_at_ms, [messages[i] for i in group])
+    some = [messages[i] for i in group]
+    raw = _encode(topic, generation, sent_at_ms, some)
     if len(raw) <= MAX_RAW_BYTES or len(group) == 1:
-        data = bytes([_VERSION]) + zlib.compress(raw, _LEVEL)
+        # A release that knows no options must not take the messages without them.
+        version = _VERSIONS[any(m.options is not None for m in some)]
+        data = bytes([version]) + zlib.compress(raw, _LEVEL)
         if len(data) <= MAX_PACK_BYTES or len(group) == 1:
             yield group, data
             return
@@ -125,6 +128,8 @@ def _encode(topic: str, generation: str, sent_at_ms: int, messages: Sequence[Che
     }
     if any(m.attributes for m in messages):
         document["attrs"] = [dict(m.attributes) if m.attributes else _NO_ATTRIBUTES for m in messages]
+    if any(m.options is not None for m in messages):
+        document["opts"] = [None if m.options is None else m.options.document() for m in messages]
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -159,8 +164,9 @@ def decode_pack(data: bytes, now_ms: int) -> Pack:
         raise CorruptPack("attributes do not fit the bodies")
     _check_times(ids, now_ms)
     try:
-        _check_messages(texts, encodings, attributes)
-    except ValueError as error:
+        options = _options(document.get("opts"), ids, topic)
+        _check_messages(texts, encodings, attributes, options)
+    except (TypeError, ValueError) as error:
         raise CorruptPack(f"a message that cannot be delivered ({error})") from None
     return Pack(
         topic=topic,
@@ -170,12 +176,13 @@ def decode_pack(data: bytes, now_ms: int) -> Pack:
         encodings=encodings,
         texts=texts,
         attributes=attributes,
+        options=options,
     )
 
 
 def _document(data: bytes) -> dict[str, Any]:
-    if not data or data[0] != _VERSION:
-        raise CorruptPack(f"version {data[0] if data else 'missing'}; this release reads version {_VERSION}")
+    if not data or data[0] not in _VERSIONS:
+        raise CorruptPack(f"version {data[0] if data else 'missing'}; this release reads versions {_VERSIONS}")
     unpacker = zlib.decompressobj()
     try:
         raw = unpacker.decompress(data[1:], MAX_RAW_BYTES + 1)
@@ -197,6 +204,17 @@ def _encodings(column: object) -> list[int]:
     return [byte - 48 for byte in column.encode()]
 
 
+def _options(column: object, ids: bytes, topic: str) -> list[Options | None] | None:
+    if column is None:
+        return None
+    if not isinstance(column, list) or len(column) * 16 != len(ids):
+        raise ValueError("options do not fit the bodies")
+    return [
+        None if each is None else Options.of_document(each, topic, id_deliver_at_ms(ids[16 * i : 16 * i + 6]))
+        for i, each in enumerate(column)
+    ]
+
+
 def _check_times(ids: bytes, now_ms: int) -> None:
     latest = now_ms + MAX_DELAY_MS + _CLOCK_TOLERANCE_MS
     last = max(ids[i : i + 6] for i in range(0, len(ids), 16))
@@ -205,17 +223,23 @@ def _check_times(ids: bytes, now_ms: int) -> None:
 
 
 def _check_messages(
-    texts: Sequence[object], encodings: Sequence[int], attributes: Sequence[Mapping[str, str]] | None
+    texts: Sequence[object],
+    encodings: Sequence[int],
+    attributes: Sequence[Mapping[str, str]] | None,
+    options: Sequence[Options | None] | None,
 ) -> None:
     """Raises ValueError (InvalidValue is one) for the first message that SQS or a ledger would not take."""
     for i, (text, encoding) in enumerate(zip(texts, encodings, strict=True)):
         if not isinstance(text, str) or not text:
             raise ValueError("a body is not text, or is empty")
-        if encoding == Encoding.BYTES:
+        given = None if options is None else options[i]
+        stored = given is not None and given.payload is not None
+        if encoding == Encoding.BYTES and not stored:
             binascii.a2b_base64(text, strict_mode=True)
         elif not text.isascii() or not text.isprintable():
             check_characters("body", text)
         size = len(text) if text.isascii() else len(text.encode())
+        size += len(given.key.encode()) if given is not None and given.key is not None else 0
         if attributes is not None:
             if not isinstance(attributes[i], dict):
                 raise ValueError("attributes are not an object")

@@ -48,6 +48,7 @@ class Plan:
     Attributes:
         segments: where the rows are.
         cancelled: ids that are not sent.
+        occurrences: the object with what recurring messages add, if they do; it goes with the plan.
         part_rows: about how many rows a part has; with the segments it fixes the parts for good.
     """
 
@@ -57,6 +58,7 @@ class Plan:
     segments: tuple[PlannedSegment, ...]
     cancelled: frozenset[MessageId] = frozenset()
     part_rows: int = 1000
+    occurrences: str | None = None
 
     @property
     def due_rows(self) -> int:
@@ -135,7 +137,7 @@ def encode_plan(plan: Plan) -> bytes:
     return zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 6)
 
 
-def decode_plan(topic: str, a: int, b: int, manifest: bytes) -> Plan:
+def decode_plan(topic: str, a: int, b: int, manifest: bytes, occurrences: str | None = None) -> Plan:
     """Reads a plan's manifest.
 
     Raises:
@@ -162,6 +164,15 @@ def decode_plan(topic: str, a: int, b: int, manifest: bytes) -> Plan:
             for i, offset, length, rows, raw, first, last, due in document["segments"]
         )
         cancelled = frozenset(MessageId(each) for each in document["cancelled"])
-        return Plan(topic=topic, a=a, b=b, segments=segments, cancelled=cancelled, part_rows=int(document["part_rows"]))
+        part_rows = int(document["part_rows"])
     except (zlib.error, KeyError, TypeError, ValueError, IndexError) as error:
         raise CorruptMetadata(f"plan {a} of topic {topic!r} is not readable ({error})") from None
+    return Plan(
+        topic=topic,
+        a=a,
+        b=b,
+        segments=segments,
+        cancelled=cancelled,
+        part_rows=part_rows,
+        occurrences=occurrences,
+    )

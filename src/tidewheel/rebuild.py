@@ -13,7 +13,7 @@ otherwise) are rewritten likewise, and so are ledgers with damaged segments, wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyroaring import BitMap
@@ -141,16 +141,32 @@ def restored_fence(checkpoint: Checkpoint, planned: int, now_ms: int) -> Fence:
         subs_ver=now_ms,
         merge_ver=now_ms,
         purge_ms=checkpoint.purge_ms,
+        recurring=len(checkpoint.recurring),
+        purges=checkpoint.purges,
     )
 
 
-def restored_subscriptions(checkpoint: Checkpoint, planned: int, generation: str) -> list[Subscription]:
+def restored_subscriptions(
+    checkpoint: Checkpoint, planned: int, generation: str, holding: Container[tuple[str, str]] = ()
+) -> list[Subscription]:
     """Returns the subscriptions as they start again: at `planned`, without the rows that they had.
 
-    Their generation is new: parts of old deliveries then concern nobody.
+    Their generation is new: parts of old deliveries then concern nobody. One that has parks keeps its own: they are
+    its own only by that, and what a part of an old delivery can then do is to deliver one of a new one.
+
+    Args:
+        checkpoint: what is restored.
+        planned: the mark.
+        generation: the new one.
+        holding: names and generations of those that have parks.
     """
     return [
-        replace(each, cursor=planned, start=max(each.start, each.cursor), generation=generation)
+        replace(
+            each,
+            cursor=planned,
+            start=max(each.start, each.cursor),
+            generation=each.generation if (each.name, each.generation) in holding else generation,
+        )
         for each in checkpoint.subscriptions
     ]
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
+from dataclasses import field as dataclass_field
 from typing import Any
 
-from tidewheel.errors import InvalidValue, NotConfigured
+from tidewheel.errors import InvalidValue, NotConfigured, WrongQueue
+from tidewheel.levels import check_levels
 
 SQS_MAX_DELAY_S = 900
 SCHEDULER_LATENESS_S = 60
@@ -20,7 +22,7 @@ MAX_FUNCTION_S = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """What a topic is created with; slot_s and lookahead_s never change afterwards.
+    """What a topic is created with; slot_s and lookahead_s never change afterwards, the others may (`update_topic`).
 
     Attributes:
         slot_s: length of a slot of the coarse wheel, in seconds.
@@ -34,6 +36,10 @@ class TopicSettings:
         max_buckets: live ledgers above which small ones are merged.
         redrive_s: age at which an open delivery is enqueued again, in seconds: older than a function can live and
             than the oldest message of the work queue.
+        retention_s: how long ledgers are kept after every subscription has passed them, for replay, in seconds.
+        max_waiting: messages in ledgers from which on the client refuses to send; None: no limit.
+        max_send_rate: messages a second that one client sends at most; None: no limit.
+        delay_levels: seconds of delay level 1, 2, ...; None: RocketMQ's eighteen.
     """
 
     slot_s: int = 300
@@ -45,14 +51,22 @@ class TopicSettings:
     part_rows: int = 1000
     redrive_s: int = 1800
     max_buckets: int = 64
+    retention_s: int = 0
+    max_waiting: int | None = None
+    max_send_rate: int | None = None
+    delay_levels: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name == "segment_bytes" and value is None:
+            if field.name == "delay_levels":
+                self._check_levels()
                 continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InvalidValue(field.name, value, "give a whole number of at least 1")
+            if value is None and field.default is None:
+                continue
+            least = 0 if field.name == "retention_s" else 1
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise InvalidValue(field.name, value, f"give a whole number of at least {least}")
         if self.redrive_s < 2 * MAX_FUNCTION_S:
             raise InvalidValue(
                 "redrive_s", self.redrive_s, f"at least {2 * MAX_FUNCTION_S}: older than any worker lives"
@@ -63,6 +77,12 @@ class TopicSettings:
                 (self.slot_s, self.lookahead_s),
                 f"slot_s + lookahead_s + {SCHEDULER_LATENESS_S} must be at most {SQS_MAX_DELAY_S}, SQS's longest delay",
             )
+
+    def _check_levels(self) -> None:
+        levels = self.delay_levels
+        if levels is None:
+            return
+        object.__setattr__(self, "delay_levels", check_levels(levels))
 
     @property
     def slot_ms(self) -> int:
@@ -92,7 +112,12 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSettings:
-    """Where the deployed service's parts are; read from the environment or from the SSM parameter."""
+    """Where the deployed service's parts are; read from the environment or from the SSM parameter.
+
+    Attributes:
+        topic_queues: topic -> URLs of its own urgent and bulk ingest queue, for the topics that have such; both
+            sources hold it as one JSON text.
+    """
 
     stack: str
     table: str
@@ -109,6 +134,21 @@ class ServiceSettings:
     merge_job: str
     max_skew_ms: int = 100
     send_threads: int = 8
+    topic_queues: Mapping[str, tuple[str, str]] = dataclass_field(default_factory=dict)
+
+    def ingest_queues(self, topic: str) -> tuple[str, str]:
+        """Returns the URLs of the urgent and the bulk queue that a topic's senders use."""
+        return self.topic_queues.get(topic, (self.urgent_queue_url, self.bulk_queue_url))
+
+    def check_ingest_queue(self, queue_arn: str, topic: str) -> None:
+        """Raises WrongQueue if a topic's messages must not come through this ingest queue.
+
+        Permission to send to a queue must be permission for its topic alone, so a topic's own queues take nothing
+        else, and nothing of a topic that has queues of its own is taken from the shared ones.
+        """
+        queue = tuple(queue_arn.split(":")[-2:])
+        if queue not in [tuple(url.split("/")[-2:]) for url in self.ingest_queues(topic)]:
+            raise WrongQueue(queue_arn, topic)
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], source: str) -> ServiceSettings:
@@ -117,12 +157,11 @@ class ServiceSettings:
         Raises:
             NotConfigured: a field is missing; the message names it and `source`.
         """
-        missing = [f.name for f in fields(cls) if f.name not in values and f.name not in _TUNING]
+        missing = [f.name for f in fields(cls) if f.name not in values and f.name not in _OPTIONAL]
         if missing:
             raise NotConfigured(f"{source} lacks {', '.join(missing)}; deploy the stack again or correct it")
         given: dict[str, Any] = {f.name: values[f.name] for f in fields(cls) if f.name in values}
-        typed: dict[str, Any] = {name: int(value) if name in _TUNING else str(value) for name, value in given.items()}
-        return cls(**typed)
+        return cls(**{name: _OPTIONAL.get(name, str)(value) for name, value in given.items()})
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> ServiceSettings:
@@ -137,9 +176,28 @@ class ServiceSettings:
         return cls.from_mapping(json.loads(text), source)
 
 
-_TUNING = frozenset({"max_skew_ms", "send_threads"})
+def _topic_queues(value: object) -> dict[str, tuple[str, str]]:
+    """Reads the setting of this name: the mapping, or its JSON text."""
+    try:
+        queues: Any = json.loads(value) if isinstance(value, str) else value
+        return {str(topic): (str(urgent), str(bulk)) for topic, (urgent, bulk) in queues.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise InvalidValue("topic_queues", value, "give a mapping of topics to [urgent URL, bulk URL]") from None
+
+
+_OPTIONAL: dict[str, Callable[[Any], Any]] = {"max_skew_ms": int, "send_threads": int, "topic_queues": _topic_queues}
+"""Settings that may be missing, and how each is read; all others are texts."""
 
 
 def parameter_name(stack: str) -> str:
     """Returns the name of the SSM parameter with a stack's settings."""
     return f"/tidewheel/{stack}/settings"
+
+
+DELIVERY_ROLES = 4
+"""Roles that deliver: those of ingest, dispatch, deliver and sweep."""
+
+
+def roles_parameter_name(stack: str) -> str:
+    """Returns the name of the SSM parameter with the ARNs of the roles that deliver, separated by commas."""
+    return f"/tidewheel/{stack}/delivery-roles"

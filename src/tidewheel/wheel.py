@@ -27,7 +27,12 @@ def fires_at_ms(slot: int, settings: TopicSettings) -> int:
 
 def schedule_name(topic: str, slot: int) -> str:
     """Returns a schedule's name; at most 64 characters for names that check_name allows."""
-    return f"{topic}.{slot}"
+    return f"{schedule_prefix(topic)}{slot}"
+
+
+def schedule_prefix(topic: str) -> str:
+    """Returns what the names of all schedules of a topic start with, and of no other's: names hold no dot."""
+    return f"{topic}."
 
 
 def schedule_time_s(fires_at: int, now_ms: int) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.contract.builders import Store, a_fence, a_message_id, some_trash
+from tidewheel.tombstone import Tombstone
 
 
 def test_the_collected_mark_rises(store: Store) -> None:
@@ -62,7 +63,7 @@ def test_the_time_of_the_next_collection_is_not_set_on_an_old_sight(
 def test_tombstones_go_when_their_slot_is_collected_and_their_time_has_passed(store: Store) -> None:
     store.topic()
     for number, (slot, ttl_s) in enumerate([(100, 50), (101, 50), (101, 60), (102, 50), (500, 50)]):
-        assert store.topics.put_tombstone("orders", slot, a_message_id(number), ttl_s)
+        store.topics.put_tombstone("orders", Tombstone(slot, a_message_id(number), ttl_s))
     assert store.topics.delete_tombstones("orders", 102, 60)
     assert store.topics.tombstones("orders", 0, 1000) == {a_message_id(number) for number in (2, 3, 4)}
     assert not store.topics.delete_tombstones("orders", 102, 61)

@@ -30,6 +30,7 @@ from tidewheel.aws.dynamodb_topics import DynamoTopics
 from tidewheel.errors import Contended, CorruptMetadata
 from tidewheel.flows.ports import Commit, HandOut, Wake
 from tidewheel.memory import MemoryObjects
+from tidewheel.tombstone import Tombstone
 
 WAKE = Wake(wake_slot=105, look_at_ms=7000, collect_at_ms=None)
 
@@ -75,7 +76,7 @@ def test_each_call_makes_the_requests_that_it_says(dynamodb: Any, store: Store) 
     assert requests(lambda: topics.next_plan("orders", 1)) == {"Query": 1}
     assert requests(lambda: topics.tombstones("orders", 1, 200)) == {"Query": 1}
     assert requests(lambda: topics.tombstones("orders", 1, 1)) == {}
-    assert requests(lambda: topics.put_tombstone("orders", 300, a_message_id(), 1)) == {"TransactWriteItems": 1}
+    assert requests(lambda: topics.cancel("orders", Tombstone(300, a_message_id(), 1))) == {"TransactWriteItems": 1}
     assert requests(lambda: topics.lease_part(delivery.key, 1, 700, 1)) == {"UpdateItem": 1}
     assert requests(lambda: topics.lease_part(delivery.key, 1, 700, 1)) == {"UpdateItem": 1}
     assert requests(lambda: topics.part_done(delivery.key, 1)) == {"UpdateItem": 1}
@@ -89,6 +90,34 @@ def test_each_call_makes_the_requests_that_it_says(dynamodb: Any, store: Store) 
     assert requests(lambda: topics.release_merge("orders", 2000)) == {"UpdateItem": 1}
     assert requests(lambda: topics.merge_considered(fence, 1)) == {"UpdateItem": 1}
     assert requests(lambda: topics.delete_trash("orders", some_trash(104))) == {"DeleteItem": 1}
+
+
+def test_each_call_of_an_administrator_makes_the_requests_that_it_says(dynamodb: Any, store: Store) -> None:
+    topics = store.topics
+
+    def requests(call: Callable[[], object]) -> dict[str, int]:
+        with counted(dynamodb) as counts:
+            call()
+        return dict(counts)
+
+    fence = store.topic()
+    [subscription] = store.subscribed()
+    replay = a_delivery(subscription)
+    assert requests(lambda: topics.update_settings(fence, replace(fence.settings, part_rows=7))) == {
+        "GetItem": 1,
+        "UpdateItem": 1,
+    }
+    assert requests(lambda: topics.set_purges(fence, 7, [])) == {"UpdateItem": 1}
+    assert requests(lambda: topics.open_replay(fence, replay)) == {"TransactWriteItems": 1}
+    assert requests(lambda: topics.mark_deleting(fence, "g2", 5)) == {"UpdateItem": 1}
+    assert requests(lambda: topics.deletion("orders")) == {"GetItem": 1}
+    marked = topics.deletion("orders")
+    assert marked is not None
+    assert requests(lambda: topics.claim_deletion(marked, 9)) == {"UpdateItem": 1}
+    # Subscriptions, then the partitions of the topic, of its tombstones and of its keys.
+    assert requests(lambda: topics.delete_items("orders")) == {"Query": 19, "DeleteItem": 2}
+    assert requests(lambda: topics.delete_items("orders")) == {"Query": 19}
+    assert requests(lambda: topics.forget_topic(marked)) == {"TransactWriteItems": 1}
 
 
 @pytest.mark.parametrize("slot", [100, 101])
@@ -124,7 +153,7 @@ def test_every_item_is_at_its_documented_key(dynamodb: Any, store: Store) -> Non
     [subscription] = store.subscribed()
     step = HandOut(subscription=subscription, to=103, delivery=a_delivery(subscription))
     store.topics.commit_plan(store.current(), a_plan(), 103, [step])
-    store.topics.put_tombstone("orders", 105, a_message_id(1), 99)
+    store.topics.put_tombstone("orders", Tombstone(105, a_message_id(1), 99))
     store.put_trash(some_trash(103))
     store.topics.lease_merge("orders", 1, 2)
     found = raw_items(dynamodb, store)
@@ -316,7 +345,7 @@ def test_who_loses_every_race_is_told_so(dynamodb: Any, store: Store) -> None:
     store.topic()
     with (
         failing(dynamodb, [(["TransactionConflict", "None"], CANCELLED)] * ATTEMPTS),
-        pytest.raises(Contended, match="commit_bucket on topic 'orders' lost 8 races in a row"),
+        pytest.raises(Contended, match=f"commit_bucket on topic 'orders' lost {ATTEMPTS} races in a row"),
     ):
         store.topics.commit_bucket(a_fence(), a_bucket(105), WAKE)
 

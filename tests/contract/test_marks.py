@@ -83,13 +83,13 @@ def test_a_committed_bucket_is_read_as_it_was_given_and_lowers_wake(store: Store
     bucket = a_bucket(105, 106, 400_000, segments=30)
     assert store.topics.commit_bucket(fence, bucket, LOW) is Commit.COMMITTED
     assert store.topics.buckets("orders") == [bucket]
-    assert store.current() == replace(fence, ver=1, wake_slot=105, look_at_ms=7000)
+    assert store.current() == replace(fence, ver=1, waiting=40, wake_slot=105, look_at_ms=7000)
 
 
 def test_a_bucket_behind_the_wake_mark_leaves_it(store: Store) -> None:
     fence = store.topic(wake_slot=103, look_at_ms=1)
     assert store.topics.commit_bucket(fence, a_bucket(103, 200), None) is Commit.COMMITTED
-    assert store.current() == replace(fence, ver=1)
+    assert store.current() == replace(fence, ver=1, waiting=40)
 
 
 def test_marks_that_do_not_matter_may_have_moved_when_a_bucket_is_committed(store: Store) -> None:
@@ -203,9 +203,9 @@ def test_topics_and_deliveries_are_due_from_their_look_on(store: Store) -> None:
     delivery = a_delivery(subscription, look_at_ms=5000)
     store.topics.hand_out(HandOut(subscription=subscription, to=103, delivery=delivery))
     store.topics.raise_wake(store.current(), Wake(wake_slot=None, look_at_ms=6000, collect_at_ms=6000))
-    assert store.topics.due_for_look(4999) == ([], [])
-    assert store.topics.due_for_look(5000) == ([], [delivery.key])
-    assert store.topics.due_for_look(6000) == (["orders"], [delivery.key])
+    assert store.topics.due_for_look(4999) == ([], [], [])
+    assert store.topics.due_for_look(5000) == ([], [delivery.key], [])
+    assert store.topics.due_for_look(6000) == (["orders"], [delivery.key], [])
 
 
 def test_what_needs_no_look_any_more_is_not_due(store: Store) -> None:
@@ -223,4 +223,4 @@ def test_many_topics_are_due_wherever_the_index_keeps_them(store: Store) -> None
     for name in names:
         store.topics.create_topic(a_fence(name, look_at_ms=1))
     assert sorted(store.topics.due_for_look(1)[0]) == sorted(names)
-    assert store.topics.due_for_look(0) == ([], [])
+    assert store.topics.due_for_look(0) == ([], [], [])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.builders import Store, a_bucket, a_delivery, a_fence, a_message_id, a_plan, a_subscription
+from tests.contract.builders import Store, a_bucket, a_delivery, a_fence, a_plan, a_subscription
 from tidewheel.flows.ports import HandOut, Wake
 from tidewheel.plan import Plan
 from tidewheel.subscription import State
@@ -155,33 +155,6 @@ def test_a_refused_plan_too_large_for_an_item_leaves_no_object(store: Store) -> 
     fence = store.topic()
     assert not store.topics.commit_plan(replace(fence, planned=99), large_plan(), 103)
     assert store.object_names() == []
-
-
-# ---- tombstones
-def test_tombstones_are_read_by_the_slots_asked_for(store: Store) -> None:
-    store.topic()
-    for slot in (100, 101, 102, 103, 999, 1000):
-        assert store.topics.put_tombstone("orders", slot, a_message_id(slot), 5)
-    assert store.topics.tombstones("orders", 100, 103) == {a_message_id(slot) for slot in (100, 101, 102)}
-    assert store.topics.tombstones("orders", 0, 10**9) == {a_message_id(s) for s in (100, 101, 102, 103, 999, 1000)}
-    assert store.topics.tombstones("orders", 101, 101) == frozenset()
-    assert store.topics.tombstones("order", 0, 10**9) == frozenset()
-
-
-def test_a_message_cancelled_twice_has_one_tombstone(store: Store) -> None:
-    store.topic()
-    assert store.topics.put_tombstone("orders", 100, a_message_id(), 5)
-    assert store.topics.put_tombstone("orders", 100, a_message_id(), 6)
-    assert store.topics.tombstones("orders", 100, 101) == {a_message_id()}
-
-
-def test_a_tombstone_is_too_late_once_its_slot_is_sealed(store: Store) -> None:
-    store.topic()
-    store.topics.seal(store.current(), 102)
-    assert not store.topics.put_tombstone("orders", 101, a_message_id(1), 5)
-    assert store.topics.put_tombstone("orders", 102, a_message_id(2), 5)
-    assert not store.topics.put_tombstone("unknown", 102, a_message_id(2), 5)
-    assert store.topics.tombstones("orders", 0, 10**9) == {a_message_id(2)}
 
 
 def test_a_plan_handed_to_a_paused_subscription_is_the_caller_s_choice(store: Store) -> None:

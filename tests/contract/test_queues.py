@@ -11,12 +11,15 @@ import pytest
 
 from tests.contract.aws_resources import make_queue
 from tests.contract.builders import a_message_id
-from tidewheel.aws.sqs_queues import SqsQueues, part_of
+from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.clock import ManualClock
 from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.ports import Queues, Release
+from tidewheel.job import CatchUpJob, DrainJob, Job, PartJob, job_of
 from tidewheel.memory import MemoryQueues
-from tidewheel.message import HEADER_ATTRIBUTE, header_text
+from tidewheel.message import HEADER_ATTRIBUTE
+from tidewheel.park import ParkKey
+from tidewheel.received import header_text
 from tidewheel.subscription import DeliveryKey
 
 KEY = DeliveryKey(topic="orders", subscription="billing", generation="s1", plan=100)
@@ -29,7 +32,7 @@ class QueuesUnderTest:
     queues: Queues
     url: str
     received: Callable[[], list[tuple[str, dict[str, str]]]]
-    parts: Callable[[], list[tuple[DeliveryKey, int]]]
+    jobs: Callable[[], list[Job]]
     refused: Callable[[], list[dict[str, Any]]]
     remove: Callable[[], None]
 
@@ -48,7 +51,7 @@ def on_memory() -> QueuesUnderTest:
         queues=queues,
         url="billing-queue",
         received=received,
-        parts=lambda: queues.parts,
+        jobs=lambda: queues.jobs,
         refused=lambda: queues.refused,
         remove=lambda: queues.remove("billing-queue"),
     )
@@ -75,7 +78,7 @@ def on_sqs(sqs: Any) -> QueuesUnderTest:
         queues=SqsQueues(sqs, work_queue_url=work, refused_queue_url=refused, sleep=lambda seconds: None),
         url=url,
         received=received,
-        parts=lambda: [part_of(each["Body"]) for each in take(work)],
+        jobs=lambda: [job_of(each["Body"]) for each in take(work)],
         refused=lambda: [json.loads(each["Body"]) for each in take(refused)],
         remove=lambda: sqs.delete_queue(QueueUrl=url),
     )
@@ -122,12 +125,21 @@ def test_all_parts_of_a_delivery_are_in_the_work_queue(under_test: QueuesUnderTe
     under_test.queues.enqueue_parts(KEY, range(23))
     under_test.queues.enqueue_parts(KEY, [])
     under_test.queues.enqueue_parts(KEY, [99])
-    assert sorted(part for _, part in under_test.parts()) == [*range(23), 99]
+    parts = [job.part for job in under_test.jobs() if isinstance(job, PartJob) and job.key == KEY]
+    assert sorted(parts) == [*range(23), 99]
 
 
 def test_a_part_in_the_work_queue_names_its_delivery(under_test: QueuesUnderTest) -> None:
     under_test.queues.enqueue_parts(KEY, [4])
-    assert under_test.parts() == [(KEY, 4)]
+    assert under_test.jobs() == [PartJob(key=KEY, part=4)]
+
+
+def test_parks_and_resumed_subscriptions_are_in_the_work_queue_too(under_test: QueuesUnderTest) -> None:
+    park = ParkKey(topic="orders", subscription="billing", generation="s1", id="p1")
+    under_test.queues.enqueue_parks([park])
+    under_test.queues.enqueue_catch_up("orders", "billing", "s1")
+    expected = [DrainJob(key=park), CatchUpJob(topic="orders", subscription="billing", generation="s1")]
+    assert sorted(under_test.jobs(), key=str) == sorted(expected, key=str)
 
 
 def test_a_refused_message_is_kept_with_all_that_is_known(under_test: QueuesUnderTest) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 from tests.contract.builders import Store, a_bucket, a_message_id, a_plan, a_subscription
 from tests.contract.conftest import aws_store
 from tidewheel.aws import s3_layout
-from tidewheel.checkpoint import Tombstone
 from tidewheel.flows.ports import CHECKPOINTS
 from tidewheel.subscription import State
+from tidewheel.tombstone import Tombstone
 
 
 def tombstones(*slots: int) -> list[Tombstone]:
@@ -22,7 +22,7 @@ def test_all_tombstones_are_read_with_their_time(store: Store) -> None:
     store.topic()
     expected = tombstones(100, 101, 101, 5000)
     for each in expected:
-        assert store.topics.put_tombstone("orders", each.slot, each.id, each.ttl_s)
+        store.topics.put_tombstone("orders", each)
     assert store.topics.all_tombstones("orders") == sorted(expected)
     assert store.topics.all_tombstones("orders-2") == []
 

@@ -11,10 +11,13 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.contract.builders import a_message_id
-from tidewheel.aws.sqs_queues import ATTEMPTS, SqsQueues, part_body, part_of, refused_body
-from tidewheel.errors import InvalidValue, QueueUnavailable
+from tidewheel.aws.sqs_queues import ATTEMPTS, SqsQueues, refused_body
+from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.ports import Release
-from tidewheel.message import SQS_MAX_BYTES, header_text
+from tidewheel.job import DrainJob, PartJob, job_of
+from tidewheel.message import SQS_MAX_BYTES
+from tidewheel.park import ParkKey
+from tidewheel.received import header_text
 from tidewheel.subscription import DeliveryKey
 
 KEY = DeliveryKey(topic="orders", subscription="billing", generation="s1", plan=100)
@@ -170,7 +173,20 @@ def test_parts_go_ten_a_request() -> None:
     queues(sqs).enqueue_parts(KEY, range(23))
     assert [len(request["Entries"]) for request in sqs.requests] == [10, 10, 3]
     assert {request["QueueUrl"] for request in sqs.requests} == {"work"}
-    assert [part_of(body) for body in sqs.bodies] == [(KEY, part) for part in range(23)]
+    assert [job_of(body) for body in sqs.bodies] == [PartJob(key=KEY, part=part) for part in range(23)]
+
+
+def test_parks_go_ten_a_request_too() -> None:
+    sqs = Sqs()
+    keys = [ParkKey(topic="orders", subscription="billing", generation="s1", id=str(each)) for each in range(11)]
+    queues(sqs).enqueue_parks(keys)
+    assert [len(request["Entries"]) for request in sqs.requests] == [10, 1]
+    assert [job_of(body) for body in sqs.bodies] == [DrainJob(key=key) for key in keys]
+
+
+def test_who_may_not_send_to_the_work_queue_learns_it() -> None:
+    with pytest.raises(QueueUnavailable, match="work does not take messages: AccessDenied"):
+        queues(Sqs(raises_if("AccessDenied", lambda texts: True))).enqueue_catch_up("orders", "billing", "s1")
 
 
 def test_parts_that_were_not_taken_are_tried_again() -> None:
@@ -186,45 +202,15 @@ def test_parts_that_were_not_taken_are_tried_again() -> None:
     queues(sqs, pauses).enqueue_parts(KEY, range(5))
     assert seen == [5, 2, 1]
     assert len(pauses) == 2
-    assert sorted(part for _, part in map(part_of, sqs.bodies)) == [0, 1, 2, 3, 4]
+    jobs = [job_of(body) for body in sqs.bodies]
+    assert sorted(job.part for job in jobs if isinstance(job, PartJob)) == [0, 1, 2, 3, 4]
 
 
 def test_parts_that_are_never_taken_are_an_error() -> None:
     sqs = Sqs(lambda entries: [{"Id": entries[0]["Id"], "Code": "InternalError", "SenderFault": False, "Message": "m"}])
-    with pytest.raises(QueueUnavailable, match="work does not take messages: 1 parts were not taken in 4 tries: m"):
+    with pytest.raises(QueueUnavailable, match="work does not take messages: 1 jobs were not taken in 4 tries: m"):
         queues(sqs).enqueue_parts(KEY, range(3))
     assert len(sqs.requests) == ATTEMPTS
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "",
-        "no json",
-        "[]",
-        "{}",
-        '{"topic": "t", "subscription": "s", "generation": "g", "plan": 1}',
-        '{"topic": "t", "subscription": "s", "generation": "g", "plan": 1, "part": 0, "more": 1}',
-        '{"topic": "t", "subscription": "s", "generation": "g", "plan": 1, "part": "0"}',
-        '{"topic": "t", "subscription": "s", "generation": "g", "plan": 1, "part": -1}',
-        '{"topic": "t", "subscription": "s", "generation": "g", "plan": true, "part": 0}',
-        '{"topic": null, "subscription": "s", "generation": "g", "plan": 1, "part": 0}',
-    ],
-)
-def test_what_is_not_a_part_is_an_invalid_value(body: str) -> None:
-    with pytest.raises(InvalidValue, match="work queue message"):
-        part_of(body)
-
-
-def test_a_part_s_message_is_five_fields_of_json() -> None:
-    assert json.loads(part_body(KEY, 3)) == {
-        "topic": "orders",
-        "subscription": "billing",
-        "generation": "s1",
-        "plan": 100,
-        "part": 3,
-    }
-    assert part_of(part_body(KEY, 3)) == (KEY, 3)
 
 
 # ---- refused messages

@@ -65,6 +65,19 @@ def test_arming_a_slot_again_is_fine_and_changes_nothing(wheel: tuple[Wheel, Any
     assert schedules() == {"orders.100": ("orders", 100)}
 
 
+def test_all_schedules_of_a_topic_are_deleted_and_no_others(wheel: tuple[Wheel, Any]) -> None:
+    port, schedules = wheel
+    for slot in range(100, 103):
+        port.arm("orders", slot, NOW_MS + 60_000)
+    port.arm("orders-2", 100, NOW_MS + 60_000)
+    port.arm("order", 100, NOW_MS + 60_000)
+    port.disarm("orders")
+    assert set(schedules()) == {"orders-2.100", "order.100"}
+    port.disarm("orders")
+    port.disarm("unknown")
+    assert set(schedules()) == {"orders-2.100", "order.100"}
+
+
 def test_schedules_that_are_due_are_taken_from_the_fake_in_order_of_time() -> None:
     wheel = MemoryWheel()
     for slot, fires_at_ms in ((3, 300), (1, 100), (2, 200)):
@@ -122,3 +135,27 @@ def test_a_schedule_that_exists_is_fine_and_any_other_refusal_comes_out() -> Non
     scheduler_wheel(Scheduler(refusal="ConflictException")).arm("orders", 100, NOW_MS)
     with pytest.raises(ClientError, match="ServiceQuotaExceededException"):
         scheduler_wheel(Scheduler(refusal="ServiceQuotaExceededException")).arm("orders", 100, NOW_MS)
+
+
+class Fired:
+    """Lists a schedule that fires before it can be deleted; or refuses."""
+
+    def __init__(self, refusal: str) -> None:
+        self.refusal = refusal
+
+    def get_paginator(self, name: str) -> Any:
+        assert name == "list_schedules"
+        return self
+
+    def paginate(self, **request: Any) -> list[dict[str, Any]]:
+        assert request == {"GroupName": "default", "NamePrefix": "orders."}
+        return [{"Schedules": [{"Name": "orders.1"}]}, {"Schedules": [{"Name": "orders.2"}]}]
+
+    def delete_schedule(self, **_: Any) -> None:
+        raise ClientError({"Error": {"Code": self.refusal, "Message": "no"}}, "DeleteSchedule")
+
+
+def test_a_schedule_that_fires_before_it_is_deleted_is_fine_and_any_other_refusal_comes_out() -> None:
+    scheduler_wheel(Fired("ResourceNotFoundException")).disarm("orders")
+    with pytest.raises(ClientError, match="ThrottlingException"):
+        scheduler_wheel(Fired("ThrottlingException")).disarm("orders")

@@ -122,7 +122,7 @@ def test_every_python_snippet_is_a_region_of_an_example(block: Block) -> None:
 
 def test_every_example_is_quoted_in_a_document() -> None:
     quoted = {block.source.partition("#")[0] for block in blocks("python") if block.source}
-    assert {f"examples/{path.name}" for path in EXAMPLES.glob("*.py")} == quoted
+    assert {str(path.relative_to(ROOT)) for path in EXAMPLES.rglob("*.py")} == quoted
 
 
 def test_every_make_target_in_a_shell_snippet_exists() -> None:

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
-from tidewheel.errors import CorruptLedger, DelayTooLong, NotTaken, PartLeased, QueueUnavailable, UnknownTopic
+from tidewheel.errors import CorruptLedger, DelayTooLong, NotTaken, PartLeased, UnknownTopic
 from tidewheel.flows.collect import collect
 from tidewheel.flows.deliver import LEASE_MS, deliver_part
 from tidewheel.flows.dispatch import dispatch
 from tidewheel.flows.sweep import sweep
 from tidewheel.message import MessageId
+from tidewheel.tombstone import Tombstone
 from tidewheel.wheel import fine_delay_s
 
 
@@ -208,10 +209,10 @@ def test_a_part_that_another_worker_leased_is_left_alone_until_the_lease_ends() 
 def test_a_cancelled_message_is_not_delivered_from_its_plan_nor_directly() -> None:
     world = World()
     keep, drop = world.send(HOUR, HOUR)
-    assert world.service.topics.put_tombstone(TOPIC, slot(world, HOUR), MessageId(drop), ttl_s=1)
+    assert world.service.topics.cancel(TOPIC, Tombstone(slot(world, HOUR), MessageId(drop), 1)).done
     late = world.pack(HOUR)
     [late_id] = ids_of(late)
-    world.service.topics.put_tombstone(TOPIC, slot(world, HOUR), MessageId(late_id), ttl_s=1)
+    world.service.topics.cancel(TOPIC, Tombstone(slot(world, HOUR), MessageId(late_id), 1))
     world.run(HOUR - 5 * MINUTE)
     world.ingest(late)
     world.run(HOUR)
@@ -225,21 +226,9 @@ def test_a_queue_that_is_gone_keeps_no_other_subscription_waiting() -> None:
     world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
     dispatch(world.ports, TOPIC)
     assert world.received("billing") == once(ids)
-    [(key, part)] = world.service.queues.take_parts()
-    with pytest.raises(QueueUnavailable, match="queue-audit"):
-        deliver_part(world.ports, key, part)
     world.service.queues.restore("queue-audit")
-    deliver_part(world.ports, key, part)
+    world.work()
     assert world.received("audit") == once(ids)
-
-
-def test_a_direct_message_for_a_queue_that_is_gone_is_kept_as_refused_and_the_others_get_it_once() -> None:
-    world = World("audit", "billing")
-    world.service.queues.remove("queue-audit")
-    [sent] = world.send(MINUTE, body="direct")
-    assert world.received("billing") == once([sent])
-    [document] = world.service.queues.refused
-    assert (document["queue_url"], document["code"], document["body"]) == ("queue-audit", "QueueUnavailable", "direct")
 
 
 def test_a_queue_that_takes_nothing_for_now_makes_the_batch_come_again() -> None:

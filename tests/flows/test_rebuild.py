@@ -12,18 +12,23 @@ import pytest
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
 from tidewheel.bucket import BucketId
 from tidewheel.errors import Contended, InvalidValue, UnknownTopic
+from tidewheel.filter_policy import FilterPolicy
 from tidewheel.flows.audit import audit
 from tidewheel.flows.checkpoint import checkpoint_topic, find_checkpoints
 from tidewheel.flows.dispatch import dispatch
 from tidewheel.flows.merge import in_process, merge
 from tidewheel.flows.orphans import ORPHAN_GRACE_S, sweep_orphans
+from tidewheel.flows.pause import pause, resume
 from tidewheel.flows.ports import ASIDE, LEDGERS
+from tidewheel.flows.purge import purge
 from tidewheel.flows.rebuild import rebuild
 from tidewheel.flows.rebuild_engine import InProcess
+from tidewheel.flows.subscribe import create_subscription
 from tidewheel.message import MessageId
 from tidewheel.rebuild_report import RebuildReport
 from tidewheel.settings import TopicSettings
 from tidewheel.subscription import State
+from tidewheel.tombstone import Tombstone
 from tidewheel.wheel import open_from
 
 LEASE_S = 7200
@@ -143,7 +148,7 @@ def test_cancelled_messages_stay_cancelled() -> None:
     world = a_world()
     [kept, cancelled] = world.send(2 * DAY, 2 * DAY)
     slot = (START_MS + 2 * DAY) // world.fence.slot_ms
-    assert world.service.topics.put_tombstone(TOPIC, slot, MessageId(cancelled), 2**31)
+    assert world.service.topics.cancel(TOPIC, Tombstone(slot, MessageId(cancelled), 2**31)).done
     checkpoint(world)
     lose_table(world)
     assert run_rebuild(world).tombstones == 1
@@ -176,6 +181,19 @@ def test_a_purged_topic_stays_purged() -> None:
     run_rebuild(world)
     world.run(3 * DAY, sweeps=True)
     assert world.received() == once(kept)
+
+
+def test_a_purged_range_stays_purged_also_where_ledgers_are_rewritten() -> None:
+    world = a_world()
+    [_, kept] = world.send(2 * DAY, 4 * DAY)
+    purge(world.ports.topics, world.clock, TOPIC, first_ms=START_MS + DAY, end_ms=START_MS + 3 * DAY)
+    checkpoint(world)
+    marks = world.fence.purges
+    lose_table(world)
+    run_rebuild(world)
+    assert world.fence.purges == marks and len(marks) == 1
+    world.run(5 * DAY, sweeps=True)
+    assert world.received() == once([kept])
 
 
 def test_marks_start_from_the_clock_and_the_least_cursor_and_counters_from_above() -> None:
@@ -600,3 +618,61 @@ def test_a_replacement_waits_for_a_collection_that_is_under_way() -> None:
     run_rebuild(world, replace_index=True, settle=lambda: [delete(names) for names in deleting])
     world.run(6 * DAY, sweeps=True)
     assert set(world.received()) == set(ids)
+
+
+# --- parks ----------------------------------------------------------------------------------------------------
+
+
+def parked_direct_messages(world: World) -> list[str]:
+    """Leaves one park of a paused subscription, and one of a broken one."""
+    pause(world.service.topics, TOPIC, "billing")
+    world.service.queues.remove("queue-audit")
+    return world.send(MINUTE)
+
+
+def test_a_rebuild_keeps_what_is_parked_and_it_arrives_when_it_may() -> None:
+    world = a_world("billing", "audit", "other")
+    direct = parked_direct_messages(world)
+    later = world.send(DAY)
+    before = {each.name: each for each in world.service.topics.subscriptions(TOPIC)}
+    run_rebuild(world, replace_index=True)
+    after = {each.name: each for each in world.service.topics.subscriptions(TOPIC)}
+    assert {name: each.state for name, each in after.items()} == {name: each.state for name, each in before.items()}
+    same = {name for name in after if after[name].generation == before[name].generation}
+    assert same == {"billing", "audit"}
+    world.service.queues.restore("queue-audit")
+    world.run(HOUR, sweeps=True)
+    assert world.received("audit") == once(direct) and not world.received("billing")
+    resume(world.service.topics, world.service.queues, world.clock, TOPIC, "billing")
+    world.run(2 * DAY, sweeps=True)
+    for name in ("billing", "audit", "other"):
+        assert world.received(name) == once(direct + later)
+
+
+def test_no_sweep_takes_a_park_for_nobody_s_while_the_topic_is_rebuilt() -> None:
+    world = a_world("billing", "audit")
+    parked_direct_messages(world)
+    world.clock.advance_ms(HOUR)
+    run_rebuild(world, replace_index=True, settle=lambda: assert_parks(world, 2))
+    assert_parks(world, 2)
+
+
+def assert_parks(world: World, count: int) -> None:
+    world.service.topics._of(TOPIC).subscriptions, kept = {}, world.service.topics._of(TOPIC).subscriptions
+    if world.service.topics.fence(TOPIC) is None:
+        world.sweep()
+    world.service.topics._of(TOPIC).subscriptions = kept
+    assert len(world.service.topics.parks(TOPIC)) == count
+
+
+def test_a_filter_outlives_the_table() -> None:
+    world = a_world("billing")
+    policy = FilterPolicy.parse({"color": ["red"]}).to_json()
+    create_subscription(world.service.topics, world.clock, TOPIC, "red", "queue-red", filter_policy=policy)
+    [red], [blue] = world.send(HOUR, attributes={"color": "red"}), world.send(HOUR, attributes={"color": "blue"})
+    checkpoint(world)
+    lose_table(world)
+    run_rebuild(world)
+    world.run(2 * HOUR, sweeps=True)
+    assert world.received("red") == once([red])
+    assert world.received("billing") == once([red, blue])

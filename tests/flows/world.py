@@ -10,13 +10,15 @@ from tidewheel.clock import ManualClock
 from tidewheel.errors import PartLeased, UnknownTopic
 from tidewheel.fence import Fence
 from tidewheel.flows.collect import collect
-from tidewheel.flows.deliver import deliver_part
 from tidewheel.flows.dispatch import dispatch
 from tidewheel.flows.ingest import Ingested, ingest
 from tidewheel.flows.subscribe import create_subscription, create_topic
 from tidewheel.flows.sweep import Swept, sweep
+from tidewheel.flows.work import do_job
+from tidewheel.job import PartJob
 from tidewheel.memory import MemoryService
-from tidewheel.message import IdSource, Message, check_message, id_text
+from tidewheel.message import IdSource, Message, id_text
+from tidewheel.outgoing import check_message
 from tidewheel.pack import Pack, decode_pack, packs
 from tidewheel.settings import TopicSettings
 from tidewheel.subscription import DeliveryKey
@@ -76,12 +78,13 @@ class World:
 
     def work(self) -> None:
         """Empties the work queue."""
-        while parts := self.service.queues.take_parts():
-            for key, part in parts:
+        while jobs := self.service.queues.take_jobs():
+            for job in jobs:
                 try:
-                    deliver_part(self.ports, key, part)
+                    do_job(self.ports, job)
                 except PartLeased:  # SQS shows it again after its visibility time-out
-                    self.hidden.append((self.clock.now_ms() + 12 * MINUTE, key, part))
+                    assert isinstance(job, PartJob)
+                    self.hidden.append((self.clock.now_ms() + 12 * MINUTE, job.key, job.part))
 
     def run(
         self, duration_ms: int, *, sweeps: bool = False, schedules: bool = True, every_ms: int = 5 * MINUTE

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tidewheel.flows.ports import topic_prefixes
+
 if TYPE_CHECKING:
     from conftest import StackTemplate
 
@@ -25,7 +27,7 @@ def test_no_statement_allows_a_wildcard_of_actions(stack: StackTemplate) -> None
             assert "*" not in str(statement["Action"])
 
 
-def test_only_traces_and_glues_own_metrics_may_go_to_any_resource(stack: StackTemplate) -> None:
+def test_only_traces_glues_own_metrics_and_lists_of_schedules_may_go_to_any_resource(stack: StackTemplate) -> None:
     for policy in stack.of_type("AWS::IAM::Policy").values():
         for statement in policy["PolicyDocument"]["Statement"]:
             if statement["Resource"] != "*":
@@ -33,7 +35,9 @@ def test_only_traces_and_glues_own_metrics_may_go_to_any_resource(stack: StackTe
             if statement["Action"] == "cloudwatch:PutMetricData":
                 assert statement["Condition"] == {"StringEquals": {"cloudwatch:namespace": "Glue"}}
             else:
-                assert {action.split(":")[0] for action in statement["Action"]} == {"xray"}
+                # AWS knows no resource for the list.
+                others = set(statement["Action"]) - {"scheduler:ListSchedules"}
+                assert {action.split(":")[0] for action in others} == {"xray"}
 
 
 def test_no_role_has_a_managed_policy(stack: StackTemplate) -> None:
@@ -51,7 +55,7 @@ def test_no_function_or_job_may_scan_the_table(stack: StackTemplate, role: str) 
     [
         (INGEST, {"PutObject", "DeleteObject"}),
         (DISPATCH, {"GetObject", "PutObject", "DeleteObject", "ListBucket"}),
-        (DELIVER, {"GetObject", "ListBucket"}),
+        (DELIVER, {"GetObject", "PutObject", "DeleteObject", "ListBucket"}),
         (SWEEP, {"GetObject", "PutObject", "DeleteObject", "ListBucket"}),
         (COMPACT, WRITING | {"ListBucket"}),
         (MERGE, WRITING | {"ListBucket"}),
@@ -68,9 +72,10 @@ def test_each_function_and_job_has_the_s3_actions_that_it_needs(
 @pytest.mark.parametrize(
     ("role", "prefixes"),
     [
-        (INGEST, {"ledgers"}),
+        (INGEST, {"ledgers", "parked"}),
+        (DELIVER, {"parked"}),
         (DISPATCH, {"plans", "checkpoints"}),
-        (SWEEP, {"plans", "checkpoints"}),
+        (SWEEP, {"plans", "checkpoints", "payloads/*/collected.json"}),
         (COMPACT, {"ledgers"}),
         (MERGE, {"ledgers"}),
         (REBUILD, {"ledgers", "checkpoints", "aside"}),
@@ -78,7 +83,8 @@ def test_each_function_and_job_has_the_s3_actions_that_it_needs(
     ],
 )
 def test_objects_are_put_under_these_prefixes_only(stack: StackTemplate, role: str, prefixes: set[str]) -> None:
-    assert objects_of(stack, role, "s3:PutObject") == {f"/{prefix}/*" for prefix in prefixes}
+    expected = {f"/{prefix}*" if prefix.endswith(".json") else f"/{prefix}/*" for prefix in prefixes}
+    assert objects_of(stack, role, "s3:PutObject") == expected
 
 
 @pytest.mark.parametrize("role", (DISPATCH, DELIVER, SWEEP, COMPACT, *JOB_ROLES))
@@ -99,10 +105,19 @@ def test_a_job_reads_its_own_code_and_no_other_asset(stack: StackTemplate, role:
         assert {name.rpartition(".")[2] for name in shared} == {"zip"}
 
 
-def test_only_the_import_touches_what_users_put_there_for_it(stack: StackTemplate) -> None:
+def test_only_the_import_touches_what_users_put_there_for_it_and_the_sweep_deletes_it_with_its_topic(
+    stack: StackTemplate,
+) -> None:
     for role in (*FUNCTION_ROLES, *JOB_ROLES):
         for action in ("s3:GetObject", "s3:PutObject", "s3:DeleteObject"):
-            assert ("/imports/*" in objects_of(stack, role, action)) == (role == IMPORT)
+            allowed = role == IMPORT or (role, action) == (SWEEP, "s3:DeleteObject")
+            assert ("/imports/*" in objects_of(stack, role, action)) == allowed
+
+
+def test_the_sweep_may_delete_all_that_a_deleted_topic_leaves(stack: StackTemplate) -> None:
+    prefixes = {prefix.removesuffix("t/") for prefix in topic_prefixes("t")}
+    prefixes = {prefix.partition("/")[0] for prefix in prefixes}
+    assert objects_of(stack, SWEEP, "s3:DeleteObject") == {f"/{prefix}/*" for prefix in prefixes}
 
 
 @pytest.mark.parametrize("role", JOB_ROLES)
@@ -143,7 +158,8 @@ def test_the_sweep_starts_merges_and_the_function_hands_large_ones_over(stack: S
 def test_who_arms_the_wheel_may_pass_the_role_to_the_scheduler_only(
     stack: StackTemplate, role: str, arms: bool
 ) -> None:
-    assert stack.actions(role, "scheduler") == ({"CreateSchedule"} if arms else set())
+    disarms = {"DeleteSchedule", "ListSchedules"} if role == SWEEP else set()
+    assert stack.actions(role, "scheduler") == ({"CreateSchedule"} if arms else set()) | disarms
     passes = [s for s in stack.statements(role) if "iam:PassRole" in s["Action"]]
     assert len(passes) == arms
     for statement in passes:
@@ -155,6 +171,12 @@ def test_every_function_that_delivers_may_send_to_the_queues_of_subscriptions(st
     sends = [s for s in stack.statements(role) if "sqs:SendMessage" in s["Action"]]
     assert any("-*" in str(statement["Resource"]) for statement in sends)
     assert any("DeliveryRefusedQueue" in str(statement["Resource"]) for statement in sends)
+
+
+@pytest.mark.parametrize("role", FUNCTION_ROLES)
+def test_who_hands_out_or_drains_may_put_jobs_into_the_work_queue(stack: StackTemplate, role: str) -> None:
+    sends = [s for s in stack.statements(role) if "sqs:SendMessage" in s["Action"]]
+    assert any("DeliveryWorkQueue" in str(s["Resource"]) for s in sends) == (role in (DISPATCH, DELIVER, SWEEP))
 
 
 @pytest.mark.parametrize("role", FUNCTION_ROLES)

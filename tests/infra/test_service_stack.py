@@ -63,6 +63,7 @@ VARIABLES = {
     "TIDEWHEEL_MERGE_JOB",
     "TIDEWHEEL_MAX_SKEW_MS",
     "TIDEWHEEL_SEND_THREADS",
+    "TIDEWHEEL_TOPIC_QUEUES",
 }
 
 
@@ -86,7 +87,7 @@ def test_the_variables_are_the_fields_of_the_service_settings() -> None:
 
 
 def test_the_settings_parameter_holds_the_same_values_as_the_variables(stack: StackTemplate) -> None:
-    parameter = stack.one("AWS::SSM::Parameter")
+    parameter = stack.one("AWS::SSM::Parameter", "Settings")
     assert joined(parameter["Name"]) == "/tidewheel/<AWS::StackName>/settings"
     settings = json.loads(joined(parameter["Value"]))
     variables = stack.functions()["ingest"]["Environment"]["Variables"]

@@ -9,7 +9,8 @@ import pytest
 
 from tests.conftest import TOPIC, Orders, once, orders
 from tidewheel.local.event_source import EventSourceMapping
-from tidewheel.message import IdSource, Message, check_message
+from tidewheel.message import IdSource, Message
+from tidewheel.outgoing import check_message
 from tidewheel.pack import PACK_ATTRIBUTE, packs
 
 HOUR_S = 3600

@@ -94,7 +94,7 @@ def test_the_wheels_metadata_names_the_command_and_the_pytest_plugin(wheel: Path
         ]
     assert "tidewheel = tidewheel.cli.main:run" in text
     assert "tidewheel = tidewheel.local.pytest_plugin" in text
-    assert sorted(name.split(">")[0] for name in needed) == ["boto3", "pyroaring"]
+    assert sorted(name.split(">")[0] for name in needed) == ["boto3", "cronsim", "pyroaring", "tzdata"]
 
 
 def test_the_quickstart_runs_from_the_installed_wheel_alone(installed: Path) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from tidewheel.checkpoint import Checkpoint, Tombstone, checkpoint_of, decode_checkpoint, encode_checkpoint
+from tidewheel.checkpoint import Checkpoint, checkpoint_of, decode_checkpoint, encode_checkpoint
 from tidewheel.errors import CorruptMetadata
-from tidewheel.fence import Fence
+from tidewheel.fence import Fence, Purge
 from tidewheel.message import MessageId
 from tidewheel.settings import TopicSettings
 from tidewheel.subscription import Delivery, DeliveryKey, State, Subscription
+from tidewheel.tombstone import Tombstone
 
 FENCE = Fence(
     topic="orders", generation="g1", settings=TopicSettings(slot_s=60), sealed=9, planned=8, gc_until=5, purge_ms=7
@@ -59,6 +60,27 @@ def test_version_1_is_read_as_it_was_written() -> None:
     written = json.loads(zlib.decompress(data))
     assert written == DOCUMENT | {"settings": json.loads(FENCE.settings.to_json())}
     assert decode_checkpoint(zlib.compress(json.dumps(DOCUMENT).encode())) == a_checkpoint()
+
+
+def test_a_filter_is_kept_and_checkpoints_without_one_are_read() -> None:
+    filtered = replace(BILLING, cursor=5, filter_policy='{"color":["red"]}')
+    checkpoint = a_checkpoint(subscriptions=(AUDIT, filtered))
+    assert decode_checkpoint(encode_checkpoint(checkpoint)) == checkpoint
+    assert not checkpoint.says_the_same(a_checkpoint())
+
+
+def test_purged_ranges_are_kept_and_checkpoints_without_any_are_read() -> None:
+    purges = (Purge(first_ms=1, end_ms=2, sent_before_ms=3), Purge(first_ms=4, end_ms=5, sent_before_ms=6))
+    checkpoint = a_checkpoint(purges=purges)
+    assert decode_checkpoint(encode_checkpoint(checkpoint)) == checkpoint
+    assert not checkpoint.says_the_same(a_checkpoint())
+    assert "purges" not in json.loads(zlib.decompress(encode_checkpoint(a_checkpoint())))
+
+
+def test_a_replay_does_not_take_a_cursor_back() -> None:
+    again = replace(opened(1), key=replace(opened(1).key, replay="r1"))
+    found = checkpoint_of(FENCE, [BILLING], [again], [], 1234)
+    assert found.subscriptions == (BILLING,)
 
 
 def test_the_time_alone_makes_no_difference() -> None:

@@ -24,8 +24,9 @@ from tidewheel.cli.target import Target
 from tidewheel.clock import ManualClock
 from tidewheel.errors import InvalidValue
 from tidewheel.memory import MemoryTopics
-from tidewheel.message import HEADER_ATTRIBUTE, Encoding, header_text, id_text
+from tidewheel.message import HEADER_ATTRIBUTE, Encoding, id_text
 from tidewheel.pack import decode_pack
+from tidewheel.received import header_text
 from tidewheel.sdk.client import Tidewheel
 from tidewheel.settings import ServiceSettings
 
@@ -191,7 +192,7 @@ def test_bad_lines_are_reported_and_the_others_are_sent(orders: Shell) -> None:
         (["x", "--delay", "-5"], "cannot be negative"),
         (["x", "--deliver-at", "tomorrow"], "--deliver-at='tomorrow'"),
         (["x", "--deliver-at", "2027-01-16T10:00:00"], "add a time zone"),
-        (["x", "--delay", "1s", "--deliver-at", "2027-01-16T10:00:00Z"], "give one of the two"),
+        (["x", "--delay", "1s", "--deliver-at", "2027-01-16T10:00:00Z"], "give one of these"),
         (["x", "--attribute", "kind"], "write NAME=VALUE"),
         (["x", "--attribute", "a b=c"], "attribute name='a b'"),
         (["{", "--json-body"], "not JSON"),
@@ -240,6 +241,51 @@ def test_a_message_that_could_not_be_printed_is_not_acknowledged(
     monkeypatch.setattr("tidewheel.cli.messages.print_json", closed)
     assert orders("receive", "orders", "billing", "--json").exit_code == 1
     assert orders.json("stats", "orders")["subscriptions"][0]["queue"]["in_flight"] == 1
+
+
+# ---- subscriptions' states
+def states(orders: Shell) -> list[tuple[str, str | None]]:
+    return [(each["state"], each["filter_policy"]) for each in orders.json("subscriptions", "list", "orders")]
+
+
+def test_a_subscription_is_paused_and_resumed(orders: Shell) -> None:
+    orders("subscriptions", "create", "orders", "billing")
+    assert [each["state"] for each in orders.json("subscriptions", "pause", "orders", "billing")] == ["PAUSED"]
+    assert "PAUSED" in orders("stats", "orders").stdout
+    assert [each["state"] for each in orders.json("subscriptions", "resume", "orders", "billing")] == ["ACTIVE"]
+    assert states(orders) == [("ACTIVE", None)]
+
+
+def test_a_filter_is_given_changed_and_taken_away(orders: Shell) -> None:
+    orders("subscriptions", "create", "orders", "billing", "--filter-policy", '{"color": ["red"]}')
+    assert states(orders) == [("ACTIVE", '{"color":["red"]}')]
+    assert '{"color":["red"]}' in orders("subscriptions", "list", "orders").stdout
+    orders("subscriptions", "filter", "orders", "billing", '{"color": ["blue"]}')
+    assert states(orders) == [("ACTIVE", '{"color":["blue"]}')]
+    orders("subscriptions", "filter", "orders", "billing", "--all")
+    assert states(orders) == [("ACTIVE", None)]
+
+
+@pytest.mark.parametrize("arguments", [[], ['{"color": ["red"]}', "--all"], ["no json"], ["{}"]])
+def test_a_filter_that_is_none_or_two_is_said(orders: Shell, arguments: list[str]) -> None:
+    orders("subscriptions", "create", "orders", "billing")
+    result = orders("subscriptions", "filter", "orders", "billing", *arguments)
+    assert result.exit_code == 1 and result.stderr.startswith("tidewheel: ")
+    assert states(orders) == [("ACTIVE", None)]
+
+
+def test_a_subscription_is_deleted_after_asking_and_its_queues_only_if_told_so(orders: Shell) -> None:
+    orders("subscriptions", "create", "orders", "billing")
+    asked = orders("subscriptions", "delete", "orders", "billing", stdin=b"n\n")
+    assert asked.exit_code == 1 and "Delete subscription billing" in asked.stderr
+    assert len(states(orders)) == 1
+    orders("subscriptions", "delete", "orders", "billing", stdin=b"y\n")
+    assert states(orders) == []
+    assert orders.sqs.get_queue_url(QueueName="tw-orders-billing")
+    orders("subscriptions", "create", "orders", "billing")
+    orders("subscriptions", "delete", "orders", "billing", "--delete-queue", "--yes")
+    urls = orders.sqs.list_queues().get("QueueUrls", [])
+    assert not [url for url in urls if "billing" in url]
 
 
 def test_stats_show_the_topic_and_its_subscriptions(orders: Shell) -> None:

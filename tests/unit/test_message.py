@@ -19,22 +19,19 @@ from tidewheel.message import (
     HEADER_ATTRIBUTE,
     HEADER_BYTES,
     MAX_MESSAGE_BYTES,
-    CheckedMessage,
     Encoding,
     IdSource,
     Message,
     MessageId,
     Receipt,
     bytes_of_text,
-    check_attributes,
-    check_message,
-    header_text,
     id_bytes,
     id_deliver_at_ms,
     id_floor,
     id_text,
-    parse_received,
 )
+from tidewheel.outgoing import CheckedMessage, check_attributes, check_message
+from tidewheel.received import header_text, parse_received
 
 NOW_MS = 1_800_000_000_000
 TIMES_MS = st.integers(0, NOW_MS + MAX_DELAY_MS)
@@ -132,7 +129,7 @@ def test_a_message_without_a_time_is_due_now() -> None:
 
 
 def test_delay_and_deliver_at_together_are_refused() -> None:
-    with pytest.raises(InvalidValue, match="give one of the two"):
+    with pytest.raises(InvalidValue, match="give one of these"):
         check(delay=1, deliver_at=NOW_MS / 1000)
 
 

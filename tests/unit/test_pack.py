@@ -15,15 +15,8 @@ from hypothesis import strategies as st
 
 from tidewheel.duration import MAX_DELAY_MS
 from tidewheel.errors import CorruptPack
-from tidewheel.message import (
-    MAX_MESSAGE_BYTES,
-    SQS_MAX_BYTES,
-    CheckedMessage,
-    Encoding,
-    IdSource,
-    Message,
-    check_message,
-)
+from tidewheel.message import MAX_MESSAGE_BYTES, SQS_MAX_BYTES, Encoding, IdSource, Message
+from tidewheel.outgoing import CheckedMessage, check_message
 from tidewheel.pack import MAX_MESSAGES, MAX_PACK_BYTES, MAX_RAW_BYTES, decode_pack, packs
 
 NOW_MS = 1_800_000_000_000
@@ -212,7 +205,7 @@ def test_other_versions_cut_packs_and_trailing_bytes_are_refused() -> None:
     good = encoded(document())
     for data, reason in (
         (b"", "missing"),
-        (b"\x02" + good[1:], "version 2"),
+        (b"\x03" + good[1:], "version 3"),
         (good[:-3], "cut short"),
         (good + b"x", "followed by"),
     ):

@@ -26,9 +26,11 @@ from tidewheel.errors import (
 )
 from tidewheel.flows.subscribe import create_subscription, create_topic
 from tidewheel.memory import MemoryTopics
-from tidewheel.message import HEADER_ATTRIBUTE, Encoding, Message, header_text, id_text
+from tidewheel.message import HEADER_ATTRIBUTE, Encoding, Message, id_text
 from tidewheel.pack import PACK_ATTRIBUTE, decode_pack
-from tidewheel.sdk.client import CACHE_MS, Tidewheel
+from tidewheel.received import header_text
+from tidewheel.sdk.client import Tidewheel
+from tidewheel.sdk.known import CACHE_MS
 from tidewheel.sdk.consumer import DeleteFailed
 from tidewheel.sdk.subscription_queues import MAX_QUEUE_NAME, queue_name
 from tidewheel.segment import Segment

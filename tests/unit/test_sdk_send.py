@@ -50,7 +50,7 @@ class Sqs:
 
 
 def sender(sqs: Sqs, clock: Clock | None = None, pauses: list[float] | None = None) -> Sender:
-    settings = SimpleNamespace(urgent_queue_url="urgent", bulk_queue_url="bulk")
+    settings = SimpleNamespace(ingest_queues=lambda topic: ("urgent", "bulk"))
     connection = cast(Connection, SimpleNamespace(sqs=sqs, settings=settings))
     fence: Fence = new_fence("orders", "g1", TopicSettings(), NOW_MS)
     pause = (pauses if pauses is not None else []).append

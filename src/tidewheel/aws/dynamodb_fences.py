@@ -9,8 +9,8 @@ from tidewheel.aws.dynamodb_table import Table
 from tidewheel.aws.dynamodb_writes import Change, Put, Value, item_of
 from tidewheel.bucket import Bucket, BucketId
 from tidewheel.fence import Fence, above
-from tidewheel.flows.ports import Commit, Wake
-from tidewheel.subscription import DeliveryKey, Subscription
+from tidewheel.flows.ports import Commit, Due, Wake
+from tidewheel.subscription import Subscription
 
 IMPORT_TTL_S = 90 * 86_400
 """How long an import can be repeated without adding anything, once its ledgers are merged or delivered."""
@@ -44,11 +44,12 @@ class DynamoFences:
     def fence(self, topic: str) -> Fence | None:
         """One GetItem."""
         item = self._table.get(layout.fence_key(topic))
-        return None if item is None else items.decode_fence(item)
+        found = None if item is None else items.decode_fence(item)
+        return None if found is None or found.deleting_at_ms is not None else found
 
     def topics(self) -> list[Fence]:
         """Scans the whole table: for administrators only."""
-        found = self._table.scan("sk = :fence", {"fence": layout.FENCE})
+        found = self._table.scan("sk = :fence AND attribute_not_exists(deleting_at_ms)", {"fence": layout.FENCE})
         return sorted((items.decode_fence(item) for item in found), key=lambda fence: fence.topic)
 
     def seal(self, fence: Fence, slot: int) -> Fence | None:
@@ -84,7 +85,7 @@ class DynamoFences:
             + wake_comparison(above(fence.wake_slot, first), ":first"),
             values={"generation": fence.generation, "first": first},
             sets=sets,
-            adds={"ver": 1},
+            adds={"ver": 1, "waiting": bucket.rows},
         )
         puts = [Put(item=items.encode_bucket(fence.topic, bucket), if_absent=True)]
         if once is not None:
@@ -161,20 +162,21 @@ class DynamoFences:
         )
         return done
 
-    def due_for_look(self, now_ms: int) -> tuple[list[str], list[DeliveryKey]]:
+    def due_for_look(self, now_ms: int) -> Due:
         """One query for each of the 16 shards of the index."""
-        topics: list[str] = []
-        deliveries: list[DeliveryKey] = []
+        found = Due([], [], [])
         for shard in layout.wake_shards():
             due = self._table.query(
                 "wake_shard = :shard AND look_at_ms <= :now", {"shard": shard, "now": now_ms}, index=layout.WAKE_INDEX
             )
             for key in map(items.key_of, due):
                 if key[1] == layout.FENCE:
-                    topics.append(layout.topic_of(key[0]))
+                    found.topics.append(layout.topic_of(key[0]))
+                elif key[1].startswith(layout.PARKS):
+                    found.parks.append(layout.parse_park_key(key))
                 else:
-                    deliveries.append(layout.parse_delivery_key(key))
-        return topics, deliveries
+                    found.deliveries.append(layout.parse_delivery_key(key))
+        return found
 
     def bucket(self, topic: str, bucket_id: BucketId) -> Bucket | None:
         """One GetItem."""

@@ -6,7 +6,7 @@ Each item has the number of its layout's version in `v`. Optional fields are abs
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import NamedTuple, TypeVar
 
@@ -16,10 +16,15 @@ from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_writes import Item, Value, item_of
 from tidewheel.bucket import Bucket, BucketId, Tail, decode_segments, encode_segments, encode_slots
 from tidewheel.errors import CorruptMetadata, TidewheelError
-from tidewheel.fence import Fence
+from tidewheel.fence import Fence, Purge
 from tidewheel.flows.ports import Trash, Wake
+from tidewheel.key import KeyEntry
+from tidewheel.message import Encoding, MessageId
+from tidewheel.park import Park
+from tidewheel.recurring import Recurring
 from tidewheel.settings import TopicSettings
 from tidewheel.subscription import Delivery, State, Subscription
+from tidewheel.tombstone import Tombstone
 
 VERSION = 1
 
@@ -85,6 +90,7 @@ def wake_fields(topic: str, wake: Wake) -> dict[str, Value | None]:
     return {
         "wake_slot": wake.wake_slot,
         "collect_at_ms": wake.collect_at_ms,
+        "waiting": wake.waiting or None,
         **look_fields(topic, wake.look_at_ms),
     }
 
@@ -103,9 +109,13 @@ def encode_fence(fence: Fence) -> Item:
         "cver": fence.cver,
         "subs_ver": fence.subs_ver,
         "purge_ms": fence.purge_ms,
+        "purges": encode_purges(fence.purges),
+        "deleting_at_ms": fence.deleting_at_ms,
         "collect_at_ms": fence.collect_at_ms,
         "merge_ver": fence.merge_ver or None,
         "merge_at_ms": fence.merge_at_ms,
+        "waiting": fence.waiting or None,
+        "recurring": fence.recurring or None,
     }
     return item_of(layout.fence_key(fence.topic), fields | look_fields(fence.topic, fence.look_at_ms))
 
@@ -125,11 +135,26 @@ def decode_fence(item: Item) -> Fence:
         cver=_number(item, "cver"),
         subs_ver=_number(item, "subs_ver"),
         purge_ms=_number(item, "purge_ms"),
+        purges=_purges(item),
+        deleting_at_ms=_optional(item, "deleting_at_ms"),
         look_at_ms=_optional(item, layout.WAKE_SORT_KEY),
         collect_at_ms=_optional(item, "collect_at_ms"),
         merge_ver=_optional(item, "merge_ver") or 0,
         merge_at_ms=_optional(item, "merge_at_ms"),
+        waiting=_optional(item, "waiting") or 0,
+        recurring=_optional(item, "recurring") or 0,
     )
+
+
+def encode_purges(purges: Sequence[Purge]) -> str | None:
+    """Returns purged ranges as a fence's item holds them; always the same text for the same ranges."""
+    texts = [[each.first_ms, each.end_ms, each.sent_before_ms] for each in purges]
+    return json.dumps(texts, separators=(",", ":")) if texts else None
+
+
+def _purges(item: Item) -> tuple[Purge, ...]:
+    found = json.loads(_text(item, "purges")) if "purges" in item else ()
+    return tuple(Purge(first_ms=first, end_ms=end, sent_before_ms=sent) for first, end, sent in found)
 
 
 def encode_bucket(topic: str, bucket: Bucket) -> Item:
@@ -174,6 +199,7 @@ class PlanItem(NamedTuple):
     manifest: bytes | None
     object_name: str | None
     object_bytes: int
+    occurrences: str | None = None
 
 
 def encode_plan_item(plan: PlanItem) -> Item:
@@ -187,6 +213,7 @@ def encode_plan_item(plan: PlanItem) -> Item:
             "manifest": plan.manifest,
             "object_name": plan.object_name,
             "object_bytes": plan.object_bytes if named else None,
+            "occurrences": plan.occurrences,
         },
     )
 
@@ -201,6 +228,7 @@ def decode_plan_item(item: Item) -> PlanItem:
         manifest=_binary(item, "manifest") if "manifest" in item else None,
         object_name=_text(item, "object_name") if "object_name" in item else None,
         object_bytes=_optional(item, "object_bytes") or 0,
+        occurrences=_text(item, "occurrences") if "occurrences" in item else None,
     )
 
 
@@ -215,6 +243,7 @@ def encode_subscription(subscription: Subscription) -> Item:
             "cursor": subscription.cursor,
             "start": subscription.start,
             "state": subscription.state.value,
+            "filter_policy": subscription.filter_policy,
         },
     )
 
@@ -230,6 +259,7 @@ def decode_subscription(item: Item) -> Subscription:
         cursor=_number(item, "cursor"),
         start=_number(item, "start"),
         state=State(_text(item, "state")),
+        filter_policy=_text(item, "filter_policy") if "filter_policy" in item else None,
     )
 
 
@@ -242,6 +272,9 @@ def encode_delivery(delivery: Delivery) -> Item:
         "start": delivery.start,
         "done": delivery.done or None,
         "leases": {str(part): taken_ms for part, taken_ms in delivery.leases},
+        "filter_policy": delivery.filter_policy,
+        "first_ms": delivery.first_ms,
+        "end_ms": delivery.end_ms,
     }
     topic = delivery.key.topic
     return item_of(layout.delivery_key(delivery.key), fields | look_fields(topic, delivery.look_at_ms))
@@ -258,6 +291,36 @@ def decode_delivery(item: Item) -> Delivery:
         look_at_ms=_number(item, layout.WAKE_SORT_KEY),
         done=frozenset(int(part) for part in item["done"]["NS"]) if "done" in item else frozenset(),
         leases=tuple(sorted((int(part), int(taken["N"])) for part, taken in item["leases"]["M"].items())),
+        filter_policy=_text(item, "filter_policy") if "filter_policy" in item else None,
+        first_ms=_optional(item, "first_ms"),
+        end_ms=_optional(item, "end_ms"),
+    )
+
+
+def encode_park(park: Park) -> Item:
+    """Returns a park's item."""
+    fields: dict[str, Value | None] = {
+        "v": VERSION,
+        "rows": park.rows,
+        "size_bytes": park.size_bytes,
+        "ledger": park.ledger,
+        "object_name": park.object_name,
+        "leased_ms": park.leased_ms,
+    }
+    return item_of(layout.park_key(park.key), fields | look_fields(park.key.topic, park.look_at_ms))
+
+
+@_reading
+def decode_park(item: Item) -> Park:
+    """Reads a park, whole or without its ledger."""
+    return Park(
+        key=layout.parse_park_key(key_of(item)),
+        rows=_number(item, "rows"),
+        size_bytes=_number(item, "size_bytes"),
+        look_at_ms=_number(item, layout.WAKE_SORT_KEY),
+        ledger=_binary(item, "ledger") if "ledger" in item else None,
+        object_name=_text(item, "object_name") if "object_name" in item else None,
+        leased_ms=_optional(item, "leased_ms"),
     )
 
 
@@ -272,3 +335,86 @@ def decode_trash(item: Item) -> Trash:
     """Reads a trash item."""
     sealed, _, trash_id = key_of(item)[1].removeprefix(layout.TRASH).partition("#")
     return Trash(sealed=int(sealed), id=trash_id, objects=tuple(json.loads(_text(item, "objects"))))
+
+
+def encode_tombstone(topic: str, tombstone: Tombstone) -> Item:
+    """Returns a tombstone's item."""
+    fields: dict[str, Value | None] = {
+        "v": VERSION,
+        layout.TTL_ATTRIBUTE: tombstone.ttl_s,
+        "moved_to": tombstone.to,
+        "uncertain": None if tombstone.certain else 1,
+    }
+    return item_of(layout.tombstone_key(topic, tombstone.slot, tombstone.id), fields)
+
+
+@_reading
+def decode_tombstone(item: Item) -> Tombstone:
+    """Reads a tombstone."""
+    slot, message_id = layout.parse_tombstone_key(key_of(item))
+    moved_to = MessageId(_text(item, "moved_to")) if "moved_to" in item else None
+    return Tombstone(slot, message_id, _number(item, layout.TTL_ATTRIBUTE), moved_to, "uncertain" not in item)
+
+
+def encode_recurring(recurring: Recurring) -> Item:
+    """Returns a recurring message's item."""
+    fields: dict[str, Value | None] = {
+        "v": VERSION,
+        "generation": recurring.generation,
+        "rule": recurring.rule,
+        "first_ms": recurring.first_ms,
+        "body": recurring.text,
+        "encoding": int(recurring.encoding),
+        "attributes": json.dumps(dict(recurring.attributes)) if recurring.attributes else None,
+        "expires_in_ms": recurring.expires_in_ms,
+    }
+    return item_of(layout.recurring_key(recurring.topic, recurring.name), fields)
+
+
+@_reading
+def decode_recurring(item: Item) -> Recurring:
+    """Reads a recurring message."""
+    return Recurring(
+        topic=_topic(item),
+        name=key_of(item)[1].removeprefix(layout.RECURRING),
+        generation=_text(item, "generation"),
+        rule=_text(item, "rule"),
+        first_ms=_number(item, "first_ms"),
+        text=_text(item, "body"),
+        encoding=Encoding(_number(item, "encoding")),
+        attributes=json.loads(_text(item, "attributes")) if "attributes" in item else {},
+        expires_in_ms=_optional(item, "expires_in_ms"),
+    )
+
+
+def encode_key(topic: str, entry: KeyEntry) -> Item:
+    """Returns a key's item."""
+    fields: dict[str, Value | None] = {
+        "v": VERSION,
+        "id": entry.id,
+        "sent_ms": entry.sent_ms,
+        "seq": entry.seq,
+        "replaces": 1 if entry.replace else None,
+        "cancelled": 1 if entry.cancelled else None,
+        "floor_ms": entry.floor[0] or None,
+        "floor_seq": entry.floor[1] or None,
+        "tail_ms": entry.tail_ms or None,
+        layout.TTL_ATTRIBUTE: entry.ttl_s,
+    }
+    return item_of(layout.key_key(topic, entry.key), fields)
+
+
+@_reading
+def decode_key(item: Item) -> KeyEntry:
+    """Reads a key's entry."""
+    return KeyEntry(
+        key=key_of(item)[1],
+        id=MessageId(_text(item, "id")) if "id" in item else None,
+        sent_ms=_number(item, "sent_ms"),
+        seq=_number(item, "seq"),
+        ttl_s=_number(item, layout.TTL_ATTRIBUTE),
+        replace="replaces" in item,
+        cancelled="cancelled" in item,
+        floor=(_optional(item, "floor_ms") or 0, _optional(item, "floor_seq") or 0),
+        tail_ms=_optional(item, "tail_ms") or 0,
+    )

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ATTEMPTS = 8
+ATTEMPTS = 14
 _BACKOFF_S = 0.02
+_MAX_BACKOFF_S = 0.32
+"""Most writes hold an item for some 10 ms: to wait much longer only lets others go first (bench_contention)."""
 _CONDITION = "ConditionalCheckFailed"
 _LOST_RACES = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
 _RETRIED = frozenset(
@@ -117,6 +119,23 @@ class Table:
 
         return self._retrying(call, action, topic)
 
+    def put_or_get(self, put: Put, *, action: str, topic: str) -> Item | None:
+        """Writes an item; returns the one that was there if the condition did not hold, None if it did."""
+        request = put.request(self._name) | {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+
+        def call() -> Item | None:
+            try:
+                self._client.put_item(**request)
+            except self._client.exceptions.ConditionalCheckFailedException as error:
+                refused: Item = dict(error.response)
+                found: Item | None = refused.get("Item")
+                # Without the item, the emulator's case: read it.
+                key = put.item[PARTITION_KEY]["S"], put.item[SORT_KEY]["S"]
+                return found if found is not None else self.get(key)
+            return None
+
+        return self._retrying(call, action, topic)
+
     def update(self, change: Change, *, action: str, topic: str, returns: bool = False) -> tuple[bool, Item | None]:
         """Changes an item in one request.
 
@@ -181,13 +200,18 @@ class Table:
     def _retrying(self, call: Callable[[], T], action: str, topic: str) -> T:
         for attempt in range(ATTEMPTS):
             if attempt:
-                self._sleep(random.uniform(0, _BACKOFF_S * 2**attempt))
+                self._sleep(backoff_s(attempt))
             try:
                 return call()
             except ClientError as error:
                 if not _lost_a_race(error):
                     raise
         raise Contended(action, topic, ATTEMPTS)
+
+
+def backoff_s(attempt: int) -> float:
+    """Returns how long to wait before a try, at random: up to twice as long as before the last."""
+    return random.uniform(0, min(_MAX_BACKOFF_S, _BACKOFF_S * 2**attempt))
 
 
 def _lost_a_race(error: ClientError) -> bool:

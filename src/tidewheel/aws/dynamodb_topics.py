@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING
 from tidewheel.aws import dynamodb_items as items
 from tidewheel.aws import s3_layout
 from tidewheel.aws import table_layout as layout
+from tidewheel.aws.dynamodb_administration import DynamoAdministration
 from tidewheel.aws.dynamodb_deliveries import DynamoDeliveries, hand_out_writes
 from tidewheel.aws.dynamodb_fences import DynamoFences
 from tidewheel.aws.dynamodb_items import PlanItem
+from tidewheel.aws.dynamodb_keys import DynamoKeys
+from tidewheel.aws.dynamodb_parks import DynamoParks
+from tidewheel.aws.dynamodb_recurring import DynamoRecurring
 from tidewheel.aws.dynamodb_table import Table
-from tidewheel.aws.dynamodb_writes import Change, Check, Delete, Item, Put, Value, Write, item_of
+from tidewheel.aws.dynamodb_writes import Change, Delete, Item, Put, Value, Write
 from tidewheel.bucket import Bucket
-from tidewheel.checkpoint import Tombstone
 from tidewheel.fence import Fence
 from tidewheel.flows.ports import HandOut, Objects, Trash, Wake
-from tidewheel.message import MessageId
 from tidewheel.plan import Plan, decode_plan, encode_plan
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ MAX_INLINE_MANIFEST_BYTES = 300_000
 """Manifests above it are objects: an item has 400 KB at most."""
 
 
-class DynamoTopics(DynamoFences, DynamoDeliveries):
+class DynamoTopics(DynamoFences, DynamoDeliveries, DynamoParks, DynamoKeys, DynamoRecurring, DynamoAdministration):
     """The port `Topics` in one DynamoDB table; several threads may use it.
 
     Each call that changes something raises Contended when other changes of the same items, or throttling, come first
@@ -95,10 +97,10 @@ class DynamoTopics(DynamoFences, DynamoDeliveries):
     def _plan_item(self, plan: Plan) -> PlanItem:
         manifest = encode_plan(plan)
         if len(manifest) <= MAX_INLINE_MANIFEST_BYTES:
-            return PlanItem(plan.topic, plan.a, plan.b, manifest, None, 0)
+            return PlanItem(plan.topic, plan.a, plan.b, manifest, None, 0, plan.occurrences)
         name = s3_layout.plan_name(plan.topic, plan.a, s3_layout.attempt())
         self._objects.put(name, manifest)
-        return PlanItem(plan.topic, plan.a, plan.b, None, name, len(manifest))
+        return PlanItem(plan.topic, plan.a, plan.b, None, name, len(manifest), plan.occurrences)
 
     def _drop_unnamed(self, refused: PlanItem) -> None:
         """Deletes a refused plan's manifest, unless it turns out that a try whose answer was lost had put the plan."""
@@ -127,79 +129,32 @@ class DynamoTopics(DynamoFences, DynamoDeliveries):
         manifest = found.manifest
         if manifest is None:
             manifest = self._objects.get_range(str(found.object_name), 0, found.object_bytes)
-        return decode_plan(found.topic, found.a, found.b, manifest)
+        return decode_plan(found.topic, found.a, found.b, manifest, found.occurrences)
 
     def plan_ranges(self, topic: str) -> list[tuple[int, int]]:
         found = self._table.query_prefix(layout.topic_partition(topic), layout.PLANS, projection="pk, sk, v, b")
         return [(plan.a, plan.b) for plan in map(items.decode_plan_item, found)]
 
     def plan_objects(self, topic: str) -> frozenset[str]:
-        partition, projection = layout.topic_partition(topic), "pk, sk, v, b, object_name"
+        partition, projection = layout.topic_partition(topic), "pk, sk, v, b, object_name, occurrences"
         found = map(items.decode_plan_item, self._table.query_prefix(partition, layout.PLANS, projection=projection))
-        return frozenset(plan.object_name for plan in found if plan.object_name is not None)
+        names = (name for plan in found for name in (plan.object_name, plan.occurrences))
+        return frozenset(name for name in names if name is not None)
 
-    def delete_plan(self, topic: str, a: int) -> None:
+    def delete_plan(self, topic: str, a: int) -> str | None:
         """One DeleteItem, then the deletion of the manifest if it is an object."""
         item = self._table.delete(layout.plan_key(topic, a), action="delete_plan", topic=topic, returns=True)
-        if item is not None and (name := items.decode_plan_item(item).object_name) is not None:
-            self._objects.delete([name])
-
-    # ---- tombstones
-    def tombstones(self, topic: str, first_slot: int, end_slot: int) -> frozenset[MessageId]:
-        return frozenset(
-            MessageId(items.key_of(item)[1].partition("#")[2])
-            for item in self._tombstones(topic, first_slot, end_slot, "sk")
-        )
-
-    def all_tombstones(self, topic: str) -> list[Tombstone]:
-        found = self._table.query(
-            "pk = :pk", {"pk": layout.tombstone_partition(topic)}, projection=f"pk, sk, #{layout.TTL_ATTRIBUTE}"
-        )
-        return [
-            Tombstone(*layout.parse_tombstone_key(items.key_of(item)), int(item[layout.TTL_ATTRIBUTE]["N"]))
-            for item in found
-        ]
-
-    def restore_tombstone(self, topic: str, tombstone: Tombstone) -> None:
-        """One PutItem."""
-        put = Put(item=_tombstone_item(topic, tombstone.slot, tombstone.id, tombstone.ttl_s))
-        self._table.put(put, action="restore_tombstone", topic=topic)
-
-    def _tombstones(self, topic: str, first_slot: int, end_slot: int, projection: str) -> list[Item]:
-        first, end = layout.tombstone_range(first_slot, end_slot)
-        if first >= end:
-            return []
-        found = self._table.query(
-            "pk = :pk AND sk BETWEEN :first AND :end",
-            {"pk": layout.tombstone_partition(topic), "first": first, "end": end},
-            projection=f"pk, {projection}",
-        )
-        return list(found)
-
-    def put_tombstone(self, topic: str, slot: int, message_id: MessageId, ttl_s: int) -> bool:
-        """One transaction."""
-        failed = self._table.transact(
-            [
-                Check(key=layout.fence_key(topic), condition="sealed <= :slot", values={"slot": slot}),
-                Put(item=_tombstone_item(topic, slot, message_id, ttl_s)),
-            ],
-            action="put_tombstone",
-            topic=topic,
-        )
-        return not failed
-
-    def delete_tombstones(self, topic: str, end_slot: int, expired_before_s: int) -> bool:
-        """Deletes one item each; the answer is about the slots below end_slot, not those above."""
-        left = False
-        for item in self._tombstones(topic, 0, end_slot, "sk, #ttl"):
-            if int(item[layout.TTL_ATTRIBUTE]["N"]) < expired_before_s:
-                self._table.delete(items.key_of(item), action="delete_tombstones", topic=topic)
-            else:
-                left = True
-        return left
+        if item is None:
+            return None
+        plan = items.decode_plan_item(item)
+        if plan.object_name is not None:
+            self._objects.delete([plan.object_name])
+        return plan.occurrences
 
     # ---- merging
-    def swap(self, fence: Fence, sources: Sequence[Bucket], outputs: Sequence[Bucket], trash: Trash) -> bool:
+    def swap(
+        self, fence: Fence, sources: Sequence[Bucket], outputs: Sequence[Bucket], trash: Trash, dropped: int = 0
+    ) -> bool:
         """One transaction of an item for each bucket, the trash and the fence."""
         topic = fence.topic
         failed = self._table.transact(
@@ -211,7 +166,7 @@ class DynamoTopics(DynamoFences, DynamoDeliveries):
                     key=layout.fence_key(topic),
                     condition="generation = :generation AND planned <= :sealed",
                     values={"generation": fence.generation, "sealed": trash.sealed},
-                    adds={"cver": 1},
+                    adds={"cver": 1, **({"waiting": -dropped} if dropped else {})},
                 ),
             ],
             action="swap",
@@ -248,8 +203,3 @@ class DynamoTopics(DynamoFences, DynamoDeliveries):
     def delete_trash(self, topic: str, trash: Trash) -> None:
         """One DeleteItem."""
         self._table.delete(layout.trash_key(topic, trash.sealed, trash.id), action="delete_trash", topic=topic)
-
-
-def _tombstone_item(topic: str, slot: int, message_id: MessageId, ttl_s: int) -> Item:
-    fields: dict[str, Value | None] = {"v": items.VERSION, layout.TTL_ATTRIBUTE: ttl_s}
-    return item_of(layout.tombstone_key(topic, slot, message_id), fields)

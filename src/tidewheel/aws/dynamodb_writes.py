@@ -62,16 +62,26 @@ def expression(text: str, values: Mapping[str, Value]) -> Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Put:
-    """An item written whole."""
+    """An item written whole.
+
+    Attributes:
+        if_absent: only if there is none.
+        condition: another condition on the one that is there.
+        values: what the condition's `:names` stand for.
+    """
 
     item: Item
     if_absent: bool = False
+    condition: str | None = None
+    values: Mapping[str, Value] = field(default_factory=dict)
 
     def request(self, table: str) -> Item:
         """Returns the parameters of PutItem, or of a transaction's Put."""
         request: Item = {"TableName": table, "Item": self.item}
-        if self.if_absent:
-            request["ConditionExpression"] = f"attribute_not_exists({PARTITION_KEY})"
+        condition = f"attribute_not_exists({PARTITION_KEY})" if self.if_absent else self.condition
+        if condition is not None:
+            request["ConditionExpression"] = condition
+            request |= expression(condition, self.values)
         return request
 
 
@@ -140,14 +150,25 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """An item that a transaction deletes if it is there, and fails if it is not."""
+    """An item that a transaction deletes if it is there and a condition holds; it fails if not.
+
+    Attributes:
+        condition: an expression; by default that the item is there.
+        values: what the condition's `:names` stand for.
+    """
 
     key: Key
+    condition: str = f"attribute_exists({PARTITION_KEY})"
+    values: Mapping[str, Value] = field(default_factory=dict)
 
     def request(self, table: str) -> Item:
         """Returns the parameters of a transaction's Delete."""
-        condition = f"attribute_exists({PARTITION_KEY})"
-        return {"TableName": table, "Key": key_item(self.key), "ConditionExpression": condition}
+        return {
+            "TableName": table,
+            "Key": key_item(self.key),
+            "ConditionExpression": self.condition,
+            **expression(self.condition, self.values),
+        }
 
 
 Write = Put | Change | Check | Delete

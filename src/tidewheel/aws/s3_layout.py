@@ -2,8 +2,14 @@
 
     ledgers/<topic>/<window>/<first_slot>-<bucket id>-<attempt>.parquet
     plans/<topic>/<a>-<attempt>.json.z         manifests that are too large for an item
+    plans/<topic>/<a>-<attempt>.parquet        what recurring messages add to a plan
+    parked/<topic>/<subscription>/<park id>-<attempt>.parquet
+                                               ledgers of parks that are too large for an item
     checkpoints/<topic>/<written_at_ms, 15 digits>-<attempt>.json.z
                                                a topic's marks and cursors, for a rebuild of a lost table
+    payloads/<topic>/<due date>/<message id>-<attempt>
+                                               bodies that are too large for SQS
+    payloads/<topic>/collected.json            how far the topic was collected when, for their deletion
     aside/                                     what a rebuild took out of service, under its old name
     imports/<topic>/...                        files for the import job, its cuts and its rejects
 
@@ -18,12 +24,16 @@ from datetime import UTC, datetime
 
 from tidewheel.bucket import BucketId
 from tidewheel.flows import ports
+from tidewheel.park import ParkKey
 
 LEDGERS = ports.LEDGERS
 PLANS = ports.PLANS
+PARKED = ports.PARKED
 CHECKPOINTS = ports.CHECKPOINTS
 ASIDE = ports.ASIDE
-IMPORTS = "imports/"
+PAYLOADS = ports.PAYLOADS
+COLLECTED = ports.COLLECTED
+IMPORTS = ports.IMPORTS
 
 
 def attempt() -> str:
@@ -46,6 +56,21 @@ def plan_name(topic: str, a: int, attempt: str) -> str:
     return f"{PLANS}{topic}/{a}-{attempt}.json.z"
 
 
+def occurrences_name(topic: str, a: int, attempt: str) -> str:
+    """Returns the name of what recurring messages add to the plan that starts at slot a."""
+    return f"{PLANS}{topic}/{a}-{attempt}.parquet"
+
+
+def park_name(key: ParkKey, attempt: str) -> str:
+    """Returns the name of a park's ledger."""
+    return f"{PARKED}{key.topic}/{key.subscription}/{key.id}-{attempt}.parquet"
+
+
 def checkpoint_name(topic: str, written_at_ms: int, attempt: str) -> str:
     """Returns the name of a checkpoint."""
     return f"{CHECKPOINTS}{topic}/{written_at_ms:015d}-{attempt}.json.z"
+
+
+def payload_name(topic: str, due_ms: int, message_id: str, attempt: str) -> str:
+    """Returns the name of a body that is kept in S3, under the UTC date on which its message is due."""
+    return f"{PAYLOADS}{topic}/{window(due_ms, 1)}/{message_id}-{attempt}"

@@ -13,6 +13,7 @@ from tidewheel.aws import s3_layout
 from tidewheel.bucket import BucketId
 from tidewheel.errors import ObjectMissing
 from tidewheel.flows.ports import StoredObject
+from tidewheel.park import ParkKey
 from tidewheel.sink import Sink
 
 if TYPE_CHECKING:
@@ -41,9 +42,21 @@ class S3Objects:
         """Returns a ledger's name with a random end."""
         return s3_layout.ledger_name(topic, first_slot, slot_ms, bucket_id, s3_layout.attempt())
 
+    def new_park_name(self, key: ParkKey) -> str:
+        """Returns a name of a park's ledger with a random end."""
+        return s3_layout.park_name(key, s3_layout.attempt())
+
+    def new_occurrences_name(self, topic: str, a: int) -> str:
+        """Returns a name with a random end."""
+        return s3_layout.occurrences_name(topic, a, s3_layout.attempt())
+
     def new_checkpoint_name(self, topic: str, written_at_ms: int) -> str:
         """Returns a checkpoint's name with a random end."""
         return s3_layout.checkpoint_name(topic, written_at_ms, s3_layout.attempt())
+
+    def new_payload_name(self, topic: str, due_ms: int, message_id: str) -> str:
+        """Returns a large body's name with a random end."""
+        return s3_layout.payload_name(topic, due_ms, message_id, s3_layout.attempt())
 
     def put(self, name: str, data: bytes | memoryview) -> None:
         """Writes an object whole: one request."""
@@ -96,8 +109,8 @@ class S3Objects:
                     put_at_ms=round(found["LastModified"].timestamp() * 1000),
                 )
 
-    def move(self, name: str, to: str) -> None:
-        """Copies an object of at most 5 GB inside S3, then deletes it under its old name: two requests.
+    def copy(self, name: str, to: str) -> None:
+        """Copies an object of at most 5 GB inside S3: one request.
 
         Raises:
             ObjectMissing: there is no such object.
@@ -110,6 +123,14 @@ class S3Objects:
             if error.response["Error"]["Code"] in ("NoSuchKey", "404"):
                 raise ObjectMissing(name) from None
             raise
+
+    def move(self, name: str, to: str) -> None:
+        """Copies an object, then deletes it under its old name: two requests.
+
+        Raises:
+            ObjectMissing: there is no such object.
+        """
+        self.copy(name, to)
         self._client.delete_object(Bucket=self._s3_bucket, Key=name)
 
     def delete(self, names: Iterable[str]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from tidewheel.clock import Clock
-from tidewheel.wheel import schedule_name, schedule_time_s
+from tidewheel.wheel import schedule_name, schedule_prefix, schedule_time_s
 
 if TYPE_CHECKING:
     from mypy_boto3_scheduler import EventBridgeSchedulerClient
@@ -74,3 +74,16 @@ class SchedulerWheel:
         except ClientError as error:
             if error.response["Error"]["Code"] != "ConflictException":
                 raise
+
+    def disarm(self, topic: str) -> None:
+        """Lists the topic's schedules, a request for each hundred, and deletes them, one request each."""
+        pages = self._client.get_paginator("list_schedules").paginate(
+            GroupName=self._group, NamePrefix=schedule_prefix(topic)
+        )
+        names = [schedule["Name"] for page in pages for schedule in page["Schedules"]]
+        for name in names:
+            try:
+                self._client.delete_schedule(Name=name, GroupName=self._group)
+            except ClientError as error:  # it has fired meanwhile
+                if error.response["Error"]["Code"] != "ResourceNotFoundException":
+                    raise

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from tidewheel.errors import InvalidValue, QueueUnavailable
+from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.ports import Refusal, Release
+from tidewheel.job import CatchUpJob, DrainJob, Job, PartJob, job_body
 from tidewheel.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES
+from tidewheel.park import ParkKey
 from tidewheel.subscription import DeliveryKey
 
 if TYPE_CHECKING:
@@ -123,10 +125,21 @@ class SqsQueues:
         Raises:
             QueueUnavailable: some were not taken after all tries.
         """
-        for start in range(0, len(parts), BATCH):
+        self._enqueue([PartJob(key=key, part=part) for part in parts])
+
+    def enqueue_parks(self, keys: Sequence[ParkKey]) -> None:
+        """Sends parks that are to be drained to the work queue, as `enqueue_parts` does."""
+        self._enqueue([DrainJob(key=key) for key in keys])
+
+    def enqueue_catch_up(self, topic: str, subscription: str, generation: str) -> None:
+        """Sends to the work queue that a subscription was resumed, as `enqueue_parts` does."""
+        self._enqueue([CatchUpJob(topic=topic, subscription=subscription, generation=generation)])
+
+    def _enqueue(self, jobs: Sequence[Job]) -> None:
+        for start in range(0, len(jobs), BATCH):
             entries: list[Entry] = [
-                {"Id": id_, "MessageBody": part_body(key, part)}
-                for id_, part in zip(_IDS, parts[start : start + BATCH], strict=False)
+                {"Id": id_, "MessageBody": job_body(job)}
+                for id_, job in zip(_IDS, jobs[start : start + BATCH], strict=False)
             ]
             for attempt in range(ATTEMPTS):
                 if attempt:
@@ -137,7 +150,7 @@ class SqsQueues:
                 refused = {refusal.index for refusal in refusals}
                 entries = [entry for entry in entries if int(entry["Id"]) in refused]
             else:
-                reason = f"{len(entries)} parts were not taken in {ATTEMPTS} tries: {refusals[0].reason}"
+                reason = f"{len(entries)} jobs were not taken in {ATTEMPTS} tries: {refusals[0].reason}"
                 raise QueueUnavailable(self._work_queue_url, reason)
 
     def refuse(self, document: Mapping[str, object]) -> None:
@@ -170,41 +183,6 @@ def _refusal(queue_url: str, entry: Mapping[str, Any]) -> Refusal:
     if _unavailable(code):
         raise QueueUnavailable(queue_url, f"{code}: {reason}")
     return Refusal(int(entry["Id"]), bool(entry["SenderFault"]) and not _throttled(code), code, reason)
-
-
-def part_body(key: DeliveryKey, part: int) -> str:
-    """Returns the work queue's message for a part of a delivery."""
-    return json.dumps(
-        {
-            "topic": key.topic,
-            "subscription": key.subscription,
-            "generation": key.generation,
-            "plan": key.plan,
-            "part": part,
-        }
-    )
-
-
-def part_of(body: str) -> tuple[DeliveryKey, int]:
-    """Reads `part_body`'s result.
-
-    Raises:
-        InvalidValue: it is not one.
-    """
-    advice = "give the JSON object that the dispatcher put into the work queue"
-    try:
-        document = json.loads(body)
-    except ValueError as error:
-        raise InvalidValue("work queue message", body, f"{advice} ({error})") from None
-    kinds: dict[str, type] = {"topic": str, "subscription": str, "generation": str, "plan": int, "part": int}
-    if not isinstance(document, dict) or set(document) != set(kinds):
-        raise InvalidValue("work queue message", body, f"{advice}, with the fields {', '.join(kinds)} and no others")
-    for name, kind in kinds.items():
-        value = document[name]
-        if type(value) is not kind or (isinstance(value, int) and value < 0):
-            raise InvalidValue(f"work queue message: {name}", value, advice)
-    part = document.pop("part")
-    return DeliveryKey(**document), part
 
 
 def refused_body(document: Mapping[str, object]) -> str:

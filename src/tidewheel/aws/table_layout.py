@@ -5,16 +5,19 @@
     bucket        T#<topic>          BUCKET#<bucket id>
     plan          T#<topic>          PLAN#<a>
     subscription  T#<topic>          SUB#<name>
-    delivery      T#<topic>          DELIVERY#<subscription>#<generation>#<a>
+    delivery      T#<topic>          DELIVERY#<subscription>#<generation>#<a>, and #<id> of a replay
+    park          T#<topic>          PARK#<subscription>#<generation>#<id>
     trash         T#<topic>          TRASH#<sealed>#<id>
+    recurring     T#<topic>          RECUR#<name>
     merge lease   T#<topic>          MERGE
     import        T#<topic>          IMPORT#<import id>#<cut>
     tombstone     T#<topic>#TOMB     <slot>#<message id>
+    key           T#<topic>#KEY#<00 to 15>   <key>
     daily work    SERVICE            <name>
 
 Slots have 12 digits, so that keys sort as slots do. Names hold no '#' (`topic.check_name`).
 
-Fences and deliveries that the sweep must look at are in the sparse index `wake` too: `wake_shard`, `look_at_ms`.
+Fences, deliveries and parks that the sweep must look at are in the sparse index `wake` too: `wake_shard`, `look_at_ms`.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from zlib import crc32
 
 from tidewheel.bucket import BucketId
 from tidewheel.message import MessageId
+from tidewheel.park import ParkKey
 from tidewheel.subscription import DeliveryKey
 
 PARTITION_KEY = "pk"
@@ -39,9 +43,11 @@ BUCKETS = "BUCKET#"
 PLANS = "PLAN#"
 SUBSCRIPTIONS = "SUB#"
 DELIVERIES = "DELIVERY#"
+PARKS = "PARK#"
 TRASH = "TRASH#"
 MERGE = "MERGE"
 IMPORTS = "IMPORT#"
+RECURRING = "RECUR#"
 
 Key = tuple[str, str]
 """A partition key and a sort key."""
@@ -49,6 +55,8 @@ Key = tuple[str, str]
 _TOPIC = "T#"
 _SERVICE = "SERVICE"
 _TOMBSTONES = "#TOMB"
+_KEYS = "#KEY#"
+KEY_SHARDS = 16
 _SLOT_DIGITS = 12
 
 
@@ -99,10 +107,8 @@ def subscription_key(topic: str, name: str) -> Key:
 
 def delivery_key(key: DeliveryKey) -> Key:
     """Returns a delivery's key."""
-    return (
-        topic_partition(key.topic),
-        f"{DELIVERIES}{key.subscription}#{key.generation}#{slot_text(key.plan)}",
-    )
+    name = f"{DELIVERIES}{key.subscription}#{key.generation}#{slot_text(key.plan)}"
+    return topic_partition(key.topic), name if key.replay is None else f"{name}#{key.replay}"
 
 
 def parse_delivery_key(key: Key) -> DeliveryKey:
@@ -111,8 +117,27 @@ def parse_delivery_key(key: Key) -> DeliveryKey:
     Raises:
         ValueError: it is not a delivery's key.
     """
-    _, subscription, generation, plan = key[1].split("#")
-    return DeliveryKey(topic=topic_of(key[0]), subscription=subscription, generation=generation, plan=int(plan))
+    parts = key[1].split("#")
+    replay = parts.pop() if len(parts) > 4 else None
+    _, subscription, generation, plan = parts
+    return DeliveryKey(
+        topic=topic_of(key[0]), subscription=subscription, generation=generation, plan=int(plan), replay=replay
+    )
+
+
+def park_key(key: ParkKey) -> Key:
+    """Returns a park's key."""
+    return topic_partition(key.topic), f"{PARKS}{key.subscription}#{key.generation}#{key.id}"
+
+
+def parse_park_key(key: Key) -> ParkKey:
+    """Returns what `park_key` was given.
+
+    Raises:
+        ValueError: it is not a park's key.
+    """
+    _, subscription, generation, id = key[1].split("#")
+    return ParkKey(topic=topic_of(key[0]), subscription=subscription, generation=generation, id=id)
 
 
 def trash_key(topic: str, sealed: int, trash_id: str) -> Key:
@@ -149,6 +174,30 @@ def parse_tombstone_key(key: Key) -> tuple[int, MessageId]:
     """Returns the slot and the id that `tombstone_key` was given."""
     slot, _, message_id = key[1].partition("#")
     return int(slot), MessageId(message_id)
+
+
+def recurring_key(topic: str, name: str) -> Key:
+    """Returns a recurring message's key."""
+    return topic_partition(topic), RECURRING + name
+
+
+def key_key(topic: str, key: str) -> Key:
+    """Returns the table's key of a sender's key."""
+    return _key_partition(topic, crc32(key.encode()) % KEY_SHARDS), key
+
+
+def key_partitions(topic: str) -> list[str]:
+    """Returns all partitions of a topic's keys."""
+    return [_key_partition(topic, number) for number in range(KEY_SHARDS)]
+
+
+def partitions(topic: str) -> list[str]:
+    """Returns all partitions that hold anything of a topic."""
+    return [topic_partition(topic), tombstone_partition(topic), *key_partitions(topic)]
+
+
+def _key_partition(topic: str, number: int) -> str:
+    return f"{_TOPIC}{topic}{_KEYS}{number:02d}"
 
 
 def daily_key(name: str) -> Key:

@@ -1,4 +1,4 @@
-"""`tidewheel topics`, `tidewheel subscriptions` and `tidewheel stats`."""
+"""`tidewheel topics` and `tidewheel subscriptions`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ import typer
 from tidewheel.cli.output import print_json, print_table
 from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue
+from tidewheel.levels import parse_levels
 
 if TYPE_CHECKING:
     from tidewheel.fence import Fence
     from tidewheel.subscription import Subscription
 
-topics = typer.Typer(no_args_is_help=True, help="Create and list topics.")
-subscriptions = typer.Typer(no_args_is_help=True, help="Create and list subscriptions.")
+topics = typer.Typer(no_args_is_help=True, help="Create, list, update and delete topics.")
+subscriptions = typer.Typer(no_args_is_help=True, help="Create, list, pause, resume, filter and delete subscriptions.")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Topic = Annotated[str, typer.Argument(help="The topic's name.")]
+Subscriber = Annotated[str, typer.Argument(help="The subscription's name.")]
 
 
 class Position(StrEnum):
@@ -56,6 +58,35 @@ def create_topic(
     _show_topics([client(ctx).create_topic(name, **changes)], as_json)
 
 
+@topics.command("update")
+def update_topic(
+    ctx: typer.Context,
+    name: Topic,
+    setting: Annotated[
+        list[str], typer.Option(help="A setting, as NAME=NUMBER, or NAME=none for no limit; repeatable.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Change settings of a topic: all but slot_s and lookahead_s, such as retention_s=604800."""
+    changes = {name: _setting(name, value) for name, value in pairs("--setting", setting)}
+    _show_topics([client(ctx).update_topic(name, **changes)], as_json)
+
+
+@topics.command("delete")
+def delete_topic(
+    ctx: typer.Context,
+    name: Topic,
+    delete_queues: Annotated[
+        bool, typer.Option("--delete-queues", help="Delete its subscriptions' queues too, if Tidewheel made them.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete a topic and all that waits in it; its name is free again after about ten minutes."""
+    if not yes:
+        typer.confirm(f"Delete topic {name}, its subscriptions and all that waits in it?", abort=True, err=True)
+    client(ctx).delete_topic(name, delete_queues=delete_queues)
+
+
 @subscriptions.command("list")
 def list_subscriptions(ctx: typer.Context, topic: Topic, as_json: AsJson = False) -> None:
     """List a topic's subscriptions."""
@@ -75,6 +106,9 @@ def create_subscription(
     ] = Position.LATEST,
     queue_url: Annotated[str | None, typer.Option(help="An existing standard queue, instead of a new one.")] = None,
     visibility_timeout_s: Annotated[int, typer.Option(help="For a new queue.")] = 60,
+    filter_policy: Annotated[
+        str | None, typer.Option(help="Take only messages with these attributes: JSON, an SNS filter policy.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a subscription with a queue and its dead-letter queue."""
@@ -84,46 +118,53 @@ def create_subscription(
         initial_position=position.value,
         queue_url=queue_url,
         visibility_timeout_s=visibility_timeout_s,
+        filter_policy=filter_policy,
     )
     _show_subscriptions([created], as_json)
 
 
-def stats(ctx: typer.Context, topic: Topic, as_json: AsJson = False) -> None:
-    """Show what waits in a topic, and how far its subscriptions have come."""
-    found = client(ctx).stats(topic)
-    if as_json:
-        print_json(asdict(found))
-        return
-    print_table(
-        ["topic", "waiting", "next due", "last due", "oldest slot", "buckets", "ledger bytes"],
-        [
-            (
-                found.topic,
-                found.waiting,
-                found.next_due_at,
-                found.last_due_at,
-                found.oldest_slot_at,
-                found.buckets,
-                found.ledger_bytes,
-            )
-        ],
-        "",
-    )
-    print_table(
-        ["subscription", "state", "lag (slots)", "open parts", "receivable", "delayed", "in flight", "queue"],
-        [
-            (
-                each.name,
-                each.state.value,
-                each.lag_slots,
-                each.open_parts,
-                *((each.queue.visible, each.queue.delayed, each.queue.in_flight) if each.queue else (None,) * 3),
-                each.queue_url,
-            )
-            for each in found.subscriptions
-        ],
-        "no subscriptions",
-    )
+@subscriptions.command("pause")
+def pause_subscription(ctx: typer.Context, topic: Topic, name: Subscriber, as_json: AsJson = False) -> None:
+    """Let nothing new enter a subscription's queue; nothing is lost meanwhile."""
+    _show_subscriptions([client(ctx).pause(topic, name)], as_json)
+
+
+@subscriptions.command("resume")
+def resume_subscription(ctx: typer.Context, topic: Topic, name: Subscriber, as_json: AsJson = False) -> None:
+    """Send on what waits for a paused subscription, or for one whose queue was gone."""
+    _show_subscriptions([client(ctx).resume(topic, name)], as_json)
+
+
+@subscriptions.command("filter")
+def filter_subscription(
+    ctx: typer.Context,
+    topic: Topic,
+    name: Subscriber,
+    policy: Annotated[str | None, typer.Argument(help="JSON, an SNS filter policy.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Take all messages again.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Change which messages a subscription gets from now on."""
+    if (policy is None) == (not everything):
+        raise InvalidValue("POLICY", policy, "give a filter policy, or --all")
+    _show_subscriptions([client(ctx).set_filter(topic, name, policy)], as_json)
+
+
+@subscriptions.command("delete")
+def delete_subscription(
+    ctx: typer.Context,
+    topic: Topic,
+    name: Subscriber,
+    delete_queue: Annotated[
+        bool, typer.Option("--delete-queue", help="Its queues too, with what is in them, if Tidewheel made them.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a subscription and all that waits for it."""
+    if not yes:
+        typer.confirm(f"Delete subscription {name} of topic {topic}, and all that waits for it?", abort=True, err=True)
+    _show_subscriptions([client(ctx).delete_subscription(topic, name, delete_queue=delete_queue)], as_json)
 
 
 def pairs(option: str, texts: list[str] | None) -> list[tuple[str, str]]:
@@ -139,6 +180,12 @@ def pairs(option: str, texts: list[str] | None) -> list[tuple[str, str]]:
             raise InvalidValue(option, text, "write NAME=VALUE")
         found.append((name, value))
     return found
+
+
+def _setting(name: str, text: str) -> Any:
+    if text == "none":
+        return None
+    return parse_levels(text) if name == "delay_levels" else _number(name, text)
 
 
 def _number(name: str, text: str) -> int:
@@ -160,8 +207,8 @@ def _show_subscriptions(found: list[Subscription], as_json: bool) -> None:
     if as_json:
         print_json([_subscription_json(each) for each in found])
         return
-    rows = [(each.name, each.state.value, each.queue_url) for each in found]
-    print_table(["subscription", "state", "queue"], rows, "no subscriptions")
+    rows = [(each.name, each.state.value, each.filter_policy, each.queue_url) for each in found]
+    print_table(["subscription", "state", "filter", "queue"], rows, "no subscriptions")
 
 
 def _subscription_json(subscription: Subscription) -> dict[str, Any]:
@@ -170,4 +217,5 @@ def _subscription_json(subscription: Subscription) -> dict[str, Any]:
         "subscription": subscription.name,
         "state": subscription.state.value,
         "queue_url": subscription.queue_url,
+        "filter_policy": subscription.filter_policy,
     }

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from tidewheel.cli import administration, jobs, messages
+from tidewheel.cli import administration, changes, history, inspection, jobs, messages, policies
 from tidewheel.cli.output import print_error
 from tidewheel.cli.target import Target
 from tidewheel.errors import TidewheelError
@@ -45,9 +45,18 @@ app = typer.Typer(
 )
 app.add_typer(administration.topics, name="topics")
 app.add_typer(administration.subscriptions, name="subscriptions")
+app.add_typer(policies.policy, name="policy")
 app.command()(messages.send)
 app.command()(messages.receive)
-app.command()(administration.stats)
+app.command()(changes.cancel)
+app.command()(changes.reschedule)
+app.add_typer(changes.recurring, name="recurring")
+app.command()(inspection.stats)
+app.command()(inspection.get)
+app.command()(inspection.peek)
+app.command()(history.purge)
+app.command()(history.replay)
+app.command()(history.redrive)
 app.command()(jobs.merge)
 app.command()(jobs.rebuild)
 app.command("import")(jobs.import_messages)

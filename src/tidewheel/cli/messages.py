@@ -16,7 +16,8 @@ from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue, SendFailed
 
 if TYPE_CHECKING:
-    from tidewheel.message import Message, Receipt, ReceivedMessage
+    from tidewheel.message import Message, Receipt
+    from tidewheel.received import ReceivedMessage
 
 STANDARD_INPUT = "-"
 
@@ -31,7 +32,17 @@ def send(
     deliver_at: Annotated[
         str | None, typer.Option(help="ISO 8601 time with its zone, such as 2027-01-31T09:00:00Z.")
     ] = None,
+    delay_level: Annotated[
+        int | None, typer.Option(help="A level of the topic's table, by default RocketMQ's 1 to 18; 0 is now.")
+    ] = None,
     attribute: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; repeatable.")] = None,
+    key: Annotated[str | None, typer.Option(help="Dropped while another message with this key waits.")] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="With a key: take the place of the one that waits.")
+    ] = False,
+    expires_in: Annotated[
+        str | None, typer.Option(help="How long after the due time it may be handed out.", show_default="for ever")
+    ] = None,
     json_body: Annotated[bool, typer.Option("--json-body", help="The body is JSON; refuse it if not.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -39,19 +50,23 @@ def send(
     from tidewheel.message import Message
 
     fields: dict[str, Any] = {
-        "delay": _delay(delay),
-        "deliver_at": _time(deliver_at),
+        "delay": delay_of(delay),
+        "deliver_at": time_of(deliver_at),
+        "delay_level": delay_level,
         "attributes": dict(pairs("--attribute", attribute)),
+        "key": key,
+        "replace": replace,
+        "expires_in": delay_of(expires_in),
     }
     service = client(ctx)
     if body != STANDARD_INPUT:
-        _show_receipts([service.send(topic, _body(body, json_body), **fields)], as_json)
+        _show_receipts([service.send(topic, body_of(body, json_body), **fields)], as_json)
         return
 
     def messages() -> Iterator[Message]:
         for line in typer.get_binary_stream("stdin"):
             text = line.decode(errors="surrogateescape").rstrip("\r\n")
-            yield Message(body=_body(text, json_body), **fields)
+            yield Message(body=body_of(text, json_body), **fields)
 
     try:
         _show_receipts(service.send_many(topic, messages()), as_json)
@@ -85,7 +100,12 @@ def receive(
         service.delete(topic, subscription, found)
 
 
-def _body(text: str, is_json: bool) -> Any:
+def body_of(text: str, is_json: bool) -> Any:
+    """Reads a body as text or JSON.
+
+    Raises:
+        InvalidValue: JSON was promised and is not there.
+    """
     if not is_json:
         return text
     try:
@@ -94,18 +114,24 @@ def _body(text: str, is_json: bool) -> Any:
         raise InvalidValue("BODY", text, f"not JSON ({error})") from None
 
 
-def _delay(text: str | None) -> float | str | None:
+def delay_of(text: str | None) -> float | str | None:
+    """Reads an option's delay: a number of seconds, or text for `tidewheel.duration`."""
     try:
         return None if text is None else float(text)
     except ValueError:
         return text
 
 
-def _time(text: str | None) -> datetime | None:
+def time_of(text: str | None, option: str = "--deliver-at") -> datetime | None:
+    """Reads an option's time.
+
+    Raises:
+        InvalidValue: it is none.
+    """
     try:
         return None if text is None else datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidValue("--deliver-at", text, "write a time such as 2027-01-31T09:00:00Z") from None
+        raise InvalidValue(option, text, "write a time such as 2027-01-31T09:00:00Z") from None
 
 
 def _show_receipts(receipts: list[Any], as_json: bool) -> None:

@@ -64,7 +64,9 @@ def write_checkpoint(
         written_at_ms: when the reading began, so that what was read earlier never passes for newer.
     """
     tombstones = ports.topics.all_tombstones(fence.topic)
-    return store_checkpoint(ports.objects, checkpoint_of(fence, subscriptions, opened, tombstones, written_at_ms))
+    recurring = ports.topics.all_recurring(fence.topic) if fence.recurring else ()
+    checkpoint = checkpoint_of(fence, subscriptions, opened, tombstones, written_at_ms, recurring)
+    return store_checkpoint(ports.objects, checkpoint)
 
 
 def store_checkpoint(objects: Objects, checkpoint: Checkpoint) -> bool:

@@ -8,14 +8,14 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidewheel.errors import CorruptMetadata, PartLeased
+from tidewheel.errors import CorruptMetadata, PartLeased, QueueUnavailable
 from tidewheel.fence import Fence
 from tidewheel.flows import release
+from tidewheel.flows.addressed import rows_for
+from tidewheel.flows.due_rows import due_rows, without_expired
+from tidewheel.flows.parking import spill
 from tidewheel.flows.ports import Ports
-from tidewheel.ledger import decode_segment
-from tidewheel.ledger_rows import sort_rows
-from tidewheel.message import id_bytes
-from tidewheel.plan import Piece, Plan, PlannedSegment
+from tidewheel.plan import Plan
 from tidewheel.settings import MAX_FUNCTION_S
 from tidewheel.subscription import Delivery, DeliveryKey
 
@@ -25,26 +25,37 @@ LEASE_MS = MAX_FUNCTION_S * 1000
 
 
 class Delivered(NamedTuple):
-    """What a delivery did: messages sent, segments read, and the failures that were left to the work queue."""
+    """What a job did.
+
+    Attributes:
+        messages: sent.
+        segments: read.
+        failures: what was left to the work queue, and why.
+        parked: messages that the queue did not take, and that were parked.
+        expired: messages that were dropped because their time had passed, counted for each subscription.
+    """
 
     messages: int
     segments: int
     failures: tuple[Exception, ...] = ()
+    parked: int = 0
+    expired: int = 0
 
 
 def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
-    """Sends one part of a delivery; None if it is done, or nobody's any more.
+    """Sends one part of a delivery; None if it is done, nobody's any more, or the topic is being deleted.
 
     If it stops
         after the lease: the next try waits for the lease to end.
         between sends, or before the part is marked: the next try sends copies with the same ids.
+        after the subscription is marked as broken, its queue having refused: the next try sends, or parks.
         before the delivery is deleted: the sweep deletes it.
 
     Raises:
         PartLeased: another worker has it, or had it less than LEASE_MS ago and died.
         CorruptLedger: a segment is damaged; nothing of the part was sent.
         ObjectMissing: an object is gone; nothing of the part was sent.
-        QueueUnavailable: the queue does not take messages; some may have been sent.
+        NotTaken: the queue did not take some of it for now.
     """
     now_ms = ports.clock.now_ms()
     delivery = ports.topics.lease_part(key, part, now_ms, now_ms - LEASE_MS)
@@ -56,17 +67,42 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
     try:
         fence = ports.topics.fence(key.topic)
         plan = ports.topics.plan(key.topic, key.plan)
+        if fence is None and ports.topics.deletion(key.topic) is not None:
+            return None
         if fence is None or plan is None:
             raise CorruptMetadata(f"delivery {key} is open, but its {'topic' if fence is None else 'plan'} is gone")
         pieces = plan.parts()[part]
-        sent = _send(ports, fence, delivery, due_rows(ports, fence, plan, pieces))
+        segments = len({piece.planned for piece in pieces})
+        wanted = _its_rows(fence, delivery, due_rows(ports, fence, plan, pieces))
+        rows = without_expired(wanted, now_ms)
+        expired = wanted.num_rows - rows.num_rows
+        try:
+            sent = _send(ports, delivery, rows)
+        except QueueUnavailable as error:
+            parked = _set_aside(ports, fence, key, part, rows.take(pa.array(error.unsent)))
+            done = rows.num_rows - len(error.unsent)
+            return Delivered(messages=done, segments=segments, parked=parked, expired=expired)
     except Exception:
         ports.topics.release_part(key, part)
         raise
     after = ports.topics.part_done(key, part)
     if after is not None and after.complete:
         ports.topics.delete_deliveries([key])
-    return Delivered(messages=sent, segments=len({piece.planned for piece in pieces}))
+    return Delivered(messages=sent, segments=segments, expired=expired)
+
+
+def _set_aside(ports: Ports, fence: Fence, key: DeliveryKey, part: int, rows: pa.Table) -> int:
+    """Parks what the queue refused of a part, so that it keeps no ledger from being collected; returns its messages."""
+    if not ports.topics.mark_broken(key.topic, key.subscription, key.generation):
+        current = ports.topics.subscription(key.topic, key.subscription)
+        if current is None or current.generation != key.generation:
+            ports.topics.delete_deliveries([key])
+            return 0
+    spill(ports, fence, key, part, rows)
+    after = ports.topics.delivery(key)
+    if after is not None and after.complete:
+        ports.topics.delete_deliveries([key])
+    return int(rows.num_rows)
 
 
 def deliver_at_once(ports: Ports, fence: Fence, plan: Plan, deliveries: Sequence[Delivery]) -> Delivered:
@@ -77,7 +113,8 @@ def deliver_at_once(ports: Ports, fence: Fence, plan: Plan, deliveries: Sequence
     """
     done: list[DeliveryKey] = []
     failures: list[Exception] = []
-    sent = 0
+    sent = expired = 0
+    now_ms = ports.clock.now_ms()
     pieces = [piece for part in plan.parts() for piece in part]
     rows: pa.Table | None = None
     try:
@@ -89,7 +126,10 @@ def deliver_at_once(ports: Ports, fence: Fence, plan: Plan, deliveries: Sequence
     for delivery in deliveries:
         try:
             if rows is not None:
-                sent += _send(ports, fence, delivery, rows)
+                wanted = _its_rows(fence, delivery, rows)
+                live = without_expired(wanted, now_ms)
+                sent += _send(ports, delivery, live)
+                expired += wanted.num_rows - live.num_rows
                 done.append(delivery.key)
                 continue
         except Exception as error:  # likewise, and the other subscriptions get theirs
@@ -99,55 +139,20 @@ def deliver_at_once(ports: Ports, fence: Fence, plan: Plan, deliveries: Sequence
         ports.queues.enqueue_parts(delivery.key, range(delivery.parts))
     ports.topics.delete_deliveries(done)
     segments = len({piece.planned for piece in pieces})
-    return Delivered(messages=sent, segments=segments, failures=tuple(failures))
+    return Delivered(messages=sent, segments=segments, failures=tuple(failures), expired=expired)
 
 
-def due_rows(ports: Ports, fence: Fence, plan: Plan, pieces: Sequence[Piece]) -> pa.Table:
-    """Reads pieces of a plan, each segment with one range GET, side by side, and keeps the rows that are to be sent.
-
-    Raises:
-        CorruptLedger: a segment is damaged.
-        ObjectMissing: an object is gone.
-    """
-    by_segment: dict[PlannedSegment, list[Piece]] = {}
-    for piece in pieces:
-        by_segment.setdefault(piece.planned, []).append(piece)
-    wanted = list(by_segment.items())
-    found: list[pa.Table | None] = [None] * len(wanted)
-    now_ms = ports.clock.now_ms()
-
-    def read(index: int) -> None:
-        planned, its_pieces = wanted[index]
-        segment = planned.segment
-        data = ports.objects.get_range(planned.object_name, segment.offset, segment.length)
-        rows = decode_segment(data, object_name=planned.object_name, segment=segment)
-        slices = [rows.slice(piece.first_row, piece.end_row - piece.first_row) for piece in its_pieces]
-        found[index] = _due(pa.concat_tables(slices), fence, plan, now_ms)
-
-    for _ in ports.parallel(read, range(len(wanted))):
-        pass
-    rows = pa.concat_tables([each for each in found if each is not None])
-    return rows if len(wanted) == 1 else sort_rows(rows.combine_chunks())
-
-
-def _send(ports: Ports, fence: Fence, delivery: Delivery, rows: pa.Table) -> int:
+def _its_rows(fence: Fence, delivery: Delivery, rows: pa.Table) -> pa.Table:
+    """Returns what a subscription gets of a plan's rows."""
     if delivery.start > delivery.key.plan:
         rows = rows.filter(pc.greater_equal(rows.column("deliver_at_ms"), delivery.start * fence.slot_ms))
+    if delivery.first_ms is not None and delivery.end_ms is not None:
+        due = rows.column("deliver_at_ms")
+        rows = rows.filter(pc.and_(pc.greater_equal(due, delivery.first_ms), pc.less(due, delivery.end_ms)))
+    return rows_for(rows, delivery.key.subscription, delivery.filter_policy)
+
+
+def _send(ports: Ports, delivery: Delivery, rows: pa.Table) -> int:
     messages = release.releases(rows)
     release.send(ports, delivery.queue_url, messages)
     return len(messages)
-
-
-def _due(rows: pa.Table, fence: Fence, plan: Plan, now_ms: int) -> pa.Table:
-    """Drops what is outside the plan, cancelled, purged or expired."""
-    times = rows.column("deliver_at_ms")
-    keep = pc.and_(pc.greater_equal(times, plan.a * fence.slot_ms), pc.less(times, plan.b * fence.slot_ms))
-    if fence.purge_ms:
-        keep = pc.and_(keep, pc.greater_equal(rows.column("sent_at_ms"), fence.purge_ms))
-    expires = rows.column("expires_at_ms")
-    if expires.null_count < rows.num_rows:
-        keep = pc.and_(keep, pc.fill_null(pc.greater_equal(expires, now_ms), True))
-    if plan.cancelled:
-        cancelled = pa.array([id_bytes(each) for each in plan.cancelled], pa.binary())
-        keep = pc.and_(keep, pc.invert(pc.is_in(rows.column("message_id").cast(pa.binary()), cancelled)))
-    return rows.filter(keep)

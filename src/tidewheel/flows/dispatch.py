@@ -15,13 +15,17 @@ from tidewheel.errors import Contended
 from tidewheel.fence import Fence
 from tidewheel.flows.deliver import LEASE_MS, deliver_at_once
 from tidewheel.flows.ports import HandOut, Ports, Wake
+from tidewheel.flows.recur import all_recurring, next_occupied_by, store_occurrences
 from tidewheel.flows.tails import completed, next_occupied
-from tidewheel.index import due_segments
+from tidewheel.index import due_segments, waiting_rows
 from tidewheel.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS, Plan
-from tidewheel.subscription import Delivery, DeliveryKey, State, Subscription
+from tidewheel.recurring import Recurring
+from tidewheel.subscription import Delivery, DeliveryKey, Subscription
 from tidewheel.wheel import fires_at_ms, open_from
 
 _ATTEMPTS = 10
+_MOST_STEPS = 1000
+"""Plans that one call hands out to a subscription at most: one that was paused for long has many to come."""
 # TransactWriteItems takes 100 items: the fence, the plan, and two a subscription.
 _ONE_STEP_SUBSCRIPTIONS = 49
 
@@ -33,6 +37,7 @@ class Dispatched:
     Attributes:
         planned_rows: estimate of the rows that it planned.
         messages: sent by the dispatcher itself.
+        expired: dropped by it because their time had passed.
         segments: read by the dispatcher itself.
         enqueued_parts: left to the work queue.
         next_slot: the next slot that was armed, if any.
@@ -42,6 +47,7 @@ class Dispatched:
 
     planned_rows: int = 0
     messages: int = 0
+    expired: int = 0
     segments: int = 0
     enqueued_parts: int = 0
     next_slot: int | None = None
@@ -75,23 +81,35 @@ def dispatch(ports: Ports, topic: str) -> Dispatched | None:
     if not (fence.planned < fence.sealed and _plan_and_hand_out(ports, fence, done, now_ms)):
         _plan(ports, fence, done)
         for subscription in ports.topics.subscriptions(topic):
-            _hand_out(ports, topic, subscription.name, done)
+            hand_out(ports, topic, subscription.name, done)
         _raise_wake(ports, topic, done)
     done.collect = fence.collect_at_ms is not None and fence.collect_at_ms <= now_ms
     return done
 
 
-def make_plan(ports: Ports, fence: Fence, buckets: Sequence[Bucket]) -> Plan | None:
+def make_plan(
+    ports: Ports, fence: Fence, buckets: Sequence[Bucket], recurring: Sequence[Recurring] = ()
+) -> Plan | None:
     """Returns what is due in [planned, sealed), None if nothing is; tombstones are read after the seal.
 
-    Buckets that occupy this range must be complete.
+    Buckets that occupy this range must be complete. What recurring messages add is put into an object before.
     """
     a, b = fence.planned, fence.sealed
     segments = due_segments(buckets, a, b, fence.slot_ms)
+    occurrences = store_occurrences(ports, fence, recurring)
+    if occurrences is not None:
+        segments += occurrences.segments
     if not segments:
         return None
-    cancelled = ports.topics.tombstones(fence.topic, a, b)
-    return Plan(topic=fence.topic, a=a, b=b, segments=segments, cancelled=cancelled, part_rows=fence.settings.part_rows)
+    return Plan(
+        topic=fence.topic,
+        a=a,
+        b=b,
+        segments=segments,
+        cancelled=ports.topics.tombstones(fence.topic, a, b),
+        part_rows=fence.settings.part_rows,
+        occurrences=None if occurrences is None else occurrences.object_name,
+    )
 
 
 def _due_buckets(ports: Ports, fence: Fence) -> list[Bucket]:
@@ -106,20 +124,21 @@ def _plan_and_hand_out(ports: Ports, fence: Fence, done: Dispatched, now_ms: int
     both are a snapshot and no ledger came in between.
     """
     buckets = _due_buckets(ports, fence)
-    plan = make_plan(ports, fence, buckets)
-    active = [s for s in ports.topics.subscriptions(fence.topic) if s.state is State.ACTIVE]
-    if len(active) > _ONE_STEP_SUBSCRIPTIONS or any(s.cursor != fence.planned for s in active):
+    takers = [s for s in ports.topics.subscriptions(fence.topic) if s.takes_plans]
+    if len(takers) > _ONE_STEP_SUBSCRIPTIONS or any(s.cursor != fence.planned for s in takers):
         return False
-    at_once = plan is not None and _small(plan, fence, len(active))
+    recurring = all_recurring(ports, fence)
+    plan = make_plan(ports, fence, buckets, recurring)
+    at_once = plan is not None and _small(plan, fence, len(takers))
     steps = [
         HandOut(
             subscription=s,
             to=fence.sealed,
             delivery=None if plan is None else _delivery(s, plan, fence, now_ms, at_once),
         )
-        for s in active
+        for s in takers
     ]
-    wake = _wake(fence, next_occupied(ports, buckets, fence.sealed), now_ms)
+    wake = _wake(ports, fence, buckets, recurring, now_ms)
     if not ports.topics.commit_plan(fence, plan, fence.sealed, steps, wake):
         return False
     if plan is not None:
@@ -135,7 +154,7 @@ def _plan(ports: Ports, fence: Fence, done: Dispatched) -> None:
     for _ in range(_ATTEMPTS):
         if fence.planned >= fence.sealed:
             return
-        plan = make_plan(ports, fence, _due_buckets(ports, fence))
+        plan = make_plan(ports, fence, _due_buckets(ports, fence), all_recurring(ports, fence))
         if ports.topics.commit_plan(fence, plan, fence.sealed):
             done.planned_rows += 0 if plan is None else plan.due_rows
             return
@@ -146,26 +165,36 @@ def _plan(ports: Ports, fence: Fence, done: Dispatched) -> None:
     raise Contended("planning", fence.topic, _ATTEMPTS)
 
 
-def _hand_out(ports: Ports, topic: str, name: str, done: Dispatched) -> None:
-    """Moves one cursor to planned. The order of the reads (fence, subscription, plan) makes a plan that is handed
-    out older than any pause that was not yet seen."""
-    for _ in range(_ATTEMPTS * 100):
+def hand_out(ports: Ports, topic: str, name: str, done: Dispatched, *, most_steps: int = _MOST_STEPS) -> bool:
+    """Moves one cursor to planned, or as far as `most_steps` take it; returns whether nothing is left.
+
+    The order of the reads (fence, subscription, plan) makes a plan that is handed out older than any pause that was
+    not yet seen. If it stops between steps: wake is still low, so the sweep goes on.
+
+    Raises:
+        Contended: the cursor moved under every attempt.
+    """
+    lost = 0
+    for _ in range(most_steps):
         fence = ports.topics.fence(topic)
         subscription = ports.topics.subscription(topic, name)
-        if fence is None or subscription is None or subscription.state is not State.ACTIVE:
-            return
+        if fence is None or subscription is None or not subscription.takes_plans:
+            return True
         if subscription.cursor >= fence.planned:
-            return
+            return True
         plan = ports.topics.next_plan(topic, subscription.cursor)
         if plan is None or plan.a >= fence.planned:
-            ports.topics.hand_out(HandOut(subscription=subscription, to=fence.planned, delivery=None))
-            continue
-        now_ms = ports.clock.now_ms()
-        at_once = _small(plan, fence, 1)
-        delivery = _delivery(subscription, plan, fence, now_ms, at_once)
-        if ports.topics.hand_out(HandOut(subscription=subscription, to=plan.b, delivery=delivery)):
-            _start(ports, fence, plan, [delivery], at_once, done)
-    raise Contended("handing out", topic, _ATTEMPTS * 100)
+            stepped = ports.topics.hand_out(HandOut(subscription=subscription, to=fence.planned, delivery=None))
+        else:
+            at_once = _small(plan, fence, 1)
+            delivery = _delivery(subscription, plan, fence, ports.clock.now_ms(), at_once)
+            stepped = ports.topics.hand_out(HandOut(subscription=subscription, to=plan.b, delivery=delivery))
+            if stepped:
+                _start(ports, fence, plan, [delivery], at_once, done)
+        lost = 0 if stepped else lost + 1
+        if lost == _ATTEMPTS:
+            raise Contended("handing out", topic, _ATTEMPTS)
+    return False
 
 
 def _raise_wake(ports: Ports, topic: str, done: Dispatched) -> None:
@@ -175,9 +204,10 @@ def _raise_wake(ports: Ports, topic: str, done: Dispatched) -> None:
         if fence is None or fence.planned < fence.sealed:
             return
         subscriptions = ports.topics.subscriptions(topic)
-        if any(s.state is State.ACTIVE and s.cursor < fence.planned for s in subscriptions):
+        if any(s.takes_plans and s.cursor < fence.planned for s in subscriptions):
             return
-        wake = _wake(fence, next_occupied(ports, ports.topics.buckets(topic), fence.sealed), ports.clock.now_ms())
+        buckets = ports.topics.buckets(topic)
+        wake = _wake(ports, fence, buckets, all_recurring(ports, fence), ports.clock.now_ms())
         unchanged = (fence.wake_slot, fence.look_at_ms, fence.collect_at_ms) == (
             wake.wake_slot,
             wake.look_at_ms,
@@ -189,11 +219,21 @@ def _raise_wake(ports: Ports, topic: str, done: Dispatched) -> None:
     # Wake stays low, which costs the sweep a look and nothing else.
 
 
-def _wake(fence: Fence, slot: int | None, now_ms: int) -> Wake:
+def _wake(ports: Ports, fence: Fence, buckets: Sequence[Bucket], recurring: Sequence[Recurring], now_ms: int) -> Wake:
+    slots = (
+        next_occupied(ports, buckets, fence.sealed),
+        next_occupied_by(recurring, fence.slot_ms, fence.sealed) if recurring else None,
+    )
+    slot = min((each for each in slots if each is not None), default=None)
     collect_at_ms = fence.collect_at_ms
     if collect_at_ms is None:
         collect_at_ms = now_ms + fence.settings.collect_interval_s * 1000
-    return Wake(wake_slot=slot, look_at_ms=fence.look_at(slot, collect_at_ms), collect_at_ms=collect_at_ms)
+    return Wake(
+        wake_slot=slot,
+        look_at_ms=fence.look_at(slot, collect_at_ms),
+        collect_at_ms=collect_at_ms,
+        waiting=waiting_rows(buckets, fence.sealed),
+    )
 
 
 def _arm(ports: Ports, fence: Fence, wake: Wake, done: Dispatched) -> None:
@@ -219,6 +259,7 @@ def _delivery(subscription: Subscription, plan: Plan, fence: Fence, now_ms: int,
         # Nothing of it is in the work queue, so the sweep need only wait for this function's own lease.
         look_at_ms=now_ms + (LEASE_MS if at_once else fence.settings.redrive_s * 1000),
         leases=tuple((part, now_ms) for part in range(parts)) if at_once else (),
+        filter_policy=subscription.filter_policy,
     )
 
 
@@ -228,6 +269,7 @@ def _start(
     if at_once:
         delivered = deliver_at_once(ports, fence, plan, deliveries)
         done.messages += delivered.messages
+        done.expired += delivered.expired
         done.segments += delivered.segments
         done.failures += delivered.failures
         return

@@ -7,18 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidewheel.bucket import content_id
-from tidewheel.errors import Contended, NotTaken, QueueUnavailable, UnknownTopic
+from tidewheel.errors import Contended, UnknownTopic
 from tidewheel.fence import Fence
-from tidewheel.flows import release
 from tidewheel.flows.commit import commit_and_arm
+from tidewheel.flows.direct import send_direct
+from tidewheel.flows.keys import settle_keys
 from tidewheel.flows.ports import Commit, Ports
 from tidewheel.ledger import SCHEMA, Ledger, encode_ledger
 from tidewheel.ledger_rows import sort_rows, without_repeats
-from tidewheel.message import Encoding, bytes_of_text, id_text
+from tidewheel.message import HEADER_ATTRIBUTE, Encoding, bytes_of_text
 from tidewheel.pack import Pack
+from tidewheel.received import header_extras
 from tidewheel.wheel import open_from
 
 _ATTEMPTS = 20
@@ -33,18 +34,23 @@ class Ingested:
         direct_rows: sent at once; those that were cancelled count too.
         object_name: the ledger, if this call committed one.
         commits: tries that it took.
+        expired: direct ones that were dropped because their time had passed.
+        superseded: messages that lost their key to another one; they count above, too, and are not delivered.
     """
 
     ledger_rows: int
     direct_rows: int
     object_name: str | None
     commits: int
+    superseded: int = 0
+    expired: int = 0
 
 
 def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
     """Makes the messages of some packs of one topic durable in its index, or sends them.
 
     If it stops
+        between keys: see `settle_keys`; nothing is committed.
         after the object is put: nothing refers to it, and it stays as waste; the queue brings the packs again.
         after the commit: a repetition finds the bucket, and only arms and sends what is direct.
         between direct sends: a repetition sends copies with the same ids.
@@ -59,18 +65,20 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
     fence = ports.topics.fence(topic)
     if fence is None or any(pack.generation != fence.generation for pack in packs):
         raise UnknownTopic(topic)
+    superseded = settle_keys(ports, fence, packs)
     rows = without_repeats(sort_rows(pa.concat_tables(map(pack_rows, packs)).combine_chunks()))
     slots = np.asarray(rows.column("deliver_at_ms")) // fence.slot_ms
     fence = _seal_what_is_due(ports, fence, slots)
     fence, object_name, commits = _commit(ports, fence, rows, slots)
     direct = rows.slice(0, int(np.searchsorted(slots, fence.sealed)))
-    if direct.num_rows:
-        _send_direct(ports, fence, direct)
+    expired = send_direct(ports, fence, direct) if direct.num_rows else 0
     return Ingested(
         ledger_rows=rows.num_rows - direct.num_rows,
         direct_rows=direct.num_rows,
         object_name=object_name,
         commits=commits,
+        superseded=superseded,
+        expired=expired,
     )
 
 
@@ -80,9 +88,15 @@ def pack_rows(pack: Pack) -> pa.Table:
     ids = np.frombuffer(pack.ids, np.uint8).reshape(n, 16)
     times = np.zeros((n, 8), np.uint8)
     times[:, 2:] = ids[:, :6]
+    options = pack.options or [None] * n
     if Encoding.BYTES in pack.encodings:
         payloads = pa.array(
-            [bytes_of_text(text, Encoding(e)) for text, e in zip(pack.texts, pack.encodings, strict=True)], pa.binary()
+            [
+                # What stands for a body in S3 is text, whatever the body is.
+                text.encode() if given is not None and given.payload else bytes_of_text(text, Encoding(encoding))
+                for text, encoding, given in zip(pack.texts, pack.encodings, options, strict=True)
+            ],
+            pa.binary(),
         )
     else:
         payloads = pa.array(pack.texts, pa.string()).cast(pa.binary())
@@ -93,11 +107,27 @@ def pack_rows(pack: Pack) -> pa.Table:
         "encoding": pa.array(pack.encodings, SCHEMA.field("encoding").type),
         "sent_at_ms": pa.array(np.full(n, pack.sent_at_ms)),
     }
-    if pack.attributes is not None:
-        pairs = [list(each.items()) or None for each in pack.attributes]
-        columns["attributes"] = pa.array(pairs, SCHEMA.field("attributes").type)
+    if pack.attributes is not None or pack.options is not None:
+        columns["attributes"] = pa.array(_pairs(pack), SCHEMA.field("attributes").type)
+    if pack.options is not None:
+        columns["key"] = pa.array([None if o is None else o.key for o in options], pa.string())
+        columns["expires_at_ms"] = pa.array([None if o is None else o.expires_at_ms for o in options], pa.int64())
     arrays = [columns[f.name] if f.name in columns else pa.nulls(n, f.type) for f in SCHEMA]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def _pairs(pack: Pack) -> list[list[tuple[str, str]] | None]:
+    """Returns each message's attributes; what else its header will hold is one of them, under the header's name."""
+    found = []
+    for attributes, options in zip(
+        pack.attributes or [{}] * len(pack), pack.options or [None] * len(pack), strict=True
+    ):
+        pairs = list(attributes.items())
+        extras = None if options is None else header_extras(options)
+        if extras is not None:
+            pairs.append((HEADER_ATTRIBUTE, extras))
+        found.append(pairs or None)
+    return found
 
 
 def _seal_what_is_due(ports: Ports, fence: Fence, slots: np.ndarray) -> Fence:
@@ -152,33 +182,3 @@ def _encode(fence: Fence, rows: pa.Table) -> Ledger:
         segment_rows=fence.settings.segment_rows,
         segment_bytes=fence.settings.segment_bytes,
     )
-
-
-def _send_direct(ports: Ports, fence: Fence, rows: pa.Table) -> None:
-    """Sends rows of sealed slots; tombstones are read after the fence: none can appear for these slots any more."""
-    times = rows.column("deliver_at_ms")
-    cancelled = ports.topics.tombstones(
-        fence.topic, times[0].as_py() // fence.slot_ms, times[-1].as_py() // fence.slot_ms + 1
-    )
-    if fence.purge_ms:
-        rows = rows.filter(pc.greater_equal(rows.column("sent_at_ms"), fence.purge_ms))
-    messages = release.releases(rows)
-    if cancelled:
-        ids = [id_text(binary) for binary in rows.column("message_id").cast(pa.binary()).to_pylist()]
-        messages = [message for message, each in zip(messages, ids, strict=True) if each not in cancelled]
-    if not messages:
-        return
-    failed: NotTaken | None = None
-    unavailable: list[QueueUnavailable] = []
-    for subscription in ports.topics.subscriptions(fence.topic):
-        try:
-            release.send(ports, subscription.queue_url, messages)
-        except NotTaken as error:  # one subscription's queue must not keep the others waiting
-            failed = error
-        except QueueUnavailable as error:
-            unavailable.append(error)
-    for gone in unavailable:
-        # A repetition would not help, and would send copies to the others.
-        release.refuse_all(ports, gone.queue_url, messages, type(gone).__name__, str(gone))
-    if failed is not None:
-        raise failed

@@ -156,6 +156,7 @@ def _merge(ports: Ports, fence: Fence, chosen: Merge, engine: Engine, merged: Me
             settings=fence.settings,
             merge=replace(chosen, sources=tuple(complete(ports.objects, each) for each in chosen.sources)),
             purge_ms=fence.purge_ms,
+            purges=fence.purges,
         )
         written += (output for output in engine(work) if output is not None)
     except (ObjectMissing, CorruptLedger) as error:

@@ -20,6 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.bucket import Bucket, BucketId
+from tidewheel.fence import Purge
+from tidewheel.flows.due_rows import without_purged
 from tidewheel.flows.ports import Objects
 from tidewheel.ledger import decode_segment
 from tidewheel.ledger_rows import SCHEMA, sort_rows, without_repeats
@@ -40,7 +42,7 @@ class MergeWork:
 
     Attributes:
         merge: its sources are complete.
-        purge_ms: rows sent before it are dropped.
+        purge_ms, purges: the fence's: what was purged is left out.
     """
 
     topic: str
@@ -48,6 +50,7 @@ class MergeWork:
     settings: TopicSettings
     merge: Merge
     purge_ms: int = 0
+    purges: tuple[Purge, ...] = ()
 
     @property
     def outputs(self) -> int:
@@ -113,7 +116,7 @@ def merged_rows(objects: Objects, work: MergeWork, i: int) -> Iterator[pa.Table]
     first_ms, end_ms = work.merge.cuts[i] * slot_ms, work.merge.cuts[i + 1] * slot_ms
     pending = SCHEMA.empty_table()
     for tables, complete_ms in _batches(objects, work.merge, first_ms, end_ms):
-        kept = [_live(table, first_ms, end_ms, work.purge_ms) for table in tables]
+        kept = [without_purged(_within(table, first_ms, end_ms), work) for table in tables]
         rows = sort_rows(pa.concat_tables([pending, *kept]).combine_chunks())
         ready = rows.num_rows
         if complete_ms is not None:
@@ -123,12 +126,10 @@ def merged_rows(objects: Objects, work: MergeWork, i: int) -> Iterator[pa.Table]
         pending = rows.slice(ready)
 
 
-def _live(rows: pa.Table, first_ms: int, end_ms: int, purge_ms: int) -> pa.Table:
+def _within(rows: pa.Table, first_ms: int, end_ms: int) -> pa.Table:
     times = rows.column("deliver_at_ms")
     if times[0].as_py() < first_ms or times[-1].as_py() >= end_ms:
         rows = rows.filter(pc.and_(pc.greater_equal(times, first_ms), pc.less(times, end_ms)))
-    if purge_ms:
-        rows = rows.filter(pc.greater_equal(rows.column("sent_at_ms"), purge_ms))
     return rows
 
 

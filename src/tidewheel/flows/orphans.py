@@ -2,7 +2,7 @@
 
 A reference to a ledger only ever moves from a BUCKET to a TRASH, and a PLAN that is still to be delivered names only
 ledgers that one of them names. So the objects are listed first, then the BUCKETs are read, then the TRASH. Manifests
-are named by PLANs.
+are named by PLANs, and ledgers of parks by PARKs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import groupby
 
 from tidewheel.fence import Fence
 from tidewheel.flows.checkpoint import checkpoint_topic
-from tidewheel.flows.ports import CHECKPOINTS, LEDGERS, PLANS, Ports, StoredObject, Topics
+from tidewheel.flows.ports import CHECKPOINTS, LEDGERS, PARKED, PLANS, Ports, StoredObject, Topics
 
 ORPHAN_GRACE_S = 24 * 3600
 """A younger object may still get named by its writer: no function and no job lives that long."""
@@ -43,7 +43,7 @@ def sweep_orphans_daily(ports: Ports) -> Orphans | None:
 
 
 def sweep_orphans(ports: Ports) -> Orphans:
-    """Deletes all ledgers and manifests that are older than the grace and that nothing names.
+    """Deletes all ledgers, also those of parks, and manifests that are older than the grace and that nothing names.
 
     A topic's checkpoint is brought up to date first, so that each topic has one; that it is there tells a topic whose
     fence is lost from one that is no more. If it stops anywhere, the next one sees the same orphans.
@@ -51,7 +51,7 @@ def sweep_orphans(ports: Ports) -> Orphans:
     orphans = Orphans()
     before_ms = ports.clock.now_ms() - ORPHAN_GRACE_S * 1000
     seen: set[str] = set()
-    for prefix, named in ((LEDGERS, _ledgers_named), (PLANS, _manifests_named)):
+    for prefix, named in ((LEDGERS, _ledgers_named), (PLANS, _manifests_named), (PARKED, _parked_named)):
         # Names sort by topic: no more than one topic's are held at once.
         for topic, listed in groupby(ports.objects.list(prefix), key=topic_of):
             old = [each for each in listed if each.put_at_ms < before_ms]
@@ -88,6 +88,10 @@ def _ledgers_named(topics: Topics, topic: str) -> frozenset[str]:
 
 def _manifests_named(topics: Topics, topic: str) -> frozenset[str]:
     return topics.plan_objects(topic)
+
+
+def _parked_named(topics: Topics, topic: str) -> frozenset[str]:
+    return frozenset(park.object_name for park in topics.parks(topic) if park.object_name is not None)
 
 
 def _era(fence: Fence | None) -> tuple[str, int] | None:

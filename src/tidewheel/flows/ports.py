@@ -14,22 +14,41 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from tidewheel.bucket import Bucket, BucketId
-from tidewheel.checkpoint import Tombstone
 from tidewheel.clock import Clock
 from tidewheel.fence import Fence
-from tidewheel.message import MessageId
+from tidewheel.flows.administration_port import AdministrationPort
+from tidewheel.flows.keys_port import KeysPort
+from tidewheel.flows.parks_port import ParksPort
+from tidewheel.flows.recurring_port import RecurringPort
+from tidewheel.park import ParkKey
 from tidewheel.plan import Plan
 from tidewheel.sink import Sink
 from tidewheel.subscription import Delivery, DeliveryKey, Subscription
 
+AT_ONCE_MS = 0
+"""A fence's `look_at_ms` by which a client, which may not arm the wheel, asks the sweep to do so."""
 LEDGERS = "ledgers/"
 """Names of ledgers start with it and the topic's name: `ledgers/<topic>/`."""
 PLANS = "plans/"
 """Likewise manifests of plans."""
+PARKED = "parked/"
+"""Likewise ledgers of parks; the subscription's name follows the topic's."""
+PAYLOADS = "payloads/"
+"""Likewise bodies that are too large for SQS; the due date follows the topic's name."""
+COLLECTED = "collected.json"
+"""Under a topic's payloads: how far it was collected when."""
 CHECKPOINTS = "checkpoints/"
 """Likewise checkpoints; their names sort by the time of writing."""
 ASIDE = "aside/"
 """Likewise what was taken out of service, under its old name."""
+IMPORTS = "imports/"
+"""Likewise files for the import job, its cuts and its rejects."""
+
+
+def topic_prefixes(topic: str) -> tuple[str, ...]:
+    """Returns what the names of all objects of a topic start with, and those of no other."""
+    own = (LEDGERS, PLANS, PARKED, CHECKPOINTS, PAYLOADS, IMPORTS, ASIDE + LEDGERS)
+    return tuple(f"{prefix}{topic}/" for prefix in own)
 
 
 class Commit(Enum):
@@ -57,11 +76,16 @@ class HandOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wake:
-    """A raised wake mark, with when the sweep looks and when the topic is collected next."""
+    """A changed wake mark, with when the sweep looks and when the topic is collected next.
+
+    Attributes:
+        waiting: messages in ledgers from the mark on; of no account where the mark is lowered.
+    """
 
     wake_slot: int | None
     look_at_ms: int | None
     collect_at_ms: int | None
+    waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +97,14 @@ class Trash:
     objects: tuple[str, ...]
 
 
+class Due(NamedTuple):
+    """What the sweep must look at."""
+
+    topics: list[str]
+    deliveries: list[DeliveryKey]
+    parks: list[ParkKey]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredObject:
     """An object as a listing shows it."""
@@ -82,7 +114,7 @@ class StoredObject:
     put_at_ms: int
 
 
-class Topics(Protocol):
+class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
     """The metadata of all topics."""
 
     # ---- topics and marks
@@ -91,7 +123,7 @@ class Topics(Protocol):
         ...
 
     def fence(self, topic: str) -> Fence | None:
-        """Reads a topic's fence."""
+        """Reads a topic's fence; None too while the topic is being deleted."""
         ...
 
     def topics(self) -> list[Fence]:
@@ -135,8 +167,8 @@ class Topics(Protocol):
         """`wake = ... IF generation, ver and cver as read`; returns whether it did."""
         ...
 
-    def due_for_look(self, now_ms: int) -> tuple[list[str], list[DeliveryKey]]:
-        """Returns the topics and the open deliveries whose look_at_ms has come (eventually consistent)."""
+    def due_for_look(self, now_ms: int) -> Due:
+        """Returns the topics, open deliveries and parks whose look_at_ms has come (eventually consistent)."""
         ...
 
     # ---- buckets, tombstones, plans
@@ -146,22 +178,6 @@ class Topics(Protocol):
 
     def buckets(self, topic: str) -> list[Bucket]:
         """Reads all buckets of a topic, page by page: a snapshot only together with a condition on cver."""
-        ...
-
-    def tombstones(self, topic: str, first_slot: int, end_slot: int) -> frozenset[MessageId]:
-        """Reads the ids that were cancelled in slots [first_slot, end_slot)."""
-        ...
-
-    def put_tombstone(self, topic: str, slot: int, message_id: MessageId, ttl_s: int) -> bool:
-        """`T{FENCE check sealed <= slot; put TOMB}`; returns whether it was in time.
-
-        Args:
-            ttl_s: Unix second after which the table may forget it.
-        """
-        ...
-
-    def all_tombstones(self, topic: str) -> list[Tombstone]:
-        """Reads all tombstones of a topic, by slot and id."""
         ...
 
     def commit_plan(
@@ -242,17 +258,23 @@ class Topics(Protocol):
         """Reads the names of all manifests that are objects of their own."""
         ...
 
-    def delete_plan(self, topic: str, a: int) -> None:
-        """Deletes a plan and, after it, its manifest if that is an object of its own."""
+    def delete_plan(self, topic: str, a: int) -> str | None:
+        """Deletes a plan and, after it, its manifest if that is an object of its own.
+
+        Returns:
+            The object with what recurring messages added, for the caller to delete.
+        """
         ...
 
     def delete_bucket(self, topic: str, bucket_id: BucketId) -> None:
         """Deletes a bucket's item."""
         ...
 
-    def swap(self, fence: Fence, sources: Sequence[Bucket], outputs: Sequence[Bucket], trash: Trash) -> bool:
-        """`T{put outputs; delete each source IF it exists; put TRASH; FENCE: cver + 1 IF planned <= trash.sealed and
-        generation as read}`; returns whether all of it was done; else nothing was."""
+    def swap(
+        self, fence: Fence, sources: Sequence[Bucket], outputs: Sequence[Bucket], trash: Trash, dropped: int = 0
+    ) -> bool:
+        """`T{put outputs; delete each source IF it exists; put TRASH; FENCE: cver + 1, waiting - dropped IF planned <=
+        trash.sealed and generation as read}`; returns whether all of it was done; else nothing was."""
         ...
 
     def trash(self, topic: str) -> list[Trash]:
@@ -261,10 +283,6 @@ class Topics(Protocol):
 
     def delete_trash(self, topic: str, trash: Trash) -> None:
         """Deletes a trash item."""
-        ...
-
-    def delete_tombstones(self, topic: str, end_slot: int, expired_before_s: int) -> bool:
-        """Deletes tombstones of slots below end_slot whose ttl has passed; returns whether any are left."""
         ...
 
     # ---- merging
@@ -303,10 +321,6 @@ class Topics(Protocol):
         """Puts a subscription, whatever is there."""
         ...
 
-    def restore_tombstone(self, topic: str, tombstone: Tombstone) -> None:
-        """Puts a tombstone, whatever is there."""
-        ...
-
 
 class Objects(Protocol):
     """The objects in S3."""
@@ -315,8 +329,20 @@ class Objects(Protocol):
         """Returns a ledger's name that no other attempt has: a retry never writes over what may be listed."""
         ...
 
+    def new_park_name(self, key: ParkKey) -> str:
+        """Returns a name for a park's ledger that no other attempt has."""
+        ...
+
+    def new_occurrences_name(self, topic: str, a: int) -> str:
+        """Returns the name of what recurring messages add to the plan of slot a; no other attempt has it."""
+        ...
+
     def new_checkpoint_name(self, topic: str, written_at_ms: int) -> str:
         """Returns a checkpoint's name that no other attempt has."""
+        ...
+
+    def new_payload_name(self, topic: str, due_ms: int, message_id: str) -> str:
+        """Returns the name of a large body that no other attempt has."""
         ...
 
     def put(self, name: str, data: bytes | memoryview) -> None:
@@ -338,6 +364,14 @@ class Objects(Protocol):
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Lists the objects whose names start with a prefix, in the order of their names."""
+        ...
+
+    def copy(self, name: str, to: str) -> None:
+        """Writes a copy of an object under another name.
+
+        Raises:
+            ObjectMissing: there is no such object.
+        """
         ...
 
     def move(self, name: str, to: str) -> None:
@@ -389,6 +423,18 @@ class Queues(Protocol):
         """Puts parts of a delivery into the work queue."""
         ...
 
+    def enqueue_parks(self, keys: Sequence[ParkKey]) -> None:
+        """Puts parks that are to be drained into the work queue."""
+        ...
+
+    def enqueue_catch_up(self, topic: str, subscription: str, generation: str) -> None:
+        """Puts into the work queue that a subscription was resumed.
+
+        Raises:
+            QueueUnavailable: the caller may not, or there is no work queue.
+        """
+        ...
+
     def refuse(self, document: Mapping[str, object]) -> None:
         """Keeps a message that can never be delivered, with the reason, in the queue of refused messages."""
         ...
@@ -399,6 +445,10 @@ class Wheel(Protocol):
 
     def arm(self, topic: str, slot: int, fires_at_ms: int) -> None:
         """Makes the schedule of a topic's slot; that it exists already is fine."""
+        ...
+
+    def disarm(self, topic: str) -> None:
+        """Deletes all schedules of a topic; those that are gone already do not matter."""
         ...
 
 

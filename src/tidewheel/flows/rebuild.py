@@ -12,11 +12,20 @@ from dataclasses import replace
 
 from tidewheel.bucket import Bucket
 from tidewheel.checkpoint import Checkpoint, with_effective_cursors
-from tidewheel.errors import AlreadyExists, Contended, CorruptLedger, InvalidValue, ObjectMissing, UnknownTopic
+from tidewheel.errors import (
+    AlreadyExists,
+    BeingDeleted,
+    Contended,
+    CorruptLedger,
+    InvalidValue,
+    ObjectMissing,
+    UnknownTopic,
+)
 from tidewheel.flows.checkpoint import checkpoint_topic, find_checkpoints, store_checkpoint
 from tidewheel.flows.merge_rows import MergeWork
 from tidewheel.flows.ports import ASIDE, LEDGERS, Objects, Ports, StoredObject
 from tidewheel.flows.rebuild_engine import RebuildEngine, reader_of
+from tidewheel.flows.recur import delete_plan
 from tidewheel.inspection import Inspected
 from tidewheel.ledger_reader import tags_of
 from tidewheel.ledger_writer import GENERATION_TAG, TOPIC_TAG
@@ -68,7 +77,10 @@ def rebuild(
         UnknownTopic: there is nothing to rebuild it from.
         Contended: a merge or another rebuild of it is under way, or one died within the last `lease_s`.
         AlreadyExists: the topic was created meanwhile.
+        BeingDeleted: the topic is being deleted.
     """
+    if ports.topics.deletion(topic) is not None:
+        raise BeingDeleted(topic)
     if ports.topics.fence(topic) is not None and not replace_index:
         raise InvalidValue("replace", replace_index, f"topic {topic!r} has an index; try a dry run, then give this")
     now_ms = ports.clock.now_ms()
@@ -103,12 +115,15 @@ def _rebuild(
     _move_aside(ports, resolved, together)
     rewritten = {place for each in together for place in each}
     live = [each for place, each in enumerate(buckets_of(resolved)) if place not in rewritten] + outputs
-    subscriptions = restored_subscriptions(checkpoint, planned, secrets.token_hex(8))
+    holding = {(park.key.subscription, park.key.generation) for park in ports.topics.parks(topic)}
+    subscriptions = restored_subscriptions(checkpoint, planned, secrets.token_hex(8), holding)
     _clear(ports, topic, keep={each.id for each in live})
     for bucket in live:
         ports.topics.restore_bucket(topic, bucket)
     for tombstone in checkpoint.tombstones:
         ports.topics.restore_tombstone(topic, tombstone)
+    for recurring in checkpoint.recurring:
+        ports.topics.restore_recurring(recurring)
     for subscription in subscriptions:
         ports.topics.restore_subscription(subscription)
     if not ports.topics.create_topic(restored_fence(checkpoint, planned, now_ms)):
@@ -161,11 +176,13 @@ def with_table(ports: Ports, checkpoint: Checkpoint, now_ms: int) -> Checkpoint:
     opened = ports.topics.open_deliveries(checkpoint.topic) if found else []
     tombstones = {each[:2]: each for each in (*ports.topics.all_tombstones(checkpoint.topic), *checkpoint.tombstones)}
     added = tuple(with_effective_cursors(found, opened))
+    recurring = {each.name: each for each in (*checkpoint.recurring, *ports.topics.all_recurring(checkpoint.topic))}
     return replace(
         checkpoint,
         written_at_ms=now_ms,
         subscriptions=tuple(sorted((*checkpoint.subscriptions, *added), key=lambda each: each.name)),
-        tombstones=tuple(sorted(tombstones.values())),
+        tombstones=tuple(sorted(tombstones.values(), key=lambda each: each[:3])),
+        recurring=tuple(each for _, each in sorted(recurring.items())),
     )
 
 
@@ -197,6 +214,7 @@ def _rewritten(
             settings=checkpoint.settings,
             merge=merge,
             purge_ms=checkpoint.purge_ms,
+            purges=checkpoint.purges,
         )
         written += (output for output in engine.write(work) if output is not None)
     return written
@@ -212,10 +230,10 @@ def _move_aside(ports: Ports, resolved: Resolved, together: list[list[int]]) -> 
 
 
 def _clear(ports: Ports, topic: str, keep: set[str]) -> None:
-    """Deletes all of an index but subscriptions, tombstones and the buckets that stay; ledgers stay."""
+    """Deletes all of an index but subscriptions, parks, tombstones and the buckets that stay; ledgers stay."""
     ports.topics.delete_deliveries([each.key for each in ports.topics.open_deliveries(topic)])
     for a, _ in ports.topics.plan_ranges(topic):
-        ports.topics.delete_plan(topic, a)
+        delete_plan(ports, topic, a)
     for trash in ports.topics.trash(topic):
         ports.topics.delete_trash(topic, trash)
     for bucket in ports.topics.buckets(topic):

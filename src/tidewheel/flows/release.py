@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from itertools import accumulate
 
 import pyarrow as pa
 
-from tidewheel.errors import NotTaken
+from tidewheel.errors import NotTaken, QueueUnavailable
 from tidewheel.flows.ports import Ports, Release
-from tidewheel.message import HEADER_BYTES, SQS_MAX_BYTES, Encoding, header_text, id_text
+from tidewheel.message import HEADER_ATTRIBUTE, HEADER_BYTES, SQS_MAX_BYTES, Encoding, id_text
+from tidewheel.received import header_text
 from tidewheel.wheel import fine_delay_s
 
 BATCH_MESSAGES = 10
@@ -21,38 +23,48 @@ def releases(rows: pa.Table) -> list[Release]:
     encodings = rows.column("encoding").to_pylist()
     payloads = rows.column("payload")
     texts: list[str]
-    if Encoding.BYTES in encodings:
-        texts = [
-            base64.b64encode(payload).decode() if encoding == Encoding.BYTES else payload.decode("utf-8", "replace")
-            for payload, encoding in zip(payloads.to_pylist(), encodings, strict=True)
-        ]
-    else:
-        texts = payloads.cast(pa.string()).to_pylist()
+    extras: list[str | None] = [None] * rows.num_rows
     attributes = rows.column("attributes")
     if attributes.null_count == rows.num_rows:
         sent_attributes: list[dict[str, str] | None] = [None] * rows.num_rows
     else:
         sent_attributes = [dict(pairs) if pairs else None for pairs in attributes.to_pylist()]
+        extras = [None if each is None else each.pop(HEADER_ATTRIBUTE, None) for each in sent_attributes]
+    if Encoding.BYTES in encodings:
+        texts = [
+            # What stands for a body in S3 is text, whatever the body is.
+            base64.b64encode(payload).decode()
+            if encoding == Encoding.BYTES and '"ref"' not in (more or "")
+            else payload.decode("utf-8", "replace")
+            for payload, encoding, more in zip(payloads.to_pylist(), encodings, extras, strict=True)
+        ]
+    else:
+        texts = payloads.cast(pa.string()).to_pylist()
     # to_pylist is slow on fixed_size_binary.
     ids = rows.column("message_id").cast(pa.binary()).to_pylist()
     return [
-        Release(
-            due,
-            text,
-            attrs,
-            header_text(id_text(binary), encoding, sent),
-            (len(text) if text.isascii() else len(text.encode())) + HEADER_BYTES + _size(attrs),
+        _release(
+            due, text, attrs, header_text(id_text(binary), encoding, sent, key=key, expires_at_ms=exp, extras=more)
         )
-        for due, text, attrs, binary, encoding, sent in zip(
+        for due, text, attrs, binary, encoding, sent, key, exp, more in zip(
             rows.column("deliver_at_ms").to_pylist(),
             texts,
             sent_attributes,
             ids,
             encodings,
             rows.column("sent_at_ms").to_pylist(),
+            rows.column("key").to_pylist(),
+            rows.column("expires_at_ms").to_pylist(),
+            extras,
             strict=True,
         )
     ]
+
+
+def _release(due: int, text: str, attributes: dict[str, str] | None, header: str) -> Release:
+    size = (len(text) if text.isascii() else len(text.encode())) + _size(attributes)
+    # With the name and the type of our own attribute.
+    return Release(due, text, attributes, header, size + max(HEADER_BYTES, len(header.encode()) + 32))
 
 
 def _size(attributes: dict[str, str] | None) -> int:
@@ -69,17 +81,30 @@ def send(ports: Ports, queue_url: str, messages: Sequence[Release]) -> int:
     repetition sends copies with the same message ids.
 
     Raises:
-        QueueUnavailable: the queue is gone or refuses everything.
+        QueueUnavailable: the queue is gone or refuses everything; `unsent` tells what it has not taken.
         NotTaken: some messages were not taken after three tries.
         DelayTooLong: a message is due too far ahead; nothing of its batch was sent.
     """
     batches = _batches(messages)
 
+    refused: list[int] = []
+    errors: list[QueueUnavailable] = []
+
     def send_batch(index: int) -> None:
-        _send_batch(ports, queue_url, batches[index])
+        try:
+            if not errors:  # where one batch finds no queue, the others need not ask
+                _send_batch(ports, queue_url, batches[index])
+                return
+        except QueueUnavailable as error:
+            errors.append(error)
+        refused.append(index)
 
     for _ in ports.parallel(send_batch, range(len(batches))):
         pass
+    if refused:
+        starts = list(accumulate(map(len, batches), initial=0))
+        unsent = [place for index in sorted(refused) for place in range(starts[index], starts[index + 1])]
+        raise QueueUnavailable(queue_url, errors[0].reason, unsent)
     return len(batches)
 
 
@@ -111,16 +136,6 @@ def _send_batch(ports: Ports, queue_url: str, batch: Sequence[Release]) -> None:
         if not waiting:
             return
     raise NotTaken(queue_url, len(waiting), _ATTEMPTS, refusals[-1].reason)
-
-
-def refuse_all(ports: Ports, queue_url: str, messages: Sequence[Release], code: str, reason: str) -> None:
-    """Refuses messages side by side."""
-
-    def refuse_one(index: int) -> None:
-        refuse(ports, queue_url, messages[index], code, reason)
-
-    for _ in ports.parallel(refuse_one, range(len(messages))):
-        pass
 
 
 def refuse(ports: Ports, queue_url: str, message: Release, code: str, reason: str) -> None:

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from typing import Literal
 
 from tidewheel.clock import Clock
-from tidewheel.errors import AlreadyExists, Contended, InvalidValue, UnknownTopic
+from tidewheel.errors import AlreadyExists, BeingDeleted, Contended, InvalidValue, UnknownTopic
 from tidewheel.fence import Fence, new_fence
 from tidewheel.flows.ports import Topics
 from tidewheel.settings import TopicSettings
@@ -36,6 +36,7 @@ def create_topic(topics: Topics, clock: Clock, name: str, settings: TopicSetting
     Raises:
         InvalidValue: the name is not a topic's.
         AlreadyExists: the topic has other settings; the message tells them apart.
+        BeingDeleted: the last topic of this name is not gone yet.
     """
     check_name("topic", name)
     for _ in range(_ATTEMPTS):
@@ -44,6 +45,8 @@ def create_topic(topics: Topics, clock: Clock, name: str, settings: TopicSetting
             if existing.settings != settings:
                 raise AlreadyExists("topic", name, _difference(existing.settings, settings))
             return existing
+        if topics.deletion(name) is not None:
+            raise BeingDeleted(name)
         fence = new_fence(name, _generation(), settings, clock.now_ms())
         if topics.create_topic(fence):
             return fence
@@ -57,19 +60,22 @@ def create_subscription(
     name: str,
     queue_url: str,
     initial_position: InitialPosition = "latest",
+    *,
+    filter_policy: str | None = None,
 ) -> Subscription:
-    """Creates a subscription, or returns the one that has this queue already.
+    """Creates a subscription, or returns the one that has this queue and this filter already.
 
     Args:
         queue_url: where its messages go.
         initial_position: "latest" for all that is sent from now on and all that waits in open slots (what is due
             within the next 8 to 13 minutes is dispatched already, by default); "earliest" for all ledgers still kept,
             those of the past too, which come with the next dispatch or sweep.
+        filter_policy: JSON of the `FilterPolicy` of what it takes; None: everything, and whatever an existing one has.
 
     Raises:
         InvalidValue: a name or the position is not one.
         UnknownTopic: the topic does not exist.
-        AlreadyExists: the subscription has another queue.
+        AlreadyExists: the subscription has another queue or another filter.
         Contended: other changes of the topic came first each time.
     """
     check_new_subscription(topic, name, initial_position)
@@ -80,6 +86,8 @@ def create_subscription(
         existing = topics.subscription(topic, name)
         if existing is not None:
             check_same_queue(existing, queue_url)
+            if filter_policy is not None:
+                check_same_filter(existing, filter_policy)
             return existing
         earliest = initial_position == "earliest"
         subscription = Subscription(
@@ -89,6 +97,7 @@ def create_subscription(
             queue_url=queue_url,
             cursor=fence.gc_until if earliest else fence.planned,
             start=0 if earliest else fence.sealed,
+            filter_policy=filter_policy,
         )
         if topics.create_subscription(fence, subscription):
             return subscription
@@ -107,6 +116,13 @@ def check_same_queue(existing: Subscription, queue_url: str) -> None:
     """Raises AlreadyExists if an existing subscription has another queue."""
     if existing.queue_url != queue_url:
         difference = f"queue {existing.queue_url} (asked for {queue_url})"
+        raise AlreadyExists("subscription", existing.name, difference)
+
+
+def check_same_filter(existing: Subscription, filter_policy: str) -> None:
+    """Raises AlreadyExists if an existing subscription has another filter."""
+    if existing.filter_policy != filter_policy:
+        difference = f"filter {existing.filter_policy or 'none'} (asked for {filter_policy}); change it with set_filter"
         raise AlreadyExists("subscription", existing.name, difference)
 
 

@@ -1,4 +1,4 @@
-"""Sweep: from time to time, whatever a crash or a lost schedule left behind is started again."""
+"""Sweep: from time to time, what a crash or a lost schedule left behind is started again, and broken queues tried."""
 
 from __future__ import annotations
 
@@ -6,12 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tidewheel.flows.collect import collect
+from tidewheel.flows.delete_topic import finish_deletion
+from tidewheel.flows.deliver import LEASE_MS
 from tidewheel.flows.dispatch import dispatch
 from tidewheel.flows.merge import consider_merge
 from tidewheel.flows.orphans import Orphans, sweep_orphans_daily
-from tidewheel.flows.ports import Ports
-from tidewheel.subscription import DeliveryKey
+from tidewheel.flows.pause import drop_parks
+from tidewheel.flows.payloads import sweep_payloads
+from tidewheel.flows.ports import AT_ONCE_MS, Ports
+from tidewheel.flows.recur import arm_again
+from tidewheel.park import ParkKey
+from tidewheel.subscription import DeliveryKey, State
 from tidewheel.wheel import fires_at_ms
+
+_DELETION_MS = 60_000
+"""How long one sweep deletes what is left of one topic; the next goes on."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -19,37 +28,49 @@ class Swept:
     """What a sweep started.
 
     Attributes:
+        redriven: parts that were enqueued again.
+        drains: parks that were enqueued.
+        tried: broken subscriptions of which a park was.
         orphans: what the daily sweep of orphans deleted; None if it was not its time.
-        failures: topic or delivery -> why it could not be looked after; the others were.
+        payloads: large bodies that it deleted.
+        failures: topic, delivery or park -> why it could not be looked after; the others were.
     """
 
     dispatched: list[str] = field(default_factory=list)
     collected: list[str] = field(default_factory=list)
     merging: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
     redriven: int = 0
+    drains: int = 0
+    tried: set[tuple[str, str]] = field(default_factory=set)
     orphans: Orphans | None = None
+    payloads: int = 0
     failures: dict[str, Exception] = field(default_factory=dict)
 
 
 def sweep(ports: Ports) -> Swept:
-    """Looks after the topics and open deliveries whose time to be looked at has come.
+    """Looks after the topics, open deliveries and parks whose time to be looked at has come.
 
     Every action is one of the other flows, or a stamp and an enqueue: if it stops, the next sweep sees the same
     items again. One topic's failure keeps no other waiting.
     """
     now_ms = ports.clock.now_ms()
-    topics, deliveries = ports.topics.due_for_look(now_ms)
+    due = ports.topics.due_for_look(now_ms)
     swept = Swept()
-    for topic in topics:
+    for topic in due.topics:
         _guarded(swept, topic, lambda topic=topic: look_after_topic(ports, topic, swept))  # type: ignore[misc]
-    for key in deliveries:
+    for key in due.deliveries:
         _guarded(swept, str(key), lambda key=key: _look_after_delivery(ports, key, swept))  # type: ignore[misc]
+    for park in due.parks:
+        _guarded(swept, str(park), lambda park=park: _look_after_park(ports, park, swept))  # type: ignore[misc]
     _guarded(swept, "orphans", lambda: _sweep_orphans(ports, swept))
     return swept
 
 
 def _sweep_orphans(ports: Ports, swept: Swept) -> None:
     swept.orphans = sweep_orphans_daily(ports)
+    if swept.orphans is not None:
+        swept.payloads = sweep_payloads(ports)
 
 
 def _guarded(swept: Swept, what: str, action: Callable[[], None]) -> None:
@@ -60,11 +81,17 @@ def _guarded(swept: Swept, what: str, action: Callable[[], None]) -> None:
 
 
 def look_after_topic(ports: Ports, topic: str, swept: Swept) -> None:
-    """Dispatches a topic whose wake is due, collects one whose collection is, merges one with many new ledgers."""
+    """Dispatches a topic whose wake is due, collects one whose collection is, merges one with many new ledgers, and
+    takes away what is left of one that was deleted."""
     fence = ports.topics.fence(topic)
-    if fence is None:
-        return
     now_ms = ports.clock.now_ms()
+    if fence is None:
+        ends_ms = now_ms + _DELETION_MS
+        if finish_deletion(ports, topic, lambda: ports.clock.now_ms() < ends_ms):
+            swept.deleted.append(topic)
+        return
+    if fence.look_at_ms == AT_ONCE_MS:
+        arm_again(ports, topic)
     if fence.wake_slot is not None and fires_at_ms(fence.wake_slot, fence.settings) <= now_ms:
         done = dispatch(ports, topic)
         swept.dispatched.append(topic)
@@ -100,3 +127,29 @@ def _look_after_delivery(ports: Ports, key: DeliveryKey, swept: Swept) -> None:
         parts = [part for part in range(delivery.parts) if part not in delivery.done]
         ports.queues.enqueue_parts(key, parts)
         swept.redriven += len(parts)
+
+
+def _look_after_park(ports: Ports, key: ParkKey, swept: Swept) -> None:
+    """Enqueues an old park of an active subscription, one park of a broken one, and deletes one that is nobody's.
+
+    One park tells whether a queue takes messages again, and the drain of it enqueues the others; so it is looked at
+    again as soon as its drain must be over, the others after `redrive_s`. If it stops after the stamp: likewise.
+    """
+    fence = ports.topics.fence(key.topic)
+    park = ports.topics.park(key)
+    if fence is None or park is None:
+        return
+    subscription = ports.topics.subscription(key.topic, key.subscription)
+    if subscription is None or subscription.generation != key.generation:
+        drop_parks(ports.topics, ports.objects, [park])
+        return
+    owner = key.topic, key.subscription
+    broken = subscription.state is State.BROKEN
+    waits = subscription.state is State.PAUSED or owner in swept.tried
+    again_ms = LEASE_MS if broken and not waits else fence.settings.redrive_s * 1000
+    if not ports.topics.stamp_park(key, park.look_at_ms, ports.clock.now_ms() + again_ms) or waits:
+        return
+    if broken:
+        swept.tried.add(owner)
+    ports.queues.enqueue_parks([key])
+    swept.drains += 1

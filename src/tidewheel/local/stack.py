@@ -27,7 +27,7 @@ from tidewheel.local.pump import Failure, Pump
 from tidewheel.settings import TopicSettings
 
 if TYPE_CHECKING:
-    from tidewheel.message import ReceivedMessage
+    from tidewheel.received import ReceivedMessage
     from tidewheel.sdk.client import Tidewheel
 
 DEFAULT_START = "2026-01-01T00:00:00Z"

@@ -10,6 +10,7 @@ from tidewheel.memory.merge_runs import MemoryMergeRuns
 from tidewheel.memory.objects import MemoryObjects
 from tidewheel.memory.queues import MemoryQueues, SentMessage
 from tidewheel.memory.service import MemoryService
+from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.topics import MemoryTopics
 from tidewheel.memory.wheel import MemoryWheel
 
@@ -18,6 +19,7 @@ __all__ = [
     "MemoryObjects",
     "MemoryQueues",
     "MemoryService",
+    "MemorySqs",
     "MemoryTopics",
     "MemoryWheel",
     "SentMessage",

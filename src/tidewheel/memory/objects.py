@@ -6,6 +6,7 @@ import builtins
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from io import BytesIO
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from tidewheel import clock as clocks
 from tidewheel.bucket import BucketId
 from tidewheel.errors import ObjectMissing
 from tidewheel.flows.ports import StoredObject
+from tidewheel.park import ParkKey
 from tidewheel.sink import Sink
 
 
@@ -49,11 +51,30 @@ class MemoryObjects:
             self._attempts += 1
             return f"ledgers/{topic}/{first_slot}-{bucket_id}-{self._attempts:08x}.parquet"
 
+    def new_park_name(self, key: ParkKey) -> str:
+        """Returns a name that ends in the number of the attempt."""
+        with self._lock:
+            self._attempts += 1
+            return f"parked/{key.topic}/{key.subscription}/{key.id}-{self._attempts:08x}.parquet"
+
+    def new_occurrences_name(self, topic: str, a: int) -> str:
+        """Returns a name that ends in the number of the attempt."""
+        with self._lock:
+            self._attempts += 1
+            return f"plans/{topic}/{a}-{self._attempts:08x}.parquet"
+
     def new_checkpoint_name(self, topic: str, written_at_ms: int) -> str:
         """Returns a name that ends in the number of the attempt."""
         with self._lock:
             self._attempts += 1
             return f"checkpoints/{topic}/{written_at_ms:015d}-{self._attempts:08x}.json.z"
+
+    def new_payload_name(self, topic: str, due_ms: int, message_id: str) -> str:
+        """Returns a name that ends in the number of the attempt."""
+        day = datetime.fromtimestamp(due_ms / 1000, UTC).strftime("%Y-%m-%d")
+        with self._lock:
+            self._attempts += 1
+            return f"payloads/{topic}/{day}/{message_id}-{self._attempts:08x}"
 
     def put(self, name: str, data: bytes | memoryview) -> None:
         """Keeps a copy of the data."""
@@ -85,6 +106,17 @@ class MemoryObjects:
             kept = sorted((name, each) for name, each in self._objects.items() if name.startswith(prefix))
         for name, each in kept:
             yield StoredObject(name=name, size_bytes=len(each.data), put_at_ms=each.put_at_ms)
+
+    def copy(self, name: str, to: str) -> None:
+        """Keeps an object under another name, too.
+
+        Raises:
+            ObjectMissing: there is no such object.
+        """
+        with self._lock:
+            if name not in self._objects:
+                raise ObjectMissing(name)
+            self._objects[to] = self._objects[name]._replace(put_at_ms=self._now_ms())
 
     def move(self, name: str, to: str) -> None:
         """Renames an object; it is as if put anew.

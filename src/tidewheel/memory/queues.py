@@ -11,10 +11,18 @@ from typing import Any
 from tidewheel.clock import Clock
 from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.ports import Refusal, Release
+from tidewheel.job import CatchUpJob, DrainJob, Job, PartJob, job_body, job_of
+from tidewheel.memory.sqs import MemorySqs
+from tidewheel.memory.sqs_message import SqsError
+from tidewheel.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES
+from tidewheel.park import ParkKey
 from tidewheel.settings import SQS_MAX_DELAY_S
 from tidewheel.subscription import DeliveryKey
 
 MAX_BATCH = 10
+WORK_QUEUE = "work"
+REFUSED_QUEUE = "refused"
+_LONGEST_KEPT = {"MessageRetentionPeriod": str(14 * 86_400)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +62,6 @@ class _Rule:
 @dataclass(slots=True)
 class _State:
     sent: dict[str, list[SentMessage]] = field(default_factory=dict)
-    parts: list[tuple[DeliveryKey, int]] = field(default_factory=list)
-    refused: list[dict[str, Any]] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
     rules: list[_Rule] = field(default_factory=list)
 
@@ -63,11 +69,23 @@ class _State:
 class MemoryQueues:
     """The port `Queues`, which remembers all that was sent, and when the clock makes it visible.
 
-    Every URL is a queue, unless `remove` was told otherwise.
+    Args:
+        clock: when a message is sent, and what its delay is counted from.
+        sqs: the queues that messages go to, for others to receive; a URL that is none of theirs is unavailable. None:
+            every URL is a queue that nobody receives from. Either way, `remove` makes one unavailable.
+        prefix: what the names of the work queue and the queue of refused messages start with.
+
+    Attributes:
+        work_queue: what is to be done; made if it is not there.
+        refused_queue: what SQS refused for good, likewise.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, sqs: MemorySqs | None = None, *, prefix: str = "") -> None:
         self._clock = clock
+        self._sqs = sqs
+        own = MemorySqs(clock) if sqs is None else sqs
+        self.work_queue = own.create_queue(f"{prefix}{WORK_QUEUE}", _LONGEST_KEPT)
+        self.refused_queue = own.create_queue(f"{prefix}{REFUSED_QUEUE}", _LONGEST_KEPT)
         self._lock = threading.Lock()
         self._state = _State()
 
@@ -108,22 +126,30 @@ class MemoryQueues:
             return [message for each in self._state.sent.values() for message in each]
 
     @property
-    def parts(self) -> list[tuple[DeliveryKey, int]]:
+    def jobs(self) -> list[Job]:
         """What is in the work queue."""
-        with self._lock:
-            return list(self._state.parts)
+        return [job_of(message.body) for message in self.work_queue.everything]
 
-    def take_parts(self) -> list[tuple[DeliveryKey, int]]:
+    def take_jobs(self) -> list[Job]:
         """Empties the work queue and returns what was in it."""
         with self._lock:
-            taken, self._state.parts = self._state.parts, []
+            taken = self.jobs
+            self.work_queue.purge()
             return taken
+
+    @property
+    def parts(self) -> list[tuple[DeliveryKey, int]]:
+        """The parts of deliveries that are in the work queue."""
+        return [(job.key, job.part) for job in self.jobs if isinstance(job, PartJob)]
+
+    def take_parts(self) -> list[tuple[DeliveryKey, int]]:
+        """Empties the work queue and returns the parts of deliveries that were in it."""
+        return [(job.key, job.part) for job in self.take_jobs() if isinstance(job, PartJob)]
 
     @property
     def refused(self) -> list[dict[str, Any]]:
         """The documents in the queue of refused messages."""
-        with self._lock:
-            return list(self._state.refused)
+        return [json.loads(message.body) for message in self.refused_queue.everything]
 
     # ---- the port
     def send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
@@ -141,25 +167,32 @@ class MemoryQueues:
         with self._lock:
             if queue_url in self._state.gone:
                 raise QueueUnavailable(queue_url, "it does not exist")
-            now_ms = self._clock.now_ms()
-            refusals: list[Refusal] = []
-            for index, (release, delay_s) in enumerate(batch):
-                rule = self._rule_for(release)
-                if rule is not None:
-                    refusals.append(Refusal(index, rule.permanent, rule.code, rule.reason))
-                    continue
-                self._state.sent.setdefault(queue_url, []).append(
-                    SentMessage(
-                        queue_url=queue_url,
-                        text=release.text,
-                        attributes=dict(release.attributes or {}),
-                        header=release.header,
-                        deliver_at_ms=release.deliver_at_ms,
-                        sent_at_ms=now_ms,
-                        visible_at_ms=now_ms + delay_s * 1000,
-                    )
-                )
-            return refusals
+            refusals = [self._take(queue_url, index, *entry) for index, entry in enumerate(batch)]
+            return [refusal for refusal in refusals if refusal is not None]
+
+    def _take(self, queue_url: str, index: int, release: Release, delay_s: int) -> Refusal | None:
+        rule = self._rule_for(release)
+        if rule is not None:
+            return Refusal(index, rule.permanent, rule.code, rule.reason)
+        if self._sqs is not None:
+            try:
+                self._sqs.queue(queue_url).put(release.text, _attributes(release), delay_s)
+            except SqsError as error:
+                if error.code.endswith("NonExistentQueue"):
+                    raise QueueUnavailable(queue_url, str(error)) from error
+                return Refusal(index, True, error.code, error.message)
+        now_ms = self._clock.now_ms()
+        sent = SentMessage(
+            queue_url=queue_url,
+            text=release.text,
+            attributes=dict(release.attributes or {}),
+            header=release.header,
+            deliver_at_ms=release.deliver_at_ms,
+            sent_at_ms=now_ms,
+            visible_at_ms=now_ms + delay_s * 1000,
+        )
+        self._state.sent.setdefault(queue_url, []).append(sent)
+        return None
 
     def _rule_for(self, release: Release) -> _Rule | None:
         for rule in self._state.rules:
@@ -170,12 +203,31 @@ class MemoryQueues:
         return None
 
     def enqueue_parts(self, key: DeliveryKey, parts: Sequence[int]) -> None:
-        """Remembers parts of a delivery."""
-        with self._lock:
-            self._state.parts.extend((key, part) for part in parts)
+        """Puts parts of a delivery into the work queue."""
+        for part in parts:
+            self.work_queue.put(job_body(PartJob(key=key, part=part)))
+
+    def enqueue_parks(self, keys: Sequence[ParkKey]) -> None:
+        """Puts parks that are to be drained into the work queue."""
+        for key in keys:
+            self.work_queue.put(job_body(DrainJob(key=key)))
+
+    def enqueue_catch_up(self, topic: str, subscription: str, generation: str) -> None:
+        """Puts into the work queue that a subscription was resumed."""
+        self.work_queue.put(job_body(CatchUpJob(topic=topic, subscription=subscription, generation=generation)))
 
     def refuse(self, document: Mapping[str, object]) -> None:
-        """Remembers a refused message, as JSON would carry it."""
-        copy = json.loads(json.dumps(document))
-        with self._lock:
-            self._state.refused.append(copy)
+        """Keeps a refused message as JSON; what makes it too large for SQS is cut, and the document says so."""
+        kept = dict(document)
+        lengths: dict[str, int] = {}
+        while len(text := json.dumps({**kept, "cut": lengths} if lengths else kept)) > SQS_MAX_BYTES:
+            longest = max(kept, key=lambda name: len(json.dumps(kept[name])))
+            whole = str(kept[longest])
+            lengths.setdefault(longest, len(whole))
+            kept[longest] = whole[: len(whole) // 2]
+        self.refused_queue.put(text)
+
+
+def _attributes(release: Release) -> dict[str, dict[str, str]]:
+    values = {HEADER_ATTRIBUTE: release.header, **(release.attributes or {})}
+    return {name: {"DataType": "String", "StringValue": value} for name, value in values.items()}

@@ -10,6 +10,7 @@ from tidewheel.flows.ports import in_order
 from tidewheel.memory.merge_runs import MemoryMergeRuns
 from tidewheel.memory.objects import MemoryObjects
 from tidewheel.memory.queues import MemoryQueues
+from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.topics import MemoryTopics
 from tidewheel.memory.wheel import MemoryWheel
 
@@ -28,6 +29,20 @@ class MemoryService:
     max_skew_ms: int = 100
 
     @classmethod
-    def at(cls, clock: Clock) -> MemoryService:
-        """Returns an empty service whose queues follow this clock too."""
-        return cls(clock=clock, queues=MemoryQueues(clock))
+    def at(
+        cls, clock: Clock, sqs: MemorySqs | None = None, *, stack: str | None = None, max_skew_ms: int = 100
+    ) -> MemoryService:
+        """Returns an empty service whose queues and objects follow this clock too.
+
+        Args:
+            clock: its time.
+            sqs: the queues that it sends to; None: any URL will do, and nobody receives.
+            stack: what the names of the work queue and the queue of refused messages start with.
+            max_skew_ms: how far SQS's clock may be from ours.
+        """
+        return cls(
+            clock=clock,
+            objects=MemoryObjects(clock.now_ms),
+            queues=MemoryQueues(clock, sqs, prefix="" if stack is None else f"{stack}_"),
+            max_skew_ms=max_skew_ms,
+        )

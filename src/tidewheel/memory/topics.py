@@ -2,49 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from tidewheel.bucket import Bucket, BucketId
-from tidewheel.checkpoint import Tombstone
 from tidewheel.fence import Fence, above
-from tidewheel.flows.ports import Commit, HandOut, Trash, Wake
-from tidewheel.message import MessageId
+from tidewheel.flows.ports import Commit, Due, HandOut, Trash, Wake
+from tidewheel.memory.administration import MemoryAdministration
+from tidewheel.memory.keys import MemoryKeys
+from tidewheel.memory.parks import MemoryParks
+from tidewheel.memory.recurring import MemoryRecurring
 from tidewheel.plan import Plan
 from tidewheel.subscription import Delivery, DeliveryKey, Subscription
 
 
-@dataclass(slots=True)
-class _Items:
-    """What is kept of one topic name."""
-
-    fence: Fence | None = None
-    buckets: dict[BucketId, Bucket] = field(default_factory=dict)
-    plans: dict[int, Plan] = field(default_factory=dict)
-    subscriptions: dict[str, Subscription] = field(default_factory=dict)
-    deliveries: dict[DeliveryKey, Delivery] = field(default_factory=dict)
-    tombstones: dict[tuple[int, MessageId], int] = field(default_factory=dict)
-    trash: dict[tuple[int, str], Trash] = field(default_factory=dict)
-    imports: set[str] = field(default_factory=set)
-    merging_until_ms: int | None = None
-
-
-class MemoryTopics:
+class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministration):
     """The port `Topics` over dicts; its docstrings are in `tidewheel.flows.ports.Topics`."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._items: dict[str, _Items] = {}
-        self._next_at_ms: dict[str, int] = {}
-
-    def _of(self, topic: str) -> _Items:
-        return self._items.setdefault(topic, _Items())
-
-    def _same(self, fence: Fence) -> Fence | None:
-        """Returns the fence as it is now, if it is of the same generation."""
-        current = self._of(fence.topic).fence
-        return current if current is not None and current.generation == fence.generation else None
 
     # ---- topics and marks
     def create_topic(self, fence: Fence) -> bool:
@@ -57,11 +30,12 @@ class MemoryTopics:
 
     def fence(self, topic: str) -> Fence | None:
         with self._lock:
-            return self._of(topic).fence
+            found = self._of(topic).fence
+            return None if found is None or found.deleting_at_ms is not None else found
 
     def topics(self) -> list[Fence]:
         with self._lock:
-            return [each.fence for _, each in sorted(self._items.items()) if each.fence is not None]
+            return [fence for topic in sorted(self._items) if (fence := self.fence(topic)) is not None]
 
     def seal(self, fence: Fence, slot: int) -> Fence | None:
         with self._lock:
@@ -92,7 +66,7 @@ class MemoryTopics:
             items.buckets[bucket.id] = bucket
             if once is not None:
                 items.imports.add(once)
-            items.fence = replace(current, ver=current.ver + 1)
+            items.fence = replace(current, ver=current.ver + 1, waiting=current.waiting + bucket.rows)
             if wake is not None:
                 items.fence = replace(items.fence, wake_slot=wake.wake_slot, look_at_ms=wake.look_at_ms)
             if merge_at_ms is not None:
@@ -112,16 +86,22 @@ class MemoryTopics:
             self._of(fence.topic).fence = _woken(current, wake)
             return True
 
-    def due_for_look(self, now_ms: int) -> tuple[list[str], list[DeliveryKey]]:
+    def due_for_look(self, now_ms: int) -> Due:
         with self._lock:
-            topics = [each.topic for each in self.topics() if each.look_at_ms is not None and each.look_at_ms <= now_ms]
+            fences = (self._items[topic].fence for topic in sorted(self._items))
+            topics = [
+                each.topic for each in fences if each and each.look_at_ms is not None and each.look_at_ms <= now_ms
+            ]
             deliveries = [
                 key
                 for items in self._items.values()
                 for key, delivery in items.deliveries.items()
                 if delivery.look_at_ms <= now_ms
             ]
-            return topics, deliveries
+            parks = [
+                key for items in self._items.values() for key, park in items.parks.items() if park.look_at_ms <= now_ms
+            ]
+            return Due(topics, deliveries, parks)
 
     # ---- buckets, tombstones, plans
     def bucket(self, topic: str, bucket_id: BucketId) -> Bucket | None:
@@ -131,22 +111,6 @@ class MemoryTopics:
     def buckets(self, topic: str) -> list[Bucket]:
         with self._lock:
             return list(self._of(topic).buckets.values())
-
-    def tombstones(self, topic: str, first_slot: int, end_slot: int) -> frozenset[MessageId]:
-        with self._lock:
-            return frozenset(id for slot, id in self._of(topic).tombstones if first_slot <= slot < end_slot)
-
-    def put_tombstone(self, topic: str, slot: int, message_id: MessageId, ttl_s: int) -> bool:
-        with self._lock:
-            items = self._of(topic)
-            if items.fence is None or items.fence.sealed > slot:
-                return False
-            items.tombstones[slot, message_id] = ttl_s
-            return True
-
-    def all_tombstones(self, topic: str) -> list[Tombstone]:
-        with self._lock:
-            return sorted(Tombstone(slot, id, ttl_s) for (slot, id), ttl_s in self._of(topic).tombstones.items())
 
     def commit_plan(
         self,
@@ -289,20 +253,25 @@ class MemoryTopics:
         with self._lock:
             return sorted((plan.a, plan.b) for plan in self._of(topic).plans.values())
 
-    def plan_objects(self, topic: str) -> frozenset[str]:  # noqa: ARG002
-        """Plans are kept as they are here: none is an object."""
-        return frozenset()
-
-    def delete_plan(self, topic: str, a: int) -> None:
+    def plan_objects(self, topic: str) -> frozenset[str]:
+        """Manifests are kept as they are here: none is an object."""
         with self._lock:
-            self._of(topic).plans.pop(a, None)
+            plans = self._of(topic).plans.values()
+            return frozenset(plan.occurrences for plan in plans if plan.occurrences is not None)
+
+    def delete_plan(self, topic: str, a: int) -> str | None:
+        with self._lock:
+            plan = self._of(topic).plans.pop(a, None)
+            return None if plan is None else plan.occurrences
 
     def delete_bucket(self, topic: str, bucket_id: BucketId) -> None:
         with self._lock:
             self._of(topic).buckets.pop(bucket_id, None)
 
     # ---- merging
-    def swap(self, fence: Fence, sources: Sequence[Bucket], outputs: Sequence[Bucket], trash: Trash) -> bool:
+    def swap(
+        self, fence: Fence, sources: Sequence[Bucket], outputs: Sequence[Bucket], trash: Trash, dropped: int = 0
+    ) -> bool:
         with self._lock:
             items, current = self._of(fence.topic), self._same(fence)
             if current is None or current.planned > trash.sealed:
@@ -313,7 +282,7 @@ class MemoryTopics:
                 del items.buckets[source.id]
             items.buckets |= {output.id: output for output in outputs}
             items.trash[trash.sealed, trash.id] = trash
-            items.fence = replace(current, cver=current.cver + 1)
+            items.fence = replace(current, cver=current.cver + 1, waiting=current.waiting - dropped)
             return True
 
     def lease_merge(self, topic: str, now_ms: int, until_ms: int) -> bool:
@@ -347,15 +316,6 @@ class MemoryTopics:
         with self._lock:
             self._of(topic).trash.pop((trash.sealed, trash.id), None)
 
-    def delete_tombstones(self, topic: str, end_slot: int, expired_before_s: int) -> bool:
-        with self._lock:
-            tombstones = self._of(topic).tombstones
-            below = [each for each in tombstones if each[0] < end_slot]
-            for each in below:
-                if tombstones[each] < expired_before_s:
-                    del tombstones[each]
-            return any(each in tombstones for each in below)
-
     def set_collect_at(self, fence: Fence, collect_at_ms: int | None, look_at_ms: int | None) -> bool:
         with self._lock:
             current = self._same(fence)
@@ -385,10 +345,12 @@ class MemoryTopics:
         with self._lock:
             self._of(subscription.topic).subscriptions[subscription.name] = subscription
 
-    def restore_tombstone(self, topic: str, tombstone: Tombstone) -> None:
-        with self._lock:
-            self._of(topic).tombstones[tombstone.slot, tombstone.id] = tombstone.ttl_s
-
 
 def _woken(fence: Fence, wake: Wake) -> Fence:
-    return replace(fence, wake_slot=wake.wake_slot, look_at_ms=wake.look_at_ms, collect_at_ms=wake.collect_at_ms)
+    return replace(
+        fence,
+        wake_slot=wake.wake_slot,
+        look_at_ms=wake.look_at_ms,
+        collect_at_ms=wake.collect_at_ms,
+        waiting=wake.waiting,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from tidewheel.wheel import schedule_name
+from tidewheel.wheel import schedule_name, schedule_prefix
 
 
 class MemoryWheel:
@@ -24,6 +24,12 @@ class MemoryWheel:
         """Makes a schedule; one that exists stays as it is."""
         with self._lock:
             self._schedules.setdefault(schedule_name(topic, slot), (topic, slot, fires_at_ms))
+
+    def disarm(self, topic: str) -> None:
+        """Forgets a topic's schedules."""
+        with self._lock:
+            for name in [each for each in self._schedules if each.startswith(schedule_prefix(topic))]:
+                del self._schedules[name]
 
     def take_due(self, now_ms: int) -> list[tuple[str, int, int]]:
         """Removes and returns the schedules whose time has come, by time: (topic, slot, fires_at_ms)."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_ssm import SSMClient
 
-    from tidewheel.flows.ports import Topics
+    from tidewheel.flows.ports import Objects, Topics
 
 T = TypeVar("T")
 
@@ -44,6 +44,8 @@ class Connection:
         settings: ServiceSettings | None,
         endpoint_url: str | None,
         topics: Topics | None,
+        objects: Objects | None = None,
+        sqs: SQSClient | None = None,
     ) -> None:
         self._stack = stack
         self._session = session
@@ -52,8 +54,9 @@ class Connection:
         self._made: dict[str, Any] = {}
         if settings is not None:
             self._made["settings"] = settings
-        if topics is not None:
-            self._made["topics"] = topics
+        for name, given in (("topics", topics), ("objects", objects), ("sqs", sqs)):
+            if given is not None:
+                self._made[name] = given
 
     @property
     def stack(self) -> str:
@@ -74,6 +77,11 @@ class Connection:
     def topics(self) -> Topics:
         """The metadata."""
         return self._once("topics", self._make_topics)
+
+    @property
+    def objects(self) -> Objects:
+        """The objects in the stack's S3 bucket."""
+        return self._once("objects", self._make_objects)
 
     @property
     def sqs(self) -> SQSClient:
@@ -104,13 +112,14 @@ class Connection:
 
     def _make_topics(self) -> Topics:
         from tidewheel.aws.dynamodb_topics import DynamoTopics
+
+        dynamodb = cast("DynamoDBClient", self._client("dynamodb"))
+        return DynamoTopics(dynamodb, table=self.settings.table, objects=self.objects)
+
+    def _make_objects(self) -> Objects:
         from tidewheel.aws.s3_objects import S3Objects
 
-        settings = self.settings
-        s3 = cast("S3Client", self._client("s3"))
-        dynamodb = cast("DynamoDBClient", self._client("dynamodb"))
-        objects = S3Objects(s3, s3_bucket=settings.s3_bucket)
-        return DynamoTopics(dynamodb, table=settings.table, objects=objects)
+        return S3Objects(cast("S3Client", self._client("s3")), s3_bucket=self.settings.s3_bucket)
 
     def _read_settings(self) -> ServiceSettings:
         name = parameter_name(self._stack)

@@ -1,4 +1,4 @@
-"""Sends messages: checked one by one, packed together, and put into the service's ingest queues.
+"""Sends messages: checked one by one, packed together, and put into the topic's ingest queues or the shared ones.
 
     messages --check--> chunk --+-- due within an hour --> packs --> SendMessageBatch --> urgent queue
                                 +-- due later -----------> packs --> SendMessageBatch --> bulk queue
@@ -12,26 +12,19 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tidewheel.clock import Clock
-from tidewheel.errors import InvalidValue, QueueUnavailable, SendFailed
+from tidewheel.errors import InvalidValue, LimitExceeded, QueueUnavailable, SendFailed
 from tidewheel.fence import Fence
-from tidewheel.message import (
-    SQS_MAX_BYTES,
-    CheckedMessage,
-    IdSource,
-    Message,
-    Receipt,
-    check_message,
-    id_floor,
-    id_text,
-)
+from tidewheel.message import SQS_MAX_BYTES, IdSource, Message, Receipt, id_floor, id_text
+from tidewheel.outgoing import CheckedMessage, check_message
 from tidewheel.pack import MAX_MESSAGES, PACK_ATTRIBUTE, packs
 from tidewheel.sdk.connection import Connection
+from tidewheel.sdk.payloads import store_payload
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -70,14 +63,23 @@ class Sender:
         clock: Clock,
         ids: IdSource,
         pause: Callable[[float], None] = time.sleep,
+        *,
+        admit: Callable[[], None] = lambda: None,
     ) -> None:
+        """Prepares a call.
+
+        Args:
+            admit: counts one message against the topic's limits, or raises LimitExceeded.
+        """
+        self._connection = connection
         self._sqs: SQSClient = connection.sqs
-        self._urgent_url = connection.settings.urgent_queue_url
-        self._bulk_url = connection.settings.bulk_queue_url
+        self._urgent_url, self._bulk_url = connection.settings.ingest_queues(fence.topic)
         self._fence = fence
+        self._levels = fence.settings.delay_levels
         self._clock = clock
         self._ids = ids
         self._pause = pause
+        self._admit = admit
         self._failures: dict[int, Exception] = {}
         self._broken: dict[str, Exception] = {}
 
@@ -125,8 +127,10 @@ class Sender:
             try:
                 if not isinstance(message, Message):
                     raise InvalidValue(f"messages[{index}]", message, "give a Message")
-                checked = check_message(message, self._ids, now_ms)
-            except InvalidValue as error:
+                checked = check_message(message, self._ids, now_ms, levels=self._levels, large=True)
+                self._admit()
+                checked = self._without_large_body(checked)
+            except (InvalidValue, LimitExceeded, BotoCoreError, ClientError) as error:
                 self._failures[index] = error
                 continue
             began_ms = began_ms if chunk else now_ms
@@ -139,8 +143,42 @@ class Sender:
         if chunk:
             yield indexes, chunk
 
+    def send_checked(self, messages: Sequence[CheckedMessage]) -> list[Receipt]:
+        """Sends messages that are checked already.
+
+        Raises:
+            QueueUnavailable: SQS did not take them all.
+        """
+        for failure in self.try_checked(messages).values():
+            raise failure
+        topic = self._fence.topic
+        return [Receipt(id=id_text(each.id), topic=topic, deliver_at_ms=each.deliver_at_ms) for each in messages]
+
+    def try_checked(self, messages: Sequence[CheckedMessage]) -> dict[int, Exception]:
+        """Sends messages that are checked already; returns the errors of those that were not accepted, by index."""
+        indexes: list[int] = []
+        chunk: list[CheckedMessage] = []
+        for index, message in enumerate(messages):
+            try:
+                chunk.append(self._without_large_body(message))
+            except (BotoCoreError, ClientError) as error:
+                self._failures[index] = error
+            else:
+                indexes.append(index)
+        self._send_chunk(indexes, chunk)
+        return self._failures
+
+    def _without_large_body(self, message: CheckedMessage) -> CheckedMessage:
+        """Keeps a body in S3 that is too large for SQS: a PUT before the message is sent.
+
+        If it stops after that, nothing names the object; it goes 28 days after the message would have been due.
+        """
+        if not message.too_large:
+            return message
+        return store_payload(self._connection, self._fence.topic, message)
+
     def _send_chunk(self, indexes: list[int], chunk: list[CheckedMessage]) -> None:
-        now_ms = self._clock.now_ms()
+        now_ms = self._fence.sent_at_ms(self._clock.now_ms())
         first_bulk_id = id_floor(now_ms + URGENT_MS + 1)
         urgent = [i for i, message in enumerate(chunk) if message.id < first_bulk_id]
         bulk = [i for i, message in enumerate(chunk) if message.id >= first_bulk_id]

@@ -90,6 +90,23 @@ def _create(sqs: SQSClient, name: str, attributes: dict[str, str], tags: dict[st
         return sqs.get_queue_url(QueueName=name)["QueueUrl"]
 
 
+def delete_queues(sqs: SQSClient, stack: str, topic: str, subscription: str, queue_url: str) -> None:
+    """Deletes a subscription's queue and its dead-letter queue if Tidewheel made them for it, as their tags tell.
+
+    If it stops between the two: the dead-letter queue stays; a new subscription of the name finds it.
+    """
+    owner = {"tidewheel:stack": stack, "tidewheel:topic": topic, "tidewheel:subscription": subscription}
+    name = queue_url.rpartition("/")[2]
+    for queue, role in ((name, "subscription"), (name + _DEAD, "dead letters")):
+        try:
+            url = sqs.get_queue_url(QueueName=queue)["QueueUrl"]
+            found = sqs.list_queue_tags(QueueUrl=url).get("Tags", {})
+        except sqs.exceptions.QueueDoesNotExist:
+            continue
+        if all(found.get(tag) == value for tag, value in {**owner, "tidewheel:role": role}.items()):
+            sqs.delete_queue(QueueUrl=url)
+
+
 def check_given_queue(sqs: SQSClient, queue_url: str) -> str:
     """Returns the URL of a caller's own queue if a subscription can have it.
 

@@ -17,6 +17,7 @@ from tidewheel.aws import s3_layout
 from tidewheel.bucket import BucketId
 from tidewheel.errors import ObjectMissing
 from tidewheel.flows.ports import StoredObject
+from tidewheel.park import ParkKey
 from tidewheel.sink import Sink
 
 _S3 = "s3://"
@@ -45,9 +46,21 @@ class ArrowObjects:
         """Returns a ledger's name with a random end."""
         return s3_layout.ledger_name(topic, first_slot, slot_ms, bucket_id, s3_layout.attempt())
 
+    def new_park_name(self, key: ParkKey) -> str:
+        """Returns a name of a park's ledger with a random end."""
+        return s3_layout.park_name(key, s3_layout.attempt())
+
+    def new_occurrences_name(self, topic: str, a: int) -> str:
+        """Returns a name with a random end."""
+        return s3_layout.occurrences_name(topic, a, s3_layout.attempt())
+
     def new_checkpoint_name(self, topic: str, written_at_ms: int) -> str:
         """Returns a checkpoint's name with a random end."""
         return s3_layout.checkpoint_name(topic, written_at_ms, s3_layout.attempt())
+
+    def new_payload_name(self, topic: str, due_ms: int, message_id: str) -> str:
+        """Returns a large body's name with a random end."""
+        return s3_layout.payload_name(topic, due_ms, message_id, s3_layout.attempt())
 
     def put(self, name: str, data: bytes | memoryview) -> None:
         """Writes an object whole: one request to S3 up to 10 MB; a file appears under its name when it is complete."""
@@ -92,6 +105,20 @@ class ArrowObjects:
             if name.startswith(prefix) and not name.startswith(_UNFINISHED):
                 info = found[name]
                 yield StoredObject(name=name, size_bytes=info.size, put_at_ms=info.mtime_ns // 1_000_000)
+
+    def copy(self, name: str, to: str) -> None:
+        """Copies a file, or an object inside S3.
+
+        Raises:
+            ObjectMissing: there is no such object.
+        """
+        self._make_folder(to)
+        try:
+            self._filesystem.copy_file(self._root + name, self._root + to)
+        except FileNotFoundError:
+            raise ObjectMissing(name) from None
+        except OSError as error:
+            raise _explained(error, name) from error
 
     def move(self, name: str, to: str) -> None:
         """Renames a file; copies an object inside S3, then deletes it under its old name.

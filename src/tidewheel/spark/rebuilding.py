@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from pyspark.sql import SparkSession
@@ -159,8 +160,10 @@ def settings_of(job: Job) -> TopicSettings | None:
     Raises:
         InvalidValue: one is not a number, or they do not fit together.
     """
-    given = {}
+    given: dict[str, Any] = {}
     for field in fields(TopicSettings):
+        if field.name == "delay_levels":
+            continue  # the senders' affair: update_topic sets them again
         argument = field.name.replace("_", "-")
         if argument not in job.arguments:
             continue

@@ -6,6 +6,7 @@
 | wire | is reached by HTTP or by patching every client | clients of our sessions reach it directly, under one lock |
 | fast_json | serializes through the service model | plain JSON for frequent operations |
 | queues, queue_backend | walks all messages at each operation | heaps and dicts |
+| redrive | cannot move dead letters back | done at once |
 | tables | copies and sorts whole tables | only the items that are named |
 | schedule_backend | takes any schedule, fires none | checks, and an ordered book |
 | starts | invokes functions by Docker, runs no job | noted, for the pump to run |
@@ -31,7 +32,7 @@ from moto.dynamodb.models import dynamodb_backends
 from moto.sqs.models import sqs_backends
 
 from tidewheel.clock import Clock
-from tidewheel.local.emulator import fast_json, queue_backend, resources, tables, wire
+from tidewheel.local.emulator import fast_json, queue_backend, redrive, resources, tables, wire
 from tidewheel.local.emulator.patching import Patches
 from tidewheel.local.emulator.queues import HeapQueue, QueuedMessage, new_message
 from tidewheel.local.emulator.resources import Resource
@@ -83,6 +84,7 @@ class Emulator:
             resources.install(self._patches)
             tables.install(self._patches, self._wake_index)
             queue_backend.install(self._patches, changed=self.changed, virtual=self._virtual)
+            redrive.install(self._patches)
             self.schedules.install(self._patches)
         except BaseException:
             self.close()

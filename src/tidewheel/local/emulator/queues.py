@@ -56,6 +56,7 @@ class QueuedMessage(models.Message):
         self.visible_at_ms = ready_at_ms
         self.in_flight = False
         self.event_bytes: int | None = None
+        self.source_arn: str | None = None
         self.payload_bytes = len(body) if body.isascii() else len(body.encode())
 
     def __copy__(self) -> QueuedMessage:
@@ -133,6 +134,7 @@ class HeapQueue(models.Queue):
                     del self._by_id[message.id]
                     message.in_flight = False
                     message.ready_at_ms = now_ms
+                    message.source_arn = self.queue_arn
                     self.dead_letter_queue.add_message(message)  # type: ignore[union-attr]
                     continue
                 taken.append(message)
@@ -182,6 +184,25 @@ class HeapQueue(models.Queue):
         message.in_flight = visibility_timeout_s > 0
         self.put(message)
         self.on_arrival()
+
+    def move_all(self, destination: Callable[[QueuedMessage], HeapQueue | None]) -> int:
+        """Moves all messages that can be received now, as new ones; returns how many.
+
+        Args:
+            destination: where a message goes; None: it stays.
+        """
+        moved = 0
+        now_ms = time_ms()
+        for message in sorted(self._live(), key=lambda each: (each.ready_at_ms, each.arrival)):
+            to = None if message.ready_at_ms > now_ms else destination(message)
+            if to is not None:
+                del self._by_id[message.id]
+                again = QueuedMessage(str(uuid.uuid4()), message.body, message.system_attributes, now_ms)
+                again.message_attributes = message.message_attributes
+                again.payload_bytes = message.payload_bytes
+                to.add_message(again)
+                moved += 1
+        return moved
 
     def purge(self) -> None:
         """Deletes everything."""

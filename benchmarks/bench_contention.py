@@ -1,0 +1,277 @@
+"""Fifty at once on one topic: commits of ledgers, cancels and upserts, with DynamoDB's conflicts simulated.
+
+    python -m benchmarks.bench_contention [--seconds 5] [--busy-ms 8] [--json FILE]
+
+DynamoDB refuses a transaction while another one, or a write, is at work on one of its items; moto does not. So the
+metadata is in memory here, behind something that keeps every item of a write busy for `--busy-ms` and refuses whoever
+comes to it meanwhile, a condition check like a write. Fifty threads call the port `Topics` as ingest and the SDK do:
+first about once a second each, then as fast as they can, which no topic does. Counted are the conflicts, the tries of a
+call, and the calls that gave up (Contended): the figure to look at, since such work is safe to repeat but late.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tidewheel.aws.dynamodb_table import ATTEMPTS, backoff_s
+from tidewheel.bucket import Bucket, BucketId, slots_of
+from tidewheel.clock import SystemClock
+from tidewheel.errors import Contended
+from tidewheel.fence import new_fence
+from tidewheel.flows.cancel import cancel, cancel_key, cancel_many
+from tidewheel.flows.commit import commit_and_arm
+from tidewheel.flows.keys import settle_keys
+from tidewheel.flows.ports import Commit
+from tidewheel.key import KeyEntry
+from tidewheel.memory import MemoryService, MemoryTopics
+from tidewheel.message import IdSource, Message, MessageId, id_text
+from tidewheel.outgoing import check_message
+from tidewheel.pack import decode_pack, packs
+from tidewheel.segment import Segment
+from tidewheel.settings import TopicSettings
+from tidewheel.tombstone import Tombstone
+
+THREADS = 50
+READ_MS = 3.0
+TOPIC = "orders"
+BATCH = 90
+Key = tuple[str, str]
+FENCE: Key = ("FENCE", "")
+
+
+class BusyTopics:
+    """The metadata in memory, whose items are busy for a while as DynamoDB's are, with the adapter's retries."""
+
+    def __init__(self, topics: MemoryTopics, busy_s: float, read_s: float) -> None:
+        """Stands before the metadata."""
+        self._topics = topics
+        self._busy_s = busy_s
+        self._read_s = read_s
+        self._lock = threading.Lock()
+        self._busy: set[Key] = set()
+        self.counts: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        """Passes a call on: a read takes its time, a write has its items to itself."""
+        call = getattr(self._topics, name)
+        keys = WRITES.get(name)
+
+        def read(*arguments: Any) -> Any:
+            time.sleep(self._read_s)
+            return call(*arguments)
+
+        def write(*arguments: Any) -> Any:
+            assert keys is not None
+            return self._write(name, keys(*arguments), lambda: call(*arguments))
+
+        return read if keys is None else write
+
+    def _write(self, name: str, keys: list[Key], call: Callable[[], Any]) -> Any:
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                time.sleep(backoff_s(attempt))
+            self.counts["tries"] += 1
+            with self._lock:
+                taken = any(key in self._busy for key in keys)
+                if not taken:
+                    self._busy.update(keys)
+            if taken:
+                self.counts["conflicts"] += 1
+                time.sleep(self._read_s)
+                continue
+            try:
+                answer = call()
+                time.sleep(self._busy_s)
+                return answer
+            finally:
+                with self._lock:
+                    self._busy.difference_update(keys)
+        raise Contended(name, TOPIC, ATTEMPTS)
+
+
+def _of_fence(*_: Any) -> list[Key]:
+    return [FENCE]
+
+
+def _of_batch(_: str, tombstones: list[Tombstone]) -> list[Key]:
+    return [FENCE, *(("TOMB", each.id) for each in tombstones)]
+
+
+def _of_tombstone(_: str, tombstone: Tombstone) -> list[Key]:
+    return [("TOMB", tombstone.id)]
+
+
+def _of_claim(_: str, entry: KeyEntry) -> list[Key]:
+    return [("KEY", entry.key)]
+
+
+def _of_move(_: str, __: KeyEntry, entry: KeyEntry, tombstone: Tombstone | None) -> list[Key]:
+    return [("KEY", entry.key), *([] if tombstone is None else [("TOMB", tombstone.id)])]
+
+
+# A new bucket's item, or that of a new tombstone, is nobody else's.
+WRITES: dict[str, Callable[..., list[Key]]] = {
+    "commit_bucket": _of_fence,
+    "cancel": _of_fence,
+    "cancel_batch": _of_batch,
+    "put_tombstone": _of_tombstone,
+    "claim_key": _of_claim,
+    "move_key": _of_move,
+}
+"""The items that each write has to itself; condition checks count like writes."""
+
+
+class Load:
+    """One topic, and what each kind of caller does to it."""
+
+    def __init__(self, busy_s: float, read_s: float) -> None:
+        """Makes the topic."""
+        self.clock = SystemClock()
+        self.service = MemoryService.at(self.clock)
+        self.settings = TopicSettings()
+        self.fence = new_fence(TOPIC, "g1", self.settings, self.clock.now_ms())
+        self.service.topics.create_topic(self.fence)
+        self.topics: Any = BusyTopics(self.service.topics, busy_s, read_s)
+        self.ports: Any = replace(self.service, topics=self.topics)
+        self.ids = IdSource()
+
+    def a_far_id(self) -> MessageId:
+        """An id due in a day or so."""
+        return id_text(self.ids.next(self.clock.now_ms() + random.randrange(80_000_000, 90_000_000)))
+
+    def commit(self) -> None:
+        """What ingest does with one ledger: the object is not put."""
+        slot = self.fence.sealed + random.randrange(300, 3_000)
+        segment = Segment(
+            offset=4,
+            length=9,
+            rows=1000,
+            raw_bytes=9,
+            first_deliver_at_ms=slot * 300_000,
+            last_deliver_at_ms=slot * 300_000,
+        )
+        bucket = Bucket(
+            id=BucketId(f"{random.getrandbits(128):032x}"),
+            object_name="ledgers/x",
+            size_bytes=9,
+            rows=1000,
+            slots=slots_of([slot]),
+            segments=(segment,),
+        )
+        for _ in range(20):
+            fence = self.topics.fence(TOPIC)
+            assert fence is not None
+            if commit_and_arm(self.ports, fence, bucket) is not Commit.MOVED:
+                return
+        raise Contended("ingest", TOPIC, 20)
+
+    def cancel(self) -> None:
+        """A cancel by id."""
+        assert cancel(self.topics, TOPIC, self.settings.slot_ms, self.a_far_id(), self.clock.now_ms())
+
+    def cancel_batch(self) -> None:
+        """Ninety cancels in one call."""
+        ids = [self.a_far_id() for _ in range(BATCH)]
+        assert all(cancel_many(self.topics, TOPIC, self.settings.slot_ms, ids, self.clock.now_ms()))
+
+    def upsert(self) -> None:
+        """A replacing message of one of a thousand keys, as ingest settles it."""
+        now = self.clock.now_ms()
+        message = Message(body="x", delay="1d", key=f"k{random.randrange(1000)}", replace=True)
+        [(_, data)] = packs(TOPIC, "g1", now, [check_message(message, self.ids, now)])
+        settle_keys(self.ports, self.fence, [decode_pack(data, now)])
+
+    def cancel_by_key(self) -> None:
+        """A cancel by one of a thousand keys."""
+        now = self.clock.now_ms()
+        cancel_key(
+            self.topics, TOPIC, self.settings.slot_ms, f"k{random.randrange(1000)}", (now, self.ids.sequence()), now
+        )
+
+
+def run(load: Load, kinds: list[Callable[[], None]], seconds: float, pause_s: float) -> dict[str, float]:
+    """Runs fifty threads, each with its kind of call and about `pause_s` between two, and counts."""
+    load.topics.counts.clear()
+    latencies: list[float] = []
+    gave_up: list[str] = []
+    ends = time.perf_counter() + seconds
+
+    def caller(kind: Callable[[], None]) -> None:
+        while True:
+            time.sleep(random.uniform(0, 2 * pause_s))
+            began = time.perf_counter()
+            if began > ends:
+                return
+            try:
+                kind()
+            except Contended as error:
+                gave_up.append(str(error))
+            latencies.append(time.perf_counter() - began)
+
+    threads = [threading.Thread(target=caller, args=(kinds[i % len(kinds)],)) for i in range(THREADS)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    counts = load.topics.counts
+    return {
+        "calls_a_second": len(latencies) / seconds,
+        "conflicts_a_call": counts["conflicts"] / len(latencies),
+        "tries_a_call": counts["tries"] / len(latencies),
+        "gave_up_a_thousand": 1000 * len(gave_up) / len(latencies),
+        "p50_ms": 1000 * statistics.median(latencies),
+        "p99_ms": 1000 * sorted(latencies)[int(len(latencies) * 0.99)],
+    }
+
+
+def main(seconds: float = 5, busy_ms: float = 8) -> dict[str, dict[str, float]]:
+    """Runs each mix and prints a table."""
+    figures: dict[str, dict[str, float]] = {}
+    load = Load(busy_ms / 1000, READ_MS / 1000)
+    mixes: dict[str, list[Callable[[], None]]] = {
+        "50 commit ledgers": [load.commit],
+        "50 cancel by id": [load.cancel],
+        f"50 cancel {BATCH} at once": [load.cancel_batch],
+        "50 upsert": [load.upsert],
+        "20 commit, 10 cancel, 10 cancel by key, 10 upsert": [
+            *([load.commit] * 2),
+            load.cancel,
+            load.cancel_by_key,
+            load.upsert,
+        ],
+    }
+    for pace, pause_s in {"one a second each": 1.0, "as fast as can be": 0.0}.items():
+        for name, kinds in mixes.items():
+            figures[f"{name}, {pace}"] = run(load, kinds, seconds, pause_s)
+    table = Table(title=f"50 threads, one topic, items busy for {busy_ms:g} ms", title_justify="left")
+    table.add_column("")
+    for heading in next(iter(figures.values())):
+        table.add_column(heading.replace("_", " "), justify="right")
+    for name, row in figures.items():
+        table.add_row(name, *(f"{value:,.2f}" for value in row.values()))
+    Console(width=160).print(table)
+    return figures
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--busy-ms", type=float, default=8)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    found = main(given.seconds, given.busy_ms)
+    if given.json is not None:
+        given.json.write_text(json.dumps(found, indent=1) + "\n")

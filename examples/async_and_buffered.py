@@ -1,0 +1,53 @@
+"""The client for asyncio, and messages that are sent in the background; type-checked in strict mode."""
+
+# region async
+import asyncio
+from collections.abc import Iterable
+
+from tidewheel import AsyncTidewheel, BufferedSender, FlushFailed, Message, Receipt, Tidewheel
+
+
+async def remind(tw: AsyncTidewheel, customers: list[str]) -> None:
+    """Sends two batches side by side."""
+    middle = len(customers) // 2
+    batches = (customers[:middle], customers[middle:])
+    messages = [[Message(body={"customer": each}, delay="3d") for each in batch] for batch in batches]
+    await asyncio.gather(*(tw.send_many("orders", batch) for batch in messages))
+
+
+async def work(tw: AsyncTidewheel) -> int:
+    """Takes what is due, handles it and acknowledges it."""
+    messages = await tw.receive("orders", "billing", wait_s=20)
+    for message in messages:
+        print(message.id, message.json())
+    await tw.delete("orders", "billing", messages)
+    return len(messages)
+
+
+async def main() -> None:
+    """Runs against the stack `tidewheel`."""
+    async with AsyncTidewheel() as tw:
+        await remind(tw, ["c-1", "c-2"])
+        await work(tw)
+
+
+# endregion
+
+
+# region buffered
+def load(tw: Tidewheel, orders: Iterable[dict[str, int]]) -> list[Receipt]:
+    """Sends many messages from a loop that never waits for SQS; returns their receipts."""
+    try:
+        with BufferedSender(tw, max_messages=1000, max_age_s=0.5) as sender:
+            futures = [sender.add("orders", order, delay="1d") for order in orders]
+    except FlushFailed as error:
+        for failed in error.failures:
+            print(f"message {failed.index}: {failed.error}")
+        raise
+    return [future.result() for future in futures]
+
+
+# endregion
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,139 @@
+"""From a Redis sorted set with a poller, that puts what is due into Kafka."""
+
+# region recipe
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from hashlib import sha256
+from typing import Protocol
+
+from tidewheel import Message, Tidewheel
+
+TOPIC, SUBSCRIPTION = "delayed", "kafka"
+PAGE = 1000
+
+
+class Redis(Protocol):
+    """What is needed of redis-py's client, without decode_responses."""
+
+    def zrangebyscore(
+        self, name: str, min: float, max: str, start: int, num: int, withscores: bool
+    ) -> Sequence[tuple[bytes, float]]:
+        """Members and scores, by score."""
+
+    def zrem(self, name: str, *values: bytes) -> int:
+        """How many it removed."""
+
+
+class KafkaProducer(Protocol):
+    """What is needed of confluent_kafka's producer."""
+
+    def produce(self, topic: str, value: bytes, key: str, on_delivery: Callable[[object, object], None]) -> None:
+        """Puts a record into the producer's buffer; on_delivery gets an error, or None, and the record."""
+
+    def flush(self) -> int:
+        """How many are not delivered."""
+
+
+def key_of(member: str) -> str:
+    """A member is in a set once, so it is its own key; hashed, since a key has 256 characters at most."""
+    return sha256(member.encode()).hexdigest()
+
+
+def add(tw: Tidewheel, redis: Redis, name: str, member: str, due: datetime | float) -> None:
+    """ZADD: one that is there already gets the new time. Without Redis later on, the first line is enough."""
+    tw.send(TOPIC, member, deliver_at=due, key=key_of(member), replace=True)
+    redis.zrem(name, member.encode())
+
+
+def remove(tw: Tidewheel, redis: Redis, name: str, member: str) -> None:
+    """ZREM: from Redis first, so that `migrate` sees it. Without Redis later on, the second line is enough."""
+    redis.zrem(name, member.encode())
+    tw.cancel(TOPIC, key=key_of(member))
+
+
+def migrate(tw: Tidewheel, redis: Redis, name: str, cut: datetime) -> int:
+    """Moves what is due from `cut` on; run it again if it stops, one at a time. Returns how many it moved."""
+    moved = 0
+    while page := redis.zrangebyscore(name, cut.timestamp(), "+inf", start=0, num=PAGE, withscores=True):
+        # Without replace: what was sent before a crash, or has a new time by `add`, stays as it is.
+        messages = [Message(body=m.decode(), deliver_at=score, key=key_of(m.decode())) for m, score in page]
+        for (member, _), receipt in zip(page, tw.send_many(TOPIC, messages), strict=True):
+            if redis.zrem(name, member):
+                moved += 1
+            else:  # it was removed meanwhile, or added with another time: only this one goes
+                tw.cancel(TOPIC, receipt.id)
+    return moved
+
+
+def forward(tw: Tidewheel, producer: KafkaProducer, kafka_topic: str, wait_s: int = 20) -> int:
+    """Takes the poller's place: puts what is due into Kafka; returns how many it took."""
+    refused: list[object] = []
+
+    def delivered(error: object, record: object) -> None:  # noqa: ARG001
+        if error is not None:
+            refused.append(error)
+
+    messages = tw.receive(TOPIC, SUBSCRIPTION, max_messages=100, wait_s=wait_s)
+    for message in messages:
+        producer.produce(kafka_topic, value=message.bytes(), key=message.id, on_delivery=delivered)
+    if producer.flush() or refused:
+        return 0  # they come again, after the queue's visibility time-out
+    tw.delete(TOPIC, SUBSCRIPTION, messages)
+    return len(messages)
+
+
+# endregion
+
+
+class _SortedSet:
+    """Stands for Redis."""
+
+    def __init__(self, members: dict[bytes, float]) -> None:
+        self.members = members
+
+    def zrangebyscore(
+        self, name: str, min: float, max: str, start: int, num: int, withscores: bool
+    ) -> Sequence[tuple[bytes, float]]:
+        """Members and scores, by score."""
+        assert (name, max, withscores) == ("delayed", "+inf", True)
+        found = sorted((each for each in self.members.items() if each[1] >= min), key=lambda each: (each[1], each[0]))
+        return found[start : start + num]
+
+    def zrem(self, name: str, *values: bytes) -> int:
+        """How many it removed."""
+        assert name == "delayed"
+        return sum(self.members.pop(value, None) is not None for value in values)
+
+
+class _Printer:
+    """Stands for Kafka."""
+
+    def produce(self, topic: str, value: bytes, key: str, on_delivery: Callable[[object, object], None]) -> None:
+        """Prints a record."""
+        print(topic, value.decode(), key)
+        on_delivery(None, value)
+
+    def flush(self) -> int:
+        """Nothing is left."""
+        return 0
+
+
+def main() -> None:
+    """Moves a thousand members and lets the first of them become due, in virtual time."""
+    from datetime import timedelta
+
+    from tidewheel.local import MemoryTidewheel
+
+    stack = MemoryTidewheel()
+    tw = stack.client()
+    tw.create_topic(TOPIC)
+    tw.create_subscription(TOPIC, SUBSCRIPTION)
+    now = stack.now()
+    redis = _SortedSet({f"job {n}".encode(): (now + timedelta(minutes=n)).timestamp() for n in range(1000)})
+    print(migrate(tw, redis, "delayed", now + timedelta(hours=1)), "moved,", len(redis.members), "left to the poller")
+    stack.advance(hours=1, minutes=2, seconds=1)
+    forward(tw, _Printer(), "jobs")
+
+
+if __name__ == "__main__":
+    main()

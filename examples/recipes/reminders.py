@@ -1,0 +1,63 @@
+"""Reminders of an appointment: a day and an hour before it; they move and go with it."""
+
+# region recipe
+from datetime import datetime, timedelta
+
+from tidewheel import ReceivedMessage, Tidewheel
+
+TOPIC = "reminders"
+BEFORE = {"day": timedelta(days=1), "hour": timedelta(hours=1)}
+
+
+def book(tw: Tidewheel, appointment: str, starts_at: datetime, now: datetime) -> None:
+    """Sets the reminders of an appointment; called again with another time, it moves them."""
+    for name, before in BEFORE.items():
+        key = f"{appointment}:{name}"
+        if starts_at - before > now:
+            body = {"appointment": appointment, "starts_at": starts_at.isoformat()}
+            # A reminder that lies in a queue until the appointment is worth nothing any more.
+            tw.send(TOPIC, body, deliver_at=starts_at - before, key=key, replace=True, expires_in=before)
+        else:
+            tw.cancel(TOPIC, key=key)  # a time that has passed would mean now
+
+
+def call_off(tw: Tidewheel, appointment: str) -> None:
+    """Cancels what is still to come."""
+    for name in BEFORE:
+        tw.cancel(TOPIC, key=f"{appointment}:{name}")
+
+
+def is_wanted(message: ReceivedMessage, calendar: dict[str, datetime]) -> bool:
+    """Whether to remind: the appointment may have been changed when its reminder was on its way already."""
+    reminder = message.json()
+    starts_at = calendar.get(reminder["appointment"])
+    return starts_at is not None and starts_at.isoformat() == reminder["starts_at"]
+
+
+# endregion
+
+
+def main() -> None:
+    """Books, moves and calls off, in virtual time."""
+    from tidewheel.local import MemoryTidewheel
+
+    stack = MemoryTidewheel()
+    tw = stack.client()
+    tw.create_topic(TOPIC)
+    tw.create_subscription(TOPIC, "mailer")
+    calendar = {
+        "dentist": stack.now() + timedelta(days=9),
+        "barber": stack.now() + timedelta(days=2),
+    }
+    for appointment, starts_at in calendar.items():
+        book(tw, appointment, stack.now() + timedelta(days=5), stack.now())
+        book(tw, appointment, starts_at, stack.now())  # it was moved
+    call_off(tw, "barber")
+    for _ in range(10 * 24):
+        stack.advance(hours=1)
+        for message in stack.receive(TOPIC, "mailer"):
+            print(f"{stack.now():%d %B %H:%M}", message.json(), "wanted" if is_wanted(message, calendar) else "stale")
+
+
+if __name__ == "__main__":
+    main()

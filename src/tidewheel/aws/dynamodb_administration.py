@@ -1,0 +1,137 @@
+"""What administrators change of a topic as a whole, in DynamoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from tidewheel.aws import dynamodb_items as items
+from tidewheel.aws import table_layout as layout
+from tidewheel.aws.dynamodb_table import Table
+from tidewheel.aws.dynamodb_writes import Change, Check, Delete, Put, Value
+from tidewheel.fence import ALL_SEALED, Fence, Purge
+from tidewheel.flows.administration_port import Replay
+from tidewheel.settings import TopicSettings
+from tidewheel.subscription import Delivery, State
+
+MAX_DELETED_ITEMS = 500
+"""Items of one `delete_items`: a few seconds' worth."""
+
+
+class DynamoAdministration:
+    """The part of the port `Topics` of `tidewheel.flows.administration_port`."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def update_settings(self, fence: Fence, settings: TopicSettings) -> bool:
+        """One GetItem and one UpdateItem: another release may have written the same settings in other words."""
+        item = self._table.get(layout.fence_key(fence.topic))
+        if item is None or items.decode_fence(item).settings != fence.settings:
+            return False
+        return self._change_if_seen(
+            fence, "update_settings", {"settings": item["settings"]["S"]}, {"settings": settings.to_json()}
+        )
+
+    def set_purges(self, fence: Fence, purge_ms: int, purges: Sequence[Purge]) -> bool:
+        """One UpdateItem."""
+        return self._change_if_seen(
+            fence,
+            "set_purges",
+            {"purge_ms": fence.purge_ms, "purges": items.encode_purges(fence.purges)},
+            {"purge_ms": purge_ms, "purges": items.encode_purges(purges)},
+        )
+
+    def open_replay(self, fence: Fence, delivery: Delivery) -> Replay:
+        """One transaction."""
+        key = delivery.key
+        failed = self._table.transact(
+            [
+                Put(item=items.encode_delivery(delivery)),
+                Check(
+                    key=layout.subscription_key(key.topic, key.subscription),
+                    condition="generation = :generation AND #state <> :paused",
+                    values={"generation": key.generation, "paused": State.PAUSED.value},
+                ),
+                Change(
+                    key=layout.fence_key(fence.topic),
+                    condition="generation = :generation AND gc_until <= :a",
+                    values={"generation": fence.generation, "a": key.plan},
+                    adds={"subs_ver": 1},
+                ),
+            ],
+            action="open_replay",
+            topic=fence.topic,
+        )
+        if 2 in failed:
+            return Replay.COLLECTED
+        return Replay.REFUSED if failed else Replay.OPENED
+
+    def mark_deleting(self, fence: Fence, generation: str, now_ms: int) -> bool:
+        """One UpdateItem."""
+        looks = items.look_fields(fence.topic, now_ms)
+        marks: dict[str, Value | None] = {"generation": generation, "sealed": ALL_SEALED, "deleting_at_ms": now_ms}
+        return self._change_if_seen(fence, "mark_deleting", {}, marks | looks)
+
+    def deletion(self, topic: str) -> Fence | None:
+        """One GetItem."""
+        item = self._table.get(layout.fence_key(topic))
+        found = None if item is None else items.decode_fence(item)
+        return found if found is not None and found.deleting_at_ms is not None else None
+
+    def claim_deletion(self, fence: Fence, look_at_ms: int) -> bool:
+        """One UpdateItem."""
+        seen: dict[str, Value | None] = {layout.WAKE_SORT_KEY: fence.look_at_ms}
+        looks = items.look_fields(fence.topic, look_at_ms)
+        return self._change_if_seen(fence, "claim_deletion", seen, looks)
+
+    def delete_items(self, topic: str) -> bool:
+        """Some queries, and one DeleteItem each: at most 500 a call."""
+        found = list(islice(self._keys_of(topic), MAX_DELETED_ITEMS))
+        for key in found:
+            self._table.delete(key, action="delete_items", topic=topic)
+        return not found
+
+    def _keys_of(self, topic: str) -> Iterator[layout.Key]:
+        """Yields the keys of what there is: subscriptions first, since no plan is handed out to one that is gone."""
+        partition = layout.topic_partition(topic)
+        subscriptions = map(
+            items.key_of, self._table.query_prefix(partition, layout.SUBSCRIPTIONS, projection="pk, sk")
+        )
+        seen = set()
+        for key in subscriptions:
+            seen.add(key)
+            yield key
+        for partition in layout.partitions(topic):
+            for key in map(items.key_of, self._table.query("pk = :pk", {"pk": partition}, projection="pk, sk")):
+                if key[1] != layout.FENCE and key not in seen:
+                    yield key
+
+    def forget_topic(self, fence: Fence) -> bool:
+        """One transaction of one item: deletes it only if it is the one that was read."""
+        delete = Delete(
+            key=layout.fence_key(fence.topic),
+            condition="generation = :generation",
+            values={"generation": fence.generation},
+        )
+        return not self._table.transact([delete], action="forget_topic", topic=fence.topic)
+
+    def _change_if_seen(
+        self,
+        fence: Fence,
+        action: str,
+        seen: dict[str, Value | None],
+        sets: dict[str, Value | None],
+    ) -> bool:
+        """Changes the fence if its generation is as read and these attributes are as seen; None is absent."""
+        values: dict[str, Value] = {"generation": fence.generation}
+        condition = "generation = :generation"
+        for name, value in seen.items():
+            if value is None:
+                condition += f" AND attribute_not_exists({name})"
+            else:
+                condition += f" AND {name} = :{name}"
+                values[name] = value
+        change = Change(key=layout.fence_key(fence.topic), condition=condition, values=values, sets=sets)
+        done, _ = self._table.update(change, action=action, topic=fence.topic)
+        return done

@@ -1,0 +1,166 @@
+"""Subscriptions' states, and parks, in DynamoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidewheel.aws import dynamodb_items as items
+from tidewheel.aws import table_layout as layout
+from tidewheel.aws.dynamodb_fences import wake_comparison
+from tidewheel.aws.dynamodb_table import Table
+from tidewheel.aws.dynamodb_writes import Change, Check, Delete, Put, Value, Write
+from tidewheel.fence import Fence, above
+from tidewheel.flows.parks_port import Parked
+from tidewheel.park import Park, ParkKey
+from tidewheel.subscription import DeliveryKey, State, Subscription
+
+_WITHOUT_LEDGER = "pk, sk, v, #rows, size_bytes, look_at_ms, object_name, leased_ms"
+
+
+class DynamoParks:
+    """The part of the port `Topics` that is about subscriptions' states and parks."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    # ---- a subscription's state
+    def pause(self, subscription: Subscription) -> bool:
+        """One UpdateItem."""
+        return self._change_subscription(subscription, "pause", {"#state": State.PAUSED.value})
+
+    def mark_broken(self, topic: str, name: str, generation: str) -> bool:
+        """One UpdateItem."""
+        change = Change(
+            key=layout.subscription_key(topic, name),
+            condition="generation = :generation AND #state = :active",
+            values={"generation": generation, "active": State.ACTIVE.value},
+            sets={"#state": State.BROKEN.value},
+        )
+        done, _ = self._table.update(change, action="mark_broken", topic=topic)
+        return done
+
+    def resume(self, fence: Fence, subscription: Subscription) -> bool:
+        """One transaction; as in `create_subscription`, how wake_slot compares with the cursor is a condition."""
+        cursor = subscription.cursor
+        lower = above(fence.wake_slot, cursor)
+        sets: dict[str, Value | None] = {}
+        if lower:
+            look_at_ms = fence.look_at(cursor, fence.collect_at_ms)
+            sets = {"wake_slot": cursor, **items.look_fields(fence.topic, look_at_ms)}
+        failed = self._table.transact(
+            [
+                Change(
+                    key=layout.subscription_key(fence.topic, subscription.name),
+                    condition="generation = :generation AND #state = :seen",
+                    values={"generation": subscription.generation, "seen": subscription.state.value},
+                    sets={"#state": State.ACTIVE.value},
+                ),
+                Change(
+                    key=layout.fence_key(fence.topic),
+                    condition="generation = :generation AND " + wake_comparison(lower, ":cursor"),
+                    values={"cursor": cursor, "generation": fence.generation},
+                    sets=sets,
+                    adds={"ver": 1},
+                ),
+            ],
+            action="resume",
+            topic=fence.topic,
+        )
+        return not failed
+
+    def set_filter(self, subscription: Subscription, filter_policy: str | None) -> bool:
+        """One UpdateItem."""
+        return self._change_subscription(subscription, "set_filter", {"filter_policy": filter_policy})
+
+    def _change_subscription(self, subscription: Subscription, action: str, sets: dict[str, Value | None]) -> bool:
+        change = Change(
+            key=layout.subscription_key(subscription.topic, subscription.name),
+            condition="generation = :generation",
+            values={"generation": subscription.generation},
+            sets=sets,
+        )
+        done, _ = self._table.update(change, action=action, topic=subscription.topic)
+        return done
+
+    def delete_subscription(self, subscription: Subscription) -> bool:
+        """One transaction of one write: what deletes single items has no conditions."""
+        delete = Delete(
+            key=layout.subscription_key(subscription.topic, subscription.name),
+            condition="generation = :generation",
+            values={"generation": subscription.generation},
+        )
+        return not self._table.transact([delete], action="delete_subscription", topic=subscription.topic)
+
+    # ---- parks
+    def put_park(self, park: Park) -> Parked:
+        """One transaction."""
+        key = park.key
+        owner = Check(
+            key=layout.subscription_key(key.topic, key.subscription),
+            condition="generation = :generation AND (#state = :paused OR #state = :broken)",
+            values={"generation": key.generation, "paused": State.PAUSED.value, "broken": State.BROKEN.value},
+        )
+        failed = self._transact_park(park, owner, "put_park")
+        if not failed:
+            return Parked.PARKED
+        return Parked.EXISTS if 0 in failed else Parked.MOVED
+
+    def spill_part(self, key: DeliveryKey, part: int, park: Park) -> Parked:
+        """One transaction."""
+        done = Change(
+            key=layout.delivery_key(key),
+            condition="attribute_exists(pk) AND NOT contains(done, :part)",
+            values={"part": part},
+            sets={f"leases.#{part}": None},
+            adds={"done": frozenset((part,))},
+        )
+        failed = self._transact_park(park, done, "spill_part")
+        if not failed:
+            return Parked.PARKED
+        return Parked.MOVED if 1 in failed else Parked.EXISTS
+
+    def _transact_park(self, park: Park, other: Write, action: str) -> list[int]:
+        put = Put(item=items.encode_park(park), if_absent=True)
+        return self._table.transact([put, other], action=action, topic=park.key.topic)
+
+    def park(self, key: ParkKey) -> Park | None:
+        """One GetItem."""
+        item = self._table.get(layout.park_key(key))
+        return None if item is None else items.decode_park(item)
+
+    def parks(self, topic: str) -> list[Park]:
+        found = self._table.query_prefix(layout.topic_partition(topic), layout.PARKS, projection=_WITHOUT_LEDGER)
+        return [items.decode_park(item) for item in found]
+
+    def lease_park(self, key: ParkKey, now_ms: int, expired_before_ms: int) -> Park | None:
+        """One UpdateItem; one whose answer was lost, and that boto3 sends again, finds its own lease: as after a crash,
+        the park waits for it to end."""
+        change = Change(
+            key=layout.park_key(key),
+            condition="attribute_exists(pk) AND (attribute_not_exists(leased_ms) OR leased_ms < :expired)",
+            values={"expired": expired_before_ms},
+            sets={"leased_ms": now_ms},
+        )
+        done, item = self._table.update(change, action="lease_park", topic=key.topic, returns=True)
+        return items.decode_park(item) if done and item is not None else None
+
+    def release_park(self, key: ParkKey) -> None:
+        """One UpdateItem."""
+        change = Change(key=layout.park_key(key), condition="attribute_exists(pk)", sets={"leased_ms": None})
+        self._table.update(change, action="release_park", topic=key.topic)
+
+    def stamp_park(self, key: ParkKey, seen_look_at_ms: int, look_at_ms: int) -> bool:
+        """One UpdateItem."""
+        change = Change(
+            key=layout.park_key(key),
+            condition="look_at_ms = :seen",
+            values={"seen": seen_look_at_ms},
+            sets={"look_at_ms": look_at_ms},
+        )
+        done, _ = self._table.update(change, action="stamp_park", topic=key.topic)
+        return done
+
+    def delete_parks(self, keys: Iterable[ParkKey]) -> None:
+        """One DeleteItem each."""
+        for key in keys:
+            self._table.delete(layout.park_key(key), action="delete_parks", topic=key.topic)

@@ -1,0 +1,75 @@
+"""Recurring messages in DynamoDB."""
+
+from __future__ import annotations
+
+from tidewheel.aws import dynamodb_items as items
+from tidewheel.aws import table_layout as layout
+from tidewheel.aws.dynamodb_table import Table
+from tidewheel.aws.dynamodb_writes import Change, Delete, Put, Value
+from tidewheel.fence import Fence
+from tidewheel.flows.ports import AT_ONCE_MS
+from tidewheel.recurring import Recurring
+
+
+class DynamoRecurring:
+    """The part of the port `Topics` that is about recurring messages."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def put_recurring(self, fence: Fence, recurring: Recurring, seen: Recurring | None, wake_slot: int | None) -> bool:
+        """One transaction."""
+        item = items.encode_recurring(recurring)
+        put = Put(item=item, if_absent=True)
+        if seen is not None:
+            put = Put(item=item, condition="generation = :generation", values={"generation": seen.generation})
+        condition = "generation = :generation AND sealed <= :first AND "
+        values: dict[str, Value] = {
+            "generation": fence.generation,
+            "first": recurring.first_ms // fence.slot_ms,
+        }
+        if fence.wake_slot is None:
+            condition += "attribute_not_exists(wake_slot)"
+        else:
+            condition += "wake_slot = :wake_slot"
+            values["wake_slot"] = fence.wake_slot
+        sets: dict[str, Value | None] = {}
+        if wake_slot is not None:
+            sets = {"wake_slot": wake_slot, **items.look_fields(fence.topic, AT_ONCE_MS)}
+        change = Change(
+            key=layout.fence_key(fence.topic),
+            condition=condition,
+            values=values,
+            sets=sets,
+            adds={"ver": 1, "recurring": 1 if seen is None else 0},
+        )
+        return not self._table.transact([put, change], action="put_recurring", topic=fence.topic)
+
+    def recurring(self, topic: str, name: str) -> Recurring | None:
+        """One GetItem."""
+        item = self._table.get(layout.recurring_key(topic, name))
+        return None if item is None else items.decode_recurring(item)
+
+    def all_recurring(self, topic: str) -> list[Recurring]:
+        """One query a page."""
+        found = self._table.query_prefix(layout.topic_partition(topic), layout.RECURRING)
+        return [items.decode_recurring(item) for item in found]
+
+    def delete_recurring(self, fence: Fence, seen: Recurring) -> bool:
+        """One transaction."""
+        delete = Delete(
+            key=layout.recurring_key(fence.topic, seen.name),
+            condition="generation = :generation",
+            values={"generation": seen.generation},
+        )
+        change = Change(
+            key=layout.fence_key(fence.topic),
+            condition="generation = :generation",
+            values={"generation": fence.generation},
+            adds={"recurring": -1},
+        )
+        return not self._table.transact([delete, change], action="delete_recurring", topic=fence.topic)
+
+    def restore_recurring(self, recurring: Recurring) -> None:
+        """One PutItem."""
+        self._table.put(Put(item=items.encode_recurring(recurring)), action="restore_recurring", topic=recurring.topic)

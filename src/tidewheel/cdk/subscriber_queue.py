@@ -1,0 +1,112 @@
+"""A queue of your own for a subscription: the policy that lets the service's functions send to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aws_cdk import Duration, Fn, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sqs as sqs
+from aws_cdk import aws_ssm as ssm
+from constructs import Construct
+
+from tidewheel.errors import InvalidValue
+from tidewheel.policies import KMS_ACTIONS, NO_FIFO
+from tidewheel.settings import DELIVERY_ROLES, roles_parameter_name
+from tidewheel.topic import check_name
+
+RETENTION = Duration.days(14)
+"""SQS's longest."""
+
+DEFAULT_STACK = "tidewheel"
+
+
+class SubscriberQueue(Construct):
+    """A standard queue with a dead-letter queue, to which the service's functions may send.
+
+    Name it to the service once: `create_subscription(topic, name, queue_url=...)`.
+
+    Attributes:
+        queue: The subscription's queue.
+        dead_letters: Where a message goes that was received too often.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        stack_name: str = DEFAULT_STACK,
+        role_arns: Sequence[str] | None = None,
+        visibility_timeout: Duration | None = None,
+        max_receive_count: int = 5,
+        encryption_key: kms.IKey | None = None,
+    ) -> None:
+        """Make both queues.
+
+        Args:
+            scope: The construct that it belongs to.
+            id_: Its name there.
+            stack_name: As of `grant_deliveries`.
+            role_arns: As of `grant_deliveries`.
+            visibility_timeout: How long a received message stays invisible to others; a minute by default.
+            max_receive_count: How often a message is received before it is a dead letter.
+            encryption_key: A KMS key of your own; by default SQS encrypts with its own.
+        """
+        super().__init__(scope, id_)
+        self.dead_letters = sqs.Queue(
+            self, "DeadLetters", retention_period=RETENTION, encryption_master_key=encryption_key
+        )
+        self.queue = sqs.Queue(
+            self,
+            "Queue",
+            retention_period=RETENTION,
+            visibility_timeout=visibility_timeout or Duration.minutes(1),
+            encryption_master_key=encryption_key,
+            dead_letter_queue=sqs.DeadLetterQueue(max_receive_count=max_receive_count, queue=self.dead_letters),
+        )
+        grant_deliveries(self.queue, stack_name=stack_name, role_arns=role_arns)
+
+
+def grant_deliveries(
+    queue: sqs.IQueue, *, stack_name: str = DEFAULT_STACK, role_arns: Sequence[str] | None = None
+) -> None:
+    """Give a queue the policy that lets the service's functions send to it, and its KMS key one to encrypt with it.
+
+    In the service's own account and Region nothing else is needed: the roles are read from the service's SSM parameter
+    when the queue's stack is deployed. A queue of another account needs `role_arns`, and to be listed in
+    `subscriber_queue_arns` of the service's environment. A key that was made elsewhere stays as it is: allow the roles
+    KMS_ACTIONS in its policy.
+
+    Args:
+        queue: A standard queue that the same CDK app makes.
+        stack_name: The service's stack.
+        role_arns: The roles that deliver, where the parameter cannot be read: `tidewheel policy queue` prints them.
+
+    Raises:
+        InvalidValue: The queue is a FIFO queue, or it was made elsewhere, so that its policy cannot be added to.
+    """
+    if queue.fifo:
+        raise InvalidValue("queue", queue.node.path, NO_FIFO)
+    if role_arns is None:
+        role_arns = _published_roles(queue, check_name("stack_name", stack_name))
+    principals = [iam.ArnPrincipal(arn) for arn in role_arns]
+    statement = iam.PolicyStatement(
+        sid="TidewheelDelivers", principals=principals, actions=["sqs:SendMessage"], resources=[queue.queue_arn]
+    )
+    if not queue.add_to_resource_policy(statement).statement_added:
+        advice = "it was made elsewhere; set the policy there, as `tidewheel policy queue <queue URL>` prints it"
+        raise InvalidValue("queue", queue.node.path, advice)
+    if queue.encryption_master_key is not None:
+        queue.encryption_master_key.add_to_resource_policy(
+            iam.PolicyStatement(principals=principals, actions=list(KMS_ACTIONS), resources=["*"])
+        )
+
+
+def _published_roles(queue: sqs.IQueue, stack_name: str) -> list[str]:
+    """Return the roles that the service's stack has published, as values of the deployment."""
+    published = ssm.StringListParameter.value_for_typed_list_parameter(
+        Stack.of(queue), roles_parameter_name(stack_name)
+    )
+    return [Fn.select(number, published) for number in range(DELIVERY_ROLES)]

@@ -1,0 +1,132 @@
+"""`tidewheel cancel`, `tidewheel reschedule` and `tidewheel recurring`: changes of messages that wait."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidewheel.cli.administration import AsJson, Topic, pairs
+from tidewheel.cli.messages import body_of, delay_of, time_of
+from tidewheel.cli.output import print_json, print_table
+from tidewheel.cli.target import client
+
+if TYPE_CHECKING:
+    from tidewheel.sdk.recurring import RecurringMessage
+
+TOO_LATE = 3
+"""Exit code if a message could not be cancelled or moved any more."""
+STANDARD_INPUT = "-"
+
+recurring = typer.Typer(no_args_is_help=True, help="Messages that come again and again.")
+
+Key = Annotated[str, typer.Argument(help="The key of the recurring message.")]
+
+
+def cancel(
+    ctx: typer.Context,
+    topic: Topic,
+    ids: Annotated[list[str] | None, typer.Argument(help="Message ids; '-' reads one a line.")] = None,
+    key: Annotated[str | None, typer.Option(help="Cancel what has this key, instead of ids.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Cancel messages by id or key; exit code 3 if it is too late for one."""
+    service = client(ctx)
+    if key is not None:
+        if ids:
+            raise typer.BadParameter("give ids or --key, not both")
+        results = [service.cancel(topic, key=key)]
+    else:
+        wanted = [line.strip() for line in sys.stdin if line.strip()] if ids == [STANDARD_INPUT] else ids or []
+        if not wanted:
+            raise typer.BadParameter("give at least one id, or --key")
+        results = service.cancel_many(topic, wanted)
+    shown = [(each.id, "cancelled" if each else "too late") for each in results]
+    if as_json:
+        print_json([{"id": message_id, "result": result} for message_id, result in shown])
+    else:
+        print_table(["id", "result"], shown, "nothing to cancel")
+    if not all(results):
+        raise typer.Exit(TOO_LATE)
+
+
+def reschedule(
+    ctx: typer.Context,
+    topic: Topic,
+    id: Annotated[str | None, typer.Argument(help="The message id.")] = None,
+    key: Annotated[str | None, typer.Option(help="The message with this key, instead of an id.")] = None,
+    delay: Annotated[str | None, typer.Option(help="From now: seconds, or text such as 90s, 15m, '3d 4h'.")] = None,
+    deliver_at: Annotated[str | None, typer.Option(help="ISO 8601 time with its zone, instead of a delay.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move a message to another time; exit code 3 if it is too late, or it was cancelled."""
+    from tidewheel.sdk.changes import Rescheduled
+
+    result = client(ctx).reschedule(topic, id, key=key, delay=delay_of(delay), deliver_at=time_of(deliver_at))
+    if isinstance(result, Rescheduled):
+        shown: dict[str, Any] = {"id": result.receipt.id, "due": result.receipt.deliver_at, "result": "rescheduled"}
+    else:
+        shown = {"id": result.id, "due": None, "result": "cancelled" if result else "too late"}
+    if as_json:
+        print_json(shown)
+    else:
+        print_table(list(shown), [tuple(shown.values())], "")
+    if not isinstance(result, Rescheduled):
+        raise typer.Exit(TOO_LATE)
+
+
+@recurring.command("create")
+def create_recurring(
+    ctx: typer.Context,
+    topic: Topic,
+    key: Key,
+    body: Annotated[str, typer.Argument(help="The message.")],
+    cron: Annotated[str | None, typer.Option(help="Five fields, such as '0 9 * * MON-FRI'.")] = None,
+    every: Annotated[str | None, typer.Option(help="A fixed rate instead, such as 90s, 15m, 1d.")] = None,
+    timezone: Annotated[str, typer.Option(help="IANA name of the zone that cron's fields mean.")] = "UTC",
+    start: Annotated[str | None, typer.Option(help="Nothing before: ISO 8601 time with its zone.")] = None,
+    attribute: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; repeatable.")] = None,
+    expires_in: Annotated[str | None, typer.Option(help="How long after its time each may be handed out.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the one with this key.")] = False,
+    json_body: Annotated[bool, typer.Option("--json-body", help="The body is JSON; refuse it if not.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a message that comes again and again."""
+    made = client(ctx).send_recurring(
+        topic,
+        key,
+        body_of(body, json_body),
+        cron=cron,
+        every=delay_of(every),
+        timezone=timezone,
+        start=time_of(start, "--start"),
+        attributes=dict(pairs("--attribute", attribute)),
+        expires_in=delay_of(expires_in),
+        replace=replace,
+    )
+    _show_recurring([made], as_json)
+
+
+@recurring.command("list")
+def list_recurring(ctx: typer.Context, topic: Topic, as_json: AsJson = False) -> None:
+    """List a topic's recurring messages."""
+    _show_recurring(client(ctx).recurring(topic), as_json)
+
+
+@recurring.command("cancel")
+def cancel_recurring(ctx: typer.Context, topic: Topic, key: Key) -> None:
+    """End a recurring message."""
+    client(ctx).cancel_recurring(topic, key)
+
+
+def _show_recurring(found: list[RecurringMessage], as_json: bool) -> None:
+    if as_json:
+        fields = ("topic", "key", "cron", "every_s", "timezone", "next_at", "body")
+        print_json([{name: getattr(each, name) for name in fields} for each in found])
+        return
+    rows = [
+        (each.key, each.cron or f"every {each.every_s} s", each.timezone if each.cron else None, each.next_at)
+        for each in found
+    ]
+    print_table(["key", "rule", "zone", "next"], rows, "no recurring messages")

@@ -1,0 +1,270 @@
+"""`tidewheel get`, `tidewheel peek` and `tidewheel stats`: what is in a topic, without changing anything."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidewheel.cli.administration import AsJson, Topic
+from tidewheel.cli.histogram import Bars, blocks_are_shown, histogram_text
+from tidewheel.cli.output import WIDE, print_json
+from tidewheel.cli.target import client
+from tidewheel.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from tidewheel.sdk.stats import SubscriptionStats, TopicStats
+    from tidewheel.sdk.waiting import MessageStatus, WaitingMessage
+
+WATCH_S = 5.0
+COLUMNS = 80
+"""Width where there is no terminal to ask."""
+_LEAST_BODY = 10
+_KEY = 20
+_ID_CHARACTERS = 26
+
+
+def get(
+    ctx: typer.Context,
+    topic: Topic,
+    message_id: Annotated[str, typer.Argument(metavar="ID", help="The message's id, as send printed it.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show what is known of one message: waiting, sealed, sent, cancelled, purged, expired or unknown."""
+    status = client(ctx).get(topic, message_id)
+    if as_json:
+        print_json(_status_json(status))
+        return
+    sys.stdout.write(_lines(_status_pairs(status)))
+
+
+def peek(
+    ctx: typer.Context,
+    topic: Topic,
+    count: Annotated[int, typer.Option("--number", "-n", help="At most so many, up to 1000.")] = 10,
+    after: Annotated[
+        str | None, typer.Option(help="Go on after this message id, or after a time such as 2027-01-31T09:00:00Z.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the next waiting messages by due time, without taking them."""
+    found = client(ctx).peek(topic, count, after=_after(after))
+    if as_json:
+        print_json([_message_json(each) for each in found])
+        return
+    width = shutil.get_terminal_size((WIDE, 24)).columns if sys.stdout.isatty() else WIDE
+    sys.stdout.write(messages_text(found, width))
+
+
+def stats(
+    ctx: typer.Context,
+    topic: Topic,
+    seconds: Annotated[
+        float | None, typer.Argument(min=0.1, help="With --watch: how often to look.", show_default=f"{WATCH_S:.0f}")
+    ] = None,
+    by: Annotated[Bars | None, typer.Option(help="Show when waiting messages are due, in bars.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again, until Ctrl-C.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what waits in a topic, and how far its subscriptions have come."""
+    if seconds is not None and not watch:
+        raise InvalidValue("SECONDS", seconds, "it goes with --watch")
+    service = client(ctx)
+    if not watch:
+        _show(service.stats(topic), by, as_json)
+        return
+
+    def looks() -> Iterator[TopicStats]:
+        while True:
+            yield service.stats(topic)
+            time.sleep(seconds or WATCH_S)
+
+    if as_json or not sys.stdout.isatty():
+        for found in looks():
+            _show(found, by, as_json)
+            sys.stdout.flush()
+        return
+    _redraw(looks(), by)
+
+
+def messages_text(found: Sequence[WaitingMessage], width: int) -> str:
+    """Returns messages as lines that fit a width; ids are always whole, keys and bodies are cut.
+
+    Args:
+        found: the messages.
+        width: of a line, in characters.
+    """
+    if not found:
+        return "nothing waits\n"
+    keys = [_cut(each.key or "-", _KEY) for each in found]
+    keyed = any(each.key is not None for each in found)
+    rows = [("id", "due (UTC)", "key", "body")]
+    rows += [(each.id, _time(each.deliver_at), key, each.body) for each, key in zip(found, keys, strict=True)]
+    before = [max(len(row[i]) for row in rows) for i in range(3 if keyed else 2)]
+    room = max(_LEAST_BODY, width - sum(before) - 2 * len(before))
+    lines = ["  ".join([*(f"{row[i]:<{size}}" for i, size in enumerate(before)), _cut(row[3], room)]) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _cut(text: str, room: int) -> str:
+    """Returns text as one line of at most `room` characters, without what could upset a terminal."""
+    line = "".join(c if c.isprintable() else " " for c in " ".join(text[: 4 * room].split()))
+    return line if len(line) <= room and len(text) <= 4 * room else f"{line[: room - 3]}..."
+
+
+def _show(found: TopicStats, by: Bars | None, as_json: bool) -> None:
+    if as_json:
+        print_json(asdict(found))
+    else:
+        width = shutil.get_terminal_size((COLUMNS, 24)).columns
+        sys.stdout.write(stats_text(found, by, width, blocks_are_shown()))
+
+
+def _redraw(looks: Iterator[TopicStats], by: Bars | None) -> None:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    blocks = blocks_are_shown()  # of the terminal: Live puts another standard output in its place
+    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+        for found in looks:
+            lines = [f"{datetime.now(UTC):%H:%M:%S} UTC; Ctrl-C ends it", ""]
+            lines += stats_text(found, by, console.width, blocks).splitlines()
+            if len(lines) > console.height - 1:
+                lines[console.height - 2 :] = ["... (the rest does not fit)"]
+            live.update(Text("\n".join(lines), no_wrap=True, overflow="crop"), refresh=True)
+
+
+def stats_text(found: TopicStats, by: Bars | None, width: int, blocks: bool) -> str:
+    """Returns what people see of a topic's statistics.
+
+    Args:
+        found: the statistics.
+        by: with a histogram of these bars, if any.
+        width: of a line, in characters.
+        blocks: whether block characters can be shown; else '#'.
+    """
+    pairs = [
+        ("topic", found.topic),
+        ("waiting", f"{found.waiting:,}"),
+        ("sealed", f"{found.sealed:,}"),
+        ("in flight", f"{found.in_flight:,}"),
+        ("dead", f"{found.dead:,}"),
+        ("oldest due", _time(found.oldest_due_at, " UTC")),
+        ("next due", _time(found.next_due_at, " UTC")),
+        ("last due", _time(found.last_due_at, " UTC")),
+        ("ledgers", f"{found.buckets:,} ({found.ledger_bytes:,} bytes)"),
+    ]
+    text = _lines(pairs) + "\n"
+    if found.subscriptions:
+        text += _table(_SUBSCRIPTION_COLUMNS, [_subscription_row(each) for each in found.subscriptions], width)
+    else:
+        text += "no subscriptions\n"
+    if by is None:
+        return text
+    histogram = found.by_hour if by is Bars.HOUR else found.by_day
+    return text + "\n" + histogram_text(histogram, by, width, blocks)
+
+
+_SUBSCRIPTION_COLUMNS = ("subscription", "state", "receivable", "delayed", "taken", "dead", "parked", "lag", "parts")
+
+
+def _subscription_row(each: SubscriptionStats) -> list[str]:
+    queue = each.queue
+    depths = (None,) * 3 if queue is None else (queue.visible, queue.delayed, queue.in_flight)
+    numbers = (*depths, each.dead, each.parked, each.lag_slots, each.open_parts)
+    return [each.name, each.state.value, *("-" if number is None else f"{number:,}" for number in numbers)]
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
+    """Returns aligned columns, names to the left and numbers to the right; long names stand above their numbers."""
+    widths = [max(len(each) for each in column) for column in zip(columns, *rows, strict=True)]
+    apart = sum(widths) + 2 * (len(widths) - 1) > width
+    if apart:
+        widths[0] = 0
+    lines = []
+    for row in (columns, *rows):
+        name = "" if apart else row[0]
+        cells = [f"{name:<{widths[0]}}", f"{row[1]:<{widths[1]}}"]
+        cells += [f"{cell:>{widths[i]}}" for i, cell in enumerate(row[2:], start=2)]
+        lines += [row[0]] if apart else []
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def _lines(pairs: Sequence[tuple[str, str]]) -> str:
+    width = max(len(name) for name, _ in pairs)
+    return "".join(f"{name:<{width}}  {value}\n" for name, value in pairs)
+
+
+def _time(at: datetime | None, zone: str = "") -> str:
+    return "-" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}{zone}"
+
+
+def _after(text: str | None) -> str | datetime | None:
+    if text is None or (len(text) == _ID_CHARACTERS and text.isalnum()):
+        return text
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        how = "give a message id, or a time such as 2027-01-31T09:00:00Z"
+        raise InvalidValue("--after", text, how) from None
+
+
+def _status_pairs(status: MessageStatus) -> list[tuple[str, str]]:
+    pairs = [("id", str(status.id)), ("state", status.state.value), ("due", _precise(status.deliver_at))]
+    if status.moved_to is not None:
+        pairs.append(("moved to", status.moved_to))
+    message = status.message
+    if message is not None:
+        pairs.append(("sent", _precise(message.sent_at)))
+        if message.expires_at is not None:
+            pairs.append(("expires", _precise(message.expires_at)))
+        if message.key is not None:
+            pairs.append(("key", message.key))
+        if message.attempt:
+            pairs.append(("attempt", f"{message.attempt} of {message.original_id}"))
+        pairs += [("attribute", f"{name}={value}") for name, value in message.attributes.items()]
+        pairs.append(("body", message.body))
+    for each in status.subscriptions:
+        how = "delivered" if each.delivered else "handed out" if each.handed_out else "not handed out yet"
+        pairs.append((each.name, f"{how} ({each.state.value})"))
+    return pairs
+
+
+def _precise(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d} UTC"
+
+
+def _status_json(status: MessageStatus) -> dict[str, Any]:
+    return {
+        "id": status.id,
+        "state": status.state.value,
+        "deliver_at": status.deliver_at,
+        "moved_to": status.moved_to,
+        "message": None if status.message is None else _message_json(status.message),
+        "subscriptions": [asdict(each) for each in status.subscriptions],
+    }
+
+
+def _message_json(message: WaitingMessage) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        "deliver_at": message.deliver_at,
+        "body": message.body,
+        "encoding": message.encoding.name.lower(),
+        "attributes": dict(message.attributes),
+        "sent_at": message.sent_at,
+        "key": message.key,
+        "expires_at": message.expires_at,
+        "attempt": message.attempt,
+        "original_id": message.original_id,
+        "payload": message.payload,
+    }

@@ -1,0 +1,109 @@
+"""`tidewheel policy`: the IAM policies of senders, consumers, administrators and queues, from the stack's settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from tidewheel.cli.administration import AsJson, Topic
+from tidewheel.cli.output import print_json
+from tidewheel.cli.target import Target, client
+from tidewheel.errors import NotConfigured, UnknownSubscription
+from tidewheel.settings import ServiceSettings, parameter_name, roles_parameter_name
+
+if TYPE_CHECKING:
+    from tidewheel.policies import ConsumerAction, SenderAction
+
+policy = typer.Typer(no_args_is_help=True, help="Print the IAM policies that programs and queues need.")
+
+Actions = Annotated[
+    list[str] | None, typer.Option("--action", help="Only what this needs; repeatable.", show_default=False)
+]
+
+
+@policy.command()
+def sender(ctx: typer.Context, topic: Topic, action: Actions = None, as_json: AsJson = False) -> None:
+    """Print the policy of a program that sends to a topic. Actions: send, cancel, reschedule, look, large_bodies."""
+    from tidewheel.policies import SENDER_ACTIONS, policy_document, sender_statements, shares_queues
+
+    settings = _settings(ctx)
+    actions = cast("list[SenderAction]", action) or SENDER_ACTIONS
+    statements = sender_statements(settings, topic, actions=actions)
+    if shares_queues(settings, topic):
+        typer.echo(
+            f"Note: topic {topic!r} has no ingest queues of its own. Who may send to it may send to EVERY topic that "
+            "has none. To give it its own, list it in dedicated_topics of the stack's environment.",
+            err=True,
+        )
+    _show(policy_document(statements), as_json)
+
+
+@policy.command()
+def consumer(
+    ctx: typer.Context,
+    topic: Topic,
+    subscription: Annotated[str, typer.Argument(help="The subscription's name.")],
+    action: Actions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the policy of a program that works on a subscription. Actions: receive, retry_later, redrive."""
+    from tidewheel.policies import RECEIVE, consumer_statements, policy_document
+
+    found = [each for each in client(ctx).subscriptions(topic) if each.name == subscription]
+    if not found:
+        raise UnknownSubscription(topic, subscription)
+    actions = cast("list[ConsumerAction]", action) or RECEIVE
+    statements = consumer_statements(_settings(ctx), topic, found[0].queue_url, actions=actions)
+    _show(policy_document(statements), as_json)
+
+
+@policy.command()
+def administrator(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """Print the policy of a program that creates topics and subscriptions, of any name."""
+    from tidewheel.policies import administrator_statements, policy_document
+
+    _show(policy_document(administrator_statements(_settings(ctx))), as_json)
+
+
+@policy.command()
+def queue(
+    ctx: typer.Context,
+    queue_url: Annotated[str, typer.Argument(help="URL or ARN of a standard queue.")],
+    as_json: AsJson = False,
+) -> None:
+    """Print the policy that a queue of your own needs to be a subscription's."""
+    from tidewheel.policies import queue_policy
+
+    role_arns = _parameter(ctx, roles_parameter_name).split(",")
+    _show(queue_policy(queue_url, role_arns=role_arns), as_json)
+
+
+def _settings(ctx: typer.Context) -> ServiceSettings:
+    return ServiceSettings.from_json(_parameter(ctx, parameter_name), "the stack's SSM parameter")
+
+
+def _parameter(ctx: typer.Context, name_of: Callable[[str], str]) -> str:
+    """Reads one of the stack's SSM parameters.
+
+    Raises:
+        NotConfigured: there is none.
+    """
+    target: Target = ctx.obj
+    ssm: Any = target.session().client("ssm", endpoint_url=target.endpoint_url)
+    name = name_of(target.stack)
+    try:
+        return str(ssm.get_parameter(Name=name)["Parameter"]["Value"])
+    except ssm.exceptions.ParameterNotFound:
+        advice = "deploy the stack again, or give its name, Region and profile"
+        raise NotConfigured(f"no SSM parameter {name} in region {ssm.meta.region_name}: {advice}") from None
+
+
+def _show(document: dict[str, Any], as_json: bool) -> None:
+    """Prints a policy for people to read or, on one line, for programs; both are JSON."""
+    if as_json:
+        print_json(document)
+    else:
+        typer.echo(json.dumps(document, indent=2))

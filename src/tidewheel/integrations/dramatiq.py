@@ -1,0 +1,108 @@
+"""dramatiq on SQS with any delay: a broker that sends what SQS cannot hold back through Tidewheel.
+
+The broker of dramatiq_sqs refuses delays above 15 minutes. This one puts what it would have put into the queue
+(a message, encoded, as base64) into the queue's topic instead, and the worker finds it when it is due.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from dramatiq_sqs import MessageTooLarge, SQSBroker
+
+from tidewheel.integrations.queue_topics import MAX_THRESHOLD_S, QueueTopics, check_threshold
+
+if TYPE_CHECKING:
+    import dramatiq
+
+    from tidewheel.sdk.client import Tidewheel
+    from tidewheel.subscription import Subscription
+
+TOPIC_OPTION = "tidewheel_topic"
+ID_OPTION = "tidewheel_id"
+"""Options of the message that `enqueue` returns: where it waits, and its id there."""
+
+
+class TidewheelSQSBroker(SQSBroker):  # type: ignore[misc]  # dramatiq_sqs says nothing of its types
+    """dramatiq_sqs' broker without its limit of 15 minutes; actors and workers stay as they are.
+
+    Example:
+        >>> broker = TidewheelSQSBroker(tidewheel=Tidewheel())
+        >>> dramatiq.set_broker(broker)
+        >>> remind.send_with_options(args=(17,), delay=timedelta(days=3))
+    """
+
+    def __init__(
+        self,
+        *,
+        tidewheel: Tidewheel,
+        topics: Mapping[str, str] | None = None,
+        threshold_s: int = MAX_THRESHOLD_S,
+        **options: Any,
+    ) -> None:
+        """Makes a broker.
+
+        Args:
+            tidewheel: the client.
+            topics: topics of queues by the queue's name in SQS (with the namespace); default: the queue's name.
+            threshold_s: delays up to it go to SQS as ever, longer ones through Tidewheel; 0 to 900 seconds.
+            options: SQSBroker's own.
+
+        Raises:
+            InvalidValue: a topic's name or the threshold is not usable.
+        """
+        self._threshold_ms = check_threshold(threshold_s) * 1000
+        self._topics = QueueTopics(tidewheel, topics)
+        super().__init__(**options)
+
+    def prepare(self, queues: Iterable[str] | None = None, **settings: int | None) -> list[Subscription]:
+        """Makes each queue's topic, with the queue as its subscription, or finds them. Call it once, at deployment.
+
+        Args:
+            queues: dramatiq's names of queues; default: all that actors have declared.
+            settings: of topics that are made, such as slot_s=60.
+
+        Raises:
+            InvalidValue: a FIFO queue, a setting that cannot be, or a topic that feeds other queues.
+            QueueNotFound: no actor has declared the queue.
+        """
+        return [
+            self._topics.prepare(self._queue_url(name), **settings)
+            for name in (sorted(self.queue_names) if queues is None else queues)
+        ]
+
+    def enqueue(self, message: dramatiq.Message[Any], *, delay: int | None = None) -> dramatiq.Message[Any]:
+        """Puts a message into its queue, or into the queue's topic if SQS cannot hold it back for so long.
+
+        Args:
+            message: the message.
+            delay: milliseconds.
+
+        Returns:
+            The message; of one that waits in a topic, a copy whose options `tidewheel_topic` and `tidewheel_id` say
+            where.
+
+        Raises:
+            QueueNotPrepared: `prepare` was not called for the queue; nothing was sent.
+            InvalidValue, MessageTooLarge: the message cannot be delivered; nothing was sent.
+            QueueUnavailable: SQS did not take it.
+        """
+        if delay is None or delay <= self._threshold_ms:
+            now: dramatiq.Message[Any] = super().enqueue(message, delay=delay)
+            return now
+        queue_url = self._queue_url(message.queue_name)
+        body = b64encode(message.encode()).decode()
+        if len(body) > self.max_message_size:
+            raise MessageTooLarge(f"Messages in SQS can be at most {self.max_message_size} bytes large.")
+        self.emit_before("enqueue", message, delay)
+        receipt = self._topics.send(queue_url, body, delay=timedelta(milliseconds=delay))
+        sent = message.copy(options={TOPIC_OPTION: receipt.topic, ID_OPTION: receipt.id})
+        self.emit_after("enqueue", sent, delay)
+        return sent
+
+    def _queue_url(self, queue_name: str) -> str:
+        self._ensure_queue(queue_name)
+        return str(self.queues[queue_name].url)

@@ -1,0 +1,192 @@
+"""The topics behind a task framework's queues: one a queue, and that queue is its subscription.
+
+    producer --send--> topic --when it is due--> subscription = the framework's own queue --> worker
+
+A topic gives each of its messages to all of its subscriptions, so two queues never share one: each would get the
+other's tasks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from tidewheel.errors import InvalidValue, TidewheelError, UnknownTopic
+from tidewheel.message import MAX_MESSAGE_BYTES
+from tidewheel.topic import check_name
+
+if TYPE_CHECKING:
+    from tidewheel.message import Receipt
+    from tidewheel.sdk.client import Tidewheel
+    from tidewheel.subscription import Subscription
+
+SUBSCRIPTION = "workers"
+"""Name of the subscription that `prepare` makes."""
+MAX_THRESHOLD_S = 900
+"""SQS's longest delay."""
+
+_MAX_TOPIC_CHARACTERS = 48
+_HASH_CHARACTERS = 8
+
+_log = logging.getLogger(__name__)
+
+
+class QueueNotPrepared(TidewheelError, LookupError):
+    """The topic of this queue has no subscription with it, so that a delayed task would be lost; nothing was sent.
+
+    Attributes:
+        queue_url, topic: the queue, and the topic that should lead to it.
+    """
+
+    def __init__(self, queue_url: str, topic: str) -> None:
+        self.queue_url = queue_url
+        self.topic = topic
+        super().__init__(
+            f"topic {topic!r} does not lead to queue {queue_url}, so a delayed task would be lost; "
+            "call prepare() for this queue once, such as at deployment"
+        )
+
+
+class QueueTopics:
+    """Sends messages that are due later, each to the topic of the queue where its worker waits.
+
+    Any number of threads may use one.
+    """
+
+    def __init__(self, tidewheel: Tidewheel, topics: Mapping[str, str] | None = None) -> None:
+        """Makes it; AWS is not called.
+
+        Args:
+            tidewheel: the client.
+            topics: topics of queues by the queue's name in SQS; default: the topic has the queue's name.
+
+        Raises:
+            InvalidValue: a topic's name cannot be one, or two queues have the same topic.
+        """
+        self._tidewheel = tidewheel
+        self._topics = dict(topics or {})
+        self._prepared: set[str] = set()
+        for queue_name, topic in self._topics.items():
+            check_name(f"topics[{queue_name!r}]", topic)
+        if len(set(self._topics.values())) < len(self._topics):
+            raise InvalidValue("topics", self._topics, "give each queue a topic of its own, else each gets all tasks")
+
+    def topic(self, queue: str) -> str:
+        """Returns the topic of a queue, given its name in SQS or its URL.
+
+        SQS's names may be longer than a topic's: of those, the topic's ends in a hash.
+
+        Raises:
+            InvalidValue: it is a FIFO queue.
+        """
+        name = _queue_name(queue)
+        if name.endswith(".fifo"):
+            raise InvalidValue("queue", name, "FIFO queues take no delay for a single message; use a standard queue")
+        if name in self._topics:
+            return self._topics[name]
+        if len(name) <= _MAX_TOPIC_CHARACTERS:
+            return check_name("queue", name)
+        digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH_CHARACTERS]
+        return check_name("queue", f"{name[: _MAX_TOPIC_CHARACTERS - _HASH_CHARACTERS - 1]}-{digest}")
+
+    def prepare(self, queue_url: str, **settings: int | None) -> Subscription:
+        """Makes a queue's topic and its subscription, or finds them; harmless when repeated.
+
+        | step | call | if it stops after this |
+        |---|---|---|
+        | 1 | `create_topic`, unless there is one | `send` refuses, and the next `prepare` goes on |
+        | 2 | `create_subscription` with the queue | done |
+
+        Args:
+            queue_url: an SQS queue that exists.
+            settings: of a topic that is made, such as slot_s=60; one that exists keeps its own.
+
+        Raises:
+            InvalidValue: a FIFO queue, a setting that cannot be, or a topic that feeds other queues only.
+            AlreadyExists, QueueUnavailable, Contended: as the client's `create_subscription`.
+        """
+        topic = self.topic(queue_url)
+        found = self._subscriptions(topic)
+        if found is None:
+            self._tidewheel.create_topic(topic, settings=None, **settings)
+        for each in found or []:
+            if _same_queue(each.queue_url, queue_url):
+                return each
+        if found:
+            others = ", ".join(each.queue_url for each in found)
+            raise InvalidValue(
+                "topic",
+                topic,
+                f"it leads to {others}, which would get the tasks too; "
+                f"name another topic with topics={{{_queue_name(queue_url)!r}: ...}}",
+            )
+        return self._tidewheel.create_subscription(topic, SUBSCRIPTION, queue_url=queue_url)
+
+    def send(
+        self,
+        queue_url: str,
+        body: str,
+        *,
+        delay: timedelta | None = None,
+        deliver_at: datetime | None = None,
+        attributes: Mapping[str, str] | None = None,
+    ) -> Receipt:
+        """Sends a message that comes to the queue, body and attributes unchanged, when it is due.
+
+        The first message to a queue asks whether its topic leads there; from then on it is taken as known.
+
+        Raises:
+            QueueNotPrepared: the topic does not lead to the queue; nothing was sent.
+            InvalidValue: SQS could not carry the message; nothing was sent.
+            QueueUnavailable: SQS did not take it.
+        """
+        topic = self.topic(queue_url)
+        # A worker reads its queue without Tidewheel's consumer: a body that is kept elsewhere would be lost on it.
+        size = len(body.encode()) + sum(
+            len(f"{name}String{value}".encode()) for name, value in (attributes or {}).items()
+        )
+        if size > MAX_MESSAGE_BYTES:
+            advice = f"the task comes to {size} bytes; SQS takes {MAX_MESSAGE_BYTES}; send a key to its large part"
+            raise InvalidValue("body", body, advice)
+        self._check_prepared(topic, queue_url)
+        receipt = self._tidewheel.send(topic, body, delay=delay, deliver_at=deliver_at, attributes=attributes)
+        _log.info("queue %s: message %s of topic %s, due %s", queue_url, receipt.id, topic, receipt.deliver_at)
+        return receipt
+
+    def _check_prepared(self, topic: str, queue_url: str) -> None:
+        if queue_url in self._prepared:
+            return
+        if not any(_same_queue(each.queue_url, queue_url) for each in self._subscriptions(topic) or []):
+            raise QueueNotPrepared(queue_url, topic)
+        self._prepared.add(queue_url)
+
+    def _subscriptions(self, topic: str) -> list[Subscription] | None:
+        try:
+            return self._tidewheel.subscriptions(topic)
+        except UnknownTopic:
+            return None
+
+
+def check_threshold(threshold_s: int) -> int:
+    """Returns the longest delay that still goes the framework's own way, if SQS can do it.
+
+    Raises:
+        InvalidValue: it is not a whole number of 0 to 900 seconds.
+    """
+    whole = isinstance(threshold_s, int) and not isinstance(threshold_s, bool)
+    if not whole or not 0 <= threshold_s <= MAX_THRESHOLD_S:
+        raise InvalidValue("threshold_s", threshold_s, f"give whole seconds from 0 to {MAX_THRESHOLD_S}, SQS's most")
+    return threshold_s
+
+
+def _queue_name(queue: str) -> str:
+    return urlsplit(queue).path.rpartition("/")[2]
+
+
+def _same_queue(one: str, other: str) -> bool:
+    """Whether two URLs name one queue: SQS answers on several hosts, and the path is account and name."""
+    return urlsplit(one).path == urlsplit(other).path

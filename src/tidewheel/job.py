@@ -1,0 +1,99 @@
+"""Jobs: what is in the work queue, as JSON.
+
+part        {"topic": ..., "subscription": ..., "generation": ..., "plan": ..., "part": ...}, and "replay" of a replay
+drain       {"topic": ..., "subscription": ..., "generation": ..., "park": ...}
+catch up    {"topic": ..., "subscription": ..., "generation": ...}
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tidewheel.errors import InvalidValue
+from tidewheel.park import ParkKey
+from tidewheel.subscription import DeliveryKey
+
+_ADVICE = "give a JSON object as the service's functions put it into the work queue"
+_OWNER: dict[str, type] = {"topic": str, "subscription": str, "generation": str}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartJob:
+    """Sends one part of a delivery."""
+
+    key: DeliveryKey
+    part: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainJob:
+    """Sends the messages of a park."""
+
+    key: ParkKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatchUpJob:
+    """Hands out what a subscription has missed and drains its parks, after a resume."""
+
+    topic: str
+    subscription: str
+    generation: str
+
+
+Job = PartJob | DrainJob | CatchUpJob
+
+
+def job_body(job: Job) -> str:
+    """Returns the work queue's message for a job."""
+    match job:
+        case PartJob(key=key, part=part):
+            own: dict[str, object] = {"plan": key.plan, "part": part}
+            if key.replay is not None:
+                own["replay"] = key.replay
+        case DrainJob(key=key):
+            own = {"park": key.id}
+        case CatchUpJob() as key:
+            own = {}
+    return json.dumps({"topic": key.topic, "subscription": key.subscription, "generation": key.generation, **own})
+
+
+def job_of(body: str) -> Job:
+    """Reads `job_body`'s result.
+
+    Raises:
+        InvalidValue: it is not one.
+    """
+    try:
+        document = json.loads(body)
+    except ValueError as error:
+        raise InvalidValue("work queue message", body, f"{_ADVICE} ({error})") from None
+    if not isinstance(document, dict):
+        raise InvalidValue("work queue message", body, _ADVICE)
+    own: dict[str, type] = {}
+    if "plan" in document or "part" in document:
+        own = {"plan": int, "part": int} | ({"replay": str} if "replay" in document else {})
+    elif "park" in document:
+        own = {"park": str}
+    return _job(_checked(document, body, _OWNER | own))
+
+
+def _checked(document: dict[str, Any], body: str, kinds: dict[str, type]) -> dict[str, Any]:
+    if set(document) != set(kinds):
+        raise InvalidValue("work queue message", body, f"{_ADVICE}, with the fields {', '.join(kinds)} and no others")
+    for name, kind in kinds.items():
+        value = document[name]
+        if type(value) is not kind or (isinstance(value, int) and value < 0):
+            raise InvalidValue(f"work queue message: {name}", value, _ADVICE)
+    return document
+
+
+def _job(document: dict[str, Any]) -> Job:
+    if "part" in document:
+        part = document.pop("part")
+        return PartJob(key=DeliveryKey(**document), part=part)
+    if "park" in document:
+        return DrainJob(key=ParkKey(id=document.pop("park"), **document))
+    return CatchUpJob(**document)

@@ -1,0 +1,111 @@
+"""What the handlers under `functions/` do, on ports in memory: the same grouping, the same partial failures.
+
+A handler parses an event, calls flows and reports. Here there is no event: messages are handed over as they are, and
+what a handler would only log is kept in `logged`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidewheel.errors import CorruptPack
+from tidewheel.flows.collect import collect
+from tidewheel.flows.dispatch import dispatch
+from tidewheel.flows.ingest import ingest
+from tidewheel.flows.merge import in_process, merge
+from tidewheel.flows.ports import MergeSize, Ports
+from tidewheel.flows.sweep import sweep
+from tidewheel.flows.work import do_job
+from tidewheel.job import job_of
+from tidewheel.memory.sqs_message import MemoryMessage
+from tidewheel.pack import PACK_ATTRIBUTE, Pack, decode_pack
+from tidewheel.settings import MAX_FUNCTION_S
+
+Failed = dict[str, Exception]
+"""SQS's ids of the messages of a batch that failed, with the reasons; the others are handled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What went wrong in a function: which one, when, with what event (or topic or item), and why."""
+
+    function: str
+    at_ms: int
+    event: Any
+    error: BaseException
+
+
+class MemoryFunctions:
+    """The five functions; each method is one handler.
+
+    Attributes:
+        logged: the failures that a handler logs and goes on after, oldest first.
+    """
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self.logged: list[Failure] = []
+
+    def ingest(self, batch: Sequence[MemoryMessage]) -> Failed:
+        """As `functions/ingest/handler.py`: one call of the flow for each topic and generation."""
+        failed: Failed = {}
+        by_topic: dict[tuple[str, str], list[tuple[str, Pack]]] = {}
+        for message in batch:
+            try:
+                pack = self._read(message)
+            except Exception as error:
+                failed[message.id] = error
+                continue
+            by_topic.setdefault((pack.topic, pack.generation), []).append((message.id, pack))
+        for (topic, _), packs in by_topic.items():
+            try:
+                ingest(self._ports, topic, [pack for _, pack in packs])
+            except Exception as error:
+                failed |= {message_id: error for message_id, _ in packs}
+        return failed
+
+    def _read(self, message: MemoryMessage) -> Pack:
+        data = message.message_attributes.get(PACK_ATTRIBUTE, {}).get("BinaryValue")
+        if data is None:
+            raise CorruptPack(f"no Binary attribute {PACK_ATTRIBUTE!r}")
+        return decode_pack(data, self._ports.clock.now_ms())
+
+    def deliver(self, batch: Sequence[MemoryMessage]) -> Failed:
+        """As `functions/deliver/handler.py`: does each job by itself."""
+        failed: Failed = {}
+        for message in batch:
+            try:
+                job = job_of(message.body)
+                done = do_job(self._ports, job)
+            except Exception as error:
+                failed[message.id] = error
+                continue
+            for failure in () if done is None else done.failures:
+                self._log("deliver", job, failure)
+        return failed
+
+    def dispatch(self, topic: str) -> None:
+        """As `functions/dispatch/handler.py`: dispatches a topic, and collects it when that is due."""
+        done = dispatch(self._ports, topic)
+        if done is None:
+            return
+        for failure in done.failures:
+            self._log("dispatch", topic, failure)
+        if done.collect:
+            collect(self._ports, topic)
+
+    def sweep(self) -> None:
+        """As `functions/sweep/handler.py`."""
+        for what, error in sweep(self._ports).failures.items():
+            self._log("sweep", what, error)
+
+    def compact(self, topic: str, size: MergeSize) -> None:
+        """As `functions/compact/handler.py`; a large merge, which on AWS is a Glue job, is done here likewise."""
+        merged = merge(self._ports, topic, in_process(self._ports.objects), lease_s=MAX_FUNCTION_S, largest=size)
+        for error in [] if merged is None else merged.skipped:
+            self._log("compact", topic, error)
+
+    def _log(self, function: str, event: Any, error: Exception) -> None:
+        self.logged.append(Failure(function=function, at_ms=self._ports.clock.now_ms(), event=event, error=error))

@@ -1,0 +1,313 @@
+"""boto3's SQS client over `tidewheel.memory.sqs`: the same calls, answers and errors, without AWS, HTTP or moto.
+
+It has the operations that Tidewheel and its consumers use, on standard queues. Arguments are boto3's; nothing checks
+their types as boto3 does. Long polls answer at once, since the clock stands still while one waits.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, ParamSpec, TypeVar
+
+from botocore.exceptions import ClientError
+
+from tidewheel.memory.sqs import MemorySqs
+from tidewheel.memory.sqs_message import MemoryMessage, SqsError, message_bytes
+from tidewheel.memory.sqs_queue import ACCOUNT, MemoryQueue
+from tidewheel.message import SQS_MAX_BYTES
+
+MAX_BATCH = 10
+_ENTRY_ID = re.compile(r"[\w-]{1,80}\Z")
+_CODES = {
+    "BatchEntryIdsNotDistinct": "AWS.SimpleQueueService.BatchEntryIdsNotDistinct",
+    "BatchRequestTooLong": "AWS.SimpleQueueService.BatchRequestTooLong",
+    "EmptyBatchRequest": "AWS.SimpleQueueService.EmptyBatchRequest",
+    "InvalidBatchEntryId": "AWS.SimpleQueueService.InvalidBatchEntryId",
+    "QueueDoesNotExist": "AWS.SimpleQueueService.NonExistentQueue",
+    "QueueNameExists": "QueueAlreadyExists",
+    "ReceiptHandleIsInvalid": "ReceiptHandleIsInvalid",
+    "TooManyEntriesInBatchRequest": "AWS.SimpleQueueService.TooManyEntriesInBatchRequest",
+}
+_EXCEPTIONS = {name: type(name, (ClientError,), {"__doc__": code}) for name, code in _CODES.items()}
+_BY_CODE = {code: _EXCEPTIONS[name] for name, code in _CODES.items()}
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _operation(method: Callable[P, T]) -> Callable[P, T]:
+    """Makes a method raise what boto3's would: the exception of the code, or ClientError."""
+    operation = method.__name__.title().replace("_", "")
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(*args, **kwargs)
+        except SqsError as error:
+            response: Any = {
+                "Error": {"Type": "Sender", "Code": error.code, "Message": error.message},
+                "ResponseMetadata": {"HTTPStatusCode": 400},
+            }
+            raise _BY_CODE.get(error.code, ClientError)(response, operation) from None
+
+    return call
+
+
+class MemorySqsClient:
+    """Speaks as `boto3.client("sqs")` does; several threads may use it.
+
+    Attributes:
+        exceptions: the classes that boto3's client has there, such as QueueDoesNotExist.
+    """
+
+    def __init__(self, sqs: MemorySqs) -> None:
+        self._sqs = sqs
+        self._moves: list[dict[str, Any]] = []
+        self.exceptions = SimpleNamespace(ClientError=ClientError, **_EXCEPTIONS)
+
+    # ---- queues
+    @_operation
+    def create_queue(
+        self, *, QueueName: str, Attributes: Mapping[str, str] | None = None, tags: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Makes a queue, or answers with the one that has this name and these attributes."""
+        return {"QueueUrl": self._sqs.create_queue(QueueName, Attributes, tags).url}
+
+    @_operation
+    def get_queue_url(self, *, QueueName: str, QueueOwnerAWSAccountId: str = ACCOUNT) -> dict[str, Any]:
+        """Finds a queue by its name; there is one account only."""
+        if QueueOwnerAWSAccountId != ACCOUNT:
+            raise SqsError(_CODES["QueueDoesNotExist"], "The specified queue does not exist.")
+        return {"QueueUrl": self._sqs.queue(QueueName).url}
+
+    @_operation
+    def list_queues(self, *, QueueNamePrefix: str = "") -> dict[str, Any]:
+        """Lists queues by name; as of SQS, there is no list without a queue."""
+        urls = [queue.url for queue in self._sqs.queues(QueueNamePrefix)]
+        return {"QueueUrls": urls} if urls else {}
+
+    @_operation
+    def get_queue_attributes(self, *, QueueUrl: str, AttributeNames: Iterable[str] = ()) -> dict[str, Any]:
+        """Answers with a queue's attributes and counts, all of them text."""
+        queue = self._sqs.queue(QueueUrl)
+        names = set(AttributeNames)
+        everything = _queue_attributes(queue)
+        return {"Attributes": {name: value for name, value in everything.items() if {name, "All"} & names}}
+
+    @_operation
+    def set_queue_attributes(self, *, QueueUrl: str, Attributes: Mapping[str, str]) -> dict[str, Any]:
+        """Changes attributes; an empty text takes one away."""
+        self._sqs.queue(QueueUrl).set_attributes(Attributes)
+        return {}
+
+    @_operation
+    def list_queue_tags(self, *, QueueUrl: str) -> dict[str, Any]:
+        """Answers with a queue's tags; without any, there is no such field."""
+        tags = self._sqs.queue(QueueUrl).tags
+        return {"Tags": dict(tags)} if tags else {}
+
+    @_operation
+    def tag_queue(self, *, QueueUrl: str, Tags: Mapping[str, str]) -> dict[str, Any]:
+        """Adds or replaces tags."""
+        self._sqs.queue(QueueUrl).tags.update(Tags)
+        return {}
+
+    @_operation
+    def delete_queue(self, *, QueueUrl: str) -> dict[str, Any]:
+        """Deletes a queue and its messages, at once."""
+        self._sqs.delete_queue(QueueUrl)
+        return {}
+
+    @_operation
+    def purge_queue(self, *, QueueUrl: str) -> dict[str, Any]:
+        """Deletes a queue's messages, at once."""
+        self._sqs.queue(QueueUrl).purge()
+        return {}
+
+    # ---- sending
+    @_operation
+    def send_message(
+        self,
+        *,
+        QueueUrl: str,
+        MessageBody: str,
+        DelaySeconds: int | None = None,
+        MessageAttributes: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> dict[str, Any]:
+        """Sends one message."""
+        message = self._sqs.queue(QueueUrl).put(MessageBody, MessageAttributes, DelaySeconds)
+        return {"MessageId": message.id, "MD5OfMessageBody": _md5(MessageBody)}
+
+    @_operation
+    def send_message_batch(self, *, QueueUrl: str, Entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Sends up to ten messages; those that SQS would refuse are told by their Id."""
+        queue = self._sqs.queue(QueueUrl)
+        total = sum(message_bytes(each["MessageBody"], each.get("MessageAttributes") or {}) for each in Entries)
+        if total > SQS_MAX_BYTES:
+            reason = f"Batch requests cannot be longer than {SQS_MAX_BYTES} bytes. You have sent {total} bytes."
+            raise SqsError(_CODES["BatchRequestTooLong"], reason)
+
+        def send(entry: Mapping[str, Any]) -> dict[str, Any]:
+            body = entry["MessageBody"]
+            message = queue.put(body, entry.get("MessageAttributes"), entry.get("DelaySeconds"))
+            return {"MessageId": message.id, "MD5OfMessageBody": _md5(body)}
+
+        return _each(Entries, send)
+
+    # ---- receiving
+    @_operation
+    def receive_message(
+        self,
+        *,
+        QueueUrl: str,
+        MaxNumberOfMessages: int = 1,
+        VisibilityTimeout: int | None = None,
+        WaitTimeSeconds: int = 0,  # noqa: ARG002  # a clock that stands still brings nothing by waiting
+        MessageAttributeNames: Sequence[str] = (),
+        MessageSystemAttributeNames: Sequence[str] = (),
+        AttributeNames: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Takes messages; without any, the answer has no field `Messages`."""
+        if not 1 <= MaxNumberOfMessages <= MAX_BATCH:
+            reason = f"Value {MaxNumberOfMessages} for parameter MaxNumberOfMessages is invalid. Reason: 1 to 10."
+            raise SqsError("InvalidParameterValue", reason)
+        taken = self._sqs.queue(QueueUrl).take(MaxNumberOfMessages, VisibilityTimeout)
+        system = {*MessageSystemAttributeNames, *AttributeNames}
+        messages = [_received(message, MessageAttributeNames, system) for message in taken]
+        return {"Messages": messages} if messages else {}
+
+    @_operation
+    def delete_message(self, *, QueueUrl: str, ReceiptHandle: str) -> dict[str, Any]:
+        """Deletes a message; a stale handle succeeds and deletes nothing."""
+        self._sqs.queue(QueueUrl).delete(ReceiptHandle)
+        return {}
+
+    @_operation
+    def delete_message_batch(self, *, QueueUrl: str, Entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Deletes up to ten messages."""
+        queue = self._sqs.queue(QueueUrl)
+        return _each(Entries, lambda entry: queue.delete(entry["ReceiptHandle"]))
+
+    @_operation
+    def change_message_visibility(self, *, QueueUrl: str, ReceiptHandle: str, VisibilityTimeout: int) -> dict[str, Any]:
+        """Sets when a message in flight is receivable again."""
+        self._sqs.queue(QueueUrl).change_visibility(ReceiptHandle, VisibilityTimeout)
+        return {}
+
+    @_operation
+    def change_message_visibility_batch(self, *, QueueUrl: str, Entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Sets when up to ten messages in flight are receivable again."""
+        queue = self._sqs.queue(QueueUrl)
+        return _each(Entries, lambda entry: queue.change_visibility(entry["ReceiptHandle"], entry["VisibilityTimeout"]))
+
+    # ---- dead letters
+    @_operation
+    def list_dead_letter_source_queues(self, *, QueueUrl: str) -> dict[str, Any]:
+        """Lists the queues whose poison comes to this one."""
+        return {"queueUrls": [queue.url for queue in self._sqs.dead_letter_sources(QueueUrl)]}
+
+    @_operation
+    def start_message_move_task(
+        self,
+        *,
+        SourceArn: str,
+        DestinationArn: str | None = None,
+        MaxNumberOfMessagesPerSecond: int | None = None,  # noqa: ARG002  # all go at once
+    ) -> dict[str, Any]:
+        """Moves a dead-letter queue's messages back to where they came from, or elsewhere; done when this returns."""
+        moved = self._sqs.move_dead_letters(SourceArn, DestinationArn)
+        task = {
+            "Status": "COMPLETED",
+            "SourceArn": SourceArn,
+            "ApproximateNumberOfMessagesMoved": moved,
+            "ApproximateNumberOfMessagesToMove": moved,
+        }
+        self._moves.append(task if DestinationArn is None else {**task, "DestinationArn": DestinationArn})
+        return {"TaskHandle": f"{SourceArn}/{len(self._moves)}"}
+
+    @_operation
+    def list_message_move_tasks(self, *, SourceArn: str, MaxResults: int = 1) -> dict[str, Any]:
+        """Lists a dead-letter queue's moves, the newest first."""
+        self._sqs.queue(SourceArn)
+        return {"Results": [task for task in reversed(self._moves) if task["SourceArn"] == SourceArn][:MaxResults]}
+
+
+def _queue_attributes(queue: MemoryQueue) -> dict[str, str]:
+    created_s = str(queue.created_at_ms // 1000)
+    return {
+        **queue.attributes,
+        "QueueArn": queue.arn,
+        "CreatedTimestamp": created_s,
+        "LastModifiedTimestamp": created_s,
+        "ApproximateNumberOfMessages": str(queue.approximate_number_of_messages),
+        "ApproximateNumberOfMessagesDelayed": str(queue.approximate_number_of_messages_delayed),
+        "ApproximateNumberOfMessagesNotVisible": str(queue.approximate_number_of_messages_not_visible),
+    }
+
+
+def _received(message: MemoryMessage, names: Sequence[str], system: set[str]) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "MessageId": message.id,
+        "ReceiptHandle": message.receipt_handle,
+        "MD5OfBody": _md5(message.body),
+        "Body": message.body,
+    }
+    known = {
+        "SenderId": "AIDAIT2UOQQY3AUEKVGXU",
+        "SentTimestamp": str(message.sent_at_ms),
+        "ApproximateReceiveCount": str(message.receive_count),
+        "ApproximateFirstReceiveTimestamp": str(message.first_received_at_ms),
+    }
+    if message.source_arn is not None:
+        known["DeadLetterQueueSourceArn"] = message.source_arn
+    wanted = {name: value for name, value in known.items() if {name, "All"} & system}
+    if wanted:
+        answer["Attributes"] = wanted
+    attributes = {name: dict(value) for name, value in message.message_attributes.items() if _is_wanted(name, names)}
+    if attributes:
+        answer["MessageAttributes"] = attributes
+    return answer
+
+
+def _is_wanted(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a name is asked for: "All", ".*", itself, or a prefix that ends in ".*"."""
+    for pattern in patterns:
+        if pattern in ("All", name) or (pattern.endswith(".*") and name.startswith(pattern[:-2])):
+            return True
+    return False
+
+
+def _each(entries: Sequence[Mapping[str, Any]], action: Callable[[Mapping[str, Any]], Any]) -> dict[str, Any]:
+    """Answers a batch, entry by entry.
+
+    Raises:
+        SqsError: the batch as a whole is refused; nothing was done.
+    """
+    ids = [str(entry["Id"]) for entry in entries]
+    if not ids:
+        raise SqsError(_CODES["EmptyBatchRequest"], "There should be at least one entry in the request.")
+    if len(ids) > MAX_BATCH:
+        reason = f"Maximum number of entries per request are {MAX_BATCH}. You have sent {len(ids)}."
+        raise SqsError(_CODES["TooManyEntriesInBatchRequest"], reason)
+    if len(set(ids)) < len(ids):
+        twice = next(each for each in ids if ids.count(each) > 1)
+        raise SqsError(_CODES["BatchEntryIdsNotDistinct"], f"Id {twice} repeated.")
+    if not all(map(_ENTRY_ID.match, ids)):
+        reason = "A batch entry id can only contain alphanumeric characters, hyphens and underscores."
+        raise SqsError(_CODES["InvalidBatchEntryId"], reason)
+    answer: dict[str, Any] = {"Successful": []}
+    for entry_id, entry in zip(ids, entries, strict=True):
+        try:
+            answer["Successful"].append({"Id": entry_id, **(action(entry) or {})})
+        except SqsError as error:
+            failure = {"Id": entry_id, "SenderFault": True, "Code": error.code, "Message": error.message}
+            answer.setdefault("Failed", []).append(failure)
+    return answer
+
+
+def _md5(text: str) -> str:
+    return hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()

@@ -1,0 +1,52 @@
+"""What is kept of each topic in memory, and the lock that makes each call atomic."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+from tidewheel.bucket import Bucket, BucketId
+from tidewheel.fence import Fence
+from tidewheel.flows.ports import Trash
+from tidewheel.key import KeyEntry
+from tidewheel.message import MessageId
+from tidewheel.park import Park, ParkKey
+from tidewheel.plan import Plan
+from tidewheel.recurring import Recurring
+from tidewheel.subscription import Delivery, DeliveryKey, Subscription
+from tidewheel.tombstone import Tombstone
+
+
+@dataclass(slots=True)
+class Items:
+    """What is kept of one topic name."""
+
+    fence: Fence | None = None
+    buckets: dict[BucketId, Bucket] = field(default_factory=dict)
+    plans: dict[int, Plan] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    deliveries: dict[DeliveryKey, Delivery] = field(default_factory=dict)
+    parks: dict[ParkKey, Park] = field(default_factory=dict)
+    tombstones: dict[tuple[int, MessageId], Tombstone] = field(default_factory=dict)
+    keys: dict[str, KeyEntry] = field(default_factory=dict)
+    recurring: dict[str, Recurring] = field(default_factory=dict)
+    trash: dict[tuple[int, str], Trash] = field(default_factory=dict)
+    imports: set[str] = field(default_factory=set)
+    merging_until_ms: int | None = None
+
+
+class MemoryItems:
+    """The dicts that every part of the port `Topics` works on."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._items: dict[str, Items] = {}
+        self._next_at_ms: dict[str, int] = {}
+
+    def _of(self, topic: str) -> Items:
+        return self._items.setdefault(topic, Items())
+
+    def _same(self, fence: Fence) -> Fence | None:
+        """Returns the fence as it is now, if it is of the same generation."""
+        current = self._of(fence.topic).fence
+        return current if current is not None and current.generation == fence.generation else None

@@ -1,0 +1,90 @@
+"""Keys and tombstones in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidewheel.flows.keys_port import Entombed
+from tidewheel.key import KeyEntry
+from tidewheel.memory.items import MemoryItems
+from tidewheel.message import MessageId
+from tidewheel.tombstone import Tombstone
+
+
+class MemoryKeys(MemoryItems):
+    """The port `KeysPort` over dicts."""
+
+    def cancel(self, topic: str, tombstone: Tombstone) -> Entombed:
+        with self._lock:
+            items = self._of(topic)
+            found = items.tombstones.get(tombstone[:2])
+            if found is not None and (found.certain or tombstone.to is not None):
+                return Entombed(done=False, found=found)
+            if items.fence is None or items.fence.sealed > tombstone.slot:
+                return Entombed(done=False)
+            items.tombstones[tombstone[:2]] = tombstone
+            return Entombed(done=True)
+
+    def cancel_batch(self, topic: str, tombstones: Sequence[Tombstone]) -> bool:
+        with self._lock:
+            items = self._of(topic)
+            if items.fence is None or items.fence.sealed > min(each.slot for each in tombstones):
+                return False
+            if any(each[:2] in items.tombstones for each in tombstones):
+                return False
+            items.tombstones |= {each[:2]: each for each in tombstones}
+            return True
+
+    def put_tombstone(self, topic: str, tombstone: Tombstone) -> None:
+        with self._lock:
+            self._of(topic).tombstones.setdefault(tombstone[:2], tombstone)
+
+    def tombstone(self, topic: str, slot: int, message_id: MessageId) -> Tombstone | None:
+        with self._lock:
+            return self._of(topic).tombstones.get((slot, message_id))
+
+    def tombstones(self, topic: str, first_slot: int, end_slot: int) -> frozenset[MessageId]:
+        with self._lock:
+            return frozenset(id for slot, id in self._of(topic).tombstones if first_slot <= slot < end_slot)
+
+    def all_tombstones(self, topic: str) -> list[Tombstone]:
+        with self._lock:
+            return [each for _, each in sorted(self._of(topic).tombstones.items())]
+
+    def delete_tombstones(self, topic: str, end_slot: int, expired_before_s: int) -> bool:
+        with self._lock:
+            tombstones = self._of(topic).tombstones
+            below = [each for each in tombstones if each[0] < end_slot]
+            for each in below:
+                if tombstones[each].ttl_s < expired_before_s:
+                    del tombstones[each]
+            return any(each in tombstones for each in below)
+
+    def restore_tombstone(self, topic: str, tombstone: Tombstone) -> None:
+        with self._lock:
+            self._of(topic).tombstones[tombstone[:2]] = tombstone
+
+    def key(self, topic: str, key: str) -> KeyEntry | None:
+        with self._lock:
+            return self._of(topic).keys.get(key)
+
+    def claim_key(self, topic: str, entry: KeyEntry) -> KeyEntry | None:
+        with self._lock:
+            keys = self._of(topic).keys
+            found = keys.get(entry.key)
+            if found is None:
+                keys[entry.key] = entry
+            return found
+
+    def move_key(self, topic: str, seen: KeyEntry, entry: KeyEntry, superseded: Tombstone | None) -> bool:
+        with self._lock:
+            items = self._of(topic)
+            found = items.keys.get(entry.key)
+            if found is None or found.version != seen.version:
+                return False
+            if superseded is not None and superseded[:2] in items.tombstones:
+                return False
+            items.keys[entry.key] = entry
+            if superseded is not None:
+                items.tombstones[superseded[:2]] = superseded
+            return True

@@ -1,0 +1,103 @@
+"""SQS in memory: the standard queues of one account, on one clock.
+
+There is no HTTP, no JSON and no boto3 here; `tidewheel.local.memory_sqs` speaks boto3's language on top of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tidewheel.clock import Clock
+from tidewheel.memory.sqs_message import SqsError
+from tidewheel.memory.sqs_queue import Account, MemoryQueue, name_of
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}\Z")
+
+
+class MemorySqs:
+    """The queues of one account and region; several threads may use it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._account = Account(clock=clock)
+
+    def create_queue(
+        self, name: str, attributes: Mapping[str, str] | None = None, tags: Mapping[str, str] | None = None
+    ) -> MemoryQueue:
+        """Makes a queue, or returns the one that has this name and these attributes.
+
+        Raises:
+            SqsError: the name or an attribute is not usable, or the queue has other attributes.
+        """
+        if not _NAME.match(name):
+            reason = "a standard queue's name is 1 to 80 letters, digits, '-' or '_'; FIFO queues are not emulated"
+            raise SqsError("InvalidParameterValue", f"{name!r}: {reason}")
+        with self._account.lock:
+            known = self._account.queues.get(name)
+            if known is None:
+                queue = MemoryQueue(self._account, name, tags or {})
+                queue.set_attributes(attributes or {})
+                self._account.queues[name] = queue
+                return queue
+            have = known.attributes
+            for attribute, value in (attributes or {}).items():
+                if have.get(attribute, "") != value:
+                    reason = (
+                        f"A queue already exists with the same name and a different value for attribute {attribute}"
+                    )
+                    raise SqsError("QueueAlreadyExists", reason)
+            return known
+
+    def queue(self, url: str) -> MemoryQueue:
+        """Returns the queue behind a URL, name or ARN.
+
+        Raises:
+            SqsError: there is none.
+        """
+        with self._account.lock:
+            found = self._account.queues.get(name_of(url))
+        if found is None:
+            raise SqsError("AWS.SimpleQueueService.NonExistentQueue", "The specified queue does not exist.")
+        return found
+
+    def queues(self, prefix: str = "") -> list[MemoryQueue]:
+        """Lists the queues whose names start with a prefix, by name."""
+        with self._account.lock:
+            return [queue for name, queue in sorted(self._account.queues.items()) if name.startswith(prefix)]
+
+    def delete_queue(self, url: str) -> None:
+        """Deletes a queue with all its messages; a queue of its name can be made again at once.
+
+        Raises:
+            SqsError: there is none.
+        """
+        with self._account.lock:
+            del self._account.queues[self.queue(url).name]
+
+    def dead_letter_sources(self, url: str) -> list[MemoryQueue]:
+        """Lists the queues that give up their poison to this one.
+
+        Raises:
+            SqsError: there is no such queue.
+        """
+        target = self.queue(url)
+        return [queue for queue in self.queues() if queue.dead_letters is target]
+
+    def move_dead_letters(self, url: str, destination_url: str | None = None) -> int:
+        """Moves a dead-letter queue's receivable messages, as new ones; returns how many.
+
+        Args:
+            url: the dead-letter queue.
+            destination_url: where to; None: each to the queue that gave it up. What was put here by hand stays then.
+
+        Raises:
+            SqsError: there is no such queue, or no queue gives up its poison to it.
+        """
+        source = self.queue(url)
+        if not self.dead_letter_sources(url):
+            raise SqsError("InvalidParameterValue", "Source queue must be configured as a Dead Letter Queue.")
+        if destination_url is not None:
+            fixed = self.queue(destination_url)
+            return source.move_all(lambda _: fixed)
+        known = self._account.queues
+        return source.move_all(lambda each: None if each.source_arn is None else known.get(name_of(each.source_arn)))

@@ -1,0 +1,91 @@
+"""A message of a queue in memory, what SQS takes as one, and how it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidewheel.errors import TidewheelError
+from tidewheel.settings import SQS_MAX_DELAY_S
+
+MAX_ATTRIBUTES = 10
+
+Attributes = Mapping[str, Mapping[str, Any]]
+"""Message attributes as boto3 has them: name -> {"DataType": ..., "StringValue" or "BinaryValue": ...}."""
+
+
+class SqsError(TidewheelError):
+    """SQS would refuse this request; the code is the one that SQS answers with.
+
+    Attributes:
+        code: such as "AWS.SimpleQueueService.NonExistentQueue".
+        message: SQS's sentence.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        self.message = message
+        super().__init__(f"{code}: {message}")
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class MemoryMessage:
+    """A message in a queue.
+
+    Attributes:
+        id: SQS's id of it.
+        arrival: grows with each message; the order of those that become receivable at once.
+        ready_at_ms: when it can be received next; each receive moves it.
+        visible_at_ms: when it could be received first: its sending plus its delay.
+        receipt_handle: of the last receive.
+        source_arn: of a dead letter: the queue that gave it up.
+    """
+
+    id: str
+    body: str
+    message_attributes: Attributes
+    size_bytes: int
+    arrival: int
+    sent_at_ms: int
+    ready_at_ms: int
+    visible_at_ms: int
+    receive_count: int = 0
+    first_received_at_ms: int | None = None
+    receipt_handle: str | None = None
+    in_flight: bool = False
+    source_arn: str | None = None
+
+
+def check_message(body: str, attributes: Attributes, delay_s: int, most_bytes: int) -> int:
+    """Returns a message's size in bytes if a queue can take it.
+
+    Raises:
+        SqsError: SQS would refuse it.
+    """
+    if not 0 <= delay_s <= SQS_MAX_DELAY_S:
+        raise bad_parameter("DelaySeconds", delay_s, f"DelaySeconds must be >= 0 and <= {SQS_MAX_DELAY_S}.")
+    if not body:
+        raise SqsError("MissingParameter", "The request must contain the parameter MessageBody.")
+    if len(attributes) > MAX_ATTRIBUTES:
+        reason = f"Number of message attributes [{len(attributes)}] exceeds the allowed maximum [{MAX_ATTRIBUTES}]."
+        raise SqsError("InvalidParameterValue", reason)
+    size = message_bytes(body, attributes)
+    if size > most_bytes:
+        reason = f"One or more parameters are invalid. Reason: Message must be shorter than {most_bytes} bytes."
+        raise SqsError("InvalidParameterValue", reason)
+    return size
+
+
+def message_bytes(body: str, attributes: Attributes) -> int:
+    """Returns a message's size as SQS counts it: text, and each attribute's name, type and value."""
+    size = len(body) if body.isascii() else len(body.encode("utf-8", "surrogatepass"))
+    for name, value in attributes.items():
+        text, data = value.get("StringValue"), value.get("BinaryValue", b"")
+        size += len(name) + len(value["DataType"]) + (len(data) if text is None else len(text.encode()))
+    return size
+
+
+def bad_parameter(name: str, value: object, reason: str) -> SqsError:
+    """Returns the error with which SQS answers a value that it does not take."""
+    return SqsError("InvalidParameterValue", f"Value {value} for parameter {name} is invalid. Reason: {reason}")

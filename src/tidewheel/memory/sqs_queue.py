@@ -1,0 +1,347 @@
+"""A standard queue in memory.
+
+    put --delay--> receivable --take--> in flight --visibility time-out--> receivable
+                       |                    +------ delete ------> gone
+                       +-- taken maxReceiveCount times already: to the dead-letter queue
+                       +-- older than the retention period: gone
+
+Messages come in the order in which they become receivable, then in that of arrival.
+"""
+
+from __future__ import annotations
+
+import copy
+import heapq
+import itertools
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tidewheel.clock import Clock
+from tidewheel.memory.sqs_message import Attributes, MemoryMessage, SqsError, bad_parameter, check_message
+from tidewheel.message import SQS_MAX_BYTES
+from tidewheel.settings import SQS_MAX_DELAY_S
+
+REGION = "us-east-1"
+ACCOUNT = "123456789012"
+MAX_VISIBILITY_S = 43_200
+DEFAULTS: Mapping[str, str] = {
+    "DelaySeconds": "0",
+    "MaximumMessageSize": str(SQS_MAX_BYTES),
+    "MessageRetentionPeriod": "345600",
+    "ReceiveMessageWaitTimeSeconds": "0",
+    "SqsManagedSseEnabled": "true",
+    "VisibilityTimeout": "30",
+}
+"""A new queue's attributes, by SQS's names."""
+_RANGES = {
+    "DelaySeconds": (0, SQS_MAX_DELAY_S),
+    "MaximumMessageSize": (1024, SQS_MAX_BYTES),
+    "MessageRetentionPeriod": (60, 14 * 86_400),
+    "ReceiveMessageWaitTimeSeconds": (0, 20),
+    "VisibilityTimeout": (0, MAX_VISIBILITY_S),
+}
+_KEPT = ("KmsDataKeyReusePeriodSeconds", "KmsMasterKeyId", "Policy", "RedriveAllowPolicy", "RedrivePolicy")
+
+
+@dataclass(slots=True, kw_only=True)
+class Account:
+    """What the queues of one account share."""
+
+    clock: Clock
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    queues: dict[str, MemoryQueue] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+
+class MemoryQueue:
+    """One standard queue; several threads may use it.
+
+    Attributes:
+        name, url, arn: by any of them `MemorySqs.queue` finds it.
+        tags: its cost allocation tags.
+        created_at_ms: when it was made.
+    """
+
+    def __init__(self, account: Account, name: str, tags: Mapping[str, str]) -> None:
+        self.name = name
+        self.url = f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/{name}"
+        self.arn = f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name}"
+        self.tags = dict(tags)
+        self.created_at_ms = account.clock.now_ms()
+        self._account = account
+        self._attributes = dict(DEFAULTS)
+        self._redrive: tuple[str, int] | None = None
+        self._by_id: dict[str, MemoryMessage] = {}
+        self._heap: list[tuple[int, int, MemoryMessage]] = []
+
+    # ---- attributes
+    @property
+    def attributes(self) -> dict[str, str]:
+        """What was set, or is by default; a copy."""
+        with self._account.lock:
+            return dict(self._attributes)
+
+    def set_attributes(self, attributes: Mapping[str, str]) -> None:
+        """Changes attributes; an empty text takes one away.
+
+        Raises:
+            SqsError: SQS has no such attribute, or does not take the value; nothing was changed.
+        """
+        redrive = self._redrive
+        for name, value in attributes.items():
+            _check_attribute(name, value)
+            if name == "RedrivePolicy":
+                redrive = _redrive_policy(value) if value else None
+        with self._account.lock:
+            for name, value in attributes.items():
+                if value:
+                    self._attributes[name] = value
+                else:
+                    self._attributes.pop(name, None)
+            self._redrive = redrive
+
+    @property
+    def dead_letters(self) -> MemoryQueue | None:
+        """The queue that gets this one's poison, if there is one."""
+        return None if self._redrive is None else self._account.queues.get(name_of(self._redrive[0]))
+
+    def number(self, attribute: str) -> int:
+        """Returns an attribute's value, in SQS's unit (seconds, bytes)."""
+        return int(self._attributes[attribute])
+
+    # ---- messages
+    def put(self, body: str, attributes: Attributes | None = None, delay_s: int | None = None) -> MemoryMessage:
+        """Takes a message.
+
+        Args:
+            body: its text.
+            attributes: at most ten.
+            delay_s: from 0 to 900; None: the queue's own.
+
+        Raises:
+            SqsError: SQS would refuse it.
+        """
+        attributes = attributes or {}
+        delay_s = self.number("DelaySeconds") if delay_s is None else delay_s
+        size = check_message(body, attributes, delay_s, self.number("MaximumMessageSize"))
+        with self._account.lock:
+            now_ms = self._account.clock.now_ms()
+            number = next(self._account.numbers)
+            message = MemoryMessage(
+                id=f"00000000-0000-4000-8000-{number:012x}",
+                body=body,
+                message_attributes=attributes,
+                size_bytes=size,
+                arrival=number,
+                sent_at_ms=now_ms,
+                ready_at_ms=now_ms + delay_s * 1000,
+                visible_at_ms=now_ms + delay_s * 1000,
+            )
+            self._keep(message)
+            return message
+
+    def take(self, count: int = 1, visibility_s: int | None = None) -> list[MemoryMessage]:
+        """Returns copies of up to `count` receivable messages, oldest first, now in flight; poison goes to the dead
+        letters, and what is older than the retention period is dropped.
+
+        Args:
+            count: at most so many.
+            visibility_s: how long no other receiver sees them; None: the queue's own.
+        """
+        visibility_s = self.number("VisibilityTimeout") if visibility_s is None else visibility_s
+        taken: list[MemoryMessage] = []
+        with self._account.lock:
+            now_ms = self._account.clock.now_ms()
+            dead_letters, limit = self.dead_letters, 0 if self._redrive is None else self._redrive[1]
+            while len(taken) < count:
+                message = self._first()
+                if message is None or message.ready_at_ms > now_ms:
+                    break
+                heapq.heappop(self._heap)
+                if self._expired(message, now_ms):
+                    del self._by_id[message.id]
+                elif dead_letters is not None and message.receive_count >= limit:
+                    del self._by_id[message.id]
+                    dead_letters._bury(message, self.arn, now_ms)
+                else:
+                    self._mark_taken(message, now_ms, visibility_s)
+                    taken.append(message)
+            # Only now, so that a visibility time-out of 0 does not give out one message twice in one call.
+            for message in taken:
+                heapq.heappush(self._heap, (message.ready_at_ms, message.arrival, message))
+            return [copy.copy(message) for message in taken]
+
+    def delete(self, receipt_handle: str) -> None:
+        """Deletes a message; a stale handle succeeds and deletes nothing, as SQS's documentation says.
+
+        Raises:
+            SqsError: it is no handle of this queue.
+        """
+        with self._account.lock:
+            message = self._by_handle(receipt_handle)
+            if message is not None:
+                del self._by_id[message.id]
+
+    def change_visibility(self, receipt_handle: str, visibility_s: int) -> None:
+        """Makes a message in flight receivable in so many seconds.
+
+        Raises:
+            SqsError: the handle is not of the last receive, or SQS does not take the time.
+        """
+        if not 0 <= visibility_s <= MAX_VISIBILITY_S:
+            reason = f"VisibilityTimeout must be >= 0 and <= {MAX_VISIBILITY_S}."
+            raise bad_parameter("VisibilityTimeout", visibility_s, reason)
+        with self._account.lock:
+            message = self._by_handle(receipt_handle)
+            now_ms = self._account.clock.now_ms()
+            if message is None or not message.in_flight or message.ready_at_ms <= now_ms:
+                reason = "Message does not exist or is not available for visibility timeout change."
+                raise bad_parameter("ReceiptHandle", receipt_handle, reason)
+            message.in_flight = visibility_s > 0
+            ready_at_ms = now_ms + visibility_s * 1000
+            if ready_at_ms != message.ready_at_ms:
+                message.ready_at_ms = ready_at_ms
+                self._keep(message)
+
+    def purge(self) -> None:
+        """Deletes all messages."""
+        with self._account.lock:
+            self._by_id.clear()
+            self._heap.clear()
+
+    def move_all(self, destination: Callable[[MemoryMessage], MemoryQueue | None]) -> int:
+        """Moves all messages that are not in flight, as new ones; returns how many.
+
+        Args:
+            destination: where a message goes; None: it stays.
+        """
+        with self._account.lock:
+            now_ms = self._account.clock.now_ms()
+            moved = 0
+            for message in sorted(self._live(now_ms), key=lambda each: (each.ready_at_ms, each.arrival)):
+                to = None if message.ready_at_ms > now_ms else destination(message)
+                if to is not None:
+                    del self._by_id[message.id]
+                    to.put(message.body, message.message_attributes, 0)
+                    moved += 1
+            return moved
+
+    # ---- looking at it
+    def next_ready_ms(self) -> int | None:
+        """When the next message can be received (maybe long ago); None if there is none."""
+        with self._account.lock:
+            message = self._first()
+            return None if message is None else message.ready_at_ms
+
+    def peek(self) -> MemoryMessage | None:
+        """A copy of the message that `take` would give next, if one is receivable now."""
+        with self._account.lock:
+            message = self._first()
+            receivable = message is not None and message.ready_at_ms <= self._account.clock.now_ms()
+            return copy.copy(message) if receivable else None
+
+    def visible_at_ms(self, message_id: str) -> int | None:
+        """When SQS made a message receivable for the first time: its sending plus its delay; None if it is gone."""
+        with self._account.lock:
+            message = self._by_id.get(message_id)
+            return None if message is None else message.visible_at_ms
+
+    @property
+    def everything(self) -> list[MemoryMessage]:
+        """All messages, delayed and in flight too, in order of arrival; copies."""
+        with self._account.lock:
+            live = self._live(self._account.clock.now_ms())
+            return [copy.copy(message) for message in sorted(live, key=lambda each: each.arrival)]
+
+    @property
+    def messages(self) -> list[MemoryMessage]:
+        """What can be received now, in the order in which it would be; copies."""
+        now_ms = self._account.clock.now_ms()
+        ready = [message for message in self.everything if message.ready_at_ms <= now_ms]
+        return sorted(ready, key=lambda each: (each.ready_at_ms, each.arrival))
+
+    @property
+    def approximate_number_of_messages(self) -> int:
+        """How many can be received now; exact, here."""
+        return self._count(lambda message, now_ms: message.ready_at_ms <= now_ms)
+
+    @property
+    def approximate_number_of_messages_delayed(self) -> int:
+        """How many wait for their delay to end."""
+        return self._count(lambda message, now_ms: message.ready_at_ms > now_ms and not message.in_flight)
+
+    @property
+    def approximate_number_of_messages_not_visible(self) -> int:
+        """How many are in flight."""
+        return self._count(lambda message, now_ms: message.ready_at_ms > now_ms and message.in_flight)
+
+    def _count(self, applies: Callable[[MemoryMessage, int], bool]) -> int:
+        with self._account.lock:
+            now_ms = self._account.clock.now_ms()
+            return sum(applies(message, now_ms) for message in self._live(now_ms))
+
+    # ---- inside
+    def _live(self, now_ms: int) -> list[MemoryMessage]:
+        return [message for message in self._by_id.values() if not self._expired(message, now_ms)]
+
+    def _expired(self, message: MemoryMessage, now_ms: int) -> bool:
+        return message.sent_at_ms <= now_ms - self.number("MessageRetentionPeriod") * 1000
+
+    def _keep(self, message: MemoryMessage) -> None:
+        self._by_id[message.id] = message
+        heapq.heappush(self._heap, (message.ready_at_ms, message.arrival, message))
+
+    def _first(self) -> MemoryMessage | None:
+        """The message that is or becomes receivable first; entries of moved and deleted ones go on the way."""
+        while self._heap:
+            ready_at_ms, _, message = self._heap[0]
+            if self._by_id.get(message.id) is message and message.ready_at_ms == ready_at_ms:
+                return message
+            heapq.heappop(self._heap)
+        return None
+
+    def _mark_taken(self, message: MemoryMessage, now_ms: int, visibility_s: int) -> None:
+        message.receive_count += 1
+        if message.first_received_at_ms is None:
+            message.first_received_at_ms = now_ms
+        message.in_flight = visibility_s > 0
+        message.ready_at_ms = now_ms + visibility_s * 1000
+        message.receipt_handle = f"{self.name}/{message.id}/{message.receive_count}"
+
+    def _bury(self, message: MemoryMessage, source_arn: str, now_ms: int) -> None:
+        message.source_arn = source_arn
+        message.in_flight = False
+        message.ready_at_ms = now_ms
+        self._keep(message)
+
+    def _by_handle(self, receipt_handle: str) -> MemoryMessage | None:
+        name, _, rest = receipt_handle.partition("/")
+        if name != self.name or "/" not in rest:
+            raise SqsError("ReceiptHandleIsInvalid", "The input receipt handle is invalid.")
+        message = self._by_id.get(rest.partition("/")[0])
+        return message if message is not None and message.receipt_handle == receipt_handle else None
+
+
+def name_of(url: str) -> str:
+    """Returns the name in a queue's URL or ARN; a name is its own."""
+    return url.rpartition(":")[2] if url.startswith("arn:") else url.rpartition("/")[2]
+
+
+def _check_attribute(name: str, value: str) -> None:
+    if name in _RANGES:
+        least, most = _RANGES[name]
+        if not value.isdecimal() or not least <= int(value) <= most:
+            raise SqsError("InvalidAttributeValue", f"Invalid value for the parameter {name}.")
+    elif name not in _KEPT and name not in DEFAULTS:
+        raise SqsError("InvalidAttributeName", f"Unknown Attribute {name}.")
+
+
+def _redrive_policy(text: str) -> tuple[str, int]:
+    """Reads the dead-letter queue's ARN and after how many receives a message goes there."""
+    try:
+        policy = json.loads(text)
+        return str(policy["deadLetterTargetArn"]), int(policy["maxReceiveCount"])
+    except (ValueError, KeyError, TypeError):
+        raise bad_parameter("RedrivePolicy", text, "give deadLetterTargetArn and maxReceiveCount as JSON.") from None

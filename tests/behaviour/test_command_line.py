@@ -1,0 +1,201 @@
+"""The same stories on the command line, over HTTP to the deployed functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.behaviour.topic import Topic
+from tidewheel import Tidewheel
+from tidewheel.cli.main import app
+from tidewheel.cli.target import Target
+from tidewheel.clock import Clock
+from tidewheel.local import LocalTidewheel
+
+TOO_LATE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualTarget(Target):
+    """The endpoint of a local stack, in its virtual time."""
+
+    clock: Clock
+
+    def client(self) -> Tidewheel:
+        return Tidewheel(self.stack, session=self.session(), endpoint_url=self.endpoint_url, clock=self.clock)
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[LocalTidewheel]:
+    with LocalTidewheel() as opened:
+        yield opened
+
+
+class Shell:
+    """Runs commands against a stack's endpoint."""
+
+    def __init__(self, topic: Topic) -> None:
+        self.topic = topic
+        self._target = VirtualTarget(endpoint_url=topic.stack.endpoint_url, region="us-east-1", clock=topic.stack.clock)
+
+    def __call__(self, *arguments: str, stdin: bytes | None = None) -> Result:
+        return CliRunner().invoke(app, list(arguments), obj=self._target, input=stdin)
+
+    def ok(self, *arguments: str) -> str:
+        result = self(*arguments)
+        assert result.exit_code == 0, (result.stdout, result.stderr, result.exception)
+        return result.stdout
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.ok(*arguments, "--json"))
+
+    def send(self, body: str, *options: str) -> str:
+        [sent] = self.json("send", self.topic.name, body, *options)
+        return str(sent["id"])
+
+
+@pytest.fixture
+def shell(topic: Topic) -> Shell:
+    return Shell(topic)
+
+
+def test_messages_are_cancelled_by_id_and_key_and_too_late_is_exit_code_3(shell: Shell, topic: Topic) -> None:
+    by_id, _ = shell.send("x", "--delay", "2h"), shell.send("y", "--delay", "2h", "--key", "order 17")
+    late = shell.send("late", "--delay", "5")
+    topic.advance(seconds=6)
+    assert shell.json("cancel", topic.name, by_id) == [{"id": by_id, "result": "cancelled"}]
+    shell.ok("cancel", topic.name, "--key", "order 17")
+    result = shell("cancel", topic.name, late)
+    assert result.exit_code == TOO_LATE and "too late" in result.stdout
+    topic.advance(hours=3)
+    assert topic.bodies() == ["late"]
+
+
+def test_a_message_is_rescheduled(shell: Shell, topic: Topic) -> None:
+    sent = shell.send("moved", "--delay", "2h")
+    topic.advance(seconds=301)
+    moved = shell.json("reschedule", topic.name, sent, "--delay", "4h")
+    assert moved["result"] == "rescheduled"
+    assert shell.json("get", topic.name, sent)["moved_to"] == moved["id"]
+    topic.advance(hours=3)
+    assert topic.bodies() == []
+    assert shell("reschedule", topic.name, sent, "--delay", "1s").exit_code == 0
+    topic.advance(seconds=3)
+    assert topic.bodies() == ["moved"]
+
+
+def test_send_takes_levels_keys_and_expiries(shell: Shell, topic: Topic) -> None:
+    shell.send("level 3", "--delay-level", "3")
+    shell.send("old", "--key", "cart", "--replace", "--delay", "30m")
+    topic.advance(seconds=1)  # two commands in one millisecond would have no order
+    shell.send("new", "--key", "cart", "--replace", "--delay", "30m")
+    topic.advance(seconds=1)
+    shell.send("dropped", "--key", "cart", "--delay", "1m")
+    shell.send("milk", "--expires-in", "10m", "--delay", "20m")
+    topic.advance(seconds=11)
+    assert topic.bodies() == ["level 3"]
+    shell.ok("subscriptions", "pause", topic.name, "billing")
+    topic.advance(hours=1)
+    shell.ok("subscriptions", "resume", topic.name, "billing")
+    topic.advance(seconds=30)
+    assert topic.bodies() == ["new"]
+
+
+def test_recurring_messages_are_made_listed_and_cancelled(shell: Shell, topic: Topic) -> None:
+    arguments = ("recurring", "create", topic.name, "tick", "again", "--every", "30m", "--attribute", "a=b")
+    [made] = shell.json(*arguments)
+    assert (made["key"], made["every_s"]) == ("tick", 1800)
+    assert shell.json("recurring", "list", topic.name)[0]["body"] == "again"
+    topic.advance(hours=1)
+    assert 2 <= len(topic.bodies()) <= 3
+    shell.ok("recurring", "cancel", topic.name, "tick")
+    assert "no recurring messages" in shell.ok("recurring", "list", topic.name)
+
+
+def test_subscriptions_are_filtered_and_deleted(shell: Shell, topic: Topic) -> None:
+    shell.ok("subscriptions", "filter", topic.name, "billing", '{"color": ["red"]}')
+    shell.send("red", "--attribute", "color=red")
+    shell.send("blue", "--attribute", "color=blue")
+    topic.advance(seconds=2)
+    assert topic.bodies() == ["red"]
+    result = shell("subscriptions", "filter", topic.name, "billing", "no json")
+    assert result.exit_code == 1 and "no json" in result.stderr
+    shell.ok("subscriptions", "delete", topic.name, "billing", "--yes", "--delete-queue")
+    assert shell.json("subscriptions", "list", topic.name) == []
+
+
+def test_topics_are_updated_and_deleted(shell: Shell, topic: Topic) -> None:
+    [changed] = shell.json(
+        "topics", "update", topic.name, "--setting", "retention_s=3600", "--setting", "max_waiting=1"
+    )
+    assert (changed["retention_s"], changed["max_waiting"]) == (3600, 1)
+    shell.send("x", "--delay", "2h")
+    topic.advance(seconds=301)
+    result = shell("send", topic.name, "one too many", "--delay", "2h")
+    assert result.exit_code == 1 and "max_waiting=1" in result.stderr
+    asked = shell("topics", "delete", topic.name, stdin=b"n\n")
+    assert asked.exit_code == 1 and "Delete topic" in asked.stderr
+    shell.ok("topics", "delete", topic.name, "--yes", "--delete-queues")
+    topic.advance(minutes=15)
+    assert topic.left() == []
+
+
+def test_what_waits_is_shown_and_purged(shell: Shell, topic: Topic) -> None:
+    sent = [shell.send(f"body {n}", "--delay", f"{n + 2}h") for n in range(3)]
+    topic.advance(seconds=301)
+    assert [each["id"] for each in shell.json("peek", topic.name, "-n", "2")] == sent[:2]
+    assert "body 0" in shell.ok("peek", topic.name)
+    assert "waiting" in shell.ok("get", topic.name, sent[0])
+    stats = shell.json("stats", topic.name)
+    assert stats["waiting"] == 3
+    for bars in ("hour", "day"):
+        assert "estimate" in shell.ok("stats", topic.name, "--by", bars).lower()
+    assert shell.json("purge", topic.name, "--yes")["messages"] == 3
+    assert shell.json("peek", topic.name) == []
+    topic.advance(hours=5)
+    assert topic.bodies() == []
+
+
+def test_messages_are_replayed_and_dead_letters_redriven(shell: Shell, topic: Topic) -> None:
+    shell.ok("topics", "update", topic.name, "--setting", "retention_s=86400")
+    shell.send("x", "--delay", "2h")
+    topic.advance(hours=3)
+    assert topic.bodies() == ["x"]
+    assert shell.json("replay", topic.name, "billing")["messages"] == 1
+    topic.advance(minutes=1)
+    for _ in range(6):
+        shell.ok("receive", topic.name, "billing", "--keep")
+        topic.advance(seconds=61)
+    [line] = shell.json("stats", topic.name)["subscriptions"]
+    assert line["dead"] == 1
+    [redriven] = shell.json("redrive", topic.name, "billing")
+    assert redriven["messages"] == 1
+    topic.advance(seconds=1)
+    assert [each["body"] for each in shell.json("receive", topic.name, "billing")] == ["x"]
+    assert len(shell.json("redrive", "--service")) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["send", "TOPIC", "x", "--delay", "soon"], "delay='soon'"),
+        (["send", "TOPIC", "x", "--key", "k" * 257], "key='kkk"),
+        (["cancel", "TOPIC", "no-id"], "ids[0]='no-id'"),
+        (["reschedule", "TOPIC", "no-id", "--delay", "1s"], "message id='no-id'"),
+        (["get", "TOPIC", "no-id"], "message id='no-id'"),
+        (["purge", "TOPIC", "--yes", "--from", "tomorrow"], "--from='tomorrow'"),
+        (["recurring", "create", "TOPIC", "k", "x", "--cron", "each day"], "cron='each day'"),
+        (["topics", "update", "TOPIC", "--setting", "colour=7"], "colour=7"),
+        (["redrive", "TOPIC"], "SUBSCRIPTION=None"),
+    ],
+)
+def test_bad_input_is_one_clear_line(shell: Shell, topic: Topic, arguments: list[str], said: str) -> None:
+    with topic.nothing_is_sent():
+        result = shell(*(topic.name if each == "TOPIC" else each for each in arguments))
+    assert result.exit_code == 1 and said in result.stderr
+    assert result.stderr.count("\n") == 1

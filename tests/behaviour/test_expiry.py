@@ -1,0 +1,56 @@
+"""Point 4: an expired message is never delivered."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.behaviour.topic import Topic
+from tidewheel import Consumer, ConsumerCounts, InvalidValue, Message, MessageState, SendFailed
+
+
+@pytest.mark.parametrize("delay", [60, "30m", "2h"])
+def test_an_expired_message_is_never_delivered_and_one_that_has_not_expired_is(topic: Topic, delay: str) -> None:
+    topic.client.pause(topic.name, "billing")
+    topic.send("milk", delay=delay, expires_in="10m")
+    topic.send("wine", delay=delay, expires_in="30d")
+    topic.advance(hours=3)
+    topic.client.resume(topic.name, "billing")
+    topic.advance(minutes=10)
+    assert topic.bodies() == ["wine"]
+
+
+def test_a_message_comes_in_time_with_its_expiry(topic: Topic) -> None:
+    sent = topic.send("milk", delay="2h", expires_in="10m")
+    topic.advance(hours=2, seconds=1)
+    [message] = topic.take()
+    assert message.expires_at is not None
+    assert message.expires_at.timestamp() * 1000 == sent.deliver_at_ms + 600_000
+
+
+def test_what_expired_in_the_queue_is_dropped_and_counted_by_the_consumer(topic: Topic) -> None:
+    consumer = Consumer(topic.client, topic.name, "billing")
+    topic.send("milk", expires_in="10m")
+    topic.send("wine", expires_in="30d")
+    topic.advance(minutes=11)
+    assert [each.body for each in consumer.receive()] == ["wine"]
+    assert consumer.counts == ConsumerCounts(expired=1)
+
+
+@pytest.mark.parametrize("expires_in", [0, -1, "0s", "soon", True])
+def test_an_expiry_before_the_due_time_is_rejected_at_the_sender(topic: Topic, expires_in: object) -> None:
+    with topic.nothing_is_sent(), pytest.raises(InvalidValue, match="expires_in="):
+        topic.send("x", delay="1h", expires_in=expires_in)
+    with pytest.raises(SendFailed) as caught:
+        topic.client.send_many(topic.name, [Message(body="x", expires_in=expires_in), Message(body="good")])  # type: ignore[arg-type]
+    assert list(caught.value.failures) == [0]
+    topic.advance(seconds=1)
+    assert topic.bodies() == ["good"]
+
+
+def test_peek_leaves_out_what_has_expired_and_get_says_so(topic: Topic) -> None:
+    topic.client.pause(topic.name, "billing")
+    sent = topic.send_and_store("milk", delay="2h", expires_in="10m")
+    assert [each.body for each in topic.client.peek(topic.name)] == ["milk"]
+    topic.advance(hours=3)
+    assert topic.client.get(topic.name, sent.id).state is MessageState.EXPIRED
+    assert topic.client.peek(topic.name) == []

@@ -1,0 +1,126 @@
+"""Point 6: purge, and deletion without remains."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+
+from tests.behaviour.topic import Topic
+from tidewheel import InvalidValue, Rescheduled, UnknownMessage, UnknownTopic
+from tidewheel.errors import BeingDeleted
+
+
+def test_a_purge_drops_what_waits_and_what_is_on_its_way_and_nothing_that_follows(topic: Topic) -> None:
+    topic.send_and_store("in a ledger", delay="2h")
+    topic.send("on its way", delay="2h")
+    topic.send("urgent", delay=60)
+    topic.client.purge(topic.name)
+    topic.send("after", delay="2h")
+    assert topic.client.stats(topic.name).waiting == 0
+    topic.advance(hours=3)
+    assert topic.bodies() == ["after"]
+
+
+def test_a_time_range_is_purged_and_the_rest_comes(topic: Topic) -> None:
+    start = topic.stack.now()
+    for hour in (2, 3, 4, 5):
+        topic.send(f"hour {hour}", delay=f"{hour}h")
+    topic.advance(seconds=301)
+    topic.client.purge(topic.name, start=start + timedelta(hours=3), end=start + timedelta(hours=5))
+    topic.advance(hours=5)
+    assert topic.bodies() == ["hour 2", "hour 5"]
+
+
+def test_what_waits_for_a_paused_subscription_is_purged_too(topic: Topic) -> None:
+    topic.client.pause(topic.name, "billing")
+    topic.send("parked", delay=60)
+    topic.send("planned", delay="2h")
+    topic.advance(hours=3)
+    topic.client.purge(topic.name)
+    topic.client.resume(topic.name, "billing")
+    topic.advance(minutes=10)
+    assert topic.bodies() == []
+
+
+def test_a_pack_that_sqs_brings_again_does_not_bring_back_what_was_purged(topic: Topic) -> None:
+    topic.send("gone", delay="2h")
+    copies = topic.copies_of_what_is_on_its_way()
+    topic.client.purge(topic.name)
+    topic.advance(hours=1)
+    topic.bring_again(copies)
+    topic.advance(hours=2)
+    assert topic.bodies() == []
+
+
+def test_what_was_sent_just_after_a_purge_is_dropped_by_the_next(topic: Topic) -> None:
+    topic.client.purge(topic.name)
+    topic.send("gone", delay="2h")
+    topic.client.purge(topic.name)
+    topic.advance(hours=3)
+    assert topic.bodies() == []
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_purged_message_cannot_be_brought_back_by_a_reschedule(topic: Topic, whole: bool) -> None:
+    now = topic.stack.now()
+    sent = topic.send("gone", delay="2h")
+    topic.send_and_store("in the same ledger", delay="4h")
+    bounds = {} if whole else {"start": now + timedelta(hours=1), "end": now + timedelta(hours=3)}
+    topic.client.purge(topic.name, **bounds)
+    with suppress(UnknownMessage):  # its ledger may be gone
+        assert not isinstance(topic.client.reschedule(topic.name, sent.id, delay="3h"), Rescheduled)
+    topic.advance(hours=5)
+    assert topic.bodies() == ([] if whole else ["in the same ledger"])
+
+
+def test_nothing_of_a_deleted_topic_remains_in_s3_dynamodb_or_the_scheduler(topic: Topic) -> None:
+    gone = topic.another("gone", "billing", "audit")
+    gone.client.pause(gone.name, "audit")
+    gone.send("parked", delay=60)
+    gone.send_and_store("waits", delay="2h", key="order 17")
+    cancelled = gone.send_and_store("cancelled", delay="3h")
+    gone.client.cancel(gone.name, cancelled.id)
+    gone.client.send_recurring(gone.name, "daily", "again", cron="0 9 * * *")
+    gone.send_and_store("x" * 1_200_000, delay="2h")
+    gone.advance(hours=2, minutes=20)
+    gone.send("on its way", delay="2h")
+    assert len(gone.left()) > 3 and gone.objects("payloads/")
+    gone.client.delete_topic(gone.name)
+    with pytest.raises(UnknownTopic):
+        gone.send("x")
+    with pytest.raises(BeingDeleted):
+        gone.client.create_topic(gone.name)
+    gone.advance(minutes=20)
+    assert gone.left() == []
+    failed = [each for each in gone.stack.failures if each.function == "ingest"]
+    assert failed, "what was on its way goes to the dead letters"
+    gone.advance(hours=1)
+    gone.stack.failures.clear()
+    assert gone.left() == []
+
+
+def test_its_name_is_free_again_and_another_topic_is_not_touched(topic: Topic) -> None:
+    topic.send("stays", delay="2h")
+    gone = topic.another("gone")
+    gone.send_and_store("gone", delay="2h")
+    gone.client.delete_topic(gone.name, delete_queues=True)
+    gone.advance(minutes=20)
+    again = topic.another("gone")
+    again.send("new", delay="1h")
+    topic.advance(hours=2)
+    assert (again.bodies(), topic.bodies()) == (["new"], ["stays"])
+
+
+def test_a_range_that_is_none_and_a_topic_that_is_none_are_refused(topic: Topic) -> None:
+    now = topic.stack.now()
+    with topic.nothing_is_sent():
+        with pytest.raises(InvalidValue, match="end="):
+            topic.client.purge(topic.name, start=now, end=now)
+        with pytest.raises(InvalidValue, match=r"start=.*zone"):
+            topic.client.purge(topic.name, start=now.replace(tzinfo=None))
+        with pytest.raises(UnknownTopic, match="nobody"):
+            topic.client.purge("nobody")
+        with pytest.raises(UnknownTopic, match="nobody"):
+            topic.client.delete_topic("nobody")

@@ -1,0 +1,111 @@
+"""Point 13: recurring messages, by cron and by rate, without drift, and when clocks change."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.behaviour.topic import Topic
+from tidewheel import AlreadyExists, InvalidValue, UnknownMessage
+from tidewheel.local import MemoryTidewheel
+
+
+def due(topic: Topic) -> list[datetime]:
+    """When the messages that are receivable now were due."""
+    found = topic.take()
+    assert all((each.visible_at - each.deliver_at).total_seconds() <= 1.1 for each in found)  # type: ignore[operator]
+    return sorted(each.deliver_at for each in found)
+
+
+def test_a_rate_comes_at_each_multiple_from_its_start_on_without_drift(topic: Topic) -> None:
+    start = topic.stack.now().replace(microsecond=0)
+    made = topic.client.send_recurring(topic.name, "tick", {"n": 1}, every="20m", start=start, attributes={"a": "b"})
+    assert (made.every_s, made.cron, made.key) == (1200, None, "tick")
+    topic.advance(hours=4)
+    times = due(topic)
+    since = [(each - start).total_seconds() / 1200 for each in times]
+    assert since in ([*range(13)], [*range(1, 13)])
+    topic.client.cancel_recurring(topic.name, "tick")
+
+
+def test_cron_comes_at_its_times_in_its_zone(topic: Topic) -> None:
+    topic.advance(minutes=1)
+    topic.client.send_recurring(topic.name, "hourly", "x", cron="30 * * * *", timezone="Asia/Kolkata")
+    topic.advance(hours=3)
+    times = due(topic)
+    assert len(times) == 3 and {each.minute for each in times} == {0}, "half past in Kolkata is the full hour in UTC"
+    topic.client.cancel_recurring(topic.name, "hourly")
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ("2026-03-27", ["03-28T01:30", "03-29T01:00", "03-30T00:30"]),  # 02:30 is skipped: as the clocks go forward
+        ("2026-10-23", ["10-24T00:30", "10-25T00:30", "10-26T01:30"]),  # 02:30 comes twice: once
+    ],
+)
+def test_a_time_that_is_skipped_comes_when_clocks_go_forward_and_one_that_is_repeated_comes_once(
+    start: str, expected: list[str]
+) -> None:
+    stack = MemoryTidewheel(start=start)
+    topic = Topic(stack, "daily")
+    topic.client.send_recurring("daily", "nightly", "x", cron="30 2 * * *", timezone="Europe/Berlin")
+    stack.advance(days=4)
+    assert [f"{each:%m-%dT%H:%M}" for each in due(topic)][1:4] == expected
+
+
+def test_one_that_says_the_same_is_fine_another_needs_replace_and_takes_its_place(topic: Topic) -> None:
+    topic.client.send_recurring(topic.name, "tick", "old", every="1h")
+    same = topic.client.recurring(topic.name)
+    with pytest.raises(AlreadyExists, match="tick"):
+        topic.client.send_recurring(topic.name, "tick", "new", every="30m")
+    topic.client.send_recurring(topic.name, "tick", "new", every="30m", replace=True)
+    assert (len(same), [each.body for each in topic.client.recurring(topic.name)]) == (1, ["new"])
+    topic.advance(hours=1)
+    topic.take()
+    topic.advance(hours=2)
+    assert topic.bodies() == ["new"] * 4
+    topic.client.cancel_recurring(topic.name, "tick")
+
+
+def test_a_cancelled_one_ends_and_is_gone_from_the_list(topic: Topic) -> None:
+    topic.client.send_recurring(topic.name, "tick", "x", every="30m")
+    topic.client.cancel_recurring(topic.name, "tick")
+    topic.advance(minutes=40)
+    topic.take()
+    topic.advance(hours=2)
+    assert topic.take() == [] and topic.client.recurring(topic.name) == []
+    with pytest.raises(UnknownMessage, match="tick"):
+        topic.client.cancel_recurring(topic.name, "tick")
+
+
+def test_next_at_is_when_it_comes_next(topic: Topic) -> None:
+    made = topic.client.send_recurring(topic.name, "yearly", "x", cron="0 9 1 1 *")
+    assert made.next_at is not None and made.next_at > topic.stack.now()
+    assert (made.next_at.month, made.next_at.day, made.next_at.hour) == (1, 1, 9)
+    assert made.next_at.tzinfo is UTC
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({}, "cron"),
+        ({"cron": "0 9 * * *", "every": "1h"}, "cron, every"),
+        ({"cron": "every day"}, "cron="),
+        ({"cron": "61 * * * *"}, "cron="),
+        ({"every": 5}, "every="),
+        pytest.param(
+            {"every": "1h", "start": datetime(2026, 1, 1)},
+            "start=",
+            marks=pytest.mark.xfail(strict=True, reason="finding 6: the error names deliver_at"),
+        ),
+        ({"cron": "0 9 * * *", "timezone": "Mars/Base"}, "timezone="),
+    ],
+)
+def test_a_rule_that_is_none_is_refused_and_nothing_is_made(topic: Topic, given: dict[str, Any], named: str) -> None:
+    with topic.nothing_is_sent(), pytest.raises(InvalidValue) as caught:
+        topic.client.send_recurring(topic.name, "tick", "x", **given)
+    assert named.rstrip("=") in caught.value.field
+    assert topic.client.recurring(topic.name) == []

@@ -1,0 +1,242 @@
+"""Deletion: one mark ends a topic for everybody, and in the end nothing of it is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+import pytest
+
+from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, CrashingPorts, World, once
+from tidewheel.bucket import Bucket
+from tidewheel.errors import BeingDeleted, UnknownTopic
+from tidewheel.flows.collect import collect
+from tidewheel.flows.delete_topic import LATE_MS, delete_topic, finish_deletion
+from tidewheel.flows.dispatch import dispatch
+from tidewheel.flows.merge import in_process, merge
+from tidewheel.flows.merge_rows import MergeWork
+from tidewheel.flows.orphans import ORPHAN_GRACE_S, sweep_orphans
+from tidewheel.flows.rebuild import rebuild
+from tidewheel.flows.rebuild_engine import InProcess
+from tidewheel.flows.subscribe import create_subscription, create_topic
+from tidewheel.memory.items import Items
+from tidewheel.settings import TopicSettings
+
+QUARTER = 15 * MINUTE
+
+
+def a_busy_world(**options: object) -> World:
+    """A topic with something of everything: ledgers, plans, open deliveries, trash, checkpoints, an import's mark."""
+    world = World("billing", "audit", inline_rows=1, **options)  # type: ignore[arg-type]
+    world.service.objects._now_ms = world.clock.now_ms
+    for _ in range(3):
+        world.send(*(HOUR + i for i in range(5)), 5 * DAY)
+    world.clock.advance_ms(HOUR - 8 * MINUTE)
+    dispatch(world.service, TOPIC)
+    merge(world.service, TOPIC, in_process(world.service.objects), lease_s=60, everything=True)
+    world.send(9 * DAY)
+    collect(world.service, TOPIC)
+    for name in ("plans/orders/1-a.json.z", "imports/orders/input.csv", "aside/ledgers/orders/x", "payloads/orders/x"):
+        world.service.objects.put(name, b"x")
+    return world
+
+
+def left(world: World) -> list[str]:
+    """What is left of the topic."""
+    items = world.service.topics._items.get(TOPIC, Items())
+    found = [] if items == Items() else [str(items)]
+    objects = [name for name in world.service.objects.names() if "/orders/" in name]
+    return found + objects + list(world.service.wheel.schedules)
+
+
+def end(world: World) -> None:
+    delete_topic(world.ports.topics, world.clock, TOPIC)
+
+
+def test_nothing_of_a_topic_remains_after_a_quarter_of_an_hour() -> None:
+    world = a_busy_world()
+    assert len(left(world)) > 8
+    end(world)
+    world.run(QUARTER, sweeps=True)
+    assert left(world) == []
+
+
+def test_a_topic_whose_name_begins_with_the_same_letters_keeps_everything() -> None:
+    world = a_busy_world()
+    for name in ("orders-2", "order"):
+        create_topic(world.service.topics, world.clock, name, TopicSettings())
+        create_subscription(world.service.topics, world.clock, name, "s", "queue-s")
+        world.service.objects.put(f"ledgers/{name}/x", b"x")
+        world.service.wheel.arm(name, 5, 2**50)
+    end(world)
+    world.run(QUARTER, sweeps=True)
+    assert world.service.objects.names("ledgers/") == ["ledgers/order/x", "ledgers/orders-2/x"]
+    assert set(world.service.wheel.schedules) == {"orders-2.5", "order.5"}
+    assert [each.topic for each in world.service.topics.topics()] == ["order", "orders-2"]
+    assert all(world.service.topics.subscriptions(name) for name in ("orders-2", "order"))
+
+
+def test_a_topic_that_is_being_deleted_is_no_topic_to_anybody() -> None:
+    world = a_busy_world()
+    pack = world.pack(MINUTE, DAY)
+    opened = world.service.topics.open_deliveries(TOPIC)
+    end(world)
+    topics = world.service.topics
+    assert topics.fence(TOPIC) is None and topics.topics() == []
+    assert dispatch(world.ports, TOPIC) is None
+    assert collect(world.ports, TOPIC) is None
+    assert merge(world.ports, TOPIC, in_process(world.ports.objects), lease_s=60) is None
+    with pytest.raises(UnknownTopic):
+        world.ingest(pack)
+    with pytest.raises(UnknownTopic):
+        create_subscription(topics, world.clock, TOPIC, "new", "queue-new")
+    assert opened
+    world.work()
+    assert not world.received()
+
+
+def test_a_name_is_free_again_only_when_nothing_is_left() -> None:
+    world = a_busy_world()
+    end(world)
+    for _ in range(2):
+        with pytest.raises(BeingDeleted, match=r"'orders' is being deleted, which takes about ten minutes"):
+            create_topic(world.service.topics, world.clock, TOPIC, TopicSettings())
+        world.run(5 * MINUTE, sweeps=True)
+    world.run(5 * MINUTE, sweeps=True)
+    create_topic(world.service.topics, world.clock, TOPIC, TopicSettings())
+    world.subscribe("billing")
+    ids = world.send(HOUR)
+    world.run(2 * HOUR, sweeps=True)
+    assert world.received() == once(ids)
+
+
+def test_packs_for_a_topic_that_was_deleted_are_not_those_of_its_successor() -> None:
+    world = a_busy_world()
+    pack = world.pack(HOUR)
+    end(world)
+    world.run(QUARTER, sweeps=True)
+    create_topic(world.service.topics, world.clock, TOPIC, TopicSettings())
+    with pytest.raises(UnknownTopic):
+        world.ingest(pack)
+
+
+def test_to_delete_twice_is_fine_and_an_unknown_topic_is_not() -> None:
+    world = a_busy_world()
+    end(world)
+    marked = world.service.topics.deletion(TOPIC)
+    world.clock.advance_ms(MINUTE)
+    end(world)
+    assert world.service.topics.deletion(TOPIC) == marked
+    world.run(QUARTER, sweeps=True)
+    with pytest.raises(UnknownTopic, match="orders"):
+        end(world)
+
+
+def test_a_rebuild_does_not_bring_a_topic_back_that_is_being_deleted() -> None:
+    world = a_busy_world()
+    end(world)
+    with pytest.raises(BeingDeleted):
+        rebuild(world.ports, TOPIC, InProcess(objects=world.service.objects), lease_s=60, replace_index=True)
+
+
+@pytest.mark.parametrize("dies_after", [None, 1, 2])
+def test_an_ingest_that_had_read_the_fence_leaves_nothing(dies_after: int | None) -> None:
+    for at in range(1, 30):
+        world = a_busy_world(wrap=CrashingPorts)
+        pack = world.pack(DAY)
+        calls = 0
+
+        def before(at: int = at, world: World = world) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == at:
+                delete_topic(world.service.topics, world.clock, TOPIC)
+            if dies_after is not None and calls == at + dies_after:
+                raise Crash
+
+        world.ports.plan.before = before
+        with suppress(Crash, UnknownTopic):
+            world.ingest(pack)
+        if calls < at:
+            assert at > 3
+            return
+        world.ports.plan.before = lambda: None
+        world.run(QUARTER, sweeps=True)
+        assert left(world) == []
+    raise AssertionError("the ingest never ended")
+
+
+def test_what_a_job_puts_when_the_topic_is_gone_the_orphan_sweep_deletes() -> None:
+    world = World()
+    world.service.objects._now_ms = world.clock.now_ms
+    for _ in range(3):
+        world.send(5 * DAY)
+
+    def engine(_: MergeWork) -> Iterable[Bucket | None]:
+        end(world)
+        world.run(QUARTER, sweeps=True)
+        assert left(world) == []
+        world.service.objects.put("ledgers/orders/late", b"x")
+        raise Crash
+
+    with pytest.raises(Crash):
+        merge(world.ports, TOPIC, engine, lease_s=60, everything=True)
+    world.clock.advance_ms(ORPHAN_GRACE_S * 1000 + 1)
+    sweep_orphans(world.ports)
+    assert left(world) == []
+
+
+def test_a_large_topic_takes_several_sweeps() -> None:
+    world = a_busy_world()
+    end(world)
+    answers = iter([False] * 100)
+    passes = 0
+    while not finish_deletion(world.ports, TOPIC, lambda: next(answers)):
+        passes += 1
+        assert world.service.topics.deletion(TOPIC) is not None
+        world.clock.advance_ms(5 * MINUTE)
+    assert passes > 5
+    assert left(world) == []
+
+
+def test_the_name_stays_taken_until_no_function_of_before_can_be_at_work() -> None:
+    world = a_busy_world()
+    end(world)
+    assert not finish_deletion(world.ports, TOPIC)
+    assert world.service.topics.due_for_look(world.clock.now_ms() + LATE_MS - 1).topics == []
+    world.clock.advance_ms(LATE_MS)
+    assert finish_deletion(world.ports, TOPIC)
+    assert left(world) == []
+
+
+def test_two_sweeps_do_not_delete_the_same_topic_at_once() -> None:
+    world = a_busy_world()
+    end(world)
+
+    def meanwhile() -> bool:
+        assert not finish_deletion(world.ports, TOPIC)
+        assert world.service.topics.due_for_look(world.clock.now_ms()).topics == []
+        return True
+
+    world.clock.advance_ms(LATE_MS)
+    assert finish_deletion(world.ports, TOPIC, meanwhile)
+
+
+def test_a_deletion_that_dies_at_any_call_goes_on_with_the_next_sweep() -> None:
+    for when in ("before", "after"):
+        for at in range(1, 200):
+            world = a_busy_world(wrap=CrashingPorts)
+            end(world)
+            world.clock.advance_ms(LATE_MS)
+            world.ports.plan.arm(at, when)
+            try:
+                finish_deletion(world.ports, TOPIC)
+            except Crash:
+                world.ports.plan.disarm()
+                world.run(QUARTER, sweeps=True)
+                assert left(world) == []
+            else:
+                assert left(world) == []
+                break
+        else:
+            raise AssertionError("it never ended without a crash")

@@ -1,0 +1,645 @@
+"""Subscriptions that are paused, resumed, filtered or deleted, and those whose queues break and heal."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
+from tidewheel.errors import AlreadyExists, QueueUnavailable, UnknownSubscription, UnknownTopic
+from tidewheel.filter_policy import FilterPolicy
+from tidewheel.flows import pause as states
+from tidewheel.flows.deliver import LEASE_MS
+from tidewheel.flows.dispatch import dispatch
+from tidewheel.flows.drain import drain
+from tidewheel.flows.orphans import ORPHAN_GRACE_S, sweep_orphans
+from tidewheel.flows.ports import LEDGERS, PARKED
+from tidewheel.flows.subscribe import create_subscription
+from tidewheel.flows.sweep import sweep
+from tidewheel.flows.work import do_job
+from tidewheel.job import CatchUpJob, DrainJob
+from tidewheel.memory import MemoryQueues
+from tidewheel.park import Park
+from tidewheel.subscription import State
+
+REDRIVE = 30 * MINUTE
+LARGE = random.Random(7).randbytes(450_000).hex()
+"""A body that no compression fits into an item."""
+RED = FilterPolicy.parse({"color": ["red"]}).to_json()
+
+
+def a_world(*subscriptions: str, **settings: int) -> World:
+    return World(*subscriptions, wrap=CrashingPorts, **settings)
+
+
+def pause(world: World, name: str = "billing") -> None:
+    states.pause(world.ports.topics, TOPIC, name)
+
+
+def resume(world: World, name: str = "billing") -> None:
+    states.resume(world.ports.topics, world.ports.queues, world.clock, TOPIC, name)
+
+
+def delete(world: World, name: str = "billing") -> None:
+    states.delete_subscription(world.ports.topics, world.ports.objects, TOPIC, name)
+
+
+def state(world: World, name: str = "billing") -> State:
+    found = world.service.topics.subscription(TOPIC, name)
+    assert found is not None
+    return found.state
+
+
+def parks(world: World) -> list[Park]:
+    return world.service.topics.parks(TOPIC)
+
+
+def nothing_is_left(world: World) -> bool:
+    topics = world.service.topics
+    work = topics.buckets(TOPIC), topics.open_deliveries(TOPIC), topics.parks(TOPIC), topics.plan_ranges(TOPIC)
+    return not any(work) and not world.service.objects.names(LEDGERS) and not world.service.objects.names(PARKED)
+
+
+# --- pause and resume -----------------------------------------------------------------------------------------
+
+
+def test_nothing_new_enters_the_queue_while_paused_and_nothing_is_lost() -> None:
+    world = a_world("billing", "audit")
+    pause(world)
+    ids = world.send(0, MINUTE, HOUR, 3 * HOUR, 2 * DAY)
+    world.run(DAY, sweeps=True)
+    assert not world.received("billing")
+    assert world.received("audit") == once(ids[:4])
+    resume(world)
+    world.work()
+    assert world.received("billing") == once(ids[:4])
+    world.run(3 * DAY, sweeps=True)
+    assert world.received("billing") == world.received("audit") == once(ids)
+    world.collect()
+    assert nothing_is_left(world)
+
+
+def test_what_was_handed_out_before_the_pause_still_arrives() -> None:
+    world = a_world(inline_rows=1)
+    ids = world.send(HOUR, HOUR + 1, HOUR + 2)
+    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+    dispatch(world.ports, TOPIC)
+    pause(world)
+    world.work()
+    assert world.received() == once(ids)
+
+
+def test_a_resume_takes_effect_without_a_sweep() -> None:
+    world = a_world()
+    pause(world)
+    ids = world.send(MINUTE, HOUR, DAY)
+    world.run(2 * DAY)
+    resume(world)
+    assert world.service.queues.jobs == [CatchUpJob(topic=TOPIC, subscription="billing", generation=generation(world))]
+    world.work()
+    assert world.received() == once(ids)
+    assert state(world) is State.ACTIVE
+
+
+def generation(world: World) -> str:
+    found = world.service.topics.subscription(TOPIC, "billing")
+    assert found is not None
+    return found.generation
+
+
+def test_a_resume_by_one_who_may_not_use_the_work_queue_is_completed_by_the_next_sweep() -> None:
+    world = a_world()
+    pause(world)
+    ids = world.send(MINUTE, HOUR)
+    world.run(DAY, sweeps=True)
+
+    class Closed(MemoryQueues):
+        def enqueue_catch_up(self, topic: str, subscription: str, generation: str) -> None:
+            raise QueueUnavailable("work", "AccessDenied")
+
+    states.resume(world.service.topics, Closed(world.clock), world.clock, TOPIC, "billing")
+    assert not world.service.queues.jobs
+    world.sweep()
+    assert world.received() == once(ids)
+
+
+def test_a_subscription_that_was_paused_for_long_catches_up_in_several_jobs() -> None:
+    world = a_world(slot_s=60, lookahead_s=60)
+    pause(world)
+    ids = [id for step in range(30) for id in world.send(*(step * 10 * MINUTE + k * MINUTE + HOUR for k in range(10)))]
+    world.run(8 * HOUR)
+    resume(world)
+    catch_ups = 0
+    while jobs := world.service.queues.take_jobs():
+        catch_ups += sum(isinstance(job, CatchUpJob) for job in jobs)
+        for job in jobs:
+            do_job(world.ports, job)
+    assert len(ids) == 300 and world.received() == once(ids)
+    assert catch_ups >= 3
+
+
+def test_pausing_twice_and_resuming_an_active_one_are_harmless() -> None:
+    world = a_world()
+    resume(world)
+    pause(world)
+    pause(world)
+    assert state(world) is State.PAUSED
+    ids = world.send(MINUTE, HOUR)
+    resume(world)
+    resume(world)
+    world.work()
+    world.run(2 * HOUR, sweeps=True)
+    assert world.received() == once(ids)
+
+
+def test_a_topic_or_a_subscription_that_does_not_exist_is_named() -> None:
+    world = a_world()
+    topics, queues = world.service.topics, world.service.queues
+    calls: Sequence[Callable[[str, str], Any]] = (
+        lambda topic, name: states.pause(topics, topic, name),
+        lambda topic, name: states.resume(topics, queues, world.clock, topic, name),
+        lambda topic, name: states.set_filter(topics, topic, name, RED),
+        lambda topic, name: states.delete_subscription(topics, world.service.objects, topic, name),
+    )
+    for call in calls:
+        with pytest.raises(UnknownSubscription, match="nobody"):
+            call(TOPIC, "nobody")
+        with pytest.raises(UnknownTopic, match="nowhere"):
+            call("nowhere", "billing")
+
+
+def test_a_paused_subscription_keeps_its_ledgers_and_one_that_is_resumed_lets_them_go() -> None:
+    world = a_world("billing", "audit")
+    world.send(HOUR)
+    pause(world)
+    world.run(DAY, sweeps=True)
+    world.collect()
+    assert world.service.objects.names(LEDGERS)
+    resume(world)
+    world.run(DAY, sweeps=True)
+    world.collect()
+    assert nothing_is_left(world)
+
+
+def test_a_batch_that_comes_twice_is_parked_once() -> None:
+    world = a_world()
+    pause(world)
+    pack = world.pack(MINUTE, 2 * MINUTE)
+    world.ingest(pack)
+    world.ingest(pack)
+    [park] = parks(world)
+    assert park.rows == 2
+    resume(world)
+    world.work()
+    assert world.received() == once(ids_of(pack))
+
+
+def test_a_pause_that_comes_between_the_decision_and_the_park_changes_the_decision() -> None:
+    world = a_world()
+    pause(world)
+    put_park = type(world.service.topics).put_park
+    calls: list[str] = []
+
+    class Resuming(type(world.service.topics)):  # type: ignore[misc]
+        def put_park(self, park: Park) -> Any:
+            if not calls:
+                calls.append(park.key.id)
+                resume(world)
+            return put_park(self, park)
+
+    world.service.topics.__class__ = Resuming
+    ids = world.send(MINUTE)
+    assert world.received() == once(ids) and not parks(world)
+
+
+def test_a_large_park_is_an_object_that_goes_with_it() -> None:
+    world = a_world()
+    pause(world)
+    ids = world.send(MINUTE, body=LARGE) + world.send(MINUTE)
+    assert [park.object_name for park in parks(world) if park.object_name] == world.service.objects.names(PARKED)
+    assert len(world.service.objects.names(PARKED)) == 1
+    resume(world)
+    world.work()
+    assert world.received() == once(ids) and not world.service.objects.names(PARKED)
+
+
+def test_purged_and_expired_messages_are_dropped_from_parks() -> None:
+    world = a_world()
+    pause(world)
+    [purged] = world.send(MINUTE)
+    world.clock.advance_ms(1)
+    items = world.service.topics._of(TOPIC)
+    items.fence = replace(world.fence, purge_ms=world.clock.now_ms())
+    [expired] = world.send(MINUTE, expires_in="10m")
+    [kept] = world.send(MINUTE, expires_in="3d")
+    world.run(DAY)
+    resume(world)
+    world.work()
+    assert world.received() == once([kept]) and purged != expired
+    assert not parks(world)
+
+
+def test_a_park_that_another_worker_leased_is_left_alone_until_the_lease_ends() -> None:
+    world = a_world()
+    pause(world)
+    ids = world.send(MINUTE)
+    [park] = parks(world)
+    world.service.topics.lease_park(park.key, world.clock.now_ms(), world.clock.now_ms() - LEASE_MS)
+    resume(world)
+    world.work()
+    assert not world.received()
+    world.clock.advance_ms(LEASE_MS + 1)
+    drain(world.ports, park.key)
+    assert world.received() == once(ids) and not parks(world)
+
+
+def test_the_parks_of_a_paused_subscription_wait_even_if_a_drain_is_under_way() -> None:
+    world = a_world()
+    pause(world)
+    world.send(MINUTE)
+    [park] = parks(world)
+    assert drain(world.ports, park.key) is None
+    world.run(DAY, sweeps=True)
+    assert not world.received() and len(parks(world)) == 1
+
+
+# --- queues that break and heal -------------------------------------------------------------------------------
+
+
+def test_a_broken_queue_loses_nothing_and_heals_by_itself() -> None:
+    world = a_world("billing", "audit")
+    world.service.queues.remove("queue-audit")
+    ids = world.send(MINUTE, HOUR, 2 * HOUR)
+    world.run(90 * MINUTE, sweeps=True)
+    assert state(world, "audit") is State.BROKEN
+    assert not world.received("audit") and world.received("billing") == once(ids[:2])
+    assert sum(park.rows for park in parks(world)) == 2
+    world.service.queues.restore("queue-audit")
+    world.run(10 * MINUTE, sweeps=True)
+    assert world.received("audit") == once(ids[:2])
+    assert state(world, "audit") is State.ACTIVE and not parks(world)
+    world.run(2 * HOUR, sweeps=True)
+    assert world.received("audit") == world.received("billing") == once(ids)
+    assert not world.service.queues.refused
+
+
+def test_a_broken_queue_keeps_no_ledger_from_being_collected() -> None:
+    world = a_world("billing", "audit", inline_rows=1)
+    world.service.queues.remove("queue-audit")
+    ids = world.send(HOUR, HOUR + 1, HOUR + 2)
+    world.run(2 * HOUR)
+    world.clock.advance_ms(HOUR)
+    world.sweep()
+    world.collect()
+    world.collect()
+    assert not world.service.objects.names(LEDGERS) and not world.service.topics.open_deliveries(TOPIC)
+    assert sum(park.rows for park in parks(world)) == 3
+    world.service.queues.restore("queue-audit")
+    world.run(HOUR, sweeps=True)
+    assert world.received("audit") == once(ids)
+
+
+def test_one_park_a_sweep_tries_a_broken_queue_and_the_others_follow_when_it_heals() -> None:
+    world = a_world()
+    world.service.queues.remove("queue-billing")
+    ids = [id for _ in range(5) for id in world.send(MINUTE)]
+    assert len(parks(world)) == 5
+    tried = sweep(world.ports)
+    assert tried.drains == 1
+    [job] = world.service.queues.take_jobs()
+    assert isinstance(job, DrainJob)
+    drain(world.ports, job.key)
+    assert len(parks(world)) == 5 and state(world) is State.BROKEN
+    world.service.queues.restore("queue-billing")
+    world.run(10 * MINUTE, sweeps=True)
+    assert world.received() == once(ids) and state(world) is State.ACTIVE
+
+
+class BreakingAfter(MemoryQueues):
+    """Takes some batches for billing, and then nothing until it is mended."""
+
+    left = 0
+
+    def send(self, queue_url: str, batch: Any) -> Any:
+        if queue_url == "queue-billing":
+            if not type(self).left:
+                raise QueueUnavailable(queue_url, "AccessDenied: for now")
+            type(self).left -= 1
+        return super().send(queue_url, batch)
+
+
+@pytest.mark.parametrize("delay_ms", [MINUTE, HOUR])
+def test_what_a_queue_took_before_it_broke_does_not_come_again(delay_ms: int) -> None:
+    world = a_world(inline_rows=1)
+    world.service.queues.__class__ = BreakingAfter
+    BreakingAfter.left = 1
+    ids = world.send(*(delay_ms + k for k in range(35)))
+    world.run(55 * MINUTE)
+    assert len(world.received()) == 10
+    assert [park.rows for park in parks(world)] == [25]
+    BreakingAfter.left = 1
+    world.sweep()
+    assert len(world.received()) == 20 and [park.rows for park in parks(world)] == [15]
+    BreakingAfter.left = 1000
+    world.run(HOUR, sweeps=True)
+    assert world.received() == once(ids)
+
+
+def test_a_broken_subscription_may_be_resumed_by_hand() -> None:
+    world = a_world()
+    world.service.queues.remove("queue-billing")
+    ids = world.send(MINUTE)
+    world.service.queues.restore("queue-billing")
+    resume(world)
+    world.work()
+    assert world.received() == once(ids) and state(world) is State.ACTIVE
+
+
+def test_a_heal_does_not_undo_a_pause() -> None:
+    world = a_world()
+    world.service.queues.remove("queue-billing")
+    [sent] = world.send(MINUTE)
+    [park] = parks(world)
+    world.service.queues.restore("queue-billing")
+    send = MemoryQueues.send
+
+    class Pausing(MemoryQueues):
+        def send(self, queue_url: str, batch: Any) -> Any:
+            pause(world)
+            return send(self, queue_url, batch)
+
+    world.service.queues.__class__ = Pausing
+    drain(world.service, park.key)
+    assert world.received() == once([sent]) and state(world) is State.PAUSED
+
+
+def test_a_park_whose_queue_breaks_again_stays_and_the_subscription_is_broken_again() -> None:
+    world = a_world()
+    pause(world)
+    ids = world.send(MINUTE)
+    world.service.queues.remove("queue-billing")
+    resume(world)
+    world.work()
+    assert state(world) is State.BROKEN and [park.leased_ms for park in parks(world)] == [None]
+    world.service.queues.restore("queue-billing")
+    world.run(HOUR, sweeps=True)
+    assert world.received() == once(ids)
+
+
+def test_a_message_that_is_itself_at_fault_still_goes_to_the_queue_of_refused_messages() -> None:
+    world = a_world()
+    world.service.queues.refuse_if(lambda message: message.text == "bad", permanent=True)
+    world.send(MINUTE, body="bad")
+    good = world.send(MINUTE)
+    assert [each["body"] for each in world.service.queues.refused] == ["bad"]
+    assert world.received() == once(good) and state(world) is State.ACTIVE and not parks(world)
+
+
+# --- filters --------------------------------------------------------------------------------------------------
+
+
+def filtered(world: World, name: str = "red", filter_policy: str | None = RED) -> None:
+    create_subscription(world.service.topics, world.clock, TOPIC, name, f"queue-{name}", filter_policy=filter_policy)
+
+
+def sent(world: World, attributes: Mapping[str, str]) -> list[str]:
+    """Sends with attributes: one that goes direct, one that goes to a ledger."""
+    return world.send(MINUTE, HOUR, attributes=attributes)
+
+
+@pytest.mark.parametrize("inline_rows", [1, 2000])
+def test_a_subscription_with_a_filter_gets_what_matches_and_the_others_get_all(inline_rows: int) -> None:
+    world = a_world("billing", inline_rows=inline_rows)
+    filtered(world)
+    red, blue, plain = sent(world, {"color": "red"}), sent(world, {"color": "blue"}), sent(world, {})
+    world.run(2 * HOUR, sweeps=True)
+    assert world.received("red") == once(red)
+    assert world.received("billing") == once(red + blue + plain)
+
+
+def test_only_what_matches_is_parked() -> None:
+    world = a_world("billing")
+    filtered(world)
+    pause(world, "red")
+    red = world.send(MINUTE, attributes={"color": "red"})
+    world.send(MINUTE, attributes={"color": "blue"})
+    assert [park.rows for park in parks(world)] == [1]
+    resume(world, "red")
+    world.work()
+    assert world.received("red") == once(red)
+
+
+def test_a_new_filter_counts_for_what_is_handed_out_from_then_on() -> None:
+    world = a_world("billing", inline_rows=1)
+    filtered(world)
+    early = world.send(HOUR, HOUR + 1, HOUR + 2, attributes={"color": "red"})
+    later = world.send(3 * HOUR, attributes={"color": "blue"})
+    world.send(3 * HOUR, attributes={"color": "red"})
+    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+    dispatch(world.ports, TOPIC)
+    blue = FilterPolicy.parse({"color": ["blue"]}).to_json()
+    assert states.set_filter(world.service.topics, TOPIC, "red", blue).filter_policy == blue
+    world.run(4 * HOUR, sweeps=True)
+    assert world.received("red") == once(early + later)
+    states.set_filter(world.service.topics, TOPIC, "red", None)
+    plain = world.send(MINUTE)
+    assert world.received("red") == once(early + later + plain)
+
+
+def test_an_existing_subscription_is_not_given_another_filter_by_creating_it_again() -> None:
+    world = a_world("billing")
+    filtered(world)
+    filtered(world)
+    filtered(world, filter_policy=None)
+    with pytest.raises(AlreadyExists, match="set_filter"):
+        filtered(world, filter_policy=FilterPolicy.parse({"color": ["blue"]}).to_json())
+    with pytest.raises(AlreadyExists, match="filter none"):
+        filtered(world, "billing")
+
+
+# --- deletion -------------------------------------------------------------------------------------------------
+
+
+def test_a_deleted_subscription_s_work_ends_and_the_others_are_not_touched() -> None:
+    world = a_world("billing", "audit", inline_rows=1)
+    ids = world.send(MINUTE, HOUR, HOUR + 1, HOUR + 2, DAY)
+    pause(world, "audit")
+    ids += world.send(MINUTE)
+    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+    dispatch(world.ports, TOPIC)
+    assert parks(world)
+    delete(world, "audit")
+    assert not parks(world)
+    world.run(2 * DAY, sweeps=True)
+    assert world.received("audit") == once(ids[:1])
+    assert world.received("billing") == once(ids)
+    world.collect()
+    assert nothing_is_left(world)
+
+
+def test_collection_no_longer_waits_for_a_deleted_subscription() -> None:
+    world = a_world("billing", "audit")
+    world.send(HOUR)
+    pause(world, "audit")
+    world.run(DAY, sweeps=True)
+    world.collect()
+    assert world.service.objects.names(LEDGERS)
+    delete(world, "audit")
+    world.collect()
+    assert not world.service.objects.names(LEDGERS)
+
+
+def test_a_successor_of_the_same_name_gets_nothing_of_its_predecessor() -> None:
+    world = a_world()
+    pause(world)
+    world.send(MINUTE)
+    [park] = parks(world)
+    delete(world)
+    world.subscribe("billing")
+    world.service.topics._of(TOPIC).parks[park.key] = park  # a worker put it just after the deletion had looked
+    world.run(DAY, sweeps=True)
+    assert not world.received() and not parks(world)
+
+
+def test_a_worker_whose_subscription_was_deleted_parks_nothing() -> None:
+    world = a_world(inline_rows=1)
+    world.send(HOUR, HOUR + 1, HOUR + 2)
+    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+    dispatch(world.ports, TOPIC)
+    world.service.queues.remove("queue-billing")
+    del world.service.topics._of(TOPIC).subscriptions["billing"]
+    world.work()
+    assert not parks(world) and not world.service.topics.open_deliveries(TOPIC)
+
+
+# --- orphans --------------------------------------------------------------------------------------------------
+
+
+def test_the_object_of_a_park_stays_while_it_is_named_and_goes_a_day_after_a_crash() -> None:
+    world = a_world()
+    world.service.objects._now_ms = world.clock.now_ms
+    pause(world)
+    pack = world.pack(MINUTE, body=LARGE)
+    for at in range(1, 40):
+        world.ports.plan.arm(at, "after")
+        with pytest.raises(Crash):
+            world.ingest(pack)
+        world.ports.plan.disarm()
+        if world.service.objects.names(PARKED):
+            break
+    assert not parks(world)
+    world.ingest(pack)
+    [park] = parks(world)
+    assert len(world.service.objects.names(PARKED)) == 2
+    world.clock.advance_ms(ORPHAN_GRACE_S * 1000 + 1)
+    assert sweep_orphans(world.ports).objects == 1
+    assert world.service.objects.names(PARKED) == [park.object_name]
+
+
+# --- crashes --------------------------------------------------------------------------------------------------
+
+
+class OneDeath:
+    """Runs flows; the call of the given number, counted over all of them, is the last of its flow."""
+
+    def __init__(self, world: World, at: int, when: str) -> None:
+        self._plan, self._at, self._when = world.ports.plan, at, when
+        self.calls = 0
+
+    def __call__(self, flow: Callable[[], object]) -> None:
+        self._plan.arm(self._at - self.calls, self._when)
+        with suppress(Crash):
+            flow()
+        self.calls += self._plan.calls
+        self._plan.disarm()
+
+
+def paused_and_resumed(world: World, step: OneDeath) -> list[str]:
+    """Pauses, sends and resumes; each flow may die once."""
+    pack = world.pack(MINUTE, HOUR, 3 * HOUR)
+    step(lambda: pause(world))
+    pause(world)
+    step(lambda: world.ingest(pack))
+    world.ingest(pack)
+    world.clock.advance_ms(2 * HOUR)
+    step(lambda: dispatch(world.ports, TOPIC))
+    step(lambda: resume(world))
+    step(world.work)
+    return ids_of(pack)
+
+
+def broken_and_healed(world: World, step: OneDeath) -> list[str]:
+    """Breaks the queue, sends, and heals it; each flow may die once."""
+    world.service.queues.remove("queue-billing")
+    pack = world.pack(MINUTE, HOUR, 3 * HOUR)
+    step(lambda: world.ingest(pack))
+    world.ingest(pack)
+    world.clock.advance_ms(2 * HOUR)
+    step(lambda: dispatch(world.ports, TOPIC))
+    step(world.work)
+    world.clock.advance_ms(REDRIVE)
+    step(lambda: sweep(world.ports))
+    world.service.queues.restore("queue-billing")
+    step(world.work)
+    world.clock.advance_ms(REDRIVE)
+    step(lambda: sweep(world.ports))
+    step(world.work)
+    return ids_of(pack)
+
+
+@pytest.mark.parametrize("story", [paused_and_resumed, broken_and_healed])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_whatever_dies_all_messages_arrive_and_nothing_is_left(story: Callable[..., list[str]], when: str) -> None:
+    for at in range(1, 200):
+        world = a_world("billing", "audit", inline_rows=1)
+        step = OneDeath(world, at, when)
+        ids = story(world, step)
+        if state(world) is State.PAUSED:  # the resume died: whoever asked for it asks again
+            resume(world)
+        world.run(2 * DAY, sweeps=True)
+        world.collect()
+        for name in ("billing", "audit"):
+            assert set(world.received(name)) == set(ids), f"{story.__name__} died {when} call {at}"
+        assert state(world) is State.ACTIVE
+        assert not parks(world) and not world.service.topics.open_deliveries(TOPIC)
+        if step.calls < at:
+            assert world.received("audit").total() <= 2 * len(ids)
+            assert at > 20
+            return
+    raise AssertionError("the story did not end")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_deletion_that_dies_anywhere_is_finished_by_the_sweep(when: str) -> None:
+    for at in range(1, 40):
+        world = a_world("billing", "audit", inline_rows=1)
+        pause(world, "audit")
+        [direct] = world.send(MINUTE)
+        resume(world, "audit")
+        ids = world.send(HOUR, HOUR + 1, HOUR + 2)
+        world.service.queues.take_jobs()
+        world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+        dispatch(world.ports, TOPIC)
+        assert parks(world) and world.service.topics.open_deliveries(TOPIC)
+        world.ports.plan.arm(at, when)
+        try:
+            delete(world, "audit")
+            crashed = False
+        except Crash:
+            crashed = True
+        world.ports.plan.disarm()
+        if world.service.topics.subscription(TOPIC, "audit") is not None:
+            delete(world, "audit")
+        world.run(DAY, sweeps=True)
+        world.collect()
+        assert direct not in world.received("audit")
+        assert world.received("billing") == once([direct, *ids])
+        assert nothing_is_left(world)
+        if not crashed:
+            return
+    raise AssertionError("the deletion did not end")

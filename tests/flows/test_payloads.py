@@ -1,0 +1,131 @@
+"""Large bodies in S3: kept for 28 days after everybody was handed them, then deleted."""
+
+from __future__ import annotations
+
+from tests.flows.world import DAY, HOUR, TOPIC, Crash, CrashingPorts, World
+from tidewheel.flows.collect import collect
+from tidewheel.flows.pause import pause, resume
+from tidewheel.flows.payloads import sweep_payloads
+
+MARKS = f"payloads/{TOPIC}/collected.json"
+
+
+def body(world: World, due_in_ms: int, content: bytes = b"x") -> str:
+    """A large body whose message is due then."""
+    objects = world.service.objects
+    name = objects.new_payload_name(TOPIC, world.clock.now_ms() + due_in_ms, "0" * 26)
+    objects.put(name, content)
+    return name
+
+
+def bodies(world: World) -> list[str]:
+    return [name for name in world.service.objects.names() if name.startswith("payloads/") and name != MARKS]
+
+
+def days(world: World, count: int) -> None:
+    """Lets days pass, each with its sweep of payloads."""
+    for _ in range(count):
+        world.run(DAY, sweeps=True, every_ms=6 * HOUR)
+        sweep_payloads(world.ports)
+
+
+def test_a_body_stays_for_28_days_after_its_message_was_handed_out() -> None:
+    world = World()
+    name = body(world, 3 * DAY)
+    world.send(3 * DAY)
+    days(world, 3 + 27)
+    assert bodies(world) == [name]
+    days(world, 3)
+    assert bodies(world) == []
+    assert MARKS not in world.service.objects.names()
+
+
+def test_a_body_of_a_message_that_waits_stays_however_long() -> None:
+    world = World()
+    name = body(world, 200 * DAY)
+    world.send(200 * DAY)
+    days(world, 100)
+    assert bodies(world) == [name]
+
+
+def test_a_body_waits_for_a_paused_subscription_and_28_days_more() -> None:
+    world = World("billing", "audit")
+    pause(world.service.topics, TOPIC, "audit")
+    name = body(world, 2 * DAY)
+    world.send(2 * DAY)
+    days(world, 60)
+    assert bodies(world) == [name]
+    resume(world.service.topics, world.service.queues, world.clock, TOPIC, "audit")
+    world.work()
+    days(world, 27)
+    assert bodies(world) == [name]
+    days(world, 4)
+    assert bodies(world) == []
+
+
+def test_a_body_of_a_parked_message_waits_for_its_drain() -> None:
+    world = World()
+    pause(world.service.topics, TOPIC, "billing")
+    name = body(world, 1000)
+    world.send(1000)
+    days(world, 60)
+    assert bodies(world) == [name]
+    resume(world.service.topics, world.service.queues, world.clock, TOPIC, "billing")
+    world.work()
+    days(world, 32)
+    assert bodies(world) == []
+
+
+def test_bodies_of_an_idle_topic_go_too() -> None:
+    world = World()
+    body(world, 1000)
+    world.send(1000)  # goes direct: no mark of the topic moves
+    days(world, 31)
+    assert bodies(world) == []
+
+
+def test_bodies_of_a_topic_that_is_no_more_go_28_days_after_they_were_due() -> None:
+    world = World()
+    old = body(world, DAY)
+    later = body(world, 90 * DAY)
+    world.service.topics.delete_fence(TOPIC)
+    world.clock.advance_ms(20 * DAY)
+    sweep_payloads(world.ports)
+    assert bodies(world) == sorted([old, later])
+    world.clock.advance_ms(20 * DAY)
+    assert sweep_payloads(world.ports) == 1
+    assert bodies(world) == [later]
+
+
+def test_what_is_not_a_body_and_a_damaged_record_harm_nothing() -> None:
+    world = World()
+    world.service.objects.put(f"payloads/{TOPIC}/notes.txt", b"?")
+    world.service.objects.put(MARKS, b"{not json")
+    name = body(world, DAY)
+    days(world, 2)
+    assert name in bodies(world)
+    days(world, 31)
+    assert bodies(world) == [f"payloads/{TOPIC}/notes.txt"]
+
+
+def test_a_sweep_that_dies_anywhere_deletes_nothing_too_early_and_the_next_goes_on() -> None:
+    for at in range(1, 20):
+        world = World(wrap=CrashingPorts)
+        body(world, DAY)
+        kept = body(world, 60 * DAY)
+        world.send(DAY, 60 * DAY)
+        days(world, 31)
+        collect(world.ports, TOPIC)
+        world.ports.plan.arm(at, "after")
+        try:
+            sweep_payloads(world.ports)
+        except Crash:
+            assert kept in bodies(world)
+        else:
+            assert at > 4
+            return
+        finally:
+            world.ports.plan.disarm()
+        days(world, 1)
+        assert bodies(world) == [kept]
+    raise AssertionError("a sweep makes more calls than were tried")

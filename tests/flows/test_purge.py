@@ -1,0 +1,285 @@
+"""Purge: what was sent before it is never delivered, wherever it is; everything else is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
+from tidewheel.bucket import Bucket
+from tidewheel.clock import ManualClock
+from tidewheel.errors import InvalidValue, TooManyPurges, UnknownTopic
+from tidewheel.fence import PURGE_KEPT_MS, Fence, Purge
+from tidewheel.flows.collect import collect
+from tidewheel.flows.dispatch import dispatch
+from tidewheel.flows.due_rows import without_purged
+from tidewheel.flows.merge import in_process, merge
+from tidewheel.flows.merge_rows import MergeWork
+from tidewheel.flows.purge import MAX_PURGES, Purged, purge
+from tidewheel.settings import TopicSettings
+
+
+def run_purge(world: World, first_ms: int | None = None, end_ms: int | None = None) -> Purged:
+    """Purges a range that is given by delays from the world's start, and lets a millisecond pass."""
+    bounds = [None if each is None else START_MS + each for each in (first_ms, end_ms)]
+    purged = purge(world.ports.topics, world.clock, TOPIC, first_ms=bounds[0], end_ms=bounds[1])
+    world.clock.advance_ms(1)
+    return purged
+
+
+def test_what_waits_is_dropped_and_what_is_sent_afterwards_comes() -> None:
+    world = World("billing", "audit")
+    world.send(HOUR, 2 * DAY)
+    world.send(3 * DAY)
+    purged = run_purge(world)
+    assert (purged.messages, purged.ledgers, purged.sent_before_ms) == (3, 2, START_MS + 1)
+    assert world.service.topics.buckets(TOPIC) == []
+    assert world.fence.waiting == 0
+    after = world.send(HOUR, 2 * DAY)
+    world.run(4 * DAY, sweeps=True)
+    assert world.received("billing") == world.received("audit") == once(after)
+    assert not world.service.objects.names("ledgers/")
+
+
+def test_a_range_is_dropped_and_what_is_due_outside_of_it_comes() -> None:
+    world = World()
+    kept = world.send(HOUR, 3 * DAY)
+    inside = world.send(DAY, DAY + HOUR)
+    [before, first, last, end] = world.send(DAY - 1, DAY, 2 * DAY - 1, 2 * DAY)
+    purged = run_purge(world, DAY, 2 * DAY)
+    assert purged.ledgers == 1
+    after = world.send(DAY + HOUR)
+    world.run(4 * DAY, sweeps=True)
+    assert world.received() == once([*kept, before, end, *after])
+    assert not set(world.received()) & {*inside, first, last}
+    world.assert_in_time()
+
+
+@pytest.mark.parametrize(("first_ms", "end_ms"), [(DAY, None), (None, DAY)])
+def test_a_range_may_be_open_at_one_end(first_ms: int | None, end_ms: int | None) -> None:
+    world = World()
+    [early, late] = world.send(HOUR, 2 * DAY)
+    run_purge(world, first_ms, end_ms)
+    world.run(3 * DAY, sweeps=True)
+    assert world.received() == once([late if first_ms is None else early])
+
+
+def test_messages_on_their_way_to_ingest_are_dropped_too() -> None:
+    world = World()
+    far, near = world.pack(DAY), world.pack(MINUTE)
+    run_purge(world)
+    world.ingest(far)
+    world.ingest(near)
+    world.run(2 * DAY, sweeps=True)
+    assert not world.received()
+
+
+def test_a_range_drops_direct_messages_on_their_way() -> None:
+    world = World()
+    inside, outside = world.pack(MINUTE), world.pack(3 * MINUTE)
+    run_purge(world, 0, 2 * MINUTE)
+    world.ingest(inside)
+    world.ingest(outside)
+    assert world.received() == once(ids_of(outside))
+
+
+def test_what_is_planned_and_not_sent_yet_is_dropped_by_the_worker() -> None:
+    world = World(inline_rows=1)
+    world.send(*(HOUR + i for i in range(5)))
+    world.clock.advance_ms(HOUR - 8 * MINUTE)
+    dispatch(world.ports, TOPIC)
+    assert world.service.topics.open_deliveries(TOPIC)
+    run_purge(world)
+    world.work()
+    assert not world.received()
+    assert not world.service.topics.open_deliveries(TOPIC)
+
+
+def test_what_is_in_a_queue_already_is_not_called_back() -> None:
+    world = World()
+    ids = world.send(MINUTE)
+    run_purge(world)
+    assert world.received() == once(ids)
+
+
+def test_a_merge_leaves_the_purged_rows_out() -> None:
+    world = World()
+    kept = [id for _ in range(3) for id in world.send(HOUR, 5 * DAY)]
+    for _ in range(3):
+        world.send(DAY, 30 * DAY)
+    run_purge(world, 12 * HOUR, 2 * DAY)
+    merge(world.ports, TOPIC, in_process(world.ports.objects), lease_s=60, everything=True)
+    [bucket] = world.service.topics.buckets(TOPIC)
+    assert bucket.rows == 9
+    world.run(6 * DAY, sweeps=True)
+    assert world.received() == once(kept)
+
+
+@pytest.mark.parametrize("first_ms", [None, 0])
+def test_a_merge_that_is_under_way_brings_nothing_back(first_ms: int | None) -> None:
+    world = World()
+    for _ in range(3):
+        world.send(DAY, 5 * DAY)
+
+    def engine(work: MergeWork) -> Iterable[Bucket | None]:
+        outputs = list(in_process(world.service.objects)(work))
+        run_purge(world, first_ms)
+        return outputs
+
+    merged = merge(world.ports, TOPIC, engine, lease_s=60, everything=True)
+    assert merged is not None and merged.merges == 0
+    after = world.send(DAY)
+    world.run(6 * DAY, sweeps=True)
+    assert world.received() == once(after)
+    assert not world.service.objects.names("ledgers/")
+
+
+def test_a_purge_after_which_a_merge_took_its_ledgers_still_drops_the_rows() -> None:
+    world = World(wrap=CrashingPorts)
+    for _ in range(3):
+        world.send(DAY, 5 * DAY)
+    world.ports.plan.arm(4, "before")  # the fence, the buckets and the mark; then the first swap
+    with pytest.raises(Crash):
+        run_purge(world)
+    world.ports.plan.disarm()
+    assert world.fence.purge_ms == START_MS + 1 and len(world.service.topics.buckets(TOPIC)) == 3
+    merge(world.ports, TOPIC, in_process(world.ports.objects), lease_s=60, everything=True)
+    assert world.service.topics.buckets(TOPIC) == []
+    world.run(6 * DAY, sweeps=True)
+    assert not world.received()
+
+
+def test_an_idle_topic_gives_its_storage_back_within_hours_of_a_purge() -> None:
+    world = World()
+    world.send(300 * DAY)
+    run_purge(world)
+    assert world.service.objects.names("ledgers/")
+    world.run(8 * HOUR, sweeps=True)
+    assert not world.service.objects.names("ledgers/")
+    assert world.service.topics.trash(TOPIC) == []
+
+
+def test_a_purge_that_dies_at_any_call_and_is_repeated_leaves_nothing_that_waits() -> None:
+    for when in ("before", "after"):
+        for at in range(1, 40):
+            world = World(wrap=CrashingPorts)
+            world.send(DAY)
+            world.send(2 * DAY, 3 * DAY)
+            outside = world.send(10 * DAY)
+            world.ports.plan.arm(at, when)
+            try:
+                run_purge(world, 0, 4 * DAY)
+            except Crash:
+                world.ports.plan.disarm()
+                run_purge(world, 0, 4 * DAY)
+                world.run(11 * DAY, sweeps=True)
+                assert world.received() == once(outside)
+                assert not world.service.objects.names("ledgers/")
+            else:
+                assert world.ports.plan.calls < at
+                break
+        else:
+            raise AssertionError("it never ended without a crash")
+
+
+def test_many_ledgers_are_swapped_out_in_several_transactions() -> None:
+    world = World(max_buckets=1000)
+    for _ in range(200):
+        world.send(DAY)
+    assert run_purge(world).ledgers == 200
+    assert [len(each.objects) for each in world.service.topics.trash(TOPIC)] in (
+        [90, 90, 20],
+        [90, 20, 90],
+        [20, 90, 90],
+    )
+
+
+def test_a_range_more_than_a_topic_can_hold_is_refused_and_a_wider_one_takes_their_place() -> None:
+    world = World()
+    for number in range(MAX_PURGES):
+        run_purge(world, 2 * number * HOUR, (2 * number + 1) * HOUR)
+    marks = world.fence.purges
+    assert len(marks) == MAX_PURGES
+    with pytest.raises(TooManyPurges, match=r"'orders' has 20 purged ranges"):
+        run_purge(world, 100 * HOUR, 101 * HOUR)
+    assert world.fence.purges == marks
+    run_purge(world, 0, 30 * HOUR)
+    assert len(world.fence.purges) == 6
+    run_purge(world)
+    assert world.fence.purges == () and world.fence.purge_ms > START_MS
+
+
+def test_a_collection_forgets_ranges_that_can_meet_no_message_any_more() -> None:
+    world = World(collect_interval_s=60)
+    run_purge(world, 0, 40 * DAY)
+    run_purge(world, 50 * DAY, 60 * DAY)
+    [near, far] = world.fence.purges
+    world.clock.advance_ms(PURGE_KEPT_MS)
+    dispatch(world.ports, TOPIC)
+    collect(world.ports, TOPIC)
+    assert world.fence.purges == (near, far)
+    world.clock.advance_ms(13 * DAY)
+    for _ in range(2):
+        dispatch(world.ports, TOPIC)
+        collect(world.ports, TOPIC)
+    assert world.fence.purges == (far,)
+
+
+def test_a_purge_by_a_clock_that_is_behind_undoes_no_newer_one_and_reaches_what_was_sent_since() -> None:
+    world = World()
+    world.clock.advance_ms(HOUR)
+    run_purge(world)
+    newest = world.fence.purge_ms
+    purge(world.ports.topics, ManualClock(START_MS), TOPIC)
+    purge(world.ports.topics, ManualClock(START_MS), TOPIC, first_ms=START_MS)
+    assert world.fence.purge_ms == newest + 1
+    assert [each.sent_before_ms for each in world.fence.purges] == [newest + 2]
+
+
+def test_an_empty_range_and_an_unknown_topic_are_refused() -> None:
+    world = World()
+    with pytest.raises(InvalidValue, match="after the start"):
+        run_purge(world, DAY, DAY)
+    with pytest.raises(UnknownTopic, match="mail"):
+        purge(world.ports.topics, world.clock, "mail")
+
+
+RANGES = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.integers(0, 20)), max_size=4)
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20))), st.integers(0, 10), RANGES)
+def test_rows_are_dropped_if_and_only_if_a_mark_says_so(
+    rows: list[tuple[int, int]], purge_ms: int, ranges: list[tuple[int, int, int]]
+) -> None:
+    purges = tuple(Purge(first_ms=first, end_ms=end, sent_before_ms=sent) for first, end, sent in ranges)
+    fence = Fence(
+        topic=TOPIC,
+        generation="g",
+        settings=TopicSettings(),
+        sealed=0,
+        planned=0,
+        gc_until=0,
+        purge_ms=purge_ms,
+        purges=purges,
+    )
+    columns = {"deliver_at_ms": [due for due, _ in rows], "sent_at_ms": [sent for _, sent in rows]}
+    table = pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
+    kept = without_purged(table, fence).to_pylist()
+    assert [(each["deliver_at_ms"], each["sent_at_ms"]) for each in kept] == [
+        (due, sent)
+        for due, sent in rows
+        if sent >= purge_ms and not any(first <= due < end and sent < before for first, end, before in ranges)
+    ]
+
+
+def test_the_newest_mark_is_told_to_senders() -> None:
+    world = World(subscribe=False)
+    assert world.fence.last_purge_ms == 0
+    run_purge(world)
+    assert world.fence.last_purge_ms == START_MS + 1
+    run_purge(world, 0, DAY)
+    assert world.fence.last_purge_ms == START_MS + 2

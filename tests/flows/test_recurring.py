@@ -1,0 +1,234 @@
+"""Recurring messages: made by planning, once each, whatever crashes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World
+from tidewheel.errors import AlreadyExists, InvalidValue, UnknownMessage
+from tidewheel.flows.collect import collect
+from tidewheel.flows.dispatch import dispatch
+from tidewheel.flows.orphans import sweep_orphans
+from tidewheel.flows.pause import pause, resume
+from tidewheel.flows.purge import purge
+from tidewheel.flows.rebuild import rebuild
+from tidewheel.flows.rebuild_engine import InProcess
+from tidewheel.message import Message, id_bytes, id_deliver_at_ms
+from tidewheel.outgoing import CheckedMessage
+from tidewheel.pack import decode_pack, packs
+from tidewheel.recurrence import parse_rule
+from tidewheel.sdk import recurring
+from tidewheel.sdk.recurring import RecurringMessage
+
+
+def make(
+    world: World, key: str = "daily", body: Any = "hello", *, replaces: bool = False, **rule: Any
+) -> RecurringMessage:
+    """Makes a recurring message as the client does; what is early goes through ingest at once."""
+
+    def send(messages: list[CheckedMessage]) -> None:
+        now = world.clock.now_ms()
+        for _, data in packs(TOPIC, world.fence.generation, now, messages):
+            world.ingest(decode_pack(data, now))
+
+    now_ms = world.clock.now_ms()
+    given = parse_rule(rule.get("cron"), rule.get("every"), rule.get("timezone", "UTC"), start_ms=now_ms)
+    message = Message(body=body, expires_in=rule.get("expires_in"), attributes=rule.get("attributes", {}))
+    topics = world.service.topics
+    return recurring.make(topics, send, lambda: world.fence, now_ms, key, message, given, replaces=replaces)
+
+
+def end(world: World, key: str = "daily") -> None:
+    recurring.end(world.service.topics, lambda: world.fence, key)
+
+
+def due_minutes(world: World, name: str = "billing") -> list[float]:
+    """When what was received is due, in minutes after the start; each at most once."""
+    found = world.received(name)
+    assert set(found.values()) <= {1}, Counter(found.values())
+    return sorted((id_deliver_at_ms(id_bytes(each)) - START_MS) / MINUTE for each in found)
+
+
+def test_each_time_comes_once_from_the_first_minute_on() -> None:
+    world = World("billing", "audit")
+    make(world, every="10m")
+    world.run(6 * HOUR + MINUTE, sweeps=True)
+    for name in ("billing", "audit"):
+        assert [each for each in due_minutes(world, name) if each <= 360] == [10.0 * i for i in range(37)]
+    world.assert_in_time()
+
+
+@pytest.mark.parametrize("settings", [{"slot_s": 1, "lookahead_s": 3}, {"slot_s": 60, "lookahead_s": 150}, {}])
+def test_any_slot_length_will_do(settings: dict[str, int]) -> None:
+    world = World(**settings)
+    make(world, every="1m")
+    world.run(HOUR, sweeps=True)
+    assert [each for each in due_minutes(world) if each <= 60] == [float(i) for i in range(61)]
+    world.assert_in_time()
+
+
+def test_the_time_is_that_of_the_zone_across_a_clock_change() -> None:
+    world = World()
+    world.clock.set_ms(round(datetime(2026, 3, 27, tzinfo=UTC).timestamp() * 1000))
+    make(world, cron="30 9 * * *", timezone="Europe/Berlin")
+    world.run(5 * DAY, sweeps=True)
+    hours = [datetime.fromtimestamp(id_deliver_at_ms(id_bytes(each)) / 1000, UTC).hour for each in world.received()]
+    assert sorted(hours) == [7, 7, 7, 8, 8]  # 09:30 is 08:30 UTC until the 29th, 07:30 from then on
+    world.assert_in_time()
+
+
+def test_body_attributes_key_and_expiry_come_each_time() -> None:
+    world = World()
+    make(world, key="report", body={"n": 1}, every="1d", attributes={"kind": "report"}, expires_in="1h")
+    world.run(2 * DAY + MINUTE, sweeps=True)
+    for sent in world.service.queues.sent("queue-billing"):
+        assert sent.text == '{"n":1}'
+        assert sent.attributes == {"kind": "report"}
+        assert f'"exp":{sent.deliver_at_ms + HOUR}' in sent.header
+
+
+def test_nothing_is_left_over_when_it_has_been_delivered() -> None:
+    world = World()
+    make(world, every="1h")
+    world.run(3 * DAY, sweeps=True)
+    assert len([n for n in world.service.objects.names() if n.startswith("plans/")]) <= 24
+    end(world)
+    world.run(2 * DAY, sweeps=True)
+    collect(world.ports, TOPIC)
+    assert [name for name in world.service.objects.names() if not name.startswith("checkpoints/")] == []
+    assert world.fence.recurring == 0
+    assert world.fence.wake_slot is None
+
+
+def test_a_plan_of_a_paused_subscription_keeps_what_recurring_messages_added() -> None:
+    world = World("billing", "audit")
+    make(world, every="6h")
+    topics = world.service.topics
+    paused = topics.subscription(TOPIC, "audit")
+    assert paused is not None
+    pause(topics, TOPIC, "audit")
+    world.run(3 * DAY, sweeps=True)
+    sweep_orphans(world.ports)
+    collect(world.ports, TOPIC)
+    resume(topics, world.service.queues, world.clock, TOPIC, "audit")
+    world.work()
+    world.run(DAY, sweeps=True)
+    expected = [each for each in due_minutes(world, "billing") if each >= 60]
+    assert [each for each in due_minutes(world, "audit") if each >= 60] == expected
+
+
+def test_the_same_again_changes_nothing_and_something_else_must_be_meant() -> None:
+    world = World()
+    first = make(world, every="1h")
+    assert make(world, every="1h") == first
+    assert world.fence.recurring == 1
+    with pytest.raises(AlreadyExists, match="daily"):
+        make(world, every="2h")
+    world.run(5 * HOUR + MINUTE, sweeps=True)
+    assert [each for each in due_minutes(world) if each <= 300] == [0.0, 60.0, 120.0, 180.0, 240.0, 300.0]
+
+
+def test_a_replaced_one_ends_and_its_successor_begins_without_a_gap_or_a_copy() -> None:
+    world = World()
+    make(world, every="10m", body="old")
+    world.run(6 * HOUR + 5 * MINUTE, sweeps=True)
+    make(world, cron="*/10 * * * *", body="new", replaces=True)
+    world.run(6 * HOUR, sweeps=True)
+    assert [each for each in due_minutes(world) if each <= 12 * 60] == [10.0 * i for i in range(73)]
+    assert {sent.text for sent in world.service.queues.sent()} == {"old", "new"}
+
+
+def test_a_cancelled_one_comes_no_more_once_what_is_sealed_has_come() -> None:
+    world = World()
+    make(world, every="1m")
+    world.run(2 * HOUR, sweeps=True)
+    end(world)
+    sealed_minutes = (world.fence.sealed * world.fence.slot_ms - START_MS) / MINUTE
+    world.run(6 * HOUR, sweeps=True)
+    assert max(due_minutes(world)) == sealed_minutes - 1
+    with pytest.raises(UnknownMessage, match="daily"):
+        end(world)
+
+
+def test_a_purge_drops_what_is_planned_and_not_the_rule() -> None:
+    world = World()
+    make(world, every="1h")
+    world.run(3 * HOUR + MINUTE, sweeps=True)
+    purge(world.service.topics, world.clock, TOPIC)
+    world.run(3 * HOUR, sweeps=True)
+    assert due_minutes(world)[-1] >= 360
+
+
+def test_after_an_outage_all_that_was_missed_comes_at_once() -> None:
+    world = World()
+    make(world, every="1h")
+    world.run(DAY)
+    world.service.wheel.take_due(2**60)
+    world.clock.advance_ms(3 * DAY)
+    world.sweep()
+    assert [each for each in due_minutes(world) if each <= 4 * 24 * 60] == [60.0 * i for i in range(97)]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_wherever_a_dispatch_dies_each_time_comes(when: str) -> None:
+    for at in range(1, 60):
+        world = World(wrap=CrashingPorts)
+        make(world, every="1h")
+        world.sweep()
+        world.clock.set_ms(START_MS + 8 * HOUR)
+        world.ports.plan.arm(at, when)
+        try:
+            dispatch(world.ports, TOPIC)
+            died = False
+        except Crash:
+            died = True
+        world.ports.plan.disarm()
+        world.run(3 * HOUR, sweeps=True)
+        minutes = sorted((id_deliver_at_ms(id_bytes(each)) - START_MS) / MINUTE for each in world.received())
+        assert [each for each in minutes if each <= 600] == [60.0 * i for i in range(11)], (at, when)
+        if not died:
+            assert at > 8
+            return
+    raise AssertionError("a dispatch makes more calls than were tried")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"key": "k" * 257}, "key"),
+        ({"key": "ä" * 256, "every": "1h"}, None),
+        ({"key": "\U0001f600" * 230}, "key"),
+        ({"body": "x" * 300_000}, "body"),
+        ({"expires_in": 0}, "expires_in"),
+    ],
+)
+def test_what_cannot_be_made_is_told(changes: dict[str, Any], field: str | None) -> None:
+    world = World()
+    if field is None:
+        assert make(world, **changes).key == changes["key"]
+        return
+    with pytest.raises(InvalidValue) as raised:
+        make(world, every="1h", **{k: v for k, v in changes.items() if k != "every"})
+    assert raised.value.field == field
+    assert world.fence.recurring == 0
+    assert world.received() == Counter()
+
+
+def test_a_rebuild_of_a_lost_table_brings_recurring_messages_back() -> None:
+    world = World()
+    make(world, every="1h")
+    world.run(DAY, sweeps=True)
+    collect(world.ports, TOPIC)
+    topics = world.service.topics
+    [kept] = topics.all_recurring(TOPIC)
+    topics._items.clear()
+    rebuild(world.ports, TOPIC, InProcess(objects=world.ports.objects), lease_s=600)
+    assert topics.all_recurring(TOPIC) == [kept]
+    assert world.fence.recurring == 1
+    world.run(DAY, sweeps=True)
+    minutes = sorted({(id_deliver_at_ms(id_bytes(each)) - START_MS) / MINUTE for each in world.received()})
+    assert [each for each in minutes if each <= 48 * 60] == [60.0 * i for i in range(49)]

@@ -1,0 +1,352 @@
+"""Retention and replay: what was delivered comes again while its ledgers are kept, and they go in the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, once
+from tidewheel.clock import ManualClock
+from tidewheel.errors import InvalidValue, NotKept, QueueUnavailable, UnknownSubscription, UnknownTopic
+from tidewheel.flows.checkpoint import checkpoint_topic, find_checkpoints
+from tidewheel.flows.collect import collect
+from tidewheel.flows.deliver import deliver_part
+from tidewheel.flows.dispatch import dispatch
+from tidewheel.flows.merge import in_process, merge
+from tidewheel.flows.purge import purge
+from tidewheel.flows.replay import Replayed, replay
+from tidewheel.flows.subscribe import create_subscription
+from tidewheel.flows.sweep import sweep
+from tidewheel.flows.update_topic import update_topic
+from tidewheel.subscription import DeliveryKey
+
+WEEK = 7 * DAY
+KEPT = {"retention_s": WEEK // 1000}
+
+
+def run_replay(world: World, first_ms: int | None = None, end_ms: int | None = None, name: str = "billing") -> Replayed:
+    """Replays a range that is given from the world's start, as an administrator who may enqueue work."""
+    return replay(
+        world.ports.topics,
+        world.clock,
+        TOPIC,
+        name,
+        first_ms=None if first_ms is None else START_MS + first_ms,
+        end_ms=None if end_ms is None else START_MS + end_ms,
+        enqueue=world.ports.queues.enqueue_parts,
+    )
+
+
+def delivered(world: World, days: int = 3) -> list[str]:
+    """Sends a message a day, each in a ledger of its own, and lets all but the last be delivered."""
+    ids = [id for day in range(days + 1) for id in world.send(day * DAY + HOUR)]
+    world.run(days * DAY, sweeps=True)
+    assert world.received() == once(ids[:-1])
+    return ids
+
+
+def nothing_is_left(world: World) -> bool:
+    topics = world.service.topics
+    kept = [topics.buckets(TOPIC), topics.plan_ranges(TOPIC), topics.trash(TOPIC), topics.open_deliveries(TOPIC)]
+    return not any(kept) and not world.service.objects.names("ledgers/")
+
+
+# ---- retention
+def test_ledgers_are_kept_as_long_as_the_setting_says_and_then_go_from_an_idle_topic() -> None:
+    world = World(**KEPT)
+    world.send(DAY)
+    world.run(DAY + WEEK - HOUR, sweeps=True)
+    assert world.service.objects.names("ledgers/") and world.service.topics.plan_ranges(TOPIC)
+    world.run(DAY, sweeps=True)
+    assert nothing_is_left(world)
+    assert world.fence.collect_at_ms is None
+
+
+def test_a_topic_that_only_waits_for_its_retention_is_hardly_looked_at() -> None:
+    world = World(**KEPT)
+    world.send(DAY)
+    world.run(DAY + HOUR, sweeps=True)
+    looks = 0
+    for _ in range(5 * 24):
+        world.run(HOUR)
+        swept = world.sweep()
+        looks += len(swept.collected) + len(swept.dispatched)
+    assert looks <= 2
+
+
+def test_a_merged_ledger_is_kept_for_its_plans_and_goes_with_them() -> None:
+    world = World(**KEPT)
+    ids = world.send(HOUR) + world.send(2 * HOUR, 3 * DAY) + world.send(3 * DAY)
+    world.run(DAY, sweeps=True)
+    merge(world.ports, TOPIC, in_process(world.ports.objects), lease_s=60, everything=True)
+    run_replay(world)
+    world.work()
+    assert world.received() == Counter(ids[:2] + ids[:2])
+    world.run(2 * WEEK, sweeps=True)
+    assert world.received() == Counter(ids[:2] + ids)
+    assert nothing_is_left(world)
+
+
+def test_a_shorter_retention_takes_effect_at_once() -> None:
+    world = World(**KEPT)
+    world.send(HOUR)
+    world.run(DAY, sweeps=True)
+    assert world.service.objects.names("ledgers/")
+    update_topic(world.ports.topics, world.clock, TOPIC, {"retention_s": 0})
+    world.run(2 * HOUR, sweeps=True)
+    assert not world.service.objects.names("ledgers/")
+
+
+def test_collection_never_stops_inside_a_plan() -> None:
+    world = World(retention_s=HOUR // 1000, collect_interval_s=60)
+    world.send(*(HOUR + minute * MINUTE for minute in range(60)))
+    world.clock.advance_ms(2 * HOUR - 8 * MINUTE)  # nobody dispatched for long: one plan spans two hours
+    dispatch(world.ports, TOPIC)
+    [(a, b)] = world.service.topics.plan_ranges(TOPIC)
+    world.clock.advance_ms(HOUR)
+    assert a < (world.clock.now_ms() - HOUR) // world.fence.slot_ms < b
+    collect(world.ports, TOPIC)
+    assert world.fence.gc_until == a
+    create_subscription(world.service.topics, world.clock, TOPIC, "audit", "queue-audit", "earliest")
+    world.run(2 * HOUR, sweeps=True)
+    assert world.received("audit") == world.received("billing")
+
+
+# ---- replay
+def test_what_was_delivered_comes_again_with_the_same_ids_and_nothing_else() -> None:
+    world = World("billing", "audit", **KEPT)
+    ids = delivered(world)
+    done = run_replay(world)
+    assert (done.plans, done.messages, done.skipped, done.end_ms) == (3, 3, 0, world.clock.now_ms())
+    world.work()
+    assert world.received("billing") == Counter(ids[:-1] * 2)
+    assert world.received("audit") == once(ids[:-1])
+    world.run(DAY, sweeps=True)
+    assert world.received("billing") == Counter(ids[:-1] * 2 + ids[-1:])
+    assert not world.service.topics.open_deliveries(TOPIC)
+
+
+def test_only_what_is_due_in_the_range_comes() -> None:
+    world = World(**KEPT)
+    [first, second, third, *_] = world.send(HOUR, HOUR + 1000, HOUR + 2000, HOUR + 3000)
+    later = world.send(HOUR + 1000, HOUR + 5000)
+    world.run(DAY, sweeps=True)
+    before = world.received()
+    run_replay(world, HOUR + 1000, HOUR + 2000)
+    world.work()
+    assert world.received() - before == once([second, later[0]])
+    assert not {first, third} & set(world.received() - before)
+
+
+def test_parts_outside_of_the_range_are_not_worked_on() -> None:
+    world = World(part_rows=2, segment_rows=2, inline_rows=1, **KEPT)
+    ids = world.send(*(HOUR + 1000 * i for i in range(10)))
+    world.run(2 * HOUR, sweeps=True)
+    assert world.received() == once(ids)
+    done = run_replay(world, HOUR + 4000, HOUR + 6000)
+    assert (done.plans, done.messages) == (1, 2)
+    [delivery] = world.service.topics.open_deliveries(TOPIC)
+    assert delivery.parts == 5 and delivery.done == {0, 1, 3, 4}
+    assert len(world.service.queues.take_jobs()) == 1
+    world.run(HOUR, sweeps=True)
+    assert world.received() - once(ids) == once(ids[4:6])
+
+
+def test_messages_that_went_direct_do_not_come_again() -> None:
+    world = World(**KEPT)
+    world.send(MINUTE)
+    world.run(HOUR, sweeps=True)
+    assert run_replay(world).plans == 0
+
+
+def test_what_was_purged_since_stays_dropped() -> None:
+    world = World(**KEPT)
+    ids = delivered(world)
+    purge(world.ports.topics, world.clock, TOPIC, first_ms=START_MS + DAY, end_ms=START_MS + 2 * DAY)
+    run_replay(world)
+    world.work()
+    assert world.received() == Counter([*ids[:3], ids[0], ids[2]])
+
+
+def test_what_is_sealed_and_still_to_come_does_not_come_twice() -> None:
+    world = World(**KEPT)
+    ids = world.send(HOUR + MINUTE)
+    world.run(HOUR)
+    assert world.received() == once(ids)  # in the queue, held back
+    assert run_replay(world).plans == 0
+
+
+def test_a_subscription_can_replay_what_was_due_before_it_began() -> None:
+    world = World(**KEPT)
+    ids = delivered(world)
+    world.subscribe("audit")
+    run_replay(world, name="audit")
+    world.work()
+    assert world.received("audit") == once(ids[:-1])
+
+
+def test_a_range_that_is_partly_kept_is_replayed_from_where_it_is() -> None:
+    world = World(retention_s=2 * DAY // 1000, collect_interval_s=60)
+    ids = delivered(world, days=5)
+    done = run_replay(world, 0)
+    assert done.first_ms == world.fence.gc_until * world.fence.slot_ms
+    assert START_MS + 2 * DAY <= done.first_ms <= START_MS + 3 * DAY
+    world.work()
+    assert world.received() == Counter(ids[:-1] + ids[3:-1])
+
+
+def test_a_range_that_is_not_kept_any_more_is_refused() -> None:
+    world = World(collect_interval_s=60)
+    delivered(world)
+    kept = r"keeps nothing that was due before 2026-01-0[34]T.* \(retention_s=0\)"
+    with pytest.raises(NotKept, match=kept):
+        run_replay(world, 0, DAY)
+
+
+def test_a_delivery_that_is_still_open_is_not_opened_a_second_time() -> None:
+    world = World(inline_rows=1, **KEPT)
+    ids = world.send(HOUR, HOUR + 1)
+    world.run(HOUR - 8 * MINUTE, schedules=False)
+    dispatch(world.ports, TOPIC)
+    world.clock.advance_ms(30 * MINUTE)
+    done = run_replay(world)
+    assert (done.plans, done.skipped) == (0, 1)
+    world.work()
+    assert world.received() == once(ids)
+    assert run_replay(world).plans == 1
+    assert run_replay(world).skipped == 1
+
+
+def test_a_late_worker_of_the_first_delivery_does_not_touch_the_replay() -> None:
+    world = World(inline_rows=1, **KEPT)
+    ids = world.send(HOUR, HOUR + 1)
+    world.run(2 * HOUR, sweeps=True)
+    run_replay(world)
+    [delivery] = world.service.topics.open_deliveries(TOPIC)
+    first = DeliveryKey(topic=TOPIC, subscription="billing", generation=delivery.key.generation, plan=delivery.key.plan)
+    assert deliver_part(world.ports, first, 0) is None
+    assert world.service.topics.part_done(first, 0) is None
+    world.service.topics.delete_deliveries([first])
+    world.work()
+    assert world.received() == Counter(ids * 2)
+
+
+def test_who_may_not_enqueue_leaves_that_to_the_sweep() -> None:
+    world = World(**KEPT)
+    ids = delivered(world)
+
+    def refuse(*_: object) -> None:
+        raise QueueUnavailable("work", "AccessDenied")
+
+    for enqueue in (None, refuse):
+        replay(world.ports.topics, world.clock, TOPIC, "billing", enqueue=enqueue)
+        world.work()
+        assert len(world.service.topics.open_deliveries(TOPIC)) == 3
+        world.run(5 * MINUTE, sweeps=True)
+        assert not world.service.topics.open_deliveries(TOPIC)
+    assert world.received() == Counter(ids[:-1] * 3)
+
+
+def test_who_may_enqueue_leaves_nothing_to_the_sweep() -> None:
+    world = World(**KEPT)
+    delivered(world)
+    run_replay(world)
+    assert sweep(world.ports).redriven == 0
+
+
+def test_collection_waits_for_a_replay_and_then_goes_on() -> None:
+    world = World(retention_s=2 * DAY // 1000, collect_interval_s=60)
+    ids = delivered(world)
+    run_replay(world)
+    waiting = world.service.queues.take_jobs()
+    world.clock.advance_ms(10 * DAY)
+    collect(world.ports, TOPIC)
+    for job in waiting:
+        world.service.queues.enqueue_parts(job.key, [job.part])
+    world.work()
+    world.run(3 * DAY, sweeps=True)
+    assert world.received() == Counter(ids[:3] * 2 + ids[3:]) or world.received() == Counter(
+        ids[1:3] * 2 + ids[:1] + ids[3:]
+    )
+    assert nothing_is_left(world)
+
+
+def test_a_collection_between_the_reading_and_the_opening_is_seen() -> None:
+    world = World(retention_s=2 * DAY // 1000, collect_interval_s=60, wrap=CrashingPorts)
+    delivered(world)
+    calls = 0
+
+    def before() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 4:  # the fence, the subscription and the open deliveries are read
+            world.clock.advance_ms(10 * DAY)
+            collect(world.service, TOPIC)
+
+    world.ports.plan.before = before
+    done = run_replay(world)
+    assert done.plans == 0
+    assert not world.service.topics.open_deliveries(TOPIC)
+
+
+def test_a_collection_that_has_read_the_deliveries_before_a_replay_is_refused() -> None:
+    world = World(**KEPT)
+    delivered(world)
+    stale = world.fence
+    assert run_replay(world).plans == 3
+    assert not world.service.topics.raise_gc(stale, stale.planned)
+
+
+def test_a_replay_that_dies_at_any_call_and_is_repeated_brings_everything() -> None:
+    for when in ("before", "after"):
+        for at in range(1, 60):
+            world = World(wrap=CrashingPorts, **KEPT)
+            ids = delivered(world)
+            world.ports.plan.arm(at, when)
+            try:
+                run_replay(world)
+            except Crash:
+                world.ports.plan.disarm()
+                run_replay(world)
+                world.run(2 * HOUR, sweeps=True)
+                received = world.received()
+                assert all(2 <= received[id] <= 3 for id in ids[:3]), (at, when)
+                world.run(2 * WEEK, sweeps=True)
+                assert nothing_is_left(world)
+            else:
+                break
+        else:
+            raise AssertionError("it never ended without a crash")
+
+
+def test_a_checkpoint_does_not_take_a_replay_for_work_that_is_left() -> None:
+    world = World(**KEPT)
+    delivered(world)
+    [subscription] = world.service.topics.subscriptions(TOPIC)
+    run_replay(world)
+    checkpoint_topic(world.ports, TOPIC)
+    newest = find_checkpoints(world.service.objects, TOPIC).newest
+    assert newest is not None and newest.subscriptions == (subscription,)
+
+
+def test_a_paused_subscription_gets_no_replay() -> None:
+    world = World(**KEPT)
+    delivered(world)
+    [subscription] = world.service.topics.subscriptions(TOPIC)
+    assert world.service.topics.pause(subscription)
+    with pytest.raises(InvalidValue, match="resume it first"):
+        run_replay(world)
+    assert not world.service.topics.open_deliveries(TOPIC)
+
+
+def test_bad_ranges_and_unknown_names_are_refused() -> None:
+    world = World(**KEPT)
+    delivered(world)
+    for first_ms, end_ms in ((DAY, DAY), (2 * DAY, DAY), (30 * DAY, None)):
+        with pytest.raises(InvalidValue, match="give a start before the end"):
+            run_replay(world, first_ms, end_ms)
+    with pytest.raises(UnknownSubscription):
+        run_replay(world, name="nobody")
+    with pytest.raises(UnknownTopic):
+        replay(world.ports.topics, ManualClock(START_MS), "mail", "billing")

@@ -1,0 +1,328 @@
+"""What clients ask of AWS on the local stack, compared with the statements that they are given.
+
+A new call of the client is one entry of CALLS. What a role is given and no call there uses is in AWAITED, exactly.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from infra.local_template import normalized
+from tests.infra.dedicated import synthesized
+from tests.infra.iam import Request, allowed, matching, requests_of
+from tidewheel import policies
+from tidewheel.local import LocalTidewheel
+from tidewheel.message import Message
+from tidewheel.policies import Statement, consumer_statements, sender_statements
+from tidewheel.sdk.client import Tidewheel
+from tidewheel.sdk.consumer import Consumer
+from tidewheel.settings import ServiceSettings, parameter_name
+
+MINE, OTHER, NEW = "orders", "orders2", "new"
+"""Two topics with queues of their own, of which one's name starts with the other's; and one to be created."""
+SHARED = ("invoices", "letters")
+SENDER, CONSUMER, ADMINISTRATOR = "sender", "consumer", "administrator"
+LARGEST_MANAGED_POLICY = 6_144
+
+
+class World:
+    """A local stack with topics, and a note of each request that its clients make."""
+
+    def __init__(self, stack: LocalTidewheel) -> None:
+        self.stack = stack
+        self.notes: list[Request] = []
+        self.made: dict[tuple[str, str], list[Request]] = {}
+        self.sent: dict[str, str] = {}
+        stack.session.events.register("before-parameter-build.*.*", self._note)
+        client = stack.client()
+        for topic in (MINE, OTHER, *SHARED):
+            client.create_topic(topic)
+            client.create_subscription(topic, "mail")
+        parameter = stack.session.client("ssm").get_parameter(Name=parameter_name("tidewheel"))
+        self.settings = ServiceSettings.from_json(parameter["Parameter"]["Value"], "the parameter")
+
+    def _note(self, params: dict[str, Any], model: Any, **_: Any) -> None:
+        self.notes += requests_of(model.service_model.service_name, model.name, params)
+
+    def queue_url(self, topic: str) -> str:
+        [found] = self.stack.client().subscriptions(topic)
+        return found.queue_url
+
+
+Prepare = Callable[[World, str], object]
+Do = Callable[[Tidewheel, World, str], object]
+
+
+def nothing(world: World, topic: str) -> None:
+    """Arranges nothing."""
+
+
+def something_due(world: World, topic: str) -> None:
+    world.stack.client().send(topic, "due")
+    world.stack.advance(seconds=2)
+
+
+def something_large_due(world: World, topic: str) -> None:
+    world.stack.client().send(topic, "x" * 2_000_000)
+    world.stack.advance(seconds=2)
+
+
+def something_waiting(world: World, topic: str) -> None:
+    world.sent[topic] = world.stack.client().send(topic, "waiting", delay="2d", key="a key").id
+    world.stack.advance(minutes=10)
+
+
+def something_large_waiting(world: World, topic: str) -> None:
+    world.sent[topic] = world.stack.client().send(topic, "x" * 2_000_000, delay="2d").id
+    world.stack.advance(minutes=10)
+
+
+def receive_and_delete(tw: Tidewheel, world: World, topic: str) -> None:
+    tw.delete(topic, "mail", tw.receive(topic, "mail"))
+
+
+def plain_consumer(tw: Tidewheel, world: World, topic: str) -> None:
+    sqs = world.stack.session.client("sqs")
+    url = world.queue_url(topic)
+    world.notes.clear()  # it was told the queue
+    for queue in ({"QueueUrl": url}, {"QueueUrl": f"{url}-dead"}):
+        sqs.get_queue_attributes(**queue)
+        for each in sqs.receive_message(**queue).get("Messages", []):
+            sqs.change_message_visibility(**queue, ReceiptHandle=each["ReceiptHandle"], VisibilityTimeout=60)
+            sqs.delete_message(**queue, ReceiptHandle=each["ReceiptHandle"])
+
+
+def something_dead(world: World, topic: str) -> None:
+    url = f"{world.queue_url(topic)}-dead"
+    world.stack.session.client("sqs").send_message(QueueUrl=url, MessageBody="dead")
+
+
+def something_delivered(world: World, topic: str) -> None:
+    world.stack.client().update_topic(topic, retention_s=86_400)
+    world.stack.client().send(topic, "x", delay="2h")
+    world.stack.advance(hours=2, minutes=1)
+
+
+def retry_and_give_up(tw: Tidewheel, world: World, topic: str) -> None:
+    for attempts in (2, 1):
+        consumer = Consumer(tw, topic, "mail", max_attempts=attempts)
+        consumer.retry_later(consumer.receive(max_messages=1)[0])
+        if attempts == 2:
+            something_due(world, topic)
+
+
+def retry_once(tw: Tidewheel, world: World, topic: str) -> None:
+    consumer = Consumer(tw, topic, "mail")
+    consumer.retry_later(consumer.receive(max_messages=1)[0])
+
+
+def redrive(tw: Tidewheel, world: World, topic: str) -> None:
+    tw.redrive(topic, "mail")
+
+
+def recur(tw: Tidewheel, world: World, topic: str) -> None:
+    tw.send_recurring(topic, "daily", "x", every="1d")
+    assert len(tw.recurring(topic)) == 1
+    tw.cancel_recurring(topic, "daily")
+
+
+def pause_and_resume(tw: Tidewheel, world: World, topic: str) -> None:
+    tw.pause(topic, "mail")
+    tw.resume(topic, "mail")
+
+
+def subscribe_and_leave(tw: Tidewheel, world: World, topic: str) -> None:
+    tw.create_subscription(topic, "later")
+    tw.delete_subscription(topic, "later", delete_queue=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call of the client, and what whoever makes it is given.
+
+    Attributes:
+        role, actions: whose statements, and for which actions; None: the administrator's.
+        do: makes the call with a new client, so that nothing is known from before.
+        prepare: arranges what it needs; not counted.
+        optional: actions that the client can do without.
+    """
+
+    role: str
+    do: Do
+    actions: tuple[Any, ...] | None = None
+    prepare: Prepare = nothing
+    optional: frozenset[str] = field(default=frozenset())
+
+
+SEND, CANCEL = ("send",), ("send", "cancel")
+CALLS = {
+    "send": Call(role=SENDER, actions=SEND, do=lambda tw, w, t: tw.send(t, "later", delay="2d")),
+    "send with a key": Call(role=SENDER, actions=SEND, do=lambda tw, w, t: tw.send(t, "x", key="k", replace=True)),
+    "send_many": Call(
+        role=SENDER,
+        actions=SEND,
+        do=lambda tw, w, t: tw.send_many(t, [Message(body="x", delay=s) for s in (0, 7200)]),
+    ),
+    "send a large body": Call(
+        role=SENDER, actions=("send", "large_bodies"), do=lambda tw, w, t: tw.send(t, "x" * 2_000_000)
+    ),
+    "cancel by id": Call(
+        role=SENDER, actions=CANCEL, prepare=something_waiting, do=lambda tw, w, t: tw.cancel(t, w.sent[t])
+    ),
+    "cancel by key": Call(
+        role=SENDER, actions=CANCEL, prepare=something_waiting, do=lambda tw, w, t: tw.cancel(t, key="a key")
+    ),
+    "cancel_many": Call(
+        role=SENDER, actions=CANCEL, prepare=something_waiting, do=lambda tw, w, t: tw.cancel_many(t, [w.sent[t]])
+    ),
+    "reschedule": Call(
+        role=SENDER,
+        actions=("reschedule",),
+        prepare=something_waiting,
+        do=lambda tw, w, t: tw.reschedule(t, w.sent[t], delay="3d"),
+    ),
+    "reschedule by key": Call(
+        role=SENDER,
+        actions=("reschedule",),
+        prepare=something_waiting,
+        do=lambda tw, w, t: tw.reschedule(t, key="a key", delay="3d"),
+    ),
+    "reschedule a large body": Call(
+        role=SENDER,
+        actions=("reschedule", "large_bodies"),
+        prepare=something_large_waiting,
+        do=lambda tw, w, t: tw.reschedule(t, w.sent[t], delay="3d"),
+    ),
+    "get": Call(role=SENDER, actions=("look",), prepare=something_waiting, do=lambda tw, w, t: tw.get(t, w.sent[t])),
+    "peek": Call(role=SENDER, actions=("look",), prepare=something_waiting, do=lambda tw, w, t: tw.peek(t)),
+    "stats": Call(
+        role=SENDER,
+        actions=("look",),
+        do=lambda tw, w, t: tw.stats(t),
+        optional=frozenset({"sqs:GetQueueAttributes"}),
+    ),
+    "receive": Call(role=CONSUMER, actions=("receive",), prepare=something_due, do=receive_and_delete),
+    "receive with plain boto3": Call(role=CONSUMER, actions=("receive",), prepare=something_due, do=plain_consumer),
+    "receive a large body": Call(
+        role=CONSUMER, actions=("receive",), prepare=something_large_due, do=receive_and_delete
+    ),
+    "Consumer.receive": Call(
+        role=CONSUMER,
+        actions=("receive",),
+        prepare=something_large_due,
+        do=lambda tw, w, t: Consumer(tw, t, "mail").receive(),
+    ),
+    "Consumer.retry_later": Call(
+        role=CONSUMER, actions=("receive", "retry_later"), prepare=something_due, do=retry_and_give_up
+    ),
+    "Consumer.retry_later of a large body": Call(
+        role=CONSUMER, actions=("receive", "retry_later"), prepare=something_large_due, do=retry_once
+    ),
+    "redrive": Call(role=CONSUMER, actions=("receive", "redrive"), prepare=something_dead, do=redrive),
+    "create_topic": Call(role=ADMINISTRATOR, do=lambda tw, w, t: tw.create_topic(NEW)),
+    "create and delete a subscription": Call(role=ADMINISTRATOR, do=subscribe_and_leave),
+    "update_topic": Call(role=ADMINISTRATOR, do=lambda tw, w, t: tw.update_topic(t, max_buckets=32)),
+    "purge": Call(role=ADMINISTRATOR, prepare=something_waiting, do=lambda tw, w, t: tw.purge(t)),
+    "replay": Call(role=ADMINISTRATOR, prepare=something_delivered, do=lambda tw, w, t: tw.replay(t, "mail")),
+    "recurring": Call(role=ADMINISTRATOR, do=recur, optional=frozenset({"sqs:SendMessage"})),
+    "delete_topic": Call(
+        role=ADMINISTRATOR,
+        prepare=lambda w, t: w.stack.client().create_topic("old"),
+        do=lambda tw, w, t: tw.delete_topic("old", delete_queues=True),
+    ),
+    "set_filter": Call(role=ADMINISTRATOR, do=lambda tw, w, t: tw.set_filter(t, "mail", None)),
+    "list": Call(role=ADMINISTRATOR, do=lambda tw, w, t: [tw.subscriptions(each.topic) for each in tw.topics()]),
+    "peek of an administrator": Call(role=ADMINISTRATOR, prepare=something_waiting, do=lambda tw, w, t: tw.peek(t)),
+    "stats of an administrator": Call(role=ADMINISTRATOR, do=lambda tw, w, t: tw.stats(t)),
+    "pause and resume": Call(role=ADMINISTRATOR, prepare=something_waiting, do=pause_and_resume),
+}
+ONE_TOPIC = [name for name, call in CALLS.items() if call.role != ADMINISTRATOR]
+
+AWAITED = {
+    SENDER: set(),
+    CONSUMER: set(),
+    ADMINISTRATOR: {"s3:DeleteObject on S3/parked/*"},
+}
+"""What each role is given for calls that CALLS does not have yet."""
+
+
+def statements(world: World, call: Call, topic: str) -> list[Statement]:
+    """What whoever makes a call is given for a topic."""
+    if call.role == SENDER:
+        return sender_statements(world.settings, topic, actions=call.actions or ())
+    if call.role == CONSUMER:
+        return consumer_statements(world.settings, topic, world.queue_url(topic), actions=call.actions or ())
+    return policies.administrator_statements(world.settings)
+
+
+def made(world: World, name: str, topic: str) -> list[Request]:
+    """Makes a call of CALLS, once a topic, and returns its requests."""
+    if (name, topic) not in world.made:
+        CALLS[name].prepare(world, topic)
+        world.notes.clear()
+        CALLS[name].do(world.stack.client(), world, topic)
+        world.made[name, topic] = list(world.notes)
+    return world.made[name, topic]
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    with LocalTidewheel(template=normalized(synthesized(MINE, OTHER))) as stack:
+        yield World(stack)
+
+
+# ---- the statements and the calls
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_request_of_a_call_is_allowed(world: World, name: str) -> None:
+    given_ = statements(world, CALLS[name], MINE)
+    denied = {each for each in made(world, name, MINE) if not allowed(given_, each)}
+    assert {each.action for each in denied} <= CALLS[name].optional, denied
+
+
+@pytest.mark.parametrize("name", ONE_TOPIC)
+def test_no_request_of_the_same_call_on_another_topic_is_allowed_but_reading_the_settings(
+    world: World, name: str
+) -> None:
+    given_ = statements(world, CALLS[name], MINE)
+    found = {each.action for each in made(world, name, OTHER) if allowed(given_, each)}
+    assert found <= {"ssm:GetParameter"}
+
+
+@pytest.mark.parametrize("role", [SENDER, CONSUMER, ADMINISTRATOR])
+def test_nothing_that_is_given_is_unused(world: World, role: str) -> None:
+    calls = {name: call for name, call in CALLS.items() if call.role == role}
+    requests = {each for name in calls for each in made(world, name, MINE)}
+    actions = {SENDER: policies.SENDER_ACTIONS, CONSUMER: policies.CONSUMER_ACTIONS}.get(role)
+    unused = set()
+    for statement in statements(world, replace(next(iter(calls.values())), actions=actions), MINE):
+        used = {each.action for each in requests if matching([statement], each)}
+        unused |= {f"{action} on {shown(world, statement)}" for action in set(statement["Action"]) - used}
+    assert unused == AWAITED[role]
+
+
+def shown(world: World, statement: Statement) -> str:
+    """A statement's first resource, without what is random in it."""
+    name = str(statement["Resource"][0]).rpartition(":")[2]
+    return name.replace(world.settings.s3_bucket, "S3").replace(world.settings.table, "T")
+
+
+def test_without_queues_of_its_own_a_sender_may_send_to_every_topic_that_has_none(world: World) -> None:
+    mine, other = SHARED
+    assert policies.shares_queues(world.settings, mine) and not policies.shares_queues(world.settings, MINE)
+    given_ = statements(world, CALLS["send"], mine)
+    assert all(allowed(given_, each) for each in made(world, "send", mine))
+    found = {each.action for each in made(world, "send", other) if allowed(given_, each)}
+    assert found == {"ssm:GetParameter", "sqs:SendMessage"}
+    assert {each.action for each in made(world, "send", MINE) if allowed(given_, each)} == {"ssm:GetParameter"}
+
+
+def test_a_policy_of_all_actions_for_two_topics_fits_into_a_managed_policy(world: World) -> None:
+    both = sender_statements(world.settings, MINE) + sender_statements(world.settings, OTHER)
+    assert len(json.dumps(policies.policy_document(both), separators=(",", ":"))) < LARGEST_MANAGED_POLICY

@@ -1,0 +1,107 @@
+"""The constructs for others: what policy they give, and what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aws_cdk import App, Stack
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sqs as sqs
+from aws_cdk.assertions import Template
+
+from tidewheel.cdk import SubscriberQueue, grant_deliveries
+from tidewheel.errors import InvalidValue
+from tidewheel.policies import queue_policy
+from tidewheel.settings import DELIVERY_ROLES
+
+if TYPE_CHECKING:
+    from conftest import StackTemplate
+
+ARN = "arn:aws:sqs:us-east-1:123456789012:theirs"
+ROLES = [f"arn:aws:iam::111122223333:role/tidewheel-{name}" for name in ("a", "b")]
+
+
+def synthesized(make: Callable[[Stack], object]) -> dict[str, Any]:
+    """Returns the template of a stack that somebody else would write."""
+    stack = Stack(App(analytics_reporting=False), "theirs")
+    make(stack)
+    template: dict[str, Any] = Template.from_stack(stack).to_json()
+    return template
+
+
+def of_type(template: dict[str, Any], type_: str) -> list[dict[str, Any]]:
+    return [each["Properties"] for each in template["Resources"].values() if each["Type"] == type_]
+
+
+def test_the_service_publishes_the_roles_of_all_functions_that_send_to_subscriptions(stack: StackTemplate) -> None:
+    published = stack.one("AWS::SSM::Parameter", "DeliveryRoles")
+    assert published["Type"] == "StringList"
+    assert published["Name"]["Fn::Join"][1] == ["/tidewheel/", {"Ref": "AWS::StackName"}, "/delivery-roles"]
+    roles = [each["Fn::GetAtt"][0] for each in published["Value"]["Fn::Join"][1]]
+    senders = {
+        policy["Roles"][0]["Ref"]
+        for policy in stack.of_type("AWS::IAM::Policy").values()
+        if "AWS::StackName" in str([s["Resource"] for s in sending(policy["PolicyDocument"])])
+    }
+    assert set(roles) == senders and len(roles) == DELIVERY_ROLES
+
+
+def sending(policy: dict[str, Any]) -> list[dict[str, Any]]:
+    return [each for each in policy["Statement"] if each["Action"] == "sqs:SendMessage"]
+
+
+def test_a_queue_allows_the_published_roles_to_send_and_nobody_anything_else() -> None:
+    template = synthesized(lambda stack: SubscriberQueue(stack, "Billing", stack_name="reminders"))
+    [parameter] = [
+        p for p in template["Parameters"].values() if p["Type"] == "AWS::SSM::Parameter::Value<List<String>>"
+    ]
+    assert parameter["Default"] == "/tidewheel/reminders/delivery-roles"
+    [policy] = of_type(template, "AWS::SQS::QueuePolicy")
+    [statement] = policy["PolicyDocument"]["Statement"]
+    assert (statement["Effect"], statement["Action"]) == ("Allow", "sqs:SendMessage")
+    assert [each["Fn::Select"][0] for each in statement["Principal"]["AWS"]] == list(range(DELIVERY_ROLES))
+    [queue] = policy["Queues"]
+    assert statement["Resource"] == {"Fn::GetAtt": [queue["Ref"], "Arn"]}
+
+
+def test_a_subscribers_queue_has_a_dead_letter_queue_and_both_keep_messages_for_14_days() -> None:
+    queues = of_type(synthesized(lambda stack: SubscriberQueue(stack, "Billing")), "AWS::SQS::Queue")
+    assert [each["MessageRetentionPeriod"] for each in queues] == [14 * 86_400] * 2
+    [redrive] = [each["RedrivePolicy"] for each in queues if "RedrivePolicy" in each]
+    assert redrive["maxReceiveCount"] == 5 and "DeadLetters" in str(redrive["deadLetterTargetArn"])
+
+
+def test_the_construct_and_the_printed_policy_say_the_same() -> None:
+    template = synthesized(lambda stack: grant_deliveries(sqs.Queue(stack, "Queue"), role_arns=ROLES))
+    [policy] = of_type(template, "AWS::SQS::QueuePolicy")
+    [statement] = policy["PolicyDocument"]["Statement"]
+    [printed] = queue_policy(ARN, role_arns=ROLES)["Statement"]
+    assert {**statement, "Resource": ARN} == printed
+
+
+def test_the_key_of_an_encrypted_queue_lets_the_roles_encrypt() -> None:
+    def make(stack: Stack) -> None:
+        key = kms.Key(stack, "Key")
+        grant_deliveries(sqs.Queue(stack, "Queue", encryption_master_key=key), role_arns=ROLES)
+
+    [key] = of_type(synthesized(make), "AWS::KMS::Key")
+    _, statement = key["KeyPolicy"]["Statement"]
+    assert statement["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
+    assert statement["Principal"] == {"AWS": ROLES}
+
+
+@pytest.mark.parametrize(
+    ("queue", "reason"),
+    [
+        (lambda stack: sqs.Queue(stack, "Queue", fifo=True), "takes no delay for a single message"),
+        (lambda stack: sqs.Queue.from_queue_arn(stack, "Queue", f"{ARN}.fifo"), "takes no delay for a single message"),
+        (lambda stack: sqs.Queue.from_queue_arn(stack, "Queue", ARN), "made elsewhere; .* `tidewheel policy queue"),
+    ],
+)
+def test_a_queue_that_cannot_have_the_policy_is_refused_with_the_reason(
+    queue: Callable[[Stack], sqs.IQueue], reason: str
+) -> None:
+    with pytest.raises(InvalidValue, match=f"queue='theirs/Queue': .*{reason}"):
+        synthesized(lambda stack: grant_deliveries(queue(stack)))

@@ -1,0 +1,643 @@
+"""The consumer over the whole service: retries, dead letters, large bodies, what is dropped, workers and Lambda."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import boto3
+import pytest
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+from moto import mock_aws
+
+from tidewheel import Backoff, Consumer, ConsumerCounts, InvalidValue, Message, ReceivedMessage, RetryLater, Tidewheel
+from tidewheel.local import LocalTidewheel, MemoryTidewheel
+
+TOPIC = "orders"
+LARGE = "x" * 1_500_000
+"""More than SQS takes."""
+
+
+class Service:
+    """A service in memory with a topic, two subscriptions, and a consumer of the first."""
+
+    def __init__(self, **consumer: Any) -> None:
+        self.stack = MemoryTidewheel()
+        self.client: Tidewheel = self.stack.client()
+        self.client.create_topic(TOPIC)
+        self.url, self.other_url = (
+            self.client.create_subscription(TOPIC, name).queue_url for name in ("billing", "audit")
+        )
+        self.consumer = Consumer(self.client, TOPIC, "billing", **consumer)
+
+    def one(self) -> ReceivedMessage:
+        """Takes the only message that the consumer can receive now."""
+        [message] = self.consumer.receive()
+        return message
+
+    def bodies(self, url: str) -> list[str]:
+        """Bodies of what lies in a queue, in flight and delayed too."""
+        return sorted(message.body for message in self.stack.queue(url).everything)
+
+    def event(self) -> dict[str, Any]:
+        """Takes all that is receivable, as an event source mapping hands it to a Lambda function."""
+        answer = self.stack.sqs.receive_message(
+            QueueUrl=self.url,
+            MaxNumberOfMessages=10,
+            MessageAttributeNames=["All"],
+            MessageSystemAttributeNames=["All"],
+        )
+        return {"Records": [as_record(raw) for raw in answer.get("Messages", [])]}
+
+    def delete_as_lambda_does(self, event: dict[str, Any], answer: dict[str, Any]) -> None:
+        failed = {each["itemIdentifier"] for each in answer["batchItemFailures"]}
+        for record in event["Records"]:
+            if record["messageId"] not in failed:
+                self.stack.sqs.delete_message(QueueUrl=self.url, ReceiptHandle=record["receiptHandle"])
+
+
+def as_record(raw: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "messageId": raw["MessageId"],
+        "receiptHandle": raw["ReceiptHandle"],
+        "body": raw["Body"],
+        "attributes": {"ApproximateReceiveCount": "1"},
+        "messageAttributes": {
+            name: {"stringValue": value["StringValue"], "dataType": value["DataType"]}
+            for name, value in raw.get("MessageAttributes", {}).items()
+        },
+        "eventSource": "aws:sqs",
+        "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:orders",
+        "awsRegion": "us-east-1",
+    }
+
+
+# ---- retry_later
+
+
+def test_a_retry_has_the_same_body_and_attributes_a_new_id_and_the_first_ones_id() -> None:
+    service = Service()
+    sent = service.client.send(TOPIC, {"id": 17}, attributes={"kind": "reminder"})
+    service.stack.advance(seconds=1)
+    receipt = service.consumer.retry_later(service.one(), delay="3d")
+    assert receipt is not None and receipt.id != sent.id
+    assert service.bodies(service.url) == []
+    service.stack.advance(days=3)
+    again = service.one()
+    assert (again.id, again.original_id, again.attempt, again.only) == (receipt.id, sent.id, 1, "billing")
+    assert (again.json(), again.encoding, again.attributes) == ({"id": 17}, 1, {"kind": "reminder"})
+    second = service.consumer.retry_later(again, delay="1h")
+    service.stack.advance(hours=1)
+    third = service.one()
+    assert second is not None
+    assert (third.id, third.original_id, third.attempt) == (second.id, sent.id, 2)
+    assert service.consumer.counts == ConsumerCounts(retried=2)
+    assert (service.stack.failures, service.stack.logged) == ([], [])
+
+
+@pytest.mark.parametrize("delay", ["5s", "2d"])
+def test_a_retry_comes_to_the_subscription_that_asked_for_it_and_to_no_other(delay: str) -> None:
+    service = Service()
+    service.client.send(TOPIC, "mine", attributes={"a": "b"})
+    service.stack.advance(seconds=1)
+    assert [each.body for each in service.stack.receive(TOPIC, "audit")] == ["mine"]
+    service.consumer.retry_later(service.one(), delay=delay)
+    service.client.send_many(TOPIC, [Message(body="for all", delay=delay), Message(body="too", delay=delay)])
+    service.stack.advance(days=3)
+    assert sorted(each.body for each in service.stack.receive(TOPIC, "billing")) == ["for all", "mine", "too"]
+    assert sorted(each.body for each in service.stack.receive(TOPIC, "audit")) == ["for all", "too"]
+
+
+def test_a_retry_comes_whatever_the_filter_says_by_then() -> None:
+    service = Service()
+    service.client.send(TOPIC, "mine", attributes={"kind": "a"})
+    service.stack.advance(seconds=1)
+    service.consumer.retry_later(service.one(), delay="1h")
+    service.client.set_filter(TOPIC, "billing", {"kind": ["b"]})
+    service.client.send(TOPIC, "filtered", attributes={"kind": "a"}, delay="1h")
+    service.stack.advance(hours=2)
+    assert [each.body for each in service.consumer.receive()] == ["mine"]
+
+
+def test_a_retry_of_a_paused_subscription_waits_until_it_is_resumed() -> None:
+    service = Service()
+    service.client.send(TOPIC, "mine")
+    service.stack.advance(seconds=1)
+    service.client.pause(TOPIC, "billing")
+    service.consumer.retry_later(service.one(), delay="5s")
+    service.stack.advance(minutes=1)
+    assert service.consumer.receive() == []
+    service.client.resume(TOPIC, "billing")
+    service.stack.advance(minutes=10)
+    assert service.one().attempt == 1
+    assert service.bodies(service.other_url) == ["mine"]
+
+
+def test_a_retry_that_is_rescheduled_is_still_for_its_own_subscription() -> None:
+    service = Service()
+    service.client.send(TOPIC, "mine", key="k")
+    service.stack.advance(seconds=1)
+    service.stack.receive(TOPIC, "audit")
+    receipt = service.consumer.retry_later(service.one(), delay="2d")
+    assert receipt is not None
+    service.stack.advance(minutes=10)
+    assert service.client.reschedule(TOPIC, receipt.id, delay="1d")
+    service.stack.advance(days=1, minutes=10)
+    again = service.one()
+    assert (again.only, again.attempt, again.key) == ("billing", 1, "k")
+    assert service.bodies(service.other_url) == []
+
+
+def test_a_retry_is_neither_a_duplicate_of_its_own_key_nor_replaces_what_was_sent_since() -> None:
+    service = Service()
+    service.client.send(TOPIC, "first", key="k")
+    service.stack.advance(seconds=1)
+    first = service.one()
+    service.client.send(TOPIC, "second", key="k", delay="2h")
+    service.stack.advance(seconds=1)
+    service.consumer.retry_later(first, delay="1h")
+    service.stack.advance(hours=3)
+    found = {each.body: each for each in service.consumer.receive()}
+    assert set(found) == {"first", "second"}
+    assert found["first"].key == "k" and found["first"].version == first.version
+
+
+def test_the_time_of_a_retry_comes_from_a_level_of_the_topics_table_a_backoff_or_a_delay() -> None:
+    service = Service(max_attempts=10)
+    service.client.create_topic("short", delay_levels=(7, 70))
+    short = Consumer(service.client, "short", "billing")
+    service.client.create_subscription("short", "billing")
+
+    def wait_s(consumer: Consumer, topic: str, **when: Any) -> float:
+        service.client.send(topic, "x")
+        service.stack.advance(seconds=2)
+        [message] = consumer.receive()
+        receipt = consumer.retry_later(message, **when)
+        assert receipt is not None
+        return (receipt.deliver_at - service.stack.now()).total_seconds()
+
+    assert wait_s(service.consumer, TOPIC) == 10
+    assert wait_s(service.consumer, TOPIC, level=5) == 60
+    assert wait_s(service.consumer, TOPIC, delay="90m") == 5400
+    assert wait_s(service.consumer, TOPIC, backoff=Backoff(base="20s", factor=3)) == 20
+    assert wait_s(service.consumer, TOPIC, level=0) == 0
+    assert wait_s(short, "short", level=1) == 7
+    assert wait_s(short, "short") == 70
+
+
+def test_a_backoff_grows_with_the_attempts() -> None:
+    service = Service()
+    service.client.send(TOPIC, "x")
+    service.stack.advance(seconds=1)
+    waits = []
+    for _ in range(3):
+        receipt = service.consumer.retry_later(service.one(), backoff=Backoff(base="20s", factor=3))
+        assert receipt is not None
+        waits.append((receipt.deliver_at - service.stack.now()).total_seconds())
+        service.stack.advance_to(receipt.deliver_at)
+    assert waits == [20, 60, 180]
+
+
+@pytest.mark.parametrize(
+    ("when", "named"),
+    [
+        ({"level": 1, "delay": "1s"}, "level, delay"),
+        ({"level": -1}, "delay_level"),
+        ({"delay": "soon"}, "delay"),
+        ({"backoff": "1s"}, "backoff"),
+    ],
+)
+def test_a_retry_at_no_time_is_refused_and_the_message_stays(when: dict[str, Any], named: str) -> None:
+    service = Service(max_attempts=1)
+    service.client.send(TOPIC, "x")
+    service.stack.advance(seconds=1)
+    with pytest.raises(InvalidValue, match=f"^{named}="):
+        service.consumer.retry_later(service.one(), **when)
+    assert service.bodies(service.url) == ["x"]
+
+
+def test_what_has_had_its_last_attempt_goes_to_the_dead_letters_as_it_was() -> None:
+    service = Service(max_attempts=2)
+    service.client.send(TOPIC, b"\x00\xff", attributes={"kind": "reminder"}, key="k")
+    service.stack.advance(seconds=1)
+    assert service.consumer.retry_later(service.one()) is not None
+    service.stack.advance(seconds=10)
+    last = service.one()
+    assert service.consumer.retry_later(last) is None
+    assert service.bodies(service.url) == []
+    dead_url = f"{service.url}-dead"
+    answer = service.stack.sqs.receive_message(QueueUrl=dead_url, MessageAttributeNames=["All"])
+    [raw] = answer["Messages"]
+    dead = service.consumer.decode(raw)
+    assert raw["MessageAttributes"]["tidewheel"]["StringValue"] == last.header
+    assert (dead.id, dead.body, dead.attributes, dead.attempt) == (last.id, last.body, last.attributes, 1)
+    assert service.consumer.counts == ConsumerCounts(retried=1, dead=1)
+
+
+def test_the_last_attempt_without_a_dead_letter_queue_is_an_error_that_says_what_to_do() -> None:
+    service = Service(max_attempts=1)
+    service.stack.sqs.set_queue_attributes(QueueUrl=service.url, Attributes={"RedrivePolicy": ""})
+    service.client.send(TOPIC, "x")
+    service.stack.advance(seconds=1)
+    with pytest.raises(InvalidValue, match="set a RedrivePolicy, raise max_attempts, or delete the message"):
+        service.consumer.retry_later(service.one())
+    assert service.bodies(service.url) == ["x"]
+
+
+def test_if_it_stops_between_sending_again_and_deleting_both_come_with_the_same_original() -> None:
+    service = Service()
+    sent = service.client.send(TOPIC, "x")
+    service.stack.advance(seconds=1)
+    message = service.one()
+
+    def died(**_: Any) -> None:
+        raise KeyboardInterrupt
+
+    delete, service.stack.sqs.delete_message_batch = service.stack.sqs.delete_message_batch, died  # type: ignore
+    with pytest.raises(KeyboardInterrupt):
+        service.consumer.retry_later(message, delay="5m")
+    service.stack.sqs.delete_message_batch = delete  # type: ignore[method-assign]
+    service.stack.advance(minutes=6)
+    found = service.consumer.receive()
+    assert sorted(each.attempt for each in found) == [0, 1]
+    assert {each.original_id or each.id for each in found} == {sent.id}
+
+
+# ---- large bodies
+
+
+def test_a_large_body_is_put_back_for_every_way_to_receive_it() -> None:
+    service = Service()
+    service.client.send(TOPIC, LARGE)
+    service.stack.advance(seconds=1)
+    [plain] = service.client.receive(TOPIC, "audit")
+    assert plain.body == LARGE and plain.payload is None
+    event = service.event()
+    assert len(event["Records"][0]["body"]) < 300
+    assert service.consumer.decode(event["Records"][0]).body == LARGE
+    seen: list[str] = []
+    service.consumer.handle_event(event, lambda message: seen.append(message.body))
+    assert seen == [LARGE]
+
+
+def test_a_large_body_survives_a_retry_and_its_dead_letter_has_the_pointer_that_the_message_had() -> None:
+    service = Service(max_attempts=2)
+    service.client.send(TOPIC, LARGE.encode())
+    service.stack.advance(seconds=1)
+    service.consumer.retry_later(service.one(), delay="1d")
+    service.stack.advance(days=1)
+    [in_queue] = service.bodies(service.url)
+    again = service.one()
+    assert again.bytes() == LARGE.encode()
+    assert service.consumer.retry_later(again) is None
+    assert service.bodies(f"{service.url}-dead") == [in_queue]
+    assert list(json.loads(in_queue)) == ["tidewheel_payload"]
+
+
+def test_what_is_dropped_costs_no_read_of_its_body() -> None:
+    service = Service()
+    service.client.send(TOPIC, LARGE, expires_in="1m")
+    service.stack.advance(minutes=2)
+    objects = service.stack.service.objects
+    objects.get_range = None  # type: ignore[method-assign, assignment]  # a read would raise
+    assert service.consumer.receive() == []
+    assert service.consumer.counts == ConsumerCounts(expired=1)
+
+
+def test_a_message_whose_body_is_gone_is_passed_over_and_the_others_are_received(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    service = Service()
+    service.client.send(TOPIC, LARGE)
+    service.client.send(TOPIC, "small")
+    service.stack.advance(seconds=1)
+    objects = service.stack.service.objects
+    objects.delete([each.name for each in objects.list("payloads/")])
+    assert [each.body for each in service.client.receive(TOPIC, "billing")] == ["small"]
+    assert "its body is gone" in caplog.text
+    assert len(service.bodies(service.url)) == 2
+
+
+# ---- what is dropped
+
+
+def test_what_came_out_of_the_queue_after_its_expiry_is_acknowledged_and_counted() -> None:
+    service = Service()
+    service.client.send(TOPIC, "late", expires_in="1m")
+    service.client.send(TOPIC, "good")
+    service.stack.advance(minutes=1, seconds=1)
+    assert [each.body for each in service.consumer.receive()] == ["good"]
+    assert service.consumer.counts.expired == 1
+    assert service.bodies(service.url) == ["good"]
+    lenient = Consumer(service.client, TOPIC, "audit", drop_expired=False)
+    late = next(each for each in lenient.receive() if each.body == "late")
+    assert lenient.retry_later(late, delay="1h") is not None
+    service.stack.advance(hours=1)
+    assert [each.body for each in lenient.receive() if each.attempt == 1] == ["late"]
+    assert lenient.counts == ConsumerCounts(retried=1)
+
+
+def test_a_retry_that_would_come_after_the_expiry_is_dropped_and_counted() -> None:
+    service = Service()
+    service.client.send(TOPIC, "x", expires_in="1h")
+    service.stack.advance(seconds=1)
+    again = service.consumer.retry_later(service.one(), delay="30m")
+    assert again is not None
+    service.stack.advance(minutes=30)
+    assert service.consumer.retry_later(service.one(), delay="30m") is None
+    assert service.bodies(service.url) == []
+    assert service.consumer.counts == ConsumerCounts(retried=1, expired=1)
+
+
+def test_what_was_replaced_after_its_slot_was_sealed_is_dropped_if_asked_for() -> None:
+    service = Service(drop_superseded=True)
+    service.client.send(TOPIC, "old", key="k", replace=True)
+    service.client.send(TOPIC, "no key")
+    service.stack.advance(seconds=1)
+    service.client.send(TOPIC, "new", key="k", replace=True)
+    service.stack.advance(seconds=1)
+    assert sorted(each.body for each in service.consumer.receive()) == ["new", "no key"]
+    assert service.consumer.counts == ConsumerCounts(superseded=1)
+    keeps = Consumer(service.client, TOPIC, "audit")
+    assert sorted(each.body for each in keeps.receive()) == ["new", "no key", "old"]
+
+
+def test_what_was_cancelled_by_its_key_too_late_is_dropped_if_asked_for() -> None:
+    service = Service(drop_superseded=True)
+    service.client.send(TOPIC, "x", key="k")
+    service.stack.advance(seconds=1)
+    assert not service.client.cancel(TOPIC, key="k")
+    assert service.consumer.receive() == []
+    assert service.consumer.counts == ConsumerCounts(superseded=1)
+
+
+def test_a_duplicate_that_was_sent_later_does_not_supersede() -> None:
+    service = Service(drop_superseded=True)
+    service.client.send(TOPIC, "first", key="k")
+    service.stack.advance(seconds=1)
+    service.client.send(TOPIC, "second", key="k")
+    service.stack.advance(seconds=1)
+    assert sorted(each.body for each in service.consumer.receive()) == ["first", "second"]
+
+
+def test_a_retry_is_superseded_by_what_was_sent_between_it_and_the_first() -> None:
+    service = Service(drop_superseded=True)
+    service.client.send(TOPIC, "old", key="k", replace=True)
+    service.stack.advance(seconds=1)
+    old = service.one()
+    service.client.send(TOPIC, "new", key="k", replace=True, delay="1h")
+    service.stack.advance(seconds=1)
+    service.consumer.retry_later(old, delay="2h")
+    service.stack.advance(hours=3)
+    assert [each.body for each in service.consumer.receive()] == ["new"]
+    assert service.consumer.counts == ConsumerCounts(retried=1, superseded=1)
+
+
+# ---- in a Lambda function
+
+
+def work(message: ReceivedMessage) -> None:
+    if message.body == "later" and message.attempt == 0:
+        raise RetryLater(delay="1h")
+    if message.body == "bad":
+        raise RuntimeError("bad")
+
+
+@pytest.mark.parametrize("way", ["plain", "powertools"])
+def test_a_lambda_function_fails_what_raises_and_sends_again_what_asks_for_it(way: str) -> None:
+    service = Service()
+
+    def powertools(event: dict[str, Any]) -> Any:
+        processor = BatchProcessor(event_type=EventType.SQS)
+        return process_partial_response(
+            event=event, record_handler=service.consumer.record_handler(work), processor=processor
+        )
+
+    ways: dict[str, Callable[[dict[str, Any]], Any]] = {
+        "plain": lambda event: service.consumer.handle_event(event, work),
+        "powertools": powertools,
+    }
+    service.client.send_many(TOPIC, [Message(body=body) for body in ("good", "later", "bad")])
+    service.stack.sqs.send_message(QueueUrl=service.url, MessageBody="a stranger's")
+    service.stack.advance(seconds=1)
+    event = service.event()
+    bodies = {record["messageId"]: record["body"] for record in event["Records"]}
+    calls: list[str] = []
+    service.stack.sqs.delete_message_batch = lambda **_: calls.append("delete")  # type: ignore
+    answer = ways[way](event)
+    assert {bodies[each["itemIdentifier"]] for each in answer["batchItemFailures"]} == {"bad", "a stranger's"}
+    assert calls == []  # Lambda deletes what did not fail
+    service.delete_as_lambda_does(event, answer)
+    assert service.bodies(service.url) == ["a stranger's", "bad"]
+    assert service.consumer.counts == ConsumerCounts(handled=1, retried=1, failed=1)
+    service.stack.advance(hours=1)
+    again = service.event()
+    assert ways[way](again)["batchItemFailures"]
+    assert service.consumer.counts.handled == 2
+
+
+def test_powertools_records_and_boto3_messages_decode_to_the_same() -> None:
+    service = Service()
+    service.client.send(TOPIC, {"id": 17}, attributes={"kind": "reminder"}, key="k", expires_in="1h")
+    service.stack.advance(seconds=1)
+    [raw] = service.stack.sqs.receive_message(QueueUrl=service.url, MessageAttributeNames=["All"])["Messages"]
+    record = as_record(raw)
+    decoded = service.consumer.decode(raw)
+    assert service.consumer.decode(record) == service.consumer.decode(SQSRecord(record)) == decoded
+    assert (decoded.json(), decoded.key, decoded.attributes) == ({"id": 17}, "k", {"kind": "reminder"})
+
+
+def test_what_is_dropped_in_a_lambda_function_is_no_failure_and_not_handled() -> None:
+    service = Service()
+    service.client.send(TOPIC, "late", expires_in="1m")
+    service.stack.advance(minutes=2)
+    assert service.consumer.handle_event(service.event(), pytest.fail) == {"batchItemFailures": []}
+    assert service.consumer.counts == ConsumerCounts(expired=1)
+
+
+@pytest.mark.parametrize("event", [None, {}, {"Records": None}, []])
+def test_an_event_of_something_else_is_refused(event: Any) -> None:
+    with pytest.raises(InvalidValue, match="give the event of an SQS event source mapping"):
+        Service().consumer.handle_event(event, work)
+
+
+# ---- a worker
+
+
+def test_a_worker_handles_acknowledges_retries_and_leaves_what_fails() -> None:
+    service = Service()
+    stop = threading.Event()
+    service.client.send_many(TOPIC, [Message(body=body) for body in ("bad", "good", "later", "last")])
+    service.stack.advance(seconds=1)
+
+    def until_last(message: ReceivedMessage) -> None:
+        if message.body == "last":
+            stop.set()
+        work(message)
+
+    service.consumer.run(until_last, stop=stop)
+    assert service.bodies(service.url) == ["bad"]
+    assert service.consumer.counts == ConsumerCounts(handled=2, retried=1, failed=1)
+    service.stack.advance(minutes=1)
+    assert service.one().receive_count == 2
+
+
+def test_a_function_that_sends_again_by_itself_has_the_message_acknowledged_when_it_returns() -> None:
+    service = Service()
+    stop = threading.Event()
+    service.client.send(TOPIC, "x")
+    service.stack.advance(seconds=1)
+
+    def later(message: ReceivedMessage) -> None:
+        stop.set()
+        service.consumer.retry_later(message, delay="1h")
+        assert service.bodies(service.url) == ["x"]
+
+    service.consumer.run(later, stop=stop)
+    assert service.bodies(service.url) == []
+    service.stack.advance(hours=1)
+    assert service.one().attempt == 1
+
+
+def test_a_worker_that_is_told_to_stop_gives_the_rest_of_its_batch_back_at_once() -> None:
+    service = Service()
+    stop = threading.Event()
+    service.client.send_many(TOPIC, [Message(body=str(i)) for i in range(5)])
+    service.stack.advance(seconds=1)
+    service.consumer.run(lambda _: stop.set(), stop=stop)
+    assert service.consumer.counts == ConsumerCounts(handled=1)
+    assert service.stack.queue(service.url).approximate_number_of_messages == 4
+
+
+def test_ctrl_c_lets_the_message_in_hand_be_finished_and_a_second_one_does_not() -> None:
+    service = Service()
+    service.client.send_many(TOPIC, [Message(body=str(i)) for i in range(3)])
+    service.stack.advance(seconds=1)
+
+    def interrupted(message: ReceivedMessage) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    service.consumer.run(interrupted)
+    assert service.consumer.counts == ConsumerCounts(handled=1)
+
+    def twice(message: ReceivedMessage) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        service.consumer.run(twice)
+    assert len(service.bodies(service.url)) == 2
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_while_nothing_is_in_hand_ends_the_run() -> None:
+    service = Service()
+    receive = service.stack.sqs.receive_message
+
+    def interrupted(**arguments: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return receive(**arguments)
+
+    service.stack.sqs.receive_message = interrupted  # type: ignore[method-assign]
+    service.consumer.run(pytest.fail)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+# ---- beside others
+
+
+def test_a_plain_consumer_sees_the_senders_body_and_attributes_and_exactly_one_more() -> None:
+    with LocalTidewheel() as stack:
+        tw = stack.client()
+        tw.create_topic(TOPIC)
+        url = tw.create_subscription(TOPIC, "billing").queue_url
+        tw.send(TOPIC, '{"id": 17, "spaces":  "kept"}', attributes={"kind": "reminder"}, key="k", expires_in="1d")
+        stack.advance(seconds=2)
+        session = boto3.Session(aws_access_key_id="any", aws_secret_access_key="any", region_name="us-east-1")
+        sqs = session.client("sqs", endpoint_url=stack.endpoint_url)
+        [raw] = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"])["Messages"]
+        assert raw["Body"] == '{"id": 17, "spaces":  "kept"}'
+        assert set(raw["MessageAttributes"]) == {"kind", "tidewheel"}
+        assert raw["MessageAttributes"]["kind"] == {"DataType": "String", "StringValue": "reminder"}
+
+
+def test_a_retry_works_over_the_emulated_aws_as_it_does_in_memory() -> None:
+    with LocalTidewheel() as stack:
+        tw = stack.client()
+        tw.create_topic(TOPIC)
+        for name in ("billing", "audit"):
+            tw.create_subscription(TOPIC, name)
+        consumer = Consumer(tw, TOPIC, "billing", max_attempts=2)
+        tw.send(TOPIC, "x", key="k")
+        stack.advance(seconds=2)
+        [message] = consumer.receive()
+        assert consumer.retry_later(message, delay="1h") is not None
+        stack.advance(hours=1, seconds=1)
+        [again] = consumer.receive()
+        assert (again.attempt, again.original_id, again.key) == (1, message.id, "k")
+        assert consumer.retry_later(again) is None
+        assert [each.attempt for each in stack.receive(TOPIC, "audit")] == [0]
+        [dead] = stack.queue("tidewheel-orders-billing-dead")._by_id.values()
+        assert dead.body == "x"
+        assert stack.failures == []
+
+
+# ---- examples
+
+
+def test_the_worker_example_does_what_it_can_and_tries_the_rest_again() -> None:
+    from examples import consumer_worker
+
+    service = Service()
+    service.client.send_many(TOPIC, [Message(body={"id": i}) for i in range(4)])
+    service.stack.advance(seconds=1)
+    stop = threading.Event()
+    seen: list[int] = []
+
+    def handle(message: ReceivedMessage) -> None:
+        seen.append(message.json()["id"])
+        if len(seen) == 4:
+            stop.set()
+        consumer_worker.handle(message)
+
+    service.consumer.run(handle, stop=stop)
+    assert sorted(seen) == [0, 1, 2, 3]
+    assert service.consumer.counts == ConsumerCounts(handled=2, retried=2)
+    service.stack.advance(seconds=31)
+    assert {each.json()["id"]: each.attempt for each in service.consumer.receive()} == {1: 1, 3: 1}
+
+
+def test_the_powertools_example_handles_each_message_once_over_copies_and_retries(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    service = Service()
+    service.client.send_many(TOPIC, [Message(body={"id": i}) for i in range(2)])
+    service.stack.advance(seconds=1)
+    context = SimpleNamespace(get_remaining_time_in_millis=lambda: 30_000)
+    with mock_aws():
+        boto3.client("dynamodb").create_table(
+            TableName="handled-orders",
+            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        from examples import powertools_consumer as example
+
+        monkeypatch.setattr(example, "consumer", service.consumer)
+        first = service.event()
+        for _ in range(2):  # SQS hands out copies
+            assert example.handler(first, context) == {"batchItemFailures": []}
+        service.delete_as_lambda_does(first, {"batchItemFailures": []})
+        service.stack.advance(seconds=31)
+        again = service.event()
+        assert [json.loads(record["body"]) for record in again["Records"]] == [{"id": 1}] * 2
+        assert example.handler(again, context) == {"batchItemFailures": []}
+    assert sorted(capsys.readouterr().out.splitlines()) == ["order 0 is paid", "order 1 is paid"]

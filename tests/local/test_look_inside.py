@@ -1,0 +1,354 @@
+"""Looking inside a topic: what get, peek and stats say while messages go their way, in memory and on local AWS."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tidewheel import InvalidValue, Message, MessageState, Receipt, Tidewheel, UnknownTopic
+from tidewheel.cli.main import app
+from tidewheel.cli.target import Target
+from tidewheel.fence import Purge
+from tidewheel.local import LocalTidewheel
+from tidewheel.local.memory_stack import MemoryTidewheel
+from tidewheel.message import IdSource, MessageId, id_text
+from tidewheel.tombstone import tombstone
+
+Stack = LocalTidewheel | MemoryTidewheel
+DAY_S = 86_400
+
+
+def topic(stack: Stack, *subscriptions: str, **settings: int) -> Tidewheel:
+    client = stack.client()
+    client.create_topic("orders", **settings)
+    for name in subscriptions or ("billing",):
+        client.create_subscription("orders", name)
+    return client
+
+
+def state(client: Tidewheel, receipt: Receipt) -> str:
+    return client.get("orders", receipt.id).state.value
+
+
+@pytest.fixture(params=[MemoryTidewheel, LocalTidewheel])
+def stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
+    make: Callable[[], Any] = request.param
+    with make() as opened:
+        yield opened
+
+
+@pytest.fixture
+def memory() -> MemoryTidewheel:
+    return MemoryTidewheel()
+
+
+# ---- get
+
+
+def test_a_message_is_unknown_then_waits_then_is_sent_and_in_the_end_is_unknown_again(stack: Stack) -> None:
+    client = topic(stack, retention_s=DAY_S)
+    sent = client.send("orders", {"n": 1}, delay="2h", attributes={"kind": "x"}, key="k", expires_in="1h")
+    status = client.get("orders", sent.id)
+    assert (status.state, status.deliver_at, status.message) == (MessageState.UNKNOWN, sent.deliver_at, None)
+    stack.advance(minutes=6)
+    status = client.get("orders", sent.id)
+    assert (status.id, status.state, status.subscriptions) == (sent.id, MessageState.WAITING, ())
+    message = status.message
+    assert message is not None
+    assert (message.id, message.json(), dict(message.attributes)) == (sent.id, {"n": 1}, {"kind": "x"})
+    assert (message.key, message.deliver_at) == ("k", sent.deliver_at)
+    assert message.sent_at == sent.deliver_at - timedelta(hours=2)
+    assert message.expires_at == sent.deliver_at + timedelta(hours=1)
+    stack.advance(hours=1, minutes=48)  # it is dispatched, and not due yet
+    status = client.get("orders", sent.id)
+    assert status.state is MessageState.SENT
+    assert [(each.name, each.handed_out, each.delivered) for each in status.subscriptions] == [("billing", True, True)]
+    stack.advance(days=2)  # collected
+    assert state(client, sent) == "unknown"
+
+
+def test_what_goes_direct_was_never_in_a_ledger_and_is_unknown(stack: Stack) -> None:
+    client = topic(stack)
+    sent = client.send("orders", "soon", delay="30s")
+    stack.advance(seconds=5)
+    assert state(client, sent) == "unknown"
+    assert client.peek("orders") == []
+
+
+def test_a_cancelled_message_is_cancelled_wherever_it_is(stack: Stack) -> None:
+    client = topic(stack)
+    queued = client.send("orders", "x", delay="2h")
+    client.cancel("orders", queued.id)
+    assert state(client, queued) == "cancelled"
+    assert client.get("orders", queued.id).message is None
+    stack.advance(minutes=6)
+    assert state(client, queued) == "cancelled"
+    stack.advance(hours=2)
+    assert state(client, queued) == "cancelled"
+    assert stack.receive("orders", "billing") == []
+
+
+def test_a_moved_message_names_the_one_that_took_its_place(stack: Stack) -> None:
+    client = topic(stack)
+    sent = client.send("orders", "x", delay="2h")
+    stack.advance(minutes=6)
+    moved = client.reschedule("orders", id=sent.id, delay="3h")
+    assert moved
+    old = client.get("orders", sent.id)
+    assert (old.state, old.moved_to) == (MessageState.CANCELLED, moved.receipt.id)  # type: ignore[union-attr]
+    stack.advance(minutes=6)
+    assert [each.id for each in client.peek("orders")] == [moved.receipt.id]  # type: ignore[union-attr]
+
+
+def test_a_superseded_message_is_cancelled(stack: Stack) -> None:
+    client = topic(stack, retention_s=DAY_S)
+    old = client.send("orders", "old", delay="2h", key="k", replace=True)
+    stack.advance(minutes=6)
+    new = client.send("orders", "new", delay="3h", key="k", replace=True)
+    stack.advance(minutes=6)
+    assert (state(client, old), state(client, new)) == ("cancelled", "waiting")
+    stack.advance(hours=1, minutes=42)  # the old one's slot is planned: the plan leaves it out
+    assert (state(client, old), state(client, new)) == ("cancelled", "waiting")
+
+
+def test_a_tombstone_that_came_too_late_is_not_believed(memory: MemoryTidewheel) -> None:
+    client = topic(memory, retention_s=DAY_S)
+    sent = client.send("orders", "x", delay="2h")
+    memory.advance(hours=1, minutes=55)
+    late = tombstone(MessageId(sent.id), 300_000, memory.clock.now_ms(), certain=False)
+    memory.service.topics.put_tombstone("orders", late)
+    assert state(client, sent) == "sent"
+    memory.advance(minutes=5)
+    assert [each.id for each in memory.receive("orders", "billing")] == [sent.id]
+
+
+def test_a_tombstone_put_between_seal_and_plan_decides_nothing_until_the_plan_does(memory: MemoryTidewheel) -> None:
+    client = topic(memory, retention_s=DAY_S)
+    sent = client.send("orders", "x", delay="2h")
+    memory.advance(minutes=6)
+    topics = memory.service.topics
+    fence = topics.fence("orders")
+    assert fence is not None
+    late = tombstone(MessageId(sent.id), 300_000, memory.clock.now_ms(), certain=False)
+    assert topics.seal(fence, late.slot + 1)
+    topics.put_tombstone("orders", late)
+    assert state(client, sent) == "sealed"
+    memory.advance(hours=1, minutes=50)
+    assert state(client, sent) == "cancelled"  # the plan read it
+    memory.advance(hours=1)
+    assert memory.receive("orders", "billing") == []
+
+
+def test_a_message_is_sealed_until_every_subscription_has_it(memory: MemoryTidewheel) -> None:
+    client = topic(memory, "billing", "audit")
+    sent = client.send("orders", "x", delay="2h")
+    client.pause("orders", "audit")
+    memory.advance(hours=2)
+    status = client.get("orders", sent.id)
+    assert status.state is MessageState.SEALED
+    progress = {each.name: (each.state.value, each.handed_out, each.delivered) for each in status.subscriptions}
+    assert progress == {"audit": ("PAUSED", False, False), "billing": ("ACTIVE", True, True)}
+    client.create_subscription("orders", "late")  # begins after it, so it does not count
+    client.resume("orders", "audit")
+    memory.advance(minutes=6)
+    status = client.get("orders", sent.id)
+    assert (status.state, [each.name for each in status.subscriptions]) == (MessageState.SENT, ["audit", "billing"])
+
+
+def test_a_message_held_back_for_a_broken_queue_is_not_called_sent(memory: MemoryTidewheel) -> None:
+    client = topic(memory, inline_rows=1)
+    sent = client.send_many("orders", [Message(body=f"{i}", delay="2h") for i in range(5)])
+    memory.advance(minutes=6)
+    memory.sqs.delete_queue(QueueUrl=client.subscriptions("orders")[0].queue_url)
+    memory.advance(hours=2)
+    assert {state(client, each) for each in sent} == {"sealed"}
+
+
+def test_purged_and_expired_messages_do_not_wait(memory: MemoryTidewheel) -> None:
+    client = topic(memory)
+    purged = client.send("orders", "x", delay="2h")
+    expiring = client.send("orders", "x", delay="3h", expires_in="1m")
+    memory.advance(minutes=6)
+    topics = memory.service.topics
+    fence = topics.fence("orders")
+    assert fence is not None
+    now_ms = memory.clock.now_ms()
+    assert topics.set_purges(fence, 0, [Purge(first_ms=now_ms, end_ms=now_ms + 7_200_000, sent_before_ms=now_ms)])
+    assert (state(client, purged), state(client, expiring)) == ("purged", "waiting")
+    assert [each.id for each in client.peek("orders")] == [expiring.id]
+    client.pause("orders", "billing")
+    memory.advance(hours=3, minutes=5)
+    assert (state(client, purged), state(client, expiring)) == ("purged", "expired")
+
+
+def test_get_and_peek_refuse_what_they_cannot_use(memory: MemoryTidewheel) -> None:
+    client = topic(memory)
+    known = id_text(IdSource().next(1))
+    wrong: list[tuple[str, Callable[[], object]]] = [
+        ("message id='abc'", lambda: client.get("orders", "abc")),
+        ("message id=None", lambda: client.get("orders", None)),  # type: ignore[arg-type]
+        ("topic='a b'", lambda: client.get("a b", known)),
+        ("n=0", lambda: client.peek("orders", 0)),
+        ("n=1001", lambda: client.peek("orders", 1001)),
+        ("n=True", lambda: client.peek("orders", True)),
+        ("n='3'", lambda: client.peek("orders", "3")),  # type: ignore[arg-type]
+        ("after='x'", lambda: client.peek("orders", after="x")),
+        ("after=datetime", lambda: client.peek("orders", after=datetime(2026, 1, 1))),
+        ("after=7", lambda: client.peek("orders", after=7)),  # type: ignore[arg-type]
+    ]
+    for message, call in wrong:
+        with pytest.raises(InvalidValue, match=message):
+            call()
+    for unknown in (lambda: client.get("nothing", known), lambda: client.peek("nothing")):
+        with pytest.raises(UnknownTopic):
+            unknown()
+
+
+# ---- peek
+
+
+def test_peek_shows_the_next_messages_and_takes_none(stack: Stack) -> None:
+    client = topic(stack)
+    sent = client.send_many("orders", [Message(body=f"n {i}", delay=7200 + 60 * i) for i in range(30)])
+    stack.advance(minutes=6)
+    shown = client.peek("orders", 5)
+    assert [(each.id, each.body) for each in shown] == [(each.id, f"n {i}") for i, each in enumerate(sent[:5])]
+    assert [each.id for each in client.peek("orders", 5, after=shown[-1].id)] == [each.id for each in sent[5:10]]
+    assert [each.id for each in client.peek("orders", 1, after=sent[20].deliver_at)] == [sent[21].id]
+    stack.advance(hours=3)
+    assert len(stack.receive("orders", "billing")) == 30
+    assert client.peek("orders") == []
+
+
+def test_bytes_come_back_as_bytes(memory: MemoryTidewheel) -> None:
+    client = topic(memory)
+    client.send("orders", b"\x00\xff", delay="2h")
+    client.send("orders", "é", delay="3h")
+    memory.advance(minutes=6)
+    first, second = client.peek("orders")
+    assert (first.bytes(), second.bytes()) == (b"\x00\xff", "é".encode())
+
+
+# ---- what it asks of AWS
+
+
+def asked(stack: LocalTidewheel, action: Callable[[], object]) -> Counter[str]:
+    before = Counter(stack.requests)
+    action()
+    return Counter(stack.requests) - before
+
+
+def test_looking_inside_asks_little_of_aws() -> None:
+    with LocalTidewheel() as stack:
+        client = topic(stack, "billing", "audit")
+        messages = [Message(body="x", delay=7200 + 60 * i) for i in range(100)]
+        sent = [client.send_many("orders", messages)[50]]
+        stack.advance(minutes=6)
+        for day in (2, 3, 4):
+            client.send("orders", "x", delay=timedelta(days=day))
+            stack.advance(minutes=6)
+        assert asked(stack, lambda: client.stats("orders")) == {
+            "dynamodb.GetItem": 1,  # the fence
+            "dynamodb.Query": 4,  # buckets, subscriptions, open deliveries, parks
+            "sqs.GetQueueAttributes": 4,  # each subscription's queue and its dead-letter queue
+        }
+        assert asked(stack, lambda: client.peek("orders", 10)) == {
+            "dynamodb.GetItem": 1,  # the fence
+            "dynamodb.Query": 2,  # buckets, tombstones
+            "s3.GetObject": 1,  # one segment of one of four ledgers
+        }
+        assert asked(stack, lambda: client.get("orders", sent[0].id)) == {
+            "dynamodb.GetItem": 3,  # the fence, the tombstone, the fence after it
+            "dynamodb.Query": 1,  # buckets
+            "s3.GetObject": 1,  # one segment
+        }
+        stack.advance(hours=2, minutes=30)
+        assert asked(stack, lambda: client.get("orders", sent[0].id)) == {
+            "dynamodb.GetItem": 4,  # and the plan
+            "dynamodb.Query": 4,  # plans' ranges; subscriptions, open deliveries and parks
+            "s3.GetObject": 1,
+        }
+
+
+# ---- without pyarrow
+
+
+def in_python(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+MADE = """
+import sys
+from tidewheel import ExtraMissing, ServiceSettings, Tidewheel
+from tidewheel.clock import SystemClock
+from tidewheel.memory.objects import MemoryObjects
+from tidewheel.memory.topics import MemoryTopics
+tw = Tidewheel(topics=MemoryTopics(), objects=MemoryObjects())
+tw.create_topic("orders")
+"""
+
+
+def test_a_client_loads_no_pyarrow_until_it_reads_a_ledger() -> None:
+    program = f"{MADE}print('pyarrow' in sys.modules)\nprint(tw.peek('orders'))\nprint('pyarrow' in sys.modules)"
+    assert in_python(program).split("\n")[:3] == ["False", "[]", "True"]
+
+
+@pytest.mark.parametrize("blocked", ["pyarrow", "numpy"])
+@pytest.mark.parametrize("call", ["tw.peek('orders')", "tw.get('orders', '01KDVMH180FEZ5Y0M54CQGV63V')"])
+def test_without_pyarrow_the_error_says_what_to_install(blocked: str, call: str) -> None:
+    program = f"{MADE}sys.modules['{blocked}'] = None\ntry: {call}\nexcept ExtraMissing as error: print(error)"
+    said = in_python(program)
+    assert f"{blocked}" in said
+    assert said.strip().endswith("pip install 'tidewheel[read]'")
+
+
+# ---- the command line
+
+
+class Here(Target):
+    """A target whose client is given."""
+
+    __slots__ = ("made",)
+
+    def __init__(self, made: Tidewheel) -> None:
+        super().__init__()
+        object.__setattr__(self, "made", made)
+
+    def client(self) -> Tidewheel:
+        made: Tidewheel = self.made  # type: ignore[attr-defined]
+        return made
+
+
+def shell(client: Tidewheel, *arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments), obj=Here(client))
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.stdout
+
+
+def test_the_command_line_shows_a_message_and_the_next_ones(memory: MemoryTidewheel) -> None:
+    client = topic(memory, retention_s=DAY_S)
+    sent = client.send("orders", "a [red]body[/] " + "x" * 100, delay="2h", key="k", attributes={"kind": "x"})
+    memory.advance(minutes=6)
+    shown = shell(client, "get", "orders", sent.id)
+    for expected in ("state", "waiting", "2026-01-01 02:00:00.000 UTC", "key", "kind=x", "a [red]body[/]"):
+        assert expected in shown
+    found = json.loads(shell(client, "get", "orders", sent.id, "--json"))
+    assert (found["state"], found["message"]["key"], found["moved_to"]) == ("waiting", "k", None)
+    table = shell(client, "peek", "orders", "-n", "3")
+    assert sent.id in table and "2026-01-01 02:00:00" in table and "a [red]body[/] xxx" in table
+    [listed] = json.loads(shell(client, "peek", "orders", "--json"))
+    assert listed == found["message"]
+    assert "nothing waits" in shell(client, "peek", "orders", "--after", sent.id)
+    assert "nothing waits" in shell(client, "peek", "orders", "--after", "2026-01-02T00:00:00Z")
+    memory.advance(hours=1, minutes=50)
+    assert "delivered (ACTIVE)" in shell(client, "get", "orders", sent.id)

@@ -1,0 +1,129 @@
+"""Topics with ingest queues of their own: what goes through them, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from infra.local_template import normalized
+from tests.infra.dedicated import synthesized
+from tidewheel.local import LocalTidewheel
+from tidewheel.message import IdSource, Message
+from tidewheel.outgoing import check_message
+from tidewheel.pack import PACK_ATTRIBUTE, packs
+from tidewheel.settings import ServiceSettings, parameter_name
+
+OWN, SHARED = "orders", "invoices"
+URGENT, BULK = 0, 1
+DELAYS = {URGENT: "5m", BULK: "2d"}
+FIVE_RECEIVES = {URGENT: {"minutes": 15}, BULK: {"hours": 2}}
+
+
+class Stack:
+    """A local stack in which one topic has queues of its own and another has none."""
+
+    def __init__(self, local: LocalTidewheel) -> None:
+        self.local = local
+        self.client = local.client()
+        for topic in (OWN, SHARED):
+            self.client.create_topic(topic)
+            self.client.create_subscription(topic, "mail")
+        parameter = local.session.client("ssm").get_parameter(Name=parameter_name("tidewheel"))
+        self.settings = ServiceSettings.from_json(parameter["Parameter"]["Value"], "the parameter")
+
+    def put(self, queue_url: str, topic: str, delay: str) -> None:
+        """Sends a pack with one message to a queue, as somebody would who has permission for that queue."""
+        [fence] = [each for each in self.client.topics() if each.topic == topic]
+        now_ms = self.local.clock.now_ms()
+        message = check_message(Message(body=f"for {topic}", delay=delay), IdSource(), now_ms)
+        [(_, data)] = packs(topic, fence.generation, now_ms, [message])
+        attributes: Any = {PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": data}}
+        sqs = self.local.session.client("sqs")
+        sqs.send_message(QueueUrl=queue_url, MessageBody=topic, MessageAttributes=attributes)
+
+    def depth(self, queue_url: str) -> int:
+        """How many messages a queue holds, receivable or not."""
+        return len(self.local.queue(queue_url)._by_id)
+
+    def dead_letters(self, queue_url: str) -> str:
+        """URL of the dead-letter queue of a queue."""
+        sqs = self.local.session.client("sqs")
+        found = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["RedrivePolicy"])["Attributes"]
+        arn = json.loads(found["RedrivePolicy"])["deadLetterTargetArn"]
+        return str(sqs.get_queue_url(QueueName=arn.rpartition(":")[2])["QueueUrl"])
+
+    def bodies(self, topic: str) -> list[str]:
+        return [message.body for message in self.local.receive(topic, "mail")]
+
+
+@pytest.fixture
+def stack() -> Iterator[Stack]:
+    with LocalTidewheel(template=normalized(synthesized(OWN, "orders2"))) as local:
+        yield Stack(local)
+
+
+def test_a_message_of_a_topic_with_queues_of_its_own_goes_through_them(stack: Stack) -> None:
+    for kind in (URGENT, BULK):
+        stack.client.send(OWN, "mine", delay=DELAYS[kind])
+        stack.client.send(SHARED, "ours", delay=DELAYS[kind])
+        assert stack.depth(stack.settings.topic_queues[OWN][kind]) == 1
+        assert stack.depth(stack.settings.ingest_queues(SHARED)[kind]) == 1
+    shared = (stack.settings.urgent_queue_url, stack.settings.bulk_queue_url)
+    assert stack.settings.ingest_queues(SHARED) == shared != stack.settings.ingest_queues(OWN)
+    stack.local.advance(days=2)
+    assert stack.bodies(OWN) == ["mine", "mine"]
+    assert stack.bodies(SHARED) == ["ours", "ours"]
+    assert stack.local.failures == []
+
+
+@pytest.mark.parametrize("kind", [URGENT, BULK])
+@pytest.mark.parametrize(
+    ("queue_of", "topic"),
+    [
+        pytest.param(OWN, SHARED, id="another topic through a topic's own queue"),
+        pytest.param(OWN, "orders2", id="one topic with queues through another's"),
+        pytest.param(SHARED, OWN, id="a topic with queues of its own through the shared ones"),
+    ],
+)
+def test_a_pack_that_came_through_the_wrong_queue_is_a_dead_letter_of_that_queue_and_is_never_delivered(
+    stack: Stack, queue_of: str, topic: str, kind: int
+) -> None:
+    if topic == "orders2":
+        stack.client.create_topic(topic)
+        stack.client.create_subscription(topic, "mail")
+    queue_url = stack.settings.ingest_queues(queue_of)[kind]
+    stack.put(queue_url, topic, DELAYS[kind])
+    stack.put(queue_url, queue_of, DELAYS[kind])  # the rest of the batch
+    stack.local.advance(**FIVE_RECEIVES[kind])
+    assert (stack.depth(queue_url), stack.depth(stack.dead_letters(queue_url))) == (0, 1)
+    stack.local.advance(days=2)
+    assert stack.bodies(topic) == []
+    assert stack.bodies(queue_of) == [f"for {queue_of}"]
+    assert {failure.function for failure in stack.local.failures} == {"ingest"}
+
+
+def test_a_refused_pack_that_is_moved_to_the_topics_own_queue_is_delivered(stack: Stack) -> None:
+    stack.put(stack.settings.bulk_queue_url, OWN, DELAYS[BULK])
+    stack.local.advance(**FIVE_RECEIVES[BULK])
+    sqs = stack.local.session.client("sqs")
+    dead_url = stack.dead_letters(stack.settings.bulk_queue_url)
+    [dead] = sqs.receive_message(QueueUrl=dead_url, MessageAttributeNames=["All"])["Messages"]
+    own_url = stack.settings.topic_queues[OWN][BULK]
+    sqs.send_message(QueueUrl=own_url, MessageBody=dead["Body"], MessageAttributes=dead["MessageAttributes"])
+    stack.local.advance(days=2)
+    assert stack.bodies(OWN) == [f"for {OWN}"]
+
+
+def test_the_log_says_which_queue_and_which_topic_did_not_fit(caplog: pytest.LogCaptureFixture) -> None:
+    with LocalTidewheel(template=normalized(synthesized(OWN, "orders2"))) as local:
+        stack = Stack(local)
+        stack.put(stack.settings.urgent_queue_url, OWN, "5m")
+        with caplog.at_level(logging.WARNING, logger="ingest"):
+            local.advance(seconds=1)
+    [record] = [each for each in caplog.records if each.getMessage() == "pack refused"]
+    reason = str(record.__dict__["reason"])
+    assert "WrongQueue" in reason and "IngestionUrgentQueue" in reason and repr(OWN) in reason

@@ -1,0 +1,197 @@
+"""The client for asyncio has the methods of the client, and the examples of both pass a strict type checker."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import subprocess
+import sys
+import threading
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidewheel import AsyncTidewheel, Closed, InvalidValue, Message, Tidewheel, UnknownTopic
+from tidewheel.local import MemoryTidewheel
+
+ROOT = Path(__file__).resolve().parents[2]
+OWN = {"aclose"}
+CALLS = sorted(name for name in vars(Tidewheel) if not name.startswith("_"))
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    assert {name for name in vars(AsyncTidewheel) if not name.startswith("_")} - OWN == set(CALLS)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_method_has_the_arguments_and_the_documentation_of_the_other_clients_and_is_awaited(name: str) -> None:
+    mine, other = getattr(AsyncTidewheel, name), getattr(Tidewheel, name)
+    assert inspect.iscoroutinefunction(mine)
+    assert inspect.signature(mine) == inspect.signature(other)
+    assert mine.__name__ == name and mine.__doc__ in (other.__doc__, f"As `Tidewheel.{name}`.")
+
+
+def test_both_clients_are_made_with_the_same_arguments() -> None:
+    mine = dict(inspect.signature(AsyncTidewheel).parameters)
+    assert (mine.pop("client").default, mine.pop("max_threads").default) == (None, 16)
+    assert mine == dict(inspect.signature(Tidewheel).parameters)
+
+
+def test_a_message_is_sent_received_and_acknowledged() -> None:
+    stack = MemoryTidewheel()
+
+    async def go() -> list[Any]:
+        async with AsyncTidewheel(client=stack.client()) as tw:
+            await tw.create_topic("orders")
+            await tw.create_subscription("orders", "billing")
+            receipt = await tw.send("orders", {"id": 17}, delay="3d")
+            more = await tw.send_many("orders", [Message(body=str(i), delay="3d") for i in range(3)])
+            assert len({receipt.id, *(each.id for each in more)}) == 4
+            stack.advance(days=3)
+            messages = await tw.receive("orders", "billing")
+            await tw.delete("orders", "billing", messages)
+            assert await tw.receive("orders", "billing") == []
+            return sorted(each.body for each in messages)
+
+    assert asyncio.run(go()) == ["0", "1", "2", '{"id":17}']
+
+
+def test_an_error_is_raised_where_the_call_is_awaited() -> None:
+    async def go() -> None:
+        async with AsyncTidewheel(client=MemoryTidewheel().client()) as tw:
+            with pytest.raises(UnknownTopic):
+                await tw.send("orders", "x")
+
+    asyncio.run(go())
+
+
+class Gate(Tidewheel):
+    """A client whose calls wait until they are let through."""
+
+    def __init__(self) -> None:
+        super().__init__("gate")
+        self.begun: list[str] = []
+        self.done: list[str] = []
+        self.open = threading.Event()
+        self.someone_is_here = threading.Semaphore(0)
+
+    def subscriptions(self, topic: str) -> Any:
+        self.begun.append(topic)
+        self.someone_is_here.release()
+        assert self.open.wait(10)
+        self.done.append(topic)
+        return [MARK.get()]
+
+
+MARK: ContextVar[str] = ContextVar("MARK", default="none")
+
+
+def test_no_more_calls_run_at_once_than_there_are_threads_and_all_come_to_their_turn() -> None:
+    async def go() -> None:
+        gate = Gate()
+        async with AsyncTidewheel(client=gate, max_threads=2) as tw:
+            calls = [asyncio.create_task(tw.subscriptions(str(i))) for i in range(5)]
+            for _ in range(2):
+                assert await asyncio.to_thread(gate.someone_is_here.acquire, timeout=10)
+            assert len(gate.begun) == 2
+            gate.open.set()
+            await asyncio.gather(*calls)
+            assert sorted(gate.done) == list("01234")
+
+    asyncio.run(go())
+
+
+def test_a_call_that_is_cancelled_goes_on_if_it_has_begun_and_never_begins_otherwise() -> None:
+    async def go() -> None:
+        gate = Gate()
+        async with AsyncTidewheel(client=gate, max_threads=1) as tw:
+            first = asyncio.create_task(tw.subscriptions("begun"))
+            assert await asyncio.to_thread(gate.someone_is_here.acquire, timeout=10)
+            second = asyncio.create_task(tw.subscriptions("waits"))
+            await asyncio.sleep(0)
+            for call in (second, first):
+                call.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await call
+            gate.open.set()
+        assert (gate.begun, gate.done) == (["begun"], ["begun"])
+
+    asyncio.run(go())
+
+
+def test_context_variables_of_the_caller_are_seen_by_the_call() -> None:
+    async def go() -> Any:
+        gate = Gate()
+        gate.open.set()
+        MARK.set("the caller's")
+        async with AsyncTidewheel(client=gate) as tw:
+            return await tw.subscriptions("x")
+
+    assert asyncio.run(go()) == ["the caller's"]
+
+
+def test_a_closed_client_says_so() -> None:
+    async def go() -> None:
+        tw = AsyncTidewheel(client=MemoryTidewheel().client())
+        await tw.aclose()
+        await tw.aclose()
+        with pytest.raises(Closed, match="this AsyncTidewheel was closed: make a new one"):
+            await tw.topics()
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("threads", [0, 51, True, "2", None])
+def test_a_number_of_threads_that_cannot_be_is_refused(threads: Any) -> None:
+    with pytest.raises(InvalidValue, match="max_threads"):
+        AsyncTidewheel(max_threads=threads)
+
+
+def test_the_example_of_the_async_client_and_the_buffered_sender_passes_mypy_in_strict_mode(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text(
+        "from tidewheel import AsyncTidewheel, BufferedSender, Tidewheel\n"
+        "async def go(tw: AsyncTidewheel) -> str:\n"
+        "    await tw.send('orders', 'x', delay=[])\n"
+        "    return await tw.stats('orders')\n"
+        "def add(tw: Tidewheel) -> int:\n"
+        "    return BufferedSender(tw).add('orders', 'x').result()\n"
+    )
+    checked = [str(ROOT / "examples" / "async_and_buffered.py"), str(wrong)]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", *checked],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    errors = [line for line in done.stdout.splitlines() if ": error: " in line and not line.startswith("src/")]
+    # The types say something: what is wrong is found, in its own file only.
+    assert [(line.split(":")[1], Path(line.split(":")[0]).name) for line in errors] == [
+        ("3", "wrong.py"),
+        ("4", "wrong.py"),
+        ("6", "wrong.py"),
+    ], done.stdout + done.stderr
+
+
+def test_the_example_runs() -> None:
+    from examples import async_and_buffered
+
+    stack = MemoryTidewheel()
+    client = stack.client()
+    client.create_topic("orders")
+    client.create_subscription("orders", "billing")
+
+    async def go() -> int:
+        async with AsyncTidewheel(client=client) as tw:
+            await async_and_buffered.remind(tw, ["a", "b"])
+            stack.advance(days=3)
+            return await async_and_buffered.work(tw)
+
+    assert asyncio.run(go()) == 2
+    receipts = async_and_buffered.load(client, ({"id": i} for i in range(2500)))
+    assert len({receipt.id for receipt in receipts}) == 2500
+    stack.advance(days=1, minutes=10)
+    assert len(stack.receive("orders", "billing")) == 2500

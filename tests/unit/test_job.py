@@ -1,0 +1,64 @@
+"""Jobs: what is in the work queue, as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidewheel.errors import InvalidValue
+from tidewheel.job import CatchUpJob, DrainJob, Job, PartJob, job_body, job_of
+from tidewheel.park import ParkKey
+from tidewheel.subscription import DeliveryKey
+
+NAMES = st.text(min_size=1)
+OWNERS = st.fixed_dictionaries({"topic": NAMES, "subscription": NAMES, "generation": NAMES})
+NUMBERS = st.integers(min_value=0)
+JOBS = st.one_of(
+    st.builds(lambda o, plan, part: PartJob(key=DeliveryKey(**o, plan=plan), part=part), OWNERS, NUMBERS, NUMBERS),
+    st.builds(lambda o, id: DrainJob(key=ParkKey(**o, id=id)), OWNERS, NAMES),
+    st.builds(lambda o: CatchUpJob(**o), OWNERS),
+)
+OWNER = '"topic": "t", "subscription": "s", "generation": "g"'
+
+
+@given(JOBS)
+def test_a_job_is_read_as_it_was_written(job: Job) -> None:
+    assert job_of(job_body(job)) == job
+
+
+def test_a_part_s_message_is_five_fields_of_json() -> None:
+    key = DeliveryKey(topic="orders", subscription="billing", generation="s1", plan=100)
+    assert json.loads(job_body(PartJob(key=key, part=3))) == {
+        "topic": "orders",
+        "subscription": "billing",
+        "generation": "s1",
+        "plan": 100,
+        "part": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "no json",
+        "[]",
+        "{}",
+        f'{{{OWNER}, "plan": 1}}',
+        f'{{{OWNER}, "plan": 1, "part": 0, "more": 1}}',
+        f'{{{OWNER}, "plan": 1, "part": 0, "park": "p"}}',
+        f'{{{OWNER}, "plan": 1, "part": "0"}}',
+        f'{{{OWNER}, "plan": 1, "part": -1}}',
+        f'{{{OWNER}, "plan": true, "part": 0}}',
+        f'{{{OWNER}, "park": 7}}',
+        f'{{{OWNER}, "more": 7}}',
+        '{"topic": null, "subscription": "s", "generation": "g", "plan": 1, "part": 0}',
+        '{"topic": "t", "subscription": "s"}',
+    ],
+)
+def test_what_is_not_a_job_is_an_invalid_value(body: str) -> None:
+    with pytest.raises(InvalidValue, match="work queue message"):
+        job_of(body)

@@ -1,0 +1,251 @@
+"""IAM statements as values, and the command that prints them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner, Result
+
+from infra.local_template import normalized
+from tests.conftest import REPOSITORY
+from tests.infra.dedicated import synthesized
+from tests.infra.iam import Request, allowed
+from tidewheel.aws import table_layout
+from tidewheel.cli.main import app
+from tidewheel.cli.target import Target
+from tidewheel.errors import InvalidValue
+from tidewheel.local import LocalTidewheel
+from tidewheel.policies import (
+    administrator_statements,
+    consumer_statements,
+    policy_document,
+    queue_policy,
+    sender_statements,
+)
+from tidewheel.sdk.client import Tidewheel
+from tidewheel.settings import ServiceSettings, parameter_name
+
+MINE, SHARED = "orders", "invoices"
+ARN = "arn:aws:sqs:us-east-1:123456789012:mine"
+ROLE = "arn:aws:iam::123456789012:role/tidewheel-Deliver"
+
+NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,48}", fullmatch=True)
+SETTINGS = ServiceSettings(
+    stack="tw",
+    table="table",
+    s3_bucket="objects",
+    urgent_queue_url="https://sqs.eu-west-1.amazonaws.com/111122223333/urgent",
+    bulk_queue_url="https://sqs.eu-west-1.amazonaws.com/111122223333/bulk",
+    work_queue_url="https://sqs.eu-west-1.amazonaws.com/111122223333/work",
+    refused_queue_url="https://sqs.eu-west-1.amazonaws.com/111122223333/refused",
+    schedule_group="group",
+    schedule_role_arn="role",
+    dispatch_arn="arn:aws:lambda:eu-west-1:111122223333:function:tw-dispatch",
+    schedule_dead_letter_arn="dead",
+    compact_function="compact",
+    merge_job="merge",
+)
+
+
+def item(partition: str) -> Request:
+    """A request to read an item of a partition."""
+    keys = (("dynamodb:LeadingKeys", (partition,)),)
+    return Request(
+        action="dynamodb:GetItem", resource="arn:aws:dynamodb:eu-west-1:111122223333:table/table", context=keys
+    )
+
+
+@given(NAMES, NAMES)
+def test_all_partitions_of_a_topic_are_its_own_and_none_of_any_other(mine: str, other: str) -> None:
+    queue = "https://sqs.eu-west-1.amazonaws.com/111122223333/queue"
+    for given_ in (sender_statements(SETTINGS, mine), consumer_statements(SETTINGS, mine, queue)):
+        assert all(allowed(given_, item(each)) for each in table_layout.partitions(mine))
+        if other != mine:
+            assert not any(allowed(given_, item(each)) for each in table_layout.partitions(other))
+
+
+def test_a_request_that_names_no_partition_is_not_allowed() -> None:
+    nameless = replace(item(""), context=())
+    assert not allowed(sender_statements(SETTINGS, MINE), nameless)
+    condition = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["T#orders"]}}
+    assert allowed([{"Effect": "Allow", "Action": "*", "Resource": "*", "Condition": condition}], nameless)
+
+
+def test_what_is_denied_is_not_allowed_and_an_unknown_condition_is_an_error() -> None:
+    anything = {"Effect": "Allow", "Action": "dynamodb:*", "Resource": "*"}
+    assert allowed([anything], item("T#a"))
+    assert not allowed([anything, {**anything, "Effect": "Deny", "Action": "dynamodb:get*"}], item("T#a"))
+    with pytest.raises(NotImplementedError):
+        allowed([{**anything, "Condition": {"DateLessThan": {"aws:CurrentTime": "2026-01-01"}}}], item("T#a"))
+
+
+def test_where_the_service_is_comes_from_its_settings_or_from_the_caller() -> None:
+    [read, *_] = sender_statements(SETTINGS, MINE)
+    assert read["Resource"] == ["arn:aws:ssm:eu-west-1:111122223333:parameter/tidewheel/tw/settings"]
+    nowhere = replace(SETTINGS, dispatch_arn="dispatch")
+    [read, *_] = sender_statements(nowhere, MINE, region="cn-north-1", account="1" * 12, partition="aws-cn")
+    assert read["Resource"] == ["arn:aws-cn:ssm:cn-north-1:111111111111:parameter/tidewheel/tw/settings"]
+    with pytest.raises(InvalidValue, match=r"region=.*dispatch_arn='dispatch' does not say it: give region="):
+        sender_statements(nowhere, MINE, partition="aws", account="1" * 12)
+
+
+@pytest.mark.parametrize("actions", [(), ("send", "fly"), "send"])
+def test_an_action_that_nobody_can_do_is_refused_with_those_that_exist(actions: Any) -> None:
+    with pytest.raises(InvalidValue, match="give some of send, cancel, reschedule, look, large_bodies"):
+        sender_statements(SETTINGS, MINE, actions=actions)
+    with pytest.raises(InvalidValue, match="give some of receive, retry_later, redrive"):
+        consumer_statements(SETTINGS, MINE, ARN, actions=actions)
+
+
+@pytest.mark.parametrize("topic", ["or*", "a#TOMB", "", "x" * 49])
+def test_what_is_no_topic_gets_no_statements(topic: str) -> None:
+    with pytest.raises(InvalidValue, match="topic="):
+        sender_statements(SETTINGS, topic)
+    with pytest.raises(InvalidValue, match="topic="):
+        consumer_statements(SETTINGS, topic, ARN)
+
+
+# ---- queues
+
+
+@pytest.mark.parametrize(
+    ("queue", "arn"),
+    [
+        (ARN, ARN),
+        ("https://sqs.us-east-1.amazonaws.com/123456789012/mine", ARN),
+        ("https://us-east-1.queue.amazonaws.com/123456789012/mine", ARN),
+        ("https://vpce-1.sqs.us-east-1.vpce.amazonaws.com/123456789012/mine", ARN),
+    ],
+)
+def test_the_policy_of_a_queue_allows_the_roles_to_send_to_it_and_nobody_anything_else(queue: str, arn: str) -> None:
+    [statement] = queue_policy(queue, role_arns=[ROLE])["Statement"]
+    assert statement == {
+        "Sid": "TidewheelDelivers",
+        "Effect": "Allow",
+        "Principal": {"AWS": [ROLE]},
+        "Action": "sqs:SendMessage",
+        "Resource": arn,
+    }
+
+
+def test_the_dead_letter_queue_is_the_one_that_tidewheel_makes_unless_another_is_given() -> None:
+    made_, given_ = (
+        consumer_statements(SETTINGS, MINE, "http://localhost:4566/123456789012/mine", dead_letter_queue=dead)[2]
+        for dead in (None, ARN)
+    )
+    assert made_["Resource"] == [f"arn:aws:sqs:eu-west-1:123456789012:mine{end}" for end in ("", "-dead")]
+    assert given_["Resource"][1] == ARN
+
+
+@pytest.mark.parametrize(
+    ("queue", "advice"),
+    [
+        ("https://sqs.us-east-1.amazonaws.com/123456789012/mine.fifo", "use a standard queue"),
+        (ARN + ".fifo", "use a standard queue"),
+        ("mine", "give the queue's ARN, or its URL"),
+        ("https://queue.amazonaws.com/123456789012/mine", "give the queue's ARN, or its URL"),
+        ("https://sqs.us-east-1.amazonaws.com/mine", "give the queue's ARN, or its URL"),
+        ("arn:aws:sns:us-east-1:123456789012:mine", "give the queue's ARN, or its URL"),
+    ],
+)
+def test_a_queue_that_cannot_be_a_subscriptions_is_refused_with_the_reason(queue: str, advice: str) -> None:
+    with pytest.raises(InvalidValue, match=f"queue=.*{advice}"):
+        queue_policy(queue, role_arns=[ROLE])
+
+
+@pytest.mark.parametrize("roles", [[], ["*"], [ROLE, "arn:aws:iam::123456789012:root"]])
+def test_the_policy_of_a_queue_is_for_roles_only(roles: list[str]) -> None:
+    with pytest.raises(InvalidValue, match="role_arns="):
+        queue_policy(ARN, role_arns=roles)
+
+
+# ---- the command line
+
+
+@dataclass(frozen=True, kw_only=True)
+class Here(Target):
+    """The local stack as the command line's target."""
+
+    local: LocalTidewheel
+
+    def client(self) -> Tidewheel:
+        return self.local.client()
+
+    def session(self) -> Any:
+        return self.local.session
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[LocalTidewheel]:
+    """A local stack on which one topic has queues of its own and another has none."""
+    with LocalTidewheel(template=normalized(synthesized(MINE, "orders2"))) as opened:
+        for topic in (MINE, SHARED):
+            opened.client().create_topic(topic)
+            opened.client().create_subscription(topic, "mail")
+        yield opened
+
+
+def run(stack: LocalTidewheel, *arguments: str, name: str = "tidewheel") -> Result:
+    return CliRunner().invoke(app, ["policy", *arguments], obj=Here(local=stack, stack=name))
+
+
+def test_the_command_prints_the_statements_with_the_values_of_the_stack(stack: LocalTidewheel) -> None:
+    [subscription] = stack.client().subscriptions(MINE)
+    parameter = stack.session.client("ssm").get_parameter(Name=parameter_name("tidewheel"))
+    settings = ServiceSettings.from_json(parameter["Parameter"]["Value"], "the parameter")
+    sender = run(stack, "sender", MINE, "--action", "send", "--json")
+    assert json.loads(sender.stdout)["Statement"] == sender_statements(settings, MINE, actions=("send",))
+    consumer = run(stack, "consumer", MINE, "mail")
+    assert json.loads(consumer.stdout)["Statement"] == consumer_statements(settings, MINE, subscription.queue_url)
+    administrator = run(stack, "administrator")
+    assert json.loads(administrator.stdout)["Statement"] == administrator_statements(settings)
+    [statement] = json.loads(run(stack, "queue", ARN).stdout)["Statement"]
+    assert len(statement["Principal"]["AWS"]) == 4
+    assert all(":role/tidewheel-" in role for role in statement["Principal"]["AWS"])
+    assert sender.stderr == consumer.stderr == ""
+
+
+def test_the_command_warns_where_permission_to_send_is_for_more_than_the_topic(stack: LocalTidewheel) -> None:
+    assert "EVERY topic" in run(stack, "sender", SHARED).stderr
+    assert run(stack, "sender", MINE).stderr == ""
+
+
+def test_the_command_says_what_is_wrong(stack: LocalTidewheel) -> None:
+    for arguments, problem in (
+        (("queue", ARN + ".fifo"), "use a standard queue"),
+        (("sender", MINE, "--action", "fly"), "give some of send"),
+        (("consumer", MINE, "nobody"), "has no subscription 'nobody'"),
+    ):
+        result = run(stack, *arguments)
+        assert result.exit_code == 1 and problem in result.stderr
+    result = run(stack, "administrator", name="elsewhere")
+    assert result.exit_code == 1 and "no SSM parameter /tidewheel/elsewhere/settings" in result.stderr
+
+
+# ---- the document
+
+
+def test_the_document_gives_the_statements_as_they_are() -> None:
+    text = (REPOSITORY / "docs" / "permissions.md").read_text(encoding="utf-8")
+    given_ = [json.loads(block) for block in re.findall(r"^```json\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)]
+    url = "https://sqs.eu-west-1.amazonaws.com/111122223333/tidewheel-orders-"
+    settings = replace(
+        SETTINGS,
+        stack="tidewheel",
+        table="tidewheel-Table",
+        s3_bucket="tidewheel-objects",
+        topic_queues={"orders": (f"{url}urgent", f"{url}bulk")},
+    )
+    roles = [f"arn:aws:iam::111122223333:role/tidewheel-{name}" for name in ("Deliver", "Dispatch", "Ingest", "Sweep")]
+    assert given_ == [
+        policy_document(sender_statements(settings, "orders")),
+        policy_document(consumer_statements(settings, "orders", f"{url}billing")),
+        queue_policy("arn:aws:sqs:eu-west-1:444455556666:legacy", role_arns=roles),
+    ]

@@ -1,0 +1,261 @@
+"""What a retry carries, from its sender to the header that a consumer reads, and which rows a subscription gets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidewheel import Consumer, InvalidValue, ReceivedMessage, Tidewheel
+from tidewheel.flows.addressed import has_addressed, rows_for
+from tidewheel.flows.find import found_messages
+from tidewheel.flows.ingest import pack_rows
+from tidewheel.flows.release import releases
+from tidewheel.key import KeyEntry
+from tidewheel.message import HEADER_ATTRIBUTE, HEADER_BYTES, Encoding, IdSource, id_text
+from tidewheel.outgoing import CheckedMessage, Options
+from tidewheel.pack import decode_pack, packs
+from tidewheel.received import header_extras, header_text, parse_received
+from tidewheel.sdk.retries import sent_again, supersedes
+
+NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,48}", fullmatch=True)
+KEYS = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=256)
+TEXTS = st.text(st.characters(exclude_categories=("Cc", "Cs"), max_codepoint=0xFFFD), min_size=1, max_size=50)
+NOW_MS = 1_800_000_000_000
+IDS = IdSource()
+
+
+def received(**changes: Any) -> ReceivedMessage:
+    """A message as a consumer has it, with its header changed."""
+    header = {"id": id_text(IDS.next(NOW_MS)), "enc": 0, "sent": NOW_MS, **changes}
+    raw = {
+        "Body": "x",
+        "MessageId": "sqs",
+        "ReceiptHandle": "handle",
+        "MessageAttributes": {HEADER_ATTRIBUTE: {"StringValue": json.dumps(header)}},
+    }
+    return parse_received(raw)
+
+
+def rows_of(*messages: CheckedMessage) -> pa.Table:
+    """Messages as ingest makes them rows, through a pack."""
+    [(_, data)] = list(packs("orders", "generation", NOW_MS, messages))
+    return pack_rows(decode_pack(data, NOW_MS))
+
+
+def checked(text: str, *, attributes: dict[str, str] | None = None, **options: Any) -> CheckedMessage:
+    return CheckedMessage(
+        id=IDS.next(NOW_MS + 1000),
+        text=text,
+        encoding=Encoding.TEXT,
+        attributes=attributes or {},
+        options=Options(**options) if options else None,
+    )
+
+
+def delivered(rows: pa.Table) -> list[ReceivedMessage]:
+    """Rows as a consumer receives them."""
+    return [
+        parse_received(
+            {
+                "Body": release.text,
+                "MessageId": "sqs",
+                "ReceiptHandle": "handle",
+                "MessageAttributes": {
+                    name: {"StringValue": value}
+                    for name, value in {HEADER_ATTRIBUTE: release.header, **(release.attributes or {})}.items()
+                },
+            }
+        )
+        for release in releases(rows)
+    ]
+
+
+def texts(rows: pa.Table) -> list[str]:
+    return sorted(each.text for each in releases(rows))
+
+
+# ---- what a retry carries
+
+
+@given(
+    body=TEXTS,
+    attributes=st.dictionaries(st.from_regex(r"[a-z]{1,9}", fullmatch=True), TEXTS, max_size=3),
+    key=st.none() | KEYS,
+    seq=st.integers(1, 1 << 40),
+    subscription=NAMES,
+    expires_in_ms=st.none() | st.integers(1, 1 << 40),
+)
+def test_a_retry_of_a_retry_carries_the_first_ones_body_attributes_key_version_and_id(
+    body: str,
+    attributes: dict[str, str],
+    key: str | None,
+    seq: int,
+    subscription: str,
+    expires_in_ms: int | None,
+) -> None:
+    attributes.pop(HEADER_ATTRIBUTE, None)
+    options = {} if key is None else {"key": key, "seq": seq}
+    [first] = delivered(rows_of(checked(body, attributes=attributes, **options)))
+    due_ms = NOW_MS + 5000
+    expires_at_ms = None if expires_in_ms is None else due_ms + expires_in_ms
+    message = first
+    for attempt in (1, 2):
+        again = sent_again(message, IDS, due_ms, subscription, expires_at_ms=expires_at_ms)
+        rows = rows_of(again)
+        assert rows.column("key").to_pylist() == [None]  # no key of its own
+        [found] = found_messages(rows, "ledger")
+        assert found.checked == again
+        [message] = delivered(rows)
+        assert (message.attempt, message.original_id, message.only) == (attempt, first.id, subscription)
+        assert (message.body, message.attributes, message.key) == (body, attributes, key)
+        assert message.id == id_text(again.id) != first.id
+        if key is not None:
+            assert message.version == first.version == (NOW_MS, seq)
+
+
+def test_the_longest_header_of_a_retry_has_room_beside_the_largest_message() -> None:
+    options = Options(
+        expires_at_ms=10**13 - 1,
+        attempt=9999,
+        original_id=id_text(IDS.next(NOW_MS)),
+        only="x" * 48,
+        first_version=("", 10**13 - 1, 10**10 - 1),
+    )
+    header = header_text(
+        id_text(IDS.next(NOW_MS)),
+        Encoding.BYTES,
+        10**13 - 1,
+        expires_at_ms=options.expires_at_ms,
+        extras=header_extras(options),
+    )
+    # The key's text is counted with the message.
+    assert len(HEADER_ATTRIBUTE) + len("String") + len(header) <= HEADER_BYTES
+    key = "k" * 256
+    with_key = checked("x", first_version=(key, 1, 1)).size
+    assert with_key - checked("x").size == len(json.dumps(key))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"only": "no name!"},
+        {"only": 5},
+        {"only": ""},
+        {"first_version": ["k", 1]},
+        {"first_version": ["", 1, 1]},
+        {"first_version": ["k", -1, 1]},
+        {"first_version": ["k", 1, 1 << 53]},
+        {"first_version": ["k", True, 1]},
+        {"first_version": "k11"},
+        {"first_version": {"k": 1}},
+        {"first_version": ["k", 1, 1], "key": "k", "seq": 1},
+    ],
+)
+def test_options_of_a_retry_that_nobody_could_have_sent_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        Options.of_document(wrong, "orders", NOW_MS)
+
+
+def test_options_of_a_retry_come_back_from_json_as_they_were() -> None:
+    options = Options(only="billing", first_version=("k", 1, 2), attempt=1)
+    assert Options.of_document(json.loads(json.dumps(options.document())), "orders", NOW_MS) == options
+
+
+# ---- which rows a subscription gets
+
+
+def test_rows_without_an_addressee_go_to_all_whom_the_filter_lets_have_them() -> None:
+    rows = rows_of(checked("a", attributes={"kind": "x"}), checked("b", attributes={"kind": "y"}), checked("c"))
+    assert not has_addressed(rows)
+    assert texts(rows_for(rows, "billing", None)) == ["a", "b", "c"]
+    assert texts(rows_for(rows, "billing", '{"kind": ["x"]}')) == ["a"]
+
+
+def test_a_row_with_an_addressee_goes_to_it_alone_whatever_its_filter_says() -> None:
+    rows = rows_of(
+        checked("for billing", only="billing", attributes={"kind": "y"}),
+        checked("for audit", only="audit", attributes={"kind": "x"}),
+        checked("for all", attributes={"kind": "x"}),
+    )
+    assert has_addressed(rows)
+    assert texts(rows_for(rows, "billing", None)) == ["for all", "for billing"]
+    assert texts(rows_for(rows, "billing", '{"kind": ["x"]}')) == ["for all", "for billing"]
+    assert texts(rows_for(rows, "billing", '{"kind": ["z"]}')) == ["for billing"]
+    assert texts(rows_for(rows, "others", None)) == ["for all"]
+    assert rows_for(rows, "billing", None).schema == rows.schema
+
+
+def test_other_extras_of_a_header_make_no_addressee() -> None:
+    rows = rows_of(checked("a", attempt=1), checked("b", key='"only":', seq=1))
+    assert not has_addressed(rows)
+    assert texts(rows_for(rows, "billing", None)) == ["a", "b"]
+
+
+@given(st.lists(st.tuples(st.sampled_from([None, "a", "b", "c"]), st.booleans()), min_size=1, max_size=20))
+def test_each_row_reaches_exactly_those_whom_it_is_for_in_order(kinds: list[tuple[str | None, bool]]) -> None:
+    messages = [
+        checked(str(i), attributes={"n": "v"} if tagged else None, **({} if only is None else {"only": only}))
+        for i, (only, tagged) in enumerate(kinds)
+    ]
+    rows = pa.concat_tables([rows_of(each) for each in messages])  # as many chunks as rows
+    for name in ("a", "b", "d"):
+        wanted = [str(i) for i, (only, _) in enumerate(kinds) if only in (None, name)]
+        assert [each.text for each in releases(rows_for(rows, name, None))] == wanted
+
+
+# ---- superseded
+
+
+def entry(**changes: Any) -> KeyEntry:
+    values: dict[str, Any] = {"key": "k", "id": None, "sent_ms": NOW_MS, "seq": 5, "ttl_s": 0, **changes}
+    return KeyEntry(**values)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (entry(), False),
+        (entry(replace=True, floor=(NOW_MS, 5)), False),  # its own entry
+        (entry(replace=True, floor=(NOW_MS, 6), seq=6), True),
+        (entry(replace=True, floor=(NOW_MS + 1, 0), sent_ms=NOW_MS + 1, seq=0), True),
+        (entry(replace=True, seq=4), False),
+        (entry(seq=6), False),  # a later one that does not replace
+        (entry(floor=(NOW_MS, 6), cancelled=True, seq=6), True),
+        (entry(floor=(NOW_MS, 4), seq=7), False),
+        (entry(floor=(NOW_MS, 6), seq=7, id="later"), True),  # cancelled, and then sent once more
+    ],
+)
+def test_a_message_is_superseded_by_a_later_cancel_or_a_later_one_that_replaces(
+    found: KeyEntry, expected: bool
+) -> None:
+    assert supersedes(found, received(key="k", seq=5)) is expected
+
+
+# ---- the consumer
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_attempts": 0},
+        {"max_attempts": True},
+        {"max_attempts": "5"},
+        {"topic": "no topic!"},
+        {"subscription": ""},
+    ],
+)
+def test_a_consumer_of_nothing_is_refused_at_once(wrong: dict[str, Any]) -> None:
+    arguments: dict[str, Any] = {"topic": "orders", "subscription": "billing", **wrong}
+    with pytest.raises(InvalidValue, match=next(iter(wrong))):
+        Consumer(Tidewheel(), arguments.pop("topic"), arguments.pop("subscription"), **arguments)
+
+
+def test_only_what_was_received_can_be_sent_again() -> None:
+    message: Any = {"Body": "x"}
+    with pytest.raises(InvalidValue, match="give what receive returned"):
+        Consumer(Tidewheel(), "orders", "billing").retry_later(message)

@@ -1,0 +1,377 @@
+"""Statistics: estimates that add up, from the index alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from tests.flows.test_tails import shrunk
+from tests.flows.world import World
+from tests.local.test_look_inside import Here
+from tidewheel import EstimatedHistogram, Message, Tidewheel
+from tidewheel.bucket import Bucket, BucketId, slots_of
+from tidewheel.cli import inspection
+from tidewheel.cli.histogram import Bars, histogram_text
+from tidewheel.cli.inspection import messages_text, stats_text
+from tidewheel.cli.main import app
+from tidewheel.local.memory_stack import MemoryTidewheel
+from tidewheel.sdk import sealed
+from tidewheel.sdk.histogram import DAY_S, HOUR_S, histogram, loads
+from tidewheel.segment import Segment
+
+NOW_MS = 1_800_000_000_000  # 8:00 UTC
+SLOT_MS = 300_000
+
+
+def segment(first_ms: int, last_ms: int, rows: int) -> Segment:
+    return Segment(offset=4, length=9, rows=rows, raw_bytes=9, first_deliver_at_ms=first_ms, last_deliver_at_ms=last_ms)
+
+
+def bucket(slots: list[int], *segments: Segment) -> Bucket:
+    rows = sum(each.rows for each in segments)
+    return Bucket(id=BucketId("b"), object_name="b", size_bytes=9, rows=rows, slots=slots_of(slots), segments=segments)
+
+
+def at_hours(*hours: float) -> list[int]:
+    """Slots that begin so many hours from now."""
+    return [int((NOW_MS + hour * 3_600_000) // SLOT_MS) for hour in hours]
+
+
+def by_hour(*buckets: Bucket, bars: int = 6, from_slot: int = 0) -> EstimatedHistogram:
+    return histogram(loads(buckets, from_slot, SLOT_MS), NOW_MS, SLOT_MS, bar_s=HOUR_S, bars=bars)
+
+
+# ---- histograms
+
+
+def test_rows_are_spread_over_the_occupied_slots_of_their_segment() -> None:
+    slots = at_hours(0.5, 2, 2.5, 9)
+    found = by_hour(bucket(slots, segment(slots[0] * SLOT_MS, slots[-1] * SLOT_MS + 5, 400)))
+    assert (found.bars, found.later, found.total) == ((100, 0, 200, 0, 0, 0), 100, 400)
+    assert found.start_at == datetime.fromtimestamp(NOW_MS / 1000, UTC)
+    assert list(found.starts())[2] == found.start_at + timedelta(hours=2)
+
+
+def test_what_is_overdue_is_in_the_first_bar_and_what_is_planned_is_in_none() -> None:
+    slots = at_hours(-30, -2, 1)
+    held = bucket(slots, segment(slots[0] * SLOT_MS, slots[2] * SLOT_MS, 300))
+    assert by_hour(held).bars[:2] == (200, 100)
+    assert by_hour(held, from_slot=slots[1]).bars[:2] == (100, 100)
+    assert by_hour(held, from_slot=slots[2] + 1).total == 0
+
+
+def test_bars_of_days_begin_at_midnight_utc() -> None:
+    slots = at_hours(1, 17)
+    held = bucket(
+        slots, segment(slots[0] * SLOT_MS, slots[0] * SLOT_MS, 3), segment(slots[1] * SLOT_MS, slots[1] * SLOT_MS, 5)
+    )
+    found = histogram(loads([held], 0, SLOT_MS), NOW_MS, SLOT_MS, bar_s=DAY_S, bars=3)
+    assert found.start_at.isoformat() == "2027-01-15T00:00:00+00:00"
+    assert found.bars == (3, 5, 0)
+
+
+@given(
+    ledgers=st.lists(
+        st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 900), st.integers(1, 99)), min_size=1, max_size=6),
+        max_size=4,
+    ),
+    from_slot=st.integers(-10, 3000),
+    bars=st.integers(1, 80),
+    slot_ms=st.sampled_from([1000, 60_000, 300_000, 700_000]),
+)
+def test_bars_and_rest_are_all_that_waits_whatever_the_slots(
+    ledgers: list[list[tuple[int, int, int]]], from_slot: int, bars: int, slot_ms: int
+) -> None:
+    now_slot = NOW_MS // slot_ms
+    buckets = []
+    for spans in ledgers:
+        at, segments, slots = now_slot - 100, [], []
+        for gap, span, rows in spans:
+            at += gap
+            segments.append(segment(at * slot_ms, (at + span) * slot_ms, rows))
+            slots += [at, at + span]
+            at += span
+        buckets.append(bucket(slots, *segments))
+    waiting = loads(buckets, now_slot + from_slot, slot_ms)
+    found = histogram(waiting, NOW_MS, slot_ms, bar_s=HOUR_S, bars=bars)
+    assert found.total == round(sum(each.rows for each in waiting))
+    assert min(*found.bars, found.later) >= 0
+    whole = sum(
+        each.rows for b in buckets for each in b.segments if each.first_deliver_at_ms // slot_ms >= now_slot + from_slot
+    )
+    assert found.total >= whole
+    assert found.total <= sum(each.rows for each in buckets)
+
+
+# ---- a topic's statistics
+
+
+class Counting:
+    """Passes calls on and counts them."""
+
+    def __init__(self, port: Any, calls: Counter[str]) -> None:
+        self._port, self._calls = port, calls
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._port, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._calls[name] += 1
+            return method(*args, **kwargs)
+
+        return call
+
+
+@pytest.fixture
+def memory() -> MemoryTidewheel:
+    return MemoryTidewheel()
+
+
+def topic(stack: MemoryTidewheel, *subscriptions: str, **settings: int) -> Tidewheel:
+    client = stack.client()
+    client.create_topic("orders", **settings)
+    for name in subscriptions or ("billing",):
+        client.create_subscription("orders", name)
+    return client
+
+
+def counted(stack: MemoryTidewheel) -> tuple[Tidewheel, Counter[str]]:
+    calls: Counter[str] = Counter()
+    service = stack.service
+    topics: Any = Counting(service.topics, calls)
+    objects: Any = Counting(service.objects, calls)
+    sqs: Any = Counting(stack.sqs, calls)
+    return Tidewheel(clock=stack.clock, topics=topics, objects=objects, sqs=sqs), calls
+
+
+def test_a_message_is_counted_where_it_is_on_its_way(memory: MemoryTidewheel) -> None:
+    client = topic(memory)
+    client.send_many("orders", [Message(body="x", delay=f"{i}h") for i in range(2, 12)])
+    memory.advance(minutes=6)
+    stats = client.stats("orders")
+    assert (stats.waiting, stats.sealed, stats.in_flight, stats.dead) == (10, 0, 0, 0)
+    assert stats.by_hour.bars[:13] == (0, 0, *(1,) * 10, 0)
+    assert (stats.by_hour.total, stats.by_day.bars[0], stats.by_day.total) == (10, 10, 10)
+    assert stats.next_due_at == stats.oldest_due_at == memory.now().replace(hour=2, minute=0)
+    assert stats.last_due_at == memory.now().replace(hour=11, minute=0)
+    memory.advance(hours=1, minutes=50)  # the first is held back by SQS
+    stats = client.stats("orders")
+    assert (stats.waiting, stats.in_flight) == (9, 1)
+    assert stats.subscriptions[0].queue is not None and stats.subscriptions[0].queue.delayed == 1
+    memory.advance(minutes=10)
+    [taken] = client.receive("orders", "billing")
+    stats = client.stats("orders")
+    assert (stats.in_flight, stats.dead) == (1, 0)
+    for _ in range(5):
+        memory.advance(minutes=2)
+        client.receive("orders", "billing")
+    stats = client.stats("orders")
+    assert (stats.in_flight, stats.dead, stats.subscriptions[0].dead) == (0, 1, 1)
+    assert taken.body == "x"
+
+
+def test_what_a_paused_subscription_lacks_is_sealed_and_the_oldest(memory: MemoryTidewheel) -> None:
+    client = topic(memory, "billing", "audit")
+    client.send_many("orders", [Message(body="x", delay=f"{i}h") for i in (2, 2, 3, 9)])
+    client.pause("orders", "audit")
+    memory.advance(hours=4)
+    stats = client.stats("orders")
+    assert (stats.waiting, stats.sealed, stats.in_flight) == (1, 3, 3)
+    assert stats.oldest_due_at == memory.now().replace(hour=2)
+    assert stats.next_due_at == memory.now().replace(hour=9)
+    client.resume("orders", "audit")
+    memory.advance(minutes=6)
+    stats = client.stats("orders")
+    assert (stats.sealed, stats.in_flight, stats.oldest_due_at) == (0, 6, stats.next_due_at)
+
+
+def test_sealed_slots_that_are_not_planned_yet_are_sealed(memory: MemoryTidewheel) -> None:
+    client = topic(memory)
+    client.send_many("orders", [Message(body="x", delay=f"{i}h") for i in (2, 5)])
+    memory.advance(minutes=6)
+    fence = memory.service.topics.fence("orders")
+    assert fence is not None
+    assert memory.service.topics.seal(fence, (memory.clock.now_ms() + 3 * 3_600_000) // SLOT_MS)
+    stats = client.stats("orders")
+    assert (stats.waiting, stats.sealed) == (1, 1)
+    assert stats.next_due_at == memory.now().replace(hour=2, minute=0)
+
+
+def test_parts_that_are_left_of_a_delivery_are_sealed(memory: MemoryTidewheel) -> None:
+    client = topic(memory, inline_rows=1, part_rows=10)
+    client.send_many("orders", [Message(body="x", delay=7200 + i) for i in range(100)])
+    memory.advance(minutes=6)
+    drawn = []
+
+    def drop(*arguments: Any) -> None:
+        drawn.append(arguments)
+
+    original = memory.service.queues.enqueue_parts
+    object.__setattr__(memory.service.queues, "enqueue_parts", drop)
+    memory.advance(hours=1, minutes=50)
+    [(key, parts)] = drawn
+    assert client.stats("orders").sealed == 100
+    for part in range(4):
+        memory.service.topics.part_done(key, part)
+    assert client.stats("orders").sealed == 60
+    original(key, [part for part in parts if part >= 4])
+    memory.advance(minutes=1)
+    assert client.stats("orders").sealed == 0
+
+
+def test_a_long_pause_is_estimated_from_the_first_plans(
+    memory: MemoryTidewheel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = topic(memory, "billing", "audit")
+    client.send_many("orders", [Message(body="x", delay=f"{i}h") for i in range(2, 42)])
+    client.pause("orders", "audit")
+    memory.advance(hours=42)
+    monkeypatch.setattr(sealed, "MAX_PLANS", 50)
+    assert client.stats("orders").sealed == 40
+    monkeypatch.setattr(sealed, "MAX_PLANS", 10)
+    looking, calls = counted(memory)
+    assert 35 <= looking.stats("orders").sealed <= 45
+    assert calls["next_plan"] == 10
+
+
+def test_a_look_at_a_quiet_topic_reads_a_fixed_list_and_no_message(memory: MemoryTidewheel) -> None:
+    client = topic(memory, "billing", "audit")
+    client.send_many("orders", [Message(body="x", delay=7200 + i) for i in range(500)])
+    memory.advance(minutes=6)
+    looking, calls = counted(memory)
+    assert looking.stats("orders").waiting == 500
+    assert calls == {
+        "fence": 1,
+        "buckets": 1,
+        "subscriptions": 1,
+        "open_deliveries": 1,
+        "parks": 1,
+        "get_queue_attributes": 4,
+    }
+
+
+def test_each_large_ledger_costs_one_read_of_its_tail() -> None:
+    world = World(segment_rows=50)
+    for _ in range(3):
+        world.send(*(7_200_000 + i * 60_000 for i in range(400)))
+    whole = world.service.topics.buckets("orders")
+    ports: dict[str, Any] = {"objects": world.service.objects, "sqs": object()}
+    world.service.topics.delete_subscription(world.service.topics.subscriptions("orders")[0])
+    expected = Tidewheel(clock=world.clock, topics=world.service.topics, **ports).stats("orders")
+    shrunk(world, shift=3)
+    calls: Counter[str] = Counter()
+    ports["objects"] = Counting(world.service.objects, calls)
+    found = Tidewheel(clock=world.clock, topics=world.service.topics, **ports).stats("orders")
+    assert calls == {"get_range": 3}
+    assert replace(found, ledger_bytes=0, oldest_slot_at=None) == replace(expected, ledger_bytes=0, oldest_slot_at=None)
+    assert (found.waiting, len(whole)) == (1200, 3)
+
+
+def test_queues_without_dead_letters_or_shared_by_subscriptions_count_once(memory: MemoryTidewheel) -> None:
+    client = topic(memory)
+    url = memory.sqs.create_queue(QueueName="mine")["QueueUrl"]
+    for name in ("one", "two"):
+        client.create_subscription("orders", name, queue_url=url)
+    memory.sqs.send_message(QueueUrl=url, MessageBody="x")
+    stats = client.stats("orders")
+    assert stats.in_flight == 1
+    assert {each.name: each.dead for each in stats.subscriptions} == {"billing": 0, "one": None, "two": None}
+    memory.sqs.delete_queue(QueueUrl=url)
+    stats = client.stats("orders")
+    assert (stats.in_flight, stats.subscriptions[1].queue, stats.subscriptions[1].dead) == (0, None, None)
+
+
+# ---- what people see
+
+
+def bars(*counts: int, later: int = 0, bar_s: int = HOUR_S) -> EstimatedHistogram:
+    return EstimatedHistogram(start_at=datetime(2026, 1, 1, 22, tzinfo=UTC), bar_s=bar_s, bars=counts, later=later)
+
+
+def test_a_histogram_fits_its_width_and_says_what_is_left_out() -> None:
+    text = histogram_text(bars(5, 0, 0, 1000, 1, 0, later=1_234_567), Bars.HOUR, 60, blocks=True)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 60
+    assert lines[0] == "waiting by hour, UTC (estimated)"
+    assert lines[1].startswith("2026-01-01 22:00          5  ")
+    assert lines[2].strip() == "(2 empty hours)"
+    assert lines[3].startswith("2026-01-02 01:00      1,000  ████")
+    assert lines[4].endswith("  ▏")
+    assert lines[5].strip() == "(1 empty hour)"
+    assert lines[6] == "later             1,234,567"
+
+
+def test_a_histogram_of_nothing_is_one_line_and_plain_where_blocks_cannot_be_shown() -> None:
+    assert histogram_text(bars(0, 0), Bars.DAY, 80, blocks=True).splitlines()[1:] == ["  (2 empty days)"]
+    plain = histogram_text(bars(4, 2), Bars.DAY, 40, blocks=False)
+    assert plain.isascii()
+    first, second = (line.count("#") for line in plain.splitlines()[1:])
+    assert (first, second) == (25, 12)
+
+
+def test_statistics_fit_80_columns(memory: MemoryTidewheel) -> None:
+    client = topic(memory, "short", "a-subscription-with-the-longest-name-possible-12")
+    client.send_many("orders", [Message(body="x", delay=f"{i}h") for i in range(2, 200)])
+    memory.advance(minutes=6)
+    for by in (None, *Bars):
+        text = stats_text(client.stats("orders"), by, 80, blocks=True)
+        assert max(map(len, text.splitlines())) <= 80, text
+    assert "2026-01-01 02:00:00 UTC" in text
+
+
+def test_messages_are_one_line_each_with_whole_ids_and_bodies_cut_to_the_width(memory: MemoryTidewheel) -> None:
+    client = topic(memory)
+    sent = [client.send("orders", body, delay="2h") for body in ("a\n\tb\x85c", "é" * 5000, "short")]
+    memory.advance(minutes=6)
+    lines = messages_text(client.peek("orders"), 80).splitlines()
+    assert [line[:26] for line in lines[1:]] == [each.id for each in sorted(sent, key=lambda each: each.id)]
+    assert max(map(len, lines)) == 80
+    assert {line[49:] for line in lines} == {"body", "a b c", "é" * 28 + "...", "short"}
+    client.send("orders", "x" * 100, delay="3h", key="k" * 50)
+    memory.advance(minutes=6)
+    *_, last = messages_text(client.peek("orders"), 80).splitlines()
+    assert (last[49:71], last[71:], len(last)) == ("k" * 17 + "...  ", "x" * 7 + "...", 81)
+    assert messages_text([], 80) == "nothing waits\n"
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """Pauses between looks; at the third, Ctrl-C."""
+    paused: list[float] = []
+
+    def pause(seconds: float) -> None:
+        paused.append(seconds)
+        if len(paused) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(inspection.time, "sleep", pause)
+    monkeypatch.setattr(shutil, "get_terminal_size", os.terminal_size)
+    yield paused
+
+
+def test_watching_looks_again_until_it_is_interrupted(memory: MemoryTidewheel, looks: list[float]) -> None:
+    target = Here(topic(memory))
+    result = CliRunner().invoke(app, ["stats", "orders", "--watch", "2", "--json"], obj=target)
+    assert (result.exit_code, looks) == (130, [2.0] * 3)
+    assert [json.loads(line)["topic"] for line in result.stdout.splitlines()] == ["orders"] * 3
+    looks.clear()
+    result = CliRunner().invoke(app, ["stats", "orders", "--watch", "--by", "day"], obj=target)
+    assert (result.exit_code, looks) == (130, [inspection.WATCH_S] * 3)
+    assert result.stdout.count("waiting by day, UTC (estimated)") == 3
+
+
+def test_a_pause_without_watch_is_refused(memory: MemoryTidewheel) -> None:
+    result = CliRunner().invoke(app, ["stats", "orders", "2"], obj=Here(topic(memory)))
+    assert result.exit_code == 1
+    assert "it goes with --watch" in result.stderr
