@@ -11,20 +11,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidewheel.errors import (
         AlreadyExists,
+        BeingDeleted,
         Contended,
         ExtraMissing,
         InvalidValue,
         LimitExceeded,
         NotConfigured,
+        NotKept,
         QueueUnavailable,
         SendFailed,
         TidewheelError,
+        TooManyPurges,
         UnknownMessage,
         UnknownSubscription,
         UnknownTopic,
     )
     from tidewheel.flows.cancel import Cancelled, TooLate
-    from tidewheel.levels import Backoff
+    from tidewheel.flows.purge import Purged
+    from tidewheel.flows.replay import Replayed
+    from tidewheel.levels import Backoff, parse_levels
     from tidewheel.message import Encoding, Message, MessageId, Receipt
     from tidewheel.received import ReceivedMessage, parse_received
     from tidewheel.sdk.asynchronous import AsyncTidewheel
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
     from tidewheel.sdk.consumer import Consumer, DeleteFailed
     from tidewheel.sdk.consumer_counts import ConsumerCounts
     from tidewheel.sdk.histogram import EstimatedHistogram
+    from tidewheel.sdk.recurring import RecurringMessage
     from tidewheel.sdk.retries import RetryLater
     from tidewheel.sdk.stats import SubscriptionStats, TopicStats
     from tidewheel.sdk.unsent import BufferFull, FailedMessage, FlushFailed
@@ -46,6 +52,7 @@ _HOME = {
     "AlreadyExists": "errors",
     "AsyncTidewheel": "sdk.asynchronous",
     "Backoff": "levels",
+    "BeingDeleted": "errors",
     "BufferFull": "sdk.unsent",
     "BufferedSender": "sdk.buffered",
     "Cancelled": "flows.cancel",
@@ -66,9 +73,13 @@ _HOME = {
     "MessageState": "sdk.waiting",
     "MessageStatus": "sdk.waiting",
     "NotConfigured": "errors",
+    "NotKept": "errors",
+    "Purged": "flows.purge",
     "QueueUnavailable": "errors",
     "Receipt": "message",
     "ReceivedMessage": "received",
+    "RecurringMessage": "sdk.recurring",
+    "Replayed": "flows.replay",
     "Rescheduled": "sdk.changes",
     "RetryLater": "sdk.retries",
     "SendFailed": "errors",
@@ -78,12 +89,14 @@ _HOME = {
     "Tidewheel": "sdk.client",
     "TidewheelError": "errors",
     "TooLate": "flows.cancel",
+    "TooManyPurges": "errors",
     "TopicSettings": "settings",
     "TopicStats": "sdk.stats",
     "UnknownMessage": "errors",
     "UnknownSubscription": "errors",
     "UnknownTopic": "errors",
     "WaitingMessage": "sdk.waiting",
+    "parse_levels": "levels",
     "parse_received": "received",
 }
 
@@ -91,6 +104,7 @@ __all__ = [
     "AlreadyExists",
     "AsyncTidewheel",
     "Backoff",
+    "BeingDeleted",
     "BufferFull",
     "BufferedSender",
     "Cancelled",
@@ -111,9 +125,13 @@ __all__ = [
     "MessageState",
     "MessageStatus",
     "NotConfigured",
+    "NotKept",
+    "Purged",
     "QueueUnavailable",
     "Receipt",
     "ReceivedMessage",
+    "RecurringMessage",
+    "Replayed",
     "Rescheduled",
     "RetryLater",
     "SendFailed",
@@ -123,6 +141,7 @@ __all__ = [
     "Tidewheel",
     "TidewheelError",
     "TooLate",
+    "TooManyPurges",
     "TopicSettings",
     "TopicStats",
     "UnknownMessage",
@@ -130,6 +149,7 @@ __all__ = [
     "UnknownTopic",
     "WaitingMessage",
     "__version__",
+    "parse_levels",
     "parse_received",
 ]
 

@@ -108,7 +108,7 @@ def deliver_at_ms(deliver_at: datetime | float, now_ms: int, field: str = "deliv
     Raises:
         InvalidValue: a naive datetime, not a time, or more than ten years ahead.
     """
-    result = at_ms("deliver_at", deliver_at)
+    result = at_ms(field, deliver_at)
     if result > now_ms + MAX_DELAY_MS:
         raise InvalidValue(field, deliver_at, "at most ten years ahead; are these milliseconds?")
     return max(result, now_ms)

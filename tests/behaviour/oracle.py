@@ -33,6 +33,7 @@ class Sent:
         by: the ingest queue that it goes through.
         ingested_ms: when that queue was seen empty after it was sent; None: not yet.
         moved_to: what took its place.
+        released: whether its key was cancelled since, in time or not, so that it keeps no other from coming.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Sent:
     expires_ms: int | None = None
     ingested_ms: int | None = None
     moved_to: Sent | None = field(default=None, repr=False)
+    released: bool = False
     fate: Fate = Fate.COMES
 
     @property
@@ -71,13 +73,15 @@ class Oracle:
 
     def add(self, message: Sent, now_ms: int) -> None:
         """A message is sent; one with a key that does not replace is dropped while another waits."""
-        waiting = list(self._waiting(message.key, now_ms))
+        waiting = [each for each in self._waiting(message.key, now_ms) if not each.released]
         if message.key is not None and not message.replace and waiting:
             if any(each.ingested_ms is None for each in waiting):  # either may be ingested first
                 for each in [*waiting, message]:
                     each.fate = Fate.MAY_COME
             else:
-                known = any(each.fate is Fate.COMES for each in waiting)
+                newest = max((each.order for each in self.with_key(message.key) if each.replace), default=-1)
+                # One that was replaced too late comes, but the key stands for what took its place.
+                known = any(each.fate is Fate.COMES and each.order >= newest for each in waiting)
                 message.fate = Fate.NEVER if known else Fate.MAY_COME
         self.sent[message.id] = message
 

@@ -63,7 +63,7 @@ def packs_on_their_way(topic: Topic) -> int:
 
 
 @pytest.mark.parametrize("limit", [{"max_messages": 10}, {"max_bytes": 1000}], ids=["count", "bytes"])
-def test_the_buffer_is_sent_by_count_and_by_bytes(topic: Topic, limit: dict[str, int]) -> None:
+def test_the_buffer_is_sent_by_count_and_by_bytes(topic: Topic, limit: dict[str, Any]) -> None:
     with BufferedSender(topic.client, max_age_s=900, **limit) as sender:
         early = [sender.add(topic.name, "x" * 100) for _ in range(10)]
         assert {each.result(timeout=60).topic for each in early} == {topic.name}

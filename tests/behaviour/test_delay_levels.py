@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.behaviour.topic import Topic
@@ -50,10 +52,12 @@ def test_retry_later_sends_the_same_again_with_its_attempt_and_first_id_and_dele
     sent = topic.send({"id": 17}, attributes={"kind": "reminder"})
     topic.advance(seconds=1)
     delays_s = []
-    for retry in ({}, {"level": 5}, {"backoff": Backoff(base="10s", maximum="1h", jitter=0)}, {"delay": "2m"}):
+    backoff = Backoff(base="10s", maximum="1h", jitter=0)
+    retries: list[dict[str, Any]] = [{}, {"level": 5}, {"backoff": backoff}, {"delay": "2m"}]
+    for retry in retries:
         [message] = consumer.receive()
         assert (message.json(), message.attributes) == ({"id": 17}, {"kind": "reminder"})
-        receipt = consumer.retry_later(message, **retry)  # type: ignore[arg-type]
+        receipt = consumer.retry_later(message, **retry)
         assert receipt is not None
         delays_s.append((receipt.deliver_at - topic.stack.now()).total_seconds())
         assert topic.everything_in(topic.queue_url()) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.behaviour.topic import Topic
@@ -17,6 +19,20 @@ def test_an_expired_message_is_never_delivered_and_one_that_has_not_expired_is(t
     topic.client.resume(topic.name, "billing")
     topic.advance(minutes=10)
     assert topic.bodies() == ["wine"]
+
+
+@pytest.mark.parametrize("delay", [60, "2h"])
+def test_an_expired_message_is_counted(topic: Topic, delay: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if topic.in_memory:
+        pytest.skip("the metric is the deployed functions'; tests/flows has what the flows count")
+    topic.client.pause(topic.name, "billing")
+    topic.client.send_many(topic.name, [Message(body="milk", delay=delay, expires_in="10m")] * 3)
+    topic.advance(hours=3)
+    capsys.readouterr()
+    topic.client.resume(topic.name, "billing")
+    topic.advance(minutes=10)
+    metrics = [json.loads(line) for line in capsys.readouterr().out.splitlines() if '"ExpiredMessages"' in line]
+    assert sum(sum(each["ExpiredMessages"]) for each in metrics) == 3
 
 
 def test_a_message_comes_in_time_with_its_expiry(topic: Topic) -> None:

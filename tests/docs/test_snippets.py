@@ -243,7 +243,7 @@ def test_every_call_of_the_client_is_described() -> None:
     headings = "\n".join(
         re.findall(r"^### (.*)$", (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8"), re.MULTILINE)
     )
-    for name in vars(Tidewheel):
+    for name in dir(Tidewheel):
         if not name.startswith("_"):
             assert re.search(rf"\b{name}\(", headings), name
             for argument in inspect.signature(getattr(Tidewheel, name)).parameters:

@@ -314,6 +314,18 @@ def test_a_cancel_by_key_is_too_late_when_a_replaced_message_is_sealed_and_still
     assert world.received() == once([id_of(first)])
 
 
+def test_a_message_that_is_sent_after_a_cancel_that_came_too_late_lives() -> None:
+    world = World()
+    first = keyed(world, HOUR)
+    world.ingest(first)
+    world.run(HOUR - 5 * MINUTE)
+    assert isinstance(cancel_by_key(world), TooLate)
+    world.clock.advance_ms(1)
+    world.ingest(second := keyed(world, HOUR))
+    world.run(DAY)
+    assert world.received() == once([id_of(first), id_of(second)])
+
+
 def test_a_cancel_by_key_after_delivery_is_too_late() -> None:
     world = World()
     first = keyed(world, HOUR)

@@ -39,7 +39,9 @@ def make(
     given = parse_rule(rule.get("cron"), rule.get("every"), rule.get("timezone", "UTC"), start_ms=now_ms)
     message = Message(body=body, expires_in=rule.get("expires_in"), attributes=rule.get("attributes", {}))
     topics = world.service.topics
-    return recurring.make(topics, send, lambda: world.fence, now_ms, key, message, given, replaces=replaces)
+    return recurring.make(
+        topics, send, lambda: world.fence, now_ms, key, message, given, starts_now=True, replaces=replaces
+    )
 
 
 def end(world: World, key: str = "daily") -> None:
@@ -232,3 +234,14 @@ def test_a_rebuild_of_a_lost_table_brings_recurring_messages_back() -> None:
     world.run(DAY, sweeps=True)
     minutes = sorted({(id_deliver_at_ms(id_bytes(each)) - START_MS) / MINUTE for each in world.received()})
     assert [each for each in minutes if each <= 48 * 60] == [60.0 * i for i in range(49)]
+
+
+def test_making_it_again_later_without_a_start_changes_nothing_whatever_the_rule() -> None:
+    world = World()
+    made = [make(world, key="rate", every="1h"), make(world, key="cron", cron="0 9 * * *")]
+    world.run(HOUR + 7 * MINUTE, sweeps=True)
+    assert make(world, key="rate", every="1h").next_at == made[0].next_at.replace(hour=2)  # type: ignore[union-attr]
+    assert make(world, key="cron", cron="0 9 * * *") == made[1]
+    make(world, key="rate", body="another", every="1h", replaces=True)
+    world.run(4 * HOUR, sweeps=True)
+    assert {due % 60 for due in due_minutes(world)} == {0.0}

@@ -18,11 +18,11 @@ from tidewheel.local import MemoryTidewheel
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = {"aclose"}
-CALLS = sorted(name for name in vars(Tidewheel) if not name.startswith("_"))
+CALLS = sorted(name for name in dir(Tidewheel) if not name.startswith("_"))
 
 
 def test_both_clients_have_the_same_methods() -> None:
-    assert {name for name in vars(AsyncTidewheel) if not name.startswith("_")} - OWN == set(CALLS)
+    assert {name for name in dir(AsyncTidewheel) if not name.startswith("_")} - OWN == set(CALLS)
 
 
 @pytest.mark.parametrize("name", CALLS)

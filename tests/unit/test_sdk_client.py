@@ -30,8 +30,8 @@ from tidewheel.message import HEADER_ATTRIBUTE, Encoding, Message, id_text
 from tidewheel.pack import PACK_ATTRIBUTE, decode_pack
 from tidewheel.received import header_text
 from tidewheel.sdk.client import Tidewheel
-from tidewheel.sdk.known import CACHE_MS
 from tidewheel.sdk.consumer import DeleteFailed
+from tidewheel.sdk.known import CACHE_MS
 from tidewheel.sdk.subscription_queues import MAX_QUEUE_NAME, queue_name
 from tidewheel.segment import Segment
 from tidewheel.settings import ServiceSettings, TopicSettings, parameter_name

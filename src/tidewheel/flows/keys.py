@@ -157,14 +157,15 @@ class _Settling:
         return following, tombstone(found.id, self._fence.slot_ms, self._now_ms, certain=False)
 
     def _dead(self, found: KeyEntry) -> bool:
-        """Whether an entry names no message that can come."""
-        if found.id is None or self._fence.purged(found.deliver_at_ms, found.sent_ms):
+        """Whether an entry names no message that can come, but for one that it was too late to cancel."""
+        if found.id is None or found.cancelled or self._fence.purged(found.deliver_at_ms, found.sent_ms):
             return True
         return self._find(found.id) is not None
 
     def _overlap(self, found: KeyEntry, mine: KeyEntry) -> bool:
         """Whether the older of two messages still waited when the newer was sent."""
-        if found.id is None or self._fence.purged(found.deliver_at_ms, found.sent_ms):
+        # After a cancel, in time or not, the next message is wanted.
+        if found.id is None or found.cancelled or self._fence.purged(found.deliver_at_ms, found.sent_ms):
             return False
         if found.version > mine.version:
             return mine.deliver_at_ms > found.sent_ms and not self._dead(found)

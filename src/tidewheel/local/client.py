@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidewheel.clock import Clock
 from tidewheel.sdk.client import Tidewheel
@@ -24,7 +24,7 @@ class LocalClient(Tidewheel):
         super().__init__(stack_name, session=session, clock=clock)
         self._topic_settings = topic_settings
 
-    def create_topic(self, name: str, *, settings: TopicSettings | None = None, **changes: int | None) -> Fence:
+    def create_topic(self, name: str, *, settings: TopicSettings | None = None, **changes: Any) -> Fence:
         """As `Tidewheel.create_topic`; what is not given comes from the local stack's arguments."""
         if settings is None:
             changes = {**self._topic_settings, **changes}

@@ -24,7 +24,7 @@ from tidewheel.topic import check_name
 class Administration(Known):
     """What administrators do."""
 
-    def create_topic(self, name: str, *, settings: TopicSettings | None = None, **changes: int | None) -> Fence:
+    def create_topic(self, name: str, *, settings: TopicSettings | None = None, **changes: Any) -> Fence:
         """Creates a topic, or returns the one that has these settings already.
 
         Args:
@@ -269,7 +269,7 @@ class Administration(Known):
         return self._connection.topics.subscriptions(topic)
 
 
-def _known_settings(changes: Mapping[str, int | None]) -> dict[str, Any]:
+def _known_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
     known = [field.name for field in fields(TopicSettings)]
     for name in changes:
         if name not in known:

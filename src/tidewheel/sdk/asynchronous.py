@@ -121,7 +121,7 @@ class AsyncTidewheel:
 
     # ---- administration
     # Written out, since a method that takes any name cannot be told apart from one that takes `self` as one.
-    async def create_topic(self, name: str, *, settings: TopicSettings | None = None, **changes: int | None) -> Fence:
+    async def create_topic(self, name: str, *, settings: TopicSettings | None = None, **changes: Any) -> Fence:
         """As `Tidewheel.create_topic`."""
         call = functools.partial(self.client.create_topic, name, settings=settings, **changes)
         return await self._in_thread(call)

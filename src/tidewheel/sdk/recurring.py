@@ -61,6 +61,7 @@ def make(
     message: Message,
     rule: Rule,
     *,
+    starts_now: bool,
     replaces: bool,
 ) -> RecurringMessage:
     """Makes a recurring message; one that says the same already is fine.
@@ -71,6 +72,7 @@ def make(
     Args:
         send_checked: sends the early ones.
         read_fence: reads the topic's fence anew.
+        starts_now: whether the caller gave no start: one with the same rule that began before then goes on.
         replaces: whether one that says something else is replaced.
 
     Raises:
@@ -78,7 +80,11 @@ def make(
         AlreadyExists: there is one with this key that says something else.
         Contended: the topic changed under every attempt.
     """
-    wanted = _checked(read_fence(), key, message, rule, now_ms)
+    fence = read_fence()
+    known = topics.recurring(fence.topic, key)
+    if starts_now and known is not None:
+        rule = _as_begun(rule, Rule.from_json(known.rule))
+    wanted = _checked(fence, key, message, rule, now_ms)
     sent_until_ms: int | None = None
     for _ in range(_ATTEMPTS):
         fence = read_fence()
@@ -159,8 +165,15 @@ def _checked(fence: Fence, key: str, message: Message, rule: Rule, now_ms: int) 
         expires_in_ms=expires_in_ms,
     )
     # Made from what it is, so that a repetition after a crash makes the same ids.
-    content = (fence.generation, recurring.rule, recurring.text, sorted(recurring.attributes.items()), expires_in_ms)
+    times = rule.to_json() if rule.cron is None else replace(rule, start_ms=0).to_json()
+    content = (fence.generation, times, recurring.text, sorted(recurring.attributes.items()), expires_in_ms)
     return replace(recurring, generation=hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest())
+
+
+def _as_begun(rule: Rule, known: Rule) -> Rule:
+    """Returns a rule with the start of a known one, if they are alike otherwise."""
+    begun = replace(rule, start_ms=known.start_ms)
+    return begun if begun == known else rule
 
 
 def _first_ms(fence: Fence, now_ms: int) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from tidewheel.duration import deliver_at_ms
+from tidewheel.duration import at_ms
 from tidewheel.errors import InvalidValue, SendFailed
 from tidewheel.flows.cancel import CancelResult
 from tidewheel.message import Message, Receipt
@@ -180,9 +180,10 @@ class Sending(Known):
             body: as in `send`; up to 256 KiB with its attributes.
             cron: five fields (minute, hour, day of month, month, day of week), such as "0 9 * * MON-FRI".
             every: a fixed rate instead, of a minute or more, counted from `start`.
-            timezone: IANA name of the zone that cron's fields mean. A time that daylight saving skips comes when the
-                clocks have gone forward; one that it repeats comes once. See docs/recurring.md.
-            start: nothing is due before; an aware datetime or Unix seconds, now by default.
+            timezone: IANA name of the zone that cron's fields mean. A fixed time that daylight saving skips comes when
+                the clocks have gone forward; one that it repeats comes once. See docs/recurring.md.
+            start: nothing is due before; an aware datetime or Unix seconds. By default it is now, or where the one with
+                this key and rule began.
             attributes, expires_in: as in `send`.
             replace: another rule or body takes the place of the one with this key.
 
@@ -194,7 +195,7 @@ class Sending(Known):
         """
         fence = self._fence(topic)
         now_ms = self._clock.now_ms()
-        start_ms = now_ms if start is None else deliver_at_ms(start, now_ms, "start")
+        start_ms = now_ms if start is None else at_ms("start", start)
         message = Message(body=body, attributes=attributes or {}, expires_in=expires_in)
         return recurring.make(
             self._connection.topics,
@@ -204,6 +205,7 @@ class Sending(Known):
             key,
             message,
             parse_rule(cron, every, timezone, start_ms=start_ms),
+            starts_now=start is None,
             replaces=replace,
         )
 

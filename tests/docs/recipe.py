@@ -1,0 +1,51 @@
+"""What the tests of recipes share: a recipe, and a service in memory that notes when messages come."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tidewheel import Tidewheel
+from tidewheel.local import MemoryTidewheel
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+RECIPES = ROOT / "examples" / "recipes"
+RECURRING = ROOT / "examples" / "recurring.py"
+
+
+def load(name: str, folder: Path = RECIPES) -> ModuleType:
+    """Imports a recipe."""
+    spec = spec_from_file_location(f"recipe_{name}", folder / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Service:
+    """A service in memory, and when each message of a subscription came."""
+
+    def __init__(self) -> None:
+        self.stack = MemoryTidewheel()
+        self.tw: Tidewheel = self.stack.client()
+        self.start = self.stack.now()
+
+    def make(self, topic: str, subscription: str) -> None:
+        self.tw.create_topic(topic)
+        self.tw.create_subscription(topic, subscription)
+
+    def minutes(self) -> int:
+        """How long it has run."""
+        return (self.stack.now() - self.start) // timedelta(minutes=1)
+
+    def arrivals(self, topic: str, subscription: str, *, minutes: int) -> list[tuple[int, Any]]:
+        """Minute and body of what comes within the next minutes."""
+        found = []
+        for _ in range(minutes):
+            self.stack.advance(minutes=1)
+            found += [(self.minutes(), message) for message in self.stack.receive(topic, subscription)]
+        assert self.stack.failures == []
+        return found
