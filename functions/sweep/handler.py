@@ -26,6 +26,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> None:
     for what, error in swept.failures.items():
         logger.error("not looked after", what=what, exc_info=error)
     metrics.add_metric("HealedTopics", MetricUnit.Count, len(swept.dispatched))
+    metrics.add_metric("DispatchedMessages", MetricUnit.Count, swept.messages)
+    metrics.add_metric("ExpiredMessages", MetricUnit.Count, swept.expired)
     metrics.add_metric("RedrivenParts", MetricUnit.Count, swept.redriven)
     metrics.add_metric("EnqueuedParks", MetricUnit.Count, swept.drains)
     metrics.add_metric("BrokenSubscriptions", MetricUnit.Count, len(swept.tried))

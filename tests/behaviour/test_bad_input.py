@@ -67,11 +67,19 @@ def test_in_send_many_the_good_ones_go_and_each_bad_one_is_reported_with_its_ind
     assert topic.bodies() == ["good 0", "good 1", "good 2"]
 
 
-def test_an_empty_batch_sends_nothing_and_is_fine(topic: Topic) -> None:
+def test_an_empty_batch_is_refused_but_nothing_to_acknowledge_is_fine(topic: Topic) -> None:
     with topic.nothing_is_sent():
-        assert topic.client.send_many(topic.name, []) == []
-        assert topic.client.cancel_many(topic.name, []) == []
+        with pytest.raises(InvalidValue, match=r"messages=\[\]: give at least one message"):
+            topic.client.send_many(topic.name, [])
+        with pytest.raises(InvalidValue, match=r"ids=\[\]: give at least one id"):
+            topic.client.cancel_many(topic.name, [])
         topic.client.delete(topic.name, "billing", [])
+
+
+@pytest.mark.parametrize("messages", [None, 7, "text", Message(body="x"), {"body": "x"}], ids=repr)
+def test_what_is_no_list_of_messages_is_refused(topic: Topic, messages: Any) -> None:
+    with topic.nothing_is_sent(), pytest.raises(InvalidValue, match="messages="):
+        topic.client.send_many(topic.name, messages)
 
 
 Call = Callable[[Topic], Any]

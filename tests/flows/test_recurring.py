@@ -245,3 +245,13 @@ def test_making_it_again_later_without_a_start_changes_nothing_whatever_the_rule
     make(world, key="rate", body="another", every="1h", replaces=True)
     world.run(4 * HOUR, sweeps=True)
     assert {due % 60 for due in due_minutes(world)} == {0.0}
+
+
+def test_one_that_is_replaced_right_after_it_was_made_leaves_no_copy_and_no_gap() -> None:
+    world = World()
+    make(world, every="5m", body="old")
+    world.clock.advance_ms(MINUTE)
+    make(world, cron="*/5 * * * *", body="new", replaces=True)
+    world.run(2 * HOUR, sweeps=True)
+    assert [each for each in due_minutes(world) if each <= 120] == [5.0 * i for i in range(25)]
+    assert {sent.text for sent in world.service.queues.sent()} == {"old", "new"}

@@ -93,9 +93,10 @@ def test_a_pack_of_urgent_messages_is_small_enough_to_be_sent_at_once_and_one_of
     assert [len(pack) for pack in sqs.packs("bulk")] == [2500]
 
 
-def test_nothing_to_send_calls_nothing() -> None:
+def test_nothing_to_send_is_refused_and_calls_nothing() -> None:
     sqs = Sqs()
-    assert sender(sqs).send([]) == []
+    with pytest.raises(InvalidValue, match="at least one message"):
+        sender(sqs).send(iter([]))
     assert sqs.calls == []
 
 

@@ -171,13 +171,15 @@ def pairs(option: str, texts: list[str] | None) -> list[tuple[str, str]]:
     """Reads NAME=VALUE options.
 
     Raises:
-        InvalidValue: one has no '='.
+        InvalidValue: one has no '=', or a name is given twice.
     """
-    found = []
+    found: list[tuple[str, str]] = []
     for text in texts or []:
         name, equals, value = text.partition("=")
         if not equals:
             raise InvalidValue(option, text, "write NAME=VALUE")
+        if name in dict(found):
+            raise InvalidValue(option, text, f"{name} is given twice")
         found.append((name, value))
     return found
 

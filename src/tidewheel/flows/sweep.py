@@ -33,6 +33,7 @@ class Swept:
         tried: broken subscriptions of which a park was.
         orphans: what the daily sweep of orphans deleted; None if it was not its time.
         payloads: large bodies that it deleted.
+        messages, expired: sent by its dispatches, and dropped by them because their time had passed.
         failures: topic, delivery or park -> why it could not be looked after; the others were.
     """
 
@@ -45,6 +46,8 @@ class Swept:
     tried: set[tuple[str, str]] = field(default_factory=set)
     orphans: Orphans | None = None
     payloads: int = 0
+    messages: int = 0
+    expired: int = 0
     failures: dict[str, Exception] = field(default_factory=dict)
 
 
@@ -95,8 +98,11 @@ def look_after_topic(ports: Ports, topic: str, swept: Swept) -> None:
     if fence.wake_slot is not None and fires_at_ms(fence.wake_slot, fence.settings) <= now_ms:
         done = dispatch(ports, topic)
         swept.dispatched.append(topic)
-        if done is not None and done.failures:
-            swept.failures[topic] = done.failures[0]
+        if done is not None:
+            swept.messages += done.messages
+            swept.expired += done.expired
+            if done.failures:
+                swept.failures[topic] = done.failures[0]
     if fence.collect_at_ms is not None and fence.collect_at_ms <= now_ms:
         collected = collect(ports, topic)
         swept.collected.append(topic)

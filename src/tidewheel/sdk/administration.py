@@ -42,6 +42,8 @@ class Administration(Known):
             settings = TopicSettings(**_known_settings(changes))
         elif changes:
             raise InvalidValue("settings", changes, "give settings= or single settings, not both")
+        elif not isinstance(settings, TopicSettings):
+            raise InvalidValue("settings", settings, "give a TopicSettings, or single settings such as slot_s=60")
         fence = subscribe.create_topic(self._connection.topics, self._clock, name, settings)
         self._remember_fence(fence)
         return fence

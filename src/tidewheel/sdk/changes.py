@@ -59,7 +59,7 @@ def cancel_one(
 
 def cancel_all(topics: Topics, fence: Fence, now_ms: int, message_ids: Iterable[str]) -> list[CancelResult]:
     """Cancels many by id; see `Tidewheel.cancel_many`."""
-    if isinstance(message_ids, str):
+    if isinstance(message_ids, (str, bytes)) or not isinstance(message_ids, Iterable):
         raise InvalidValue("ids", message_ids, "give a list of ids; for one, use cancel")
     wanted = [MessageId(each) for each in message_ids]
     for index, each in enumerate(wanted):
@@ -67,7 +67,9 @@ def cancel_all(topics: Topics, fence: Fence, now_ms: int, message_ids: Iterable[
             id_bytes(each)
         except InvalidValue as error:
             raise InvalidValue(f"ids[{index}]", each, "give the 26 characters that send returned") from error
-    return cancel_many(topics, fence.topic, fence.slot_ms, wanted, now_ms) if wanted else []
+    if not wanted:
+        raise InvalidValue("ids", [], "give at least one id")
+    return cancel_many(topics, fence.topic, fence.slot_ms, wanted, now_ms)
 
 
 def reschedule(

@@ -107,6 +107,8 @@ def delete(sqs: SQSClient, queue_url: str, messages: Iterable[ReceivedMessage]) 
         InvalidValue: something else than received messages was given.
         DeleteFailed: some could not be acknowledged; all others are.
     """
+    if isinstance(messages, ReceivedMessage) or not isinstance(messages, Iterable):
+        raise InvalidValue("messages", messages, "give a list of what receive returned")
     everything = list(messages)
     for each in everything:
         if not isinstance(each, ReceivedMessage):

@@ -95,8 +95,8 @@ def make(
             raise AlreadyExists("recurring message", key, "another rule or body; give replace=True")
         first_ms = _first_ms(fence, now_ms)
         if sent_until_ms is None:
-            # What the old one made for sealed slots is on its way already.
-            sent_until_ms = now_ms if seen is None else max(now_ms, fence.sealed * fence.slot_ms)
+            # What the old one made for sealed slots is on its way already, and so is what was sent when it was made.
+            sent_until_ms = now_ms if seen is None else max(now_ms, fence.sealed * fence.slot_ms, seen.first_ms)
         if sent_until_ms < first_ms:
             early = [_early(wanted, due_ms) for due_ms in rule.between(sent_until_ms, first_ms, MOST_EARLY)]
             if early:

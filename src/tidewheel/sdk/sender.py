@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -91,7 +91,10 @@ class Sender:
 
         Raises:
             SendFailed: some were not accepted, or the iterable raised; it has the others' receipts.
+            InvalidValue: there is no message, or it is no iterable.
         """
+        if isinstance(messages, (Message, str, bytes, Mapping)) or not isinstance(messages, Iterable):
+            raise InvalidValue("messages", messages, "give an iterable of Message(body=..., ...)")
         topic = self._fence.topic
         receipts: list[Receipt | None] = []
         for indexes, chunk in self._chunks(messages, receipts):
@@ -99,6 +102,8 @@ class Sender:
             for index, message in zip(indexes, chunk, strict=True):
                 if index not in self._failures:
                     receipts[index] = Receipt(id=id_text(message.id), topic=topic, deliver_at_ms=message.deliver_at_ms)
+        if not receipts:
+            raise InvalidValue("messages", messages, "give at least one message")
         if self._failures:
             raise SendFailed(dict(sorted(self._failures.items())), cast("list[object]", receipts))
         return cast("list[Receipt]", receipts)
