@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         TidewheelError,
         TooManyPurges,
         UnknownMessage,
+        UnknownRecurring,
         UnknownSubscription,
         UnknownTopic,
     )
@@ -93,6 +94,7 @@ _HOME = {
     "TopicSettings": "settings",
     "TopicStats": "sdk.stats",
     "UnknownMessage": "errors",
+    "UnknownRecurring": "errors",
     "UnknownSubscription": "errors",
     "UnknownTopic": "errors",
     "WaitingMessage": "sdk.waiting",
@@ -145,6 +147,7 @@ __all__ = [
     "TopicSettings",
     "TopicStats",
     "UnknownMessage",
+    "UnknownRecurring",
     "UnknownSubscription",
     "UnknownTopic",
     "WaitingMessage",

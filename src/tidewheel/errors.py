@@ -105,6 +105,16 @@ class UnknownMessage(TidewheelError, LookupError):
         super().__init__(f"topic {topic!r} has no message {message_id!r} in its ledgers: {advice}")
 
 
+class UnknownRecurring(UnknownMessage):
+    """There is no recurring message with this key; list them with `recurring`, or correct the key."""
+
+    def __init__(self, topic: str, key: str) -> None:
+        self.topic = topic
+        self.message_id = key
+        advice = f"list them with recurring({topic!r}), or correct the key"
+        LookupError.__init__(self, f"topic {topic!r} has no recurring message {key!r}: {advice}")
+
+
 class NotConfigured(TidewheelError):
     """The service's settings were not found; deploy the stack, or give its name or its settings."""
 

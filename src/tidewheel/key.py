@@ -30,7 +30,7 @@ class KeyEntry:
         replace: whether that message takes the place of others.
         cancelled: whether a cancel was the last to change it.
         floor: the newest version of a cancel, or of a message that replaces: whatever is older is dropped.
-        tail_ms: when the last message is due that was superseded so late that it may come all the same; 0: none.
+        tail_ms: when the last message is due that was superseded after its slot was sealed; it may still come. 0: none.
     """
 
     key: str

@@ -53,6 +53,7 @@ class Options:
         attempt: how often its work was tried before, for `retry_later`.
         original_id: the first message's id, of one that was sent again.
         payload: the S3 object with the body, if that is too large for SQS.
+        recurring: the name of the recurring message that it is one of; what consumers see as its key.
         only: the one subscription that it is for, whatever that one's filter says.
         first_version: key, sending time in ms, and seq of the first message, of one that was sent again. It has no key
             of its own then, so that it is neither a duplicate of that message, nor supersedes a later one.
@@ -66,6 +67,7 @@ class Options:
     attempt: int | None = None
     original_id: MessageId | None = None
     payload: str | None = None
+    recurring: str | None = None
     only: str | None = None
     first_version: tuple[str, int, int] | None = None
 
@@ -84,8 +86,9 @@ class Options:
         if not isinstance(document, dict) or not document.keys() <= _OPTION_NAMES:
             raise ValueError("options are not an object of known names")
         options = cls(**document)
-        if options.key is not None:
-            check_key(options.key)
+        for name in (options.key, options.recurring):
+            if name is not None:
+                check_key(name)
         for name in ("seq", "expires_at_ms", "attempt"):
             value = getattr(options, name)
             if value is not None and (type(value) is not int or not 0 <= value < 1 << 53):

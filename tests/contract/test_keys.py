@@ -130,6 +130,16 @@ def test_a_key_moves_only_from_the_version_that_was_seen(store: Store) -> None:
     assert store.topics.tombstones("orders", 100, 101) == {a_message_id(1)}
 
 
+def test_a_key_that_supersedes_for_certain_moves_only_while_the_slot_is_open(store: Store) -> None:
+    store.topic()
+    store.topics.claim_key("orders", an_entry(1))
+    store.topics.seal(store.current(), 102)
+    assert not store.topics.move_key("orders", an_entry(1), an_entry(2), a_tombstone(101))
+    assert store.topics.key("orders", "k") == an_entry(1)
+    assert store.topics.move_key("orders", an_entry(1), an_entry(2), a_tombstone(102))
+    assert store.topics.tombstone("orders", 102, a_message_id(1)) == a_tombstone(102)
+
+
 def test_an_entry_without_a_message_can_be_moved(store: Store) -> None:
     store.topic()
     cancelled = an_entry(id=None, cancelled=True, floor=(10, 1))

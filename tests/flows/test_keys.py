@@ -314,6 +314,39 @@ def test_a_cancel_by_key_is_too_late_when_a_replaced_message_is_sealed_and_still
     assert world.received() == once([id_of(first)])
 
 
+def test_a_cancel_by_key_is_too_late_for_the_first_of_several_that_were_replaced() -> None:
+    world = World()
+    for minutes in (6, 12, 50):  # sealed, still open, far
+        world.ingest(keyed(world, minutes * MINUTE, replace=True))
+        world.clock.advance_ms(1)
+    [first] = world.received()
+    assert isinstance(cancel_by_key(world), TooLate)
+    world.run(DAY)
+    assert world.received() == once([first])
+    assert isinstance(cancel_by_key(world), Cancelled)
+
+
+def test_what_a_cancel_was_too_late_for_is_remembered_by_the_next_cancel_however_often_its_pack_comes() -> None:
+    world = World()
+    old = keyed(world, HOUR, replace=True)
+    world.ingest(old)
+    world.run(HOUR - 6 * MINUTE)
+    assert isinstance(cancel_by_key(world), TooLate)
+    world.ingest(old)
+    world.clock.advance_ms(1)
+    world.ingest(keyed(world, HOUR, replace=True))
+    assert isinstance(cancel_by_key(world), TooLate)
+    world.run(DAY)
+    assert set(world.received()) == {id_of(old)}
+
+
+def test_messages_without_a_delay_replace_nothing_that_was_due_when_they_were_sent() -> None:
+    world = World()
+    versions = [keyed(world, 0, replace=True, ahead_ms=i) for i in range(3)]
+    world.ingest(*versions)
+    assert world.received() == once([id_of(each) for each in versions])
+
+
 def test_a_message_that_is_sent_after_a_cancel_that_came_too_late_lives() -> None:
     world = World()
     first = keyed(world, HOUR)

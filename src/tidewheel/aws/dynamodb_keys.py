@@ -112,6 +112,8 @@ class DynamoKeys:
             return self._table.put(put, action="move_key", topic=topic)
         entombed = Put(item=items.encode_tombstone(topic, superseded), if_absent=True)
         writes: list[Write] = [put, entombed]
+        if superseded.certain:
+            writes.append(_open(topic, superseded.slot))
         return not self._table.transact(writes, action="move_key", topic=topic)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -69,7 +70,7 @@ def update_topic(
 ) -> None:
     """Change settings of a topic: all but slot_s and lookahead_s, such as retention_s=604800."""
     changes = {name: _setting(name, value) for name, value in pairs("--setting", setting)}
-    _show_topics([client(ctx).update_topic(name, **changes)], as_json)
+    _show_topics([client(ctx).update_topic(name, **changes)], as_json, also=list(changes))
 
 
 @topics.command("delete")
@@ -197,12 +198,17 @@ def _number(name: str, text: str) -> int:
         raise InvalidValue(name, text, "give a whole number") from None
 
 
-def _show_topics(fences: list[Fence], as_json: bool) -> None:
+def _show_topics(fences: list[Fence], as_json: bool, also: Sequence[str] = ()) -> None:
     if as_json:
         print_json([{"topic": each.topic, **asdict(each.settings)} for each in fences])
         return
-    rows = [(each.topic, each.settings.slot_s, each.settings.lookahead_s) for each in fences]
-    print_table(["topic", "slot (s)", "lookahead (s)"], rows, "no topics; make one with: tidewheel topics create")
+    rows = [
+        (each.topic, each.settings.slot_s, each.settings.lookahead_s, *(getattr(each.settings, name) for name in also))
+        for each in fences
+    ]
+    print_table(
+        ["topic", "slot (s)", "lookahead (s)", *also], rows, "no topics; make one with: tidewheel topics create"
+    )
 
 
 def _show_subscriptions(found: list[Subscription], as_json: bool) -> None:

@@ -141,8 +141,6 @@ def _cancel_named(topics: Topics, topic: str, slot_ms: int, entry: KeyEntry, now
     if not outcome.done and (found is None or not found.certain):
         return TooLate(id=entry.id)
     if entry.tail_ms > now_ms:
-        fence = topics.fence(topic)
-        if fence is not None and fence.sealed > entry.tail_ms // slot_ms:
-            return TooLate(id=entry.id)
+        return TooLate(id=entry.id)
     # One that takes the place of the entry's message, and is not in the entry yet, loses against the cancel.
     return Cancelled(id=entry.id if found is None or found.to is None else found.to)

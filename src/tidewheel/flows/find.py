@@ -101,7 +101,8 @@ def found_messages(rows: pa.Table, object_name: str) -> list[FoundMessage]:
         header = json.loads(release.header)
         first = (header["key"], header["first"], header["seq"]) if "first" in header else None
         options = Options(
-            key=header.get("key") if first is None else None,
+            key=header.get("key") if first is None and "seq" in header else None,
+            recurring=header.get("key") if "seq" not in header else None,
             seq=header.get("seq") if first is None else None,
             expires_at_ms=header.get("exp"),
             attempt=header.get("attempt"),

@@ -110,7 +110,7 @@ def pack_rows(pack: Pack) -> pa.Table:
     if pack.attributes is not None or pack.options is not None:
         columns["attributes"] = pa.array(_pairs(pack), SCHEMA.field("attributes").type)
     if pack.options is not None:
-        columns["key"] = pa.array([None if o is None else o.key for o in options], pa.string())
+        columns["key"] = pa.array([None if o is None else o.key or o.recurring for o in options], pa.string())
         columns["expires_at_ms"] = pa.array([None if o is None else o.expires_at_ms for o in options], pa.int64())
     arrays = [columns[f.name] if f.name in columns else pa.nulls(n, f.type) for f in SCHEMA]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)

@@ -105,9 +105,11 @@ class _Settling:
         )
         # All before the newest that replaces are superseded, whatever the table says.
         newest = max((i for i, (entry, _) in enumerate(entries) if entry.replace), default=0)
+        replaced_ms = entries[newest][0].sent_ms
         losers: list[MessageId] = []
         for i, (entry, mine) in enumerate(entries):
-            if i < newest or not self._settle(entry):
+            superseded = i < newest and entry.deliver_at_ms > replaced_ms
+            if superseded or not self._settle(entry):
                 self._drop(mine)
                 losers.append(mine.id)
         return losers
@@ -137,30 +139,48 @@ class _Settling:
             if found.id == mine.id:
                 return True
             newer = found.version > mine.version
-            if newer and mine.replace and mine.deliver_at_ms > found.sent_ms and not self._dead(found):
+            waits = mine.deliver_at_ms > found.sent_ms
+            if newer and mine.replace and waits and not found.cancelled and not self._dead(found):
                 return False
             if not mine.replace and self._overlap(found, mine):
                 return False
-            if newer and not self._dead(found):
+            if newer and not found.cancelled and not self._dead(found):
                 return True  # an older one that has passed: the entry does not go back
             if self._topics.move_key(self._fence.topic, found, *self._moved(found, mine)):
                 return True
         raise Contended("settle key", self._fence.topic, _ATTEMPTS)
 
     def _moved(self, found: KeyEntry, mine: KeyEntry) -> tuple[KeyEntry, Tombstone | None]:
-        """Returns the entry that follows one, and the tombstone of what it supersedes."""
+        """Returns the entry that follows one, and the tombstone of what it supersedes.
+
+        What is due so soon that its slot may be sealed gets a tombstone on the condition that it is not; if it is, the
+        entry tells until when something that was superseded may still come.
+        """
         following = replace(mine, floor=max(mine.floor, found.floor), tail_ms=found.tail_ms)
-        if not mine.replace or found.id is None or self._dead(found):
+        replaced = mine.replace and found.deliver_at_ms > mine.sent_ms
+        if found.id is None or self._dead(found) or not (replaced or found.cancelled):
             return following, None
-        if found.deliver_at_ms < self._near_ms:
+        known = self._find(found.id)
+        if found.deliver_at_ms < self._near_ms and self._sealed_now() > found.deliver_at_ms // self._fence.slot_ms:
             following = replace(following, tail_ms=max(found.tail_ms, found.deliver_at_ms))
-        return following, tombstone(found.id, self._fence.slot_ms, self._now_ms, certain=False)
+            certain = False
+        else:
+            certain = found.deliver_at_ms < self._near_ms
+        if known is not None or not replaced:
+            return following, None
+        return following, tombstone(found.id, self._fence.slot_ms, self._now_ms, certain=certain)
+
+    def _sealed_now(self) -> int:
+        fence = self._topics.fence(self._fence.topic)
+        return self._fence.sealed if fence is None else fence.sealed
 
     def _dead(self, found: KeyEntry) -> bool:
-        """Whether an entry names no message that can come, but for one that it was too late to cancel."""
-        if found.id is None or found.cancelled or self._fence.purged(found.deliver_at_ms, found.sent_ms):
+        """Whether an entry names no message that can come."""
+        if found.id is None or self._fence.purged(found.deliver_at_ms, found.sent_ms):
             return True
-        return self._find(found.id) is not None
+        known = self._find(found.id)
+        # One that is not certain took effect if the slot is open even now.
+        return known is not None and (known.certain or self._sealed_now() <= known.slot)
 
     def _overlap(self, found: KeyEntry, mine: KeyEntry) -> bool:
         """Whether the older of two messages still waited when the newer was sent."""

@@ -77,5 +77,6 @@ class KeysPort(Protocol):
         ...
 
     def move_key(self, topic: str, seen: KeyEntry, entry: KeyEntry, superseded: Tombstone | None) -> bool:
-        """`T{KEY = entry IF its version is as seen; put TOMB IF absent}`; returns whether it did."""
+        """`T{KEY = entry IF its version is as seen; put TOMB IF absent; FENCE check sealed <= slot, if the tombstone is
+        to be certain}`; returns whether it did."""
         ...

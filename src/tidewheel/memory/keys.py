@@ -84,6 +84,9 @@ class MemoryKeys(MemoryItems):
                 return False
             if superseded is not None and superseded[:2] in items.tombstones:
                 return False
+            sealed = 0 if items.fence is None else items.fence.sealed
+            if superseded is not None and superseded.certain and sealed > superseded.slot:
+                return False
             items.keys[entry.key] = entry
             if superseded is not None:
                 items.tombstones[superseded[:2]] = superseded

@@ -292,7 +292,8 @@ class Consumer:
         if expires_at_ms is not None and expires_at_ms < self._tw._clock.now_ms():
             self._count("expired")
             return True
-        if self._drop_superseded and message.key is not None:
+        # A recurring message's name is no key: it has no version.
+        if self._drop_superseded and message.key is not None and message.version[1]:
             entry = self._tw._connection.topics.key(self.topic, message.key)
             if entry is not None and supersedes(entry, message):
                 self._count("superseded")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from tidewheel.duration import delay_ms
-from tidewheel.errors import AlreadyExists, Contended, InvalidValue, UnknownMessage
+from tidewheel.errors import AlreadyExists, Contended, InvalidValue, UnknownRecurring
 from tidewheel.fence import Fence, above
 from tidewheel.flows.ports import Topics
 from tidewheel.message import IdSource, Message
@@ -115,7 +115,7 @@ def end(topics: Topics, read_fence: Callable[[], Fence], key: str) -> None:
     """Ends a recurring message: what of it is not planned yet does not come.
 
     Raises:
-        UnknownMessage: there is none with this key.
+        UnknownRecurring: there is none with this key.
         Contended: the topic changed under every attempt.
     """
     check_key(key)
@@ -123,7 +123,7 @@ def end(topics: Topics, read_fence: Callable[[], Fence], key: str) -> None:
         fence = read_fence()
         seen = topics.recurring(fence.topic, key)
         if seen is None:
-            raise UnknownMessage(fence.topic, key, "there is no recurring message with this key; list them")
+            raise UnknownRecurring(fence.topic, key)
         if topics.delete_recurring(fence, seen):
             return
     raise Contended("cancel_recurring", fence.topic, _ATTEMPTS)
@@ -182,9 +182,8 @@ def _first_ms(fence: Fence, now_ms: int) -> int:
 
 
 def _early(recurring: Recurring, due_ms: int) -> CheckedMessage:
-    options = None
-    if recurring.expires_in_ms is not None:
-        options = Options(expires_at_ms=due_ms + recurring.expires_in_ms)
+    expires_at_ms = None if recurring.expires_in_ms is None else due_ms + recurring.expires_in_ms
+    options = Options(recurring=recurring.name, expires_at_ms=expires_at_ms)
     return CheckedMessage(
         id=occurrence_id(recurring.generation, recurring.name, due_ms),
         text=recurring.text,

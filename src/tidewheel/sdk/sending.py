@@ -225,7 +225,7 @@ class Sending(Known):
         Raises:
             InvalidValue: it is not a key.
             UnknownTopic: the topic does not exist.
-            UnknownMessage: there is no recurring message with this key.
+            UnknownRecurring: there is no recurring message with this key.
             Contended: others changed the topic each time; try again.
         """
         recurring.end(self._connection.topics, lambda: self._read_fence(topic), key)
