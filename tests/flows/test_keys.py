@@ -445,6 +445,41 @@ def test_a_cancel_by_an_old_id_cancels_the_message_at_its_new_time() -> None:
     assert world.received() == once([])
 
 
+def moved_keyed(world: World, old: Pack, delay_ms: int) -> Pack:
+    """The pack by which a client whose clock is right moves a message with a key."""
+    now = world.clock.now_ms()
+    message = Message(body="hello", key="k", replace=True)
+    new = moved(check_message(message, world.ids, now), world.ids, now + delay_ms, old.ids)
+    [(_, data)] = packs(TOPIC, world.fence.generation, now, [new])
+    return decode_pack(data, now)
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("again", [True, False])
+def test_a_move_of_a_message_from_a_clock_that_is_ahead_is_not_lost(together: bool, again: bool) -> None:
+    world = World()
+    old = keyed(world, HOUR, replace=True, ahead_ms=5_000)
+    new = moved_keyed(world, old, 2 * HOUR)
+    newest = moved_keyed(world, new, 3 * HOUR)
+    batches = [[newest, new, old]] if together else [[old], [new], [newest]]
+    for batch in [*batches, *batches] if again else batches:
+        world.ingest(*batch)
+    world.run(DAY)
+    assert world.received() == once([id_of(newest)])
+
+
+def test_a_cancel_by_key_stops_a_message_that_is_being_moved() -> None:
+    world = World()
+    old = keyed(world, HOUR, replace=True)
+    world.ingest(old)
+    new = moved_keyed(world, old, 2 * HOUR)
+    assert entomb(world, old, new)
+    assert cancel_by_key(world) == Cancelled(id=id_of(new))
+    world.ingest(new)
+    world.run(DAY)
+    assert world.received() == once([])
+
+
 # ---- crashes
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_wherever_ingest_dies_each_key_has_one_message_and_none_is_lost(when: str) -> None:

@@ -21,8 +21,9 @@ class Cancelled:
     """The message is never delivered. True as a truth value.
 
     Attributes:
-        id: the message; the one that took its place, if it was moved; None for a key without any that is known: what
-            is still in an ingest queue with this key is not delivered either.
+        id: the message; the one that took its place, if it was moved; None for a key without any that is known. By
+            key, what is still in an ingest queue is not delivered either, if its sender's clock is not ahead of ours
+            by more than the time since.
     """
 
     id: MessageId | None

@@ -103,13 +103,18 @@ class _Settling:
         entries = sorted(
             ((self._entry(each), each) for each in candidates), key=lambda pair: (*pair[0].version, pair[0].id)
         )
-        # All before the newest that replaces are superseded, whatever the table says.
-        newest = max((i for i, (entry, _) in enumerate(entries) if entry.replace), default=0)
-        replaced_ms = entries[newest][0].sent_ms
         losers: list[MessageId] = []
+        if any(each.options.moves is not None for each in candidates):
+            # One that takes another's place comes after it, whatever their senders' clocks said.
+            entries.sort(key=lambda pair: pair[1].options.moves is not None)
+            newest, replaced_ms = 0, 0
+        else:
+            # All before the newest that replaces are superseded, whatever the table says.
+            newest = max((i for i, (entry, _) in enumerate(entries) if entry.replace), default=0)
+            replaced_ms = entries[newest][0].sent_ms
         for i, (entry, mine) in enumerate(entries):
             superseded = i < newest and entry.deliver_at_ms > replaced_ms
-            if superseded or not self._settle(entry):
+            if superseded or not self._settle(entry, moves=mine.options.moves is not None):
                 self._drop(mine)
                 losers.append(mine.id)
         return losers
@@ -128,16 +133,27 @@ class _Settling:
             ttl_s=ttl_s(due_ms, self._now_ms),
         )
 
-    def _settle(self, mine: KeyEntry) -> bool:
-        """Claims a key for a message, or finds that another one has it; returns whether the message lives."""
+    def _settle(self, mine: KeyEntry, *, moves: bool) -> bool:
+        """Claims a key for a message, or finds that another one has it; returns whether the message lives.
+
+        Args:
+            moves: whether it took the place of another one.
+        """
         for _ in range(_ATTEMPTS):
             found = self._topics.claim_key(self._fence.topic, mine)
             if found is None:
                 return True
+            if found.id == mine.id:
+                return not found.cancelled
+            if moves and found.id is not None and self._leads_to(found.id, mine.id):
+                # It is that message at another time: a version of its own must not make it lose against itself.
+                if found.cancelled:
+                    return False
+                if self._topics.move_key(self._fence.topic, found, _after(found, mine), None):
+                    return True
+                continue
             if mine.version[:2] < found.floor:
                 return False
-            if found.id == mine.id:
-                return True
             newer = found.version > mine.version
             waits = mine.deliver_at_ms > found.sent_ms
             if newer and mine.replace and waits and not found.cancelled and not self._dead(found):
@@ -169,6 +185,18 @@ class _Settling:
         if known is not None or not replaced:
             return following, None
         return following, tombstone(found.id, self._fence.slot_ms, self._now_ms, certain=certain)
+
+    def _leads_to(self, message_id: MessageId, successor: MessageId | None) -> bool:
+        """Whether a message was moved, and became another one by that."""
+        named: MessageId | None = message_id
+        for _ in range(_MOST_MOVES):
+            known = None if named is None else self._find(named)
+            if known is None or known.to is None:
+                return False
+            if known.to == successor:
+                return True
+            named = known.to
+        return False
 
     def _sealed_now(self) -> int:
         fence = self._topics.fence(self._fence.topic)
@@ -206,3 +234,9 @@ class _Settling:
     def _drop(self, mine: _Candidate) -> None:
         own = tombstone(mine.id, self._fence.slot_ms, self._now_ms, certain=False)
         self._topics.put_tombstone(self._fence.topic, own)
+
+
+def _after(found: KeyEntry, mine: KeyEntry) -> KeyEntry:
+    """Returns a message's entry with a version above another's."""
+    sent_ms, seq = max(mine.version[:2], (found.sent_ms, found.seq + 1))
+    return replace(mine, sent_ms=sent_ms, seq=seq, floor=max(found.floor, (sent_ms, seq)), tail_ms=found.tail_ms)
