@@ -137,6 +137,18 @@ def test_a_created_subscription_is_listed_with_its_queue(orders: Shell) -> None:
     assert created[0]["queue_url"] in orders("subscriptions", "list", "orders").stdout
 
 
+def test_a_subscription_with_a_queue_of_the_users_own_tells_where_the_policy_is_that_the_queue_needs(
+    orders: Shell,
+) -> None:
+    url = orders.sqs.create_queue(QueueName="own")["QueueUrl"]
+    created = orders("subscriptions", "create", "orders", "billing", "--queue-url", url)
+    assert f"tidewheel policy queue {url}" in created.stderr
+    assert url in created.stdout
+    assert "policy" not in orders("subscriptions", "create", "orders", "audit").stderr
+    fifo = orders("subscriptions", "create", "orders", "fifo", "--queue-url", url + ".fifo")
+    assert fifo.exit_code == 1 and "FIFO" in fifo.stderr
+
+
 def test_an_unknown_topic_is_one_clear_line(shell: Shell) -> None:
     result = shell("send", "orders", "hello")
     assert result.exit_code == 1

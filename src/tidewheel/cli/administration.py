@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidewheel.cli.output import print_json, print_table
+from tidewheel.cli.output import print_error, print_json, print_table
 from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue
 from tidewheel.levels import parse_levels
@@ -121,6 +121,9 @@ def create_subscription(
         visibility_timeout_s=visibility_timeout_s,
         filter_policy=filter_policy,
     )
+    if queue_url is not None:
+        # Whether the queue lets them is seen at the first message only.
+        print_error(f"the queue must let the service send to it; its policy: tidewheel policy queue {queue_url}")
     _show_subscriptions([created], as_json)
 
 
