@@ -78,7 +78,7 @@ def test_poison_alone_goes_to_the_dead_letters_and_the_rest_of_its_batch_is_deli
             "garbage": _binary(b"\x01 this is no zlib stream"),
             "no attribute": {},
             "an empty version": _binary(b"\x00"),
-            "a newer version": _binary(b"\x02" + _pack(service, DAY_S)[1:]),
+            "a newer version": _binary(b"\x03" + _pack(service, DAY_S)[1:]),
             "an unknown topic": _binary(_pack(service, DAY_S, topic="nobody")),
             "an attribute of the wrong type": {PACK_ATTRIBUTE: {"DataType": "String", "StringValue": "hello"}},
         }
@@ -224,14 +224,14 @@ def test_parts_that_the_work_queue_delivers_again_send_no_copies(monkeypatch: py
     with orders("billing", "audit", inline_rows=100, part_rows=200) as service:
         module = service.function("deliver")
         done: list[Any] = []
-        deliver_part = module.deliver_part
+        do_job = module.do_job
 
         def twice(*args: Any) -> Any:
-            first = deliver_part(*args)
-            done.append(deliver_part(*args))
+            first = do_job(*args)
+            done.append(do_job(*args))
             return first
 
-        monkeypatch.setattr(module, "deliver_part", twice)
+        monkeypatch.setattr(module, "do_job", twice)
         sent = _large_slot(service, 1000)
         service.stack.advance(days=1, minutes=6)
         assert len(done) >= 2 * 5 and set(done) == {None}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import random
 import string
+from collections import Counter
 from typing import Any
 
 import boto3
 import pytest
 
 from tests.conftest import TOPIC, Orders, orders
+from tidewheel import outgoing
 from tidewheel.errors import InvalidValue
 from tidewheel.message import MAX_ATTRIBUTES, MAX_MESSAGE_BYTES, SQS_MAX_BYTES, Message
 
@@ -158,11 +160,27 @@ def test_bytes_of_the_largest_size_arrive(delay: str) -> None:
         assert message.bytes() == body
 
 
-def test_a_message_over_the_limit_is_refused_before_anything_is_sent() -> None:
+@pytest.mark.parametrize(
+    ("size", "attributes"), [(MAX_MESSAGE_BYTES + 1, {}), (MAX_MESSAGE_BYTES - 9, {"name": "value"})]
+)
+def test_a_message_over_the_limit_is_kept_in_s3_and_comes_whole(size: int, attributes: dict[str, str]) -> None:
     with orders() as service:
+        before = Counter(service.stack.requests)
+        body = _noise(size)
+        service.client.send(TOPIC, body, attributes=attributes, delay="1h")
+        assert (Counter(service.stack.requests) - before)["s3.PutObject"] == 1
+        service.stack.advance(hours=1, minutes=1)
+        [message] = service.take()
+        assert (message.body, message.attributes, message.payload) == (body, attributes, None)
+
+
+def test_a_message_that_even_s3_is_not_asked_to_keep_is_refused_before_anything_is_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outgoing, "MAX_PAYLOAD_BYTES", 2 * MAX_MESSAGE_BYTES)
+    with orders() as service:
+        service.client.send(TOPIC, "the client has read the fence", delay="1h")
         before = dict(service.stack.requests)
-        with pytest.raises(InvalidValue, match="SQS takes"):
-            service.client.send(TOPIC, _noise(MAX_MESSAGE_BYTES + 1), delay=FAR)
-        with pytest.raises(InvalidValue, match="SQS takes"):
-            service.client.send(TOPIC, _noise(MAX_MESSAGE_BYTES - 9), attributes={"name": "value"}, delay=FAR)
+        with pytest.raises(InvalidValue, match="split it"):
+            service.client.send(TOPIC, _noise(2 * MAX_MESSAGE_BYTES + 1), delay="1h")
         assert dict(service.stack.requests) == before
