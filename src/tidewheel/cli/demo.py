@@ -97,8 +97,8 @@ def summary(result: Result) -> dict[str, Any]:
         "lateness_p50_ms": result.percentile_ms(50),
         "lateness_p99_ms": result.percentile_ms(99),
         "lateness_max_ms": max(result.lateness_ms, default=0),
-        "ledgers": result.ledgers,
-        "segments_read": result.segments,
+        "objects_written": result.objects_written,
+        "objects_read": result.objects_read,
         "requests": dict(sorted(result.requests.items())),
         "dollars_per_million": round(sum(dollars.values()) / max(1, result.delivered) * 1_000_000, 2),
     }
@@ -144,8 +144,8 @@ def _outcome(results: dict[str, Result]) -> Table:
         ("lateness p50", lambda s: f"{s['lateness_p50_ms'] / 1000:.2f} s"),
         ("lateness p99", lambda s: f"{s['lateness_p99_ms'] / 1000:.2f} s"),
         ("lateness max", lambda s: f"{s['lateness_max_ms'] / 1000:.2f} s"),
-        ("ledgers written", lambda s: f"{s['ledgers']:,}"),
-        ("segments read", lambda s: f"{s['segments_read']:,}"),
+        ("objects written", lambda s: f"{s['objects_written']:,}"),
+        ("objects read", lambda s: f"{s['objects_read']:,}"),
     ]
     summaries = [summary(result) for result in results.values()]
     for label, show in rows:

@@ -47,7 +47,7 @@ class Result:
         lateness_ms: of each copy: when SQS made it receivable, minus when it was due.
         due_at, backlog: when each copy was due; and pairs of a time and the messages then waiting.
         requests, units: what was asked of AWS, by operation, and what AWS bills of it.
-        ledgers, segments: ledgers written, segments read.
+        objects_written, objects_read: ledgers and checkpoints written; segments and checkpoints read.
     """
 
     sent: Counter[str] = field(default_factory=Counter)
@@ -64,13 +64,13 @@ class Result:
     failures: list[str] = field(default_factory=list)
 
     @property
-    def ledgers(self) -> int:
-        """Ledgers written."""
+    def objects_written(self) -> int:
+        """Ledgers, and a checkpoint with each collection."""
         return self.requests["s3.PutObject"]
 
     @property
-    def segments(self) -> int:
-        """Segments read."""
+    def objects_read(self) -> int:
+        """Segments, and the last checkpoint with each collection."""
         return self.requests["s3.GetObject"]
 
     @property
