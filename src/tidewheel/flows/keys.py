@@ -174,9 +174,9 @@ class _Settling:
         """
         following = replace(mine, floor=max(mine.floor, found.floor), tail_ms=found.tail_ms)
         replaced = mine.replace and found.deliver_at_ms > mine.sent_ms
-        if found.id is None or self._dead(found) or not (replaced or found.cancelled):
+        known = None if found.id is None else self._find(found.id)
+        if found.id is None or self._is_dead(found, known) or not (replaced or found.cancelled):
             return following, None
-        known = self._find(found.id)
         if found.deliver_at_ms < self._near_ms and self._sealed_now() > found.deliver_at_ms // self._fence.slot_ms:
             following = replace(following, tail_ms=max(found.tail_ms, found.deliver_at_ms))
             certain = False
@@ -204,9 +204,12 @@ class _Settling:
 
     def _dead(self, found: KeyEntry) -> bool:
         """Whether an entry names no message that can come."""
+        return self._is_dead(found, None if found.id is None else self._find(found.id))
+
+    def _is_dead(self, found: KeyEntry, known: Tombstone | None) -> bool:
+        """Whether that is so, given the tombstone of the entry's message."""
         if found.id is None or self._fence.purged(found.deliver_at_ms, found.sent_ms):
             return True
-        known = self._find(found.id)
         # One that is not certain took effect if the slot is open even now.
         return known is not None and (known.certain or self._sealed_now() <= known.slot)
 

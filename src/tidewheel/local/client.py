@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidewheel.clock import Clock
 from tidewheel.sdk.client import Tidewheel
@@ -12,6 +15,7 @@ if TYPE_CHECKING:
     import boto3
 
     from tidewheel.fence import Fence
+    from tidewheel.received import ReceivedMessage
     from tidewheel.settings import TopicSettings
 
 
@@ -29,3 +33,28 @@ class LocalClient(Tidewheel):
         if settings is None:
             changes = {**self._topic_settings, **changes}
         return super().create_topic(name, settings=settings, **changes)
+
+
+class Visible(Protocol):
+    """A queue that knows when each of its messages became receivable."""
+
+    def visible_at_ms(self, sqs_message_id: str, /) -> int | None:
+        """Returns when a message became receivable."""
+        ...
+
+
+def take_all(
+    client: Tidewheel, queue_of: Callable[[str], Visible], topic: str, subscription: str
+) -> list[ReceivedMessage]:
+    """Takes and deletes all that a subscription can receive now; each message knows when it became receivable."""
+    messages = client.receive(topic, subscription, max_messages=sys.maxsize)
+    if not messages:
+        return []
+    [url] = [each.queue_url for each in client.subscriptions(topic) if each.name == subscription]
+    queue = queue_of(url)
+    visible = [queue.visible_at_ms(message.sqs_message_id) for message in messages]
+    client.delete(topic, subscription, messages)
+    return [
+        replace(message, visible_at=None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC))
+        for message, at_ms in zip(messages, visible, strict=True)
+    ]

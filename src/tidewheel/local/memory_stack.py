@@ -5,16 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from tidewheel.clock import ManualClock
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.ports import Ports
-from tidewheel.local.client import LocalClient
+from tidewheel.local.client import LocalClient, take_all
 from tidewheel.local.memory_functions import Failure, MemoryFunctions
 from tidewheel.local.memory_pump import MemoryPump
 from tidewheel.local.memory_source import MemorySource
@@ -137,17 +135,7 @@ class MemoryTidewheel:
         """
         if self._consumer is None:
             self._consumer = self.client()
-        messages = self._consumer.receive(topic, subscription, max_messages=sys.maxsize)
-        if not messages:
-            return []
-        [url] = [each.queue_url for each in self._consumer.subscriptions(topic) if each.name == subscription]
-        queue = self.queue(url)
-        visible = [queue.visible_at_ms(message.sqs_message_id) for message in messages]
-        self._consumer.delete(topic, subscription, messages)
-        return [
-            replace(message, visible_at=None if at_ms is None else _utc(at_ms))
-            for message, at_ms in zip(messages, visible, strict=True)
-        ]
+        return take_all(self._consumer, self.queue, topic, subscription)
 
     @property
     def failures(self) -> list[Failure]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -170,22 +169,12 @@ class LocalTidewheel:
         Each message also knows `visible_at`: when SQS made it receivable. The requests are not counted: what a
         consumer costs is not the service's.
         """
-        from tidewheel.local.client import LocalClient
+        from tidewheel.local.client import LocalClient, take_all
 
         self._running()
         if self._consumer is None:
             self._consumer = LocalClient(self.stack_name, self._emulator.session(), self.clock, {})
-        messages = self._consumer.receive(topic, subscription, max_messages=sys.maxsize)
-        if not messages:
-            return []
-        [url] = [each.queue_url for each in self._consumer.subscriptions(topic) if each.name == subscription]
-        queue = self.queue(url)
-        visible = [queue.visible_at_ms(message.sqs_message_id) for message in messages]
-        self._consumer.delete(topic, subscription, messages)
-        return [
-            replace(message, visible_at=None if at_ms is None else _utc(at_ms))
-            for message, at_ms in zip(messages, visible, strict=True)
-        ]
+        return take_all(self._consumer, self.queue, topic, subscription)
 
     @property
     def session(self) -> boto3.Session:

@@ -21,6 +21,7 @@ from tidewheel.message import HEADER_ATTRIBUTE, IdSource
 from tidewheel.outgoing import CheckedMessage, Options, due_at_ms
 from tidewheel.received import ReceivedMessage
 from tidewheel.sdk.payloads import POINTER
+from tidewheel.sdk.subscription_queues import dead_letter_url_of
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -122,8 +123,7 @@ def dead_letter_url(sqs: SQSClient, queue_url: str) -> str:
             "RedrivePolicy, raise max_attempts, or delete the message; it stays in the queue"
         )
         raise InvalidValue("queue_url", queue_url, how)
-    name = json.loads(policy)["deadLetterTargetArn"].rpartition(":")[2]
-    return f"{queue_url.rpartition('/')[0]}/{name}"
+    return dead_letter_url_of(queue_url, policy)
 
 
 def bury(sqs: SQSClient, dead_url: str, s3_bucket: str, message: ReceivedMessage) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from tidewheel.flows.tails import complete
 from tidewheel.index import next_slot
 from tidewheel.sdk.histogram import DAY_S, DAYS, HOUR_S, HOURS, EstimatedHistogram, histogram, loads
 from tidewheel.sdk.sealed import undelivered
+from tidewheel.sdk.subscription_queues import dead_letter_url_of
 from tidewheel.subscription import Delivery, State, Subscription
 
 if TYPE_CHECKING:
@@ -234,6 +234,4 @@ class _Depths:
         redrive = found.get("RedrivePolicy")
         if not redrive:
             return depth, None
-        # It is of the queue's own account and Region, so its URL differs in the name only.
-        dead_name = json.loads(redrive)["deadLetterTargetArn"].rpartition(":")[2]
-        return depth, f"{queue_url.rpartition('/')[0]}/{dead_name}"
+        return depth, dead_letter_url_of(queue_url, redrive)

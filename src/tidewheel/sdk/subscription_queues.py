@@ -67,6 +67,15 @@ def make_queue(sqs: SQSClient, stack: str, topic: str, subscription: str, visibi
     raise AlreadyExists("queue", queue_name(stack, topic, subscription, hashed=True), "tags of another owner")
 
 
+def dead_letter_url_of(queue_url: str, redrive_policy: str) -> str:
+    """Returns the URL of a queue's dead-letter queue, given the queue's attribute RedrivePolicy.
+
+    It is of the queue's own account and Region, so its URL differs in the name only.
+    """
+    name = json.loads(redrive_policy)["deadLetterTargetArn"].rpartition(":")[2]
+    return f"{queue_url.rpartition('/')[0]}/{name}"
+
+
 def _is_anothers(sqs: SQSClient, name: str, tags: dict[str, str]) -> bool:
     """Whether a queue of this name exists and was not made for what the tags say."""
     try:
