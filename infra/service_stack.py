@@ -1,134 +1,33 @@
-"""The stack: every capability once, and the settings by which its parts and the SDK find each other."""
+"""The stack of this app: one service, and as outputs what people look for."""
 
 from __future__ import annotations
 
-from aws_cdk import Aws, CfnOutput, Stack
-from aws_cdk import aws_ssm as ssm
+from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
-from infra.alarms import Alarms
-from infra.backlog import Backlog
-from infra.bundling import service_code
-from infra.compaction import Compaction
-from infra.delivery import Delivery
-from infra.environments import Environment
-from infra.ingestion import Ingestion
-from infra.storage import Storage
-from infra.timing_wheel import TimingWheel
-from tidewheel.settings import parameter_name, roles_parameter_name
-
-VARIABLE_PREFIX = "TIDEWHEEL_"
+from tidewheel.cdk.environment import Environment
+from tidewheel.cdk.service import TidewheelService
 
 
 class ServiceStack(Stack):
-    """One deployment of Tidewheel.
-
-    The template says `AWS::StackName` wherever the stack's name matters, so it fits any name.
-    """
+    """A stack with one service in it."""
 
     def __init__(self, scope: Construct, stack_name: str, *, environment: Environment) -> None:
-        """Compose the capabilities and give every function the settings."""
+        """Make the service. A construct named "Default" adds nothing to the logical ids."""
         super().__init__(scope, stack_name, description="Tidewheel: delayed messages for Amazon SQS")
-        code = service_code()
-        self.storage = Storage(self, "Storage", environment=environment)
-        self.delivery = Delivery(self, "Delivery", environment=environment, code=code, storage=self.storage)
-        self.timing_wheel = TimingWheel(
-            self,
-            "TimingWheel",
-            environment=environment,
-            code=code,
-            storage=self.storage,
-            delivery=self.delivery,
-        )
-        self.ingestion = Ingestion(
-            self,
-            "Ingestion",
-            environment=environment,
-            code=code,
-            storage=self.storage,
-            timing_wheel=self.timing_wheel,
-            delivery=self.delivery,
-        )
-        self.alarms = Alarms(self, "Alarms")
-        self.compaction = Compaction(
-            self, "Compaction", environment=environment, code=code, storage=self.storage, alarms=self.alarms
-        )
-        self.compaction.grant_start(self.timing_wheel.sweep)
-        self.timing_wheel.grant_arm(self.compaction.job_role(self.compaction.import_))
-        self.backlog = Backlog(self, "Backlog", storage=self.storage)
-        settings = self._settings(environment)
-        self._publish(settings)
-        self._configure(settings)
-
-    def _configure(self, settings: dict[str, str]) -> None:
-        """Give every function the settings."""
-        functions = (
-            self.ingestion.ingest,
-            self.timing_wheel.dispatch,
-            self.delivery.deliver,
-            self.timing_wheel.sweep,
-            self.compaction.compact,
-        )
-        for function in functions:
-            for name, value in settings.items():
-                function.add_environment(f"{VARIABLE_PREFIX}{name.upper()}", value)
-
-    def _settings(self, environment: Environment) -> dict[str, str]:
-        """Return the settings by name, as `tidewheel.settings.ServiceSettings` reads them."""
-        return {
-            "stack": Aws.STACK_NAME,
-            "table": self.storage.table.table_name,
-            "s3_bucket": self.storage.s3_bucket.bucket_name,
-            "urgent_queue_url": self.ingestion.urgent_queue.queue_url,
-            "bulk_queue_url": self.ingestion.bulk_queue.queue_url,
-            "work_queue_url": self.delivery.work_queue.queue_url,
-            "refused_queue_url": self.delivery.refused_queue.queue_url,
-            "schedule_group": self.timing_wheel.group_name,
-            "schedule_role_arn": self.timing_wheel.role.role_arn,
-            "dispatch_arn": self.timing_wheel.dispatch_arn,
-            "schedule_dead_letter_arn": self.timing_wheel.dead_letters.queue_arn,
-            "compact_function": self.compaction.function_name,
-            "merge_job": self.compaction.job_name,
-            "max_skew_ms": str(environment.max_skew_ms),
-            "send_threads": str(environment.send_threads),
-            "topic_queues": self._topic_queues(),
-        }
-
-    def _topic_queues(self) -> str:
-        """Return the URLs of the topics' own ingest queues as JSON."""
-        found = self.ingestion.topic_queues
-        return self.to_json_string({topic: [queue.queue_url for queue in queues] for topic, queues in found.items()})
-
-    def _publish(self, settings: dict[str, str]) -> None:
-        """Write the settings to the parameter that the SDK reads, and show what people look for."""
-        parameter = ssm.StringParameter(
-            self,
-            "Settings",
-            parameter_name=parameter_name(Aws.STACK_NAME),
-            simple_name=False,
-            string_value=self.to_json_string(settings),
-            description="Where the parts of this Tidewheel service are; read by its SDK",
-        )
-        ssm.StringListParameter(
-            self,
-            "DeliveryRoles",
-            parameter_name=roles_parameter_name(Aws.STACK_NAME),
-            simple_name=False,
-            string_list_value=[role.role_arn for role in self.delivery.roles],
-            description="The roles that send to the queues of subscriptions; named by the policies of such queues",
-        )
+        self.service = service = TidewheelService(self, "Default", environment=environment)
         outputs = {
-            "SettingsParameter": parameter.parameter_name,
-            "TableName": settings["table"],
-            "S3BucketName": settings["s3_bucket"],
-            "UrgentQueueUrl": settings["urgent_queue_url"],
-            "BulkQueueUrl": settings["bulk_queue_url"],
-            "RefusedQueueUrl": settings["refused_queue_url"],
-            "AlarmTopicArn": self.alarms.topic.topic_arn,
-            "BacklogDatabase": self.backlog.database.database_name,
-            "MergeJob": settings["merge_job"],
-            "RebuildJob": self.compaction.rebuild.job_name,
-            "ImportJob": self.compaction.import_.job_name,
+            "SettingsParameter": service.parameter.parameter_name,
+            "TableName": service.storage.table.table_name,
+            "S3BucketName": service.storage.s3_bucket.bucket_name,
+            "UrgentQueueUrl": service.ingestion.urgent_queue.queue_url,
+            "BulkQueueUrl": service.ingestion.bulk_queue.queue_url,
+            "RefusedQueueUrl": service.delivery.refused_queue.queue_url,
+            "AlarmTopicArn": service.alarms.topic.topic_arn,
+            "BacklogDatabase": service.backlog.database.database_name,
+            "MergeJob": service.compaction.job_name,
+            "RebuildJob": service.compaction.rebuild.job_name,
+            "ImportJob": service.compaction.import_.job_name,
         }
         for name, value in outputs.items():
             CfnOutput(self, name, value=value)

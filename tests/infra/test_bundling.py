@@ -10,8 +10,9 @@ from zipfile import ZipFile
 
 import pytest
 
-from infra import application, bundling
-from infra.bundling import PACKAGES, ROOT, BundleFailed, glue_modules, locked
+from infra import application
+from tidewheel.cdk import bundling
+from tidewheel.cdk.bundling import PACKAGES, ROOT, BundleFailed, glue_modules, locked
 
 
 def test_the_packages_are_all_that_the_lambda_extra_needs() -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aws_cdk import RemovalPolicy
 
-from infra.environments import MAX_DEDICATED_TOPICS, Environment
 from tests.infra.dedicated import synthesized
+from tidewheel.cdk.environment import MAX_DEDICATED_TOPICS, Environment
 from tidewheel.errors import InvalidValue
 from tidewheel.settings import ServiceSettings
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infra.bundling import ROOT, glue_modules
 from tidewheel.aws import s3_layout
 from tidewheel.bucket import BucketId
+from tidewheel.cdk.bundling import ROOT, glue_modules
 from tidewheel.ledger_rows import SCHEMA
 from tidewheel.settings import ServiceSettings
 

@@ -105,9 +105,9 @@ def test_the_quickstart_runs_from_the_installed_wheel_alone(installed: Path) -> 
 
 def test_the_installed_wheel_has_its_own_handlers_and_samples(installed: Path) -> None:
     program = (
-        "from tidewheel.local.handlers import functions_root\n"
+        "from tidewheel.shipped import shipped\n"
         "from tidewheel.local.replay import packaged_samples, read_samples\n"
-        "print(functions_root(), packaged_samples(), len(read_samples(packaged_samples())) > 1000)"
+        "print(shipped('functions'), packaged_samples(), len(read_samples(packaged_samples())) > 1000)"
     )
     package = installed / "tidewheel"
     assert _in_installed(installed, program).split() == [

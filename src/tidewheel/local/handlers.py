@@ -21,7 +21,6 @@ from typing import Any
 import boto3
 import botocore.session
 
-import tidewheel
 from tidewheel import clock as clocks
 from tidewheel.clock import Clock
 from tidewheel.local.emulator import ACCESS_KEY, REGION
@@ -157,19 +156,6 @@ def _session_maker(core_session: CoreSession) -> Callable[..., botocore.session.
         return core_session()
 
     return get_session
-
-
-def functions_root() -> Path:
-    """Where the handlers are: in the wheel as tidewheel/_functions, in a checkout as functions/.
-
-    Raises:
-        FileNotFoundError: neither is there.
-    """
-    package = Path(tidewheel.__file__).resolve().parent
-    for candidate in (package / "_functions", package.parent.parent / "functions"):
-        if candidate.is_dir():
-            return candidate
-    raise FileNotFoundError(f"the functions' handlers are neither in {package / '_functions'} nor in a checkout")
 
 
 @contextmanager

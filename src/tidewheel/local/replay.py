@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import tidewheel
 from tidewheel.local.stack import LocalTidewheel
 from tidewheel.message import Message
+from tidewheel.shipped import EXAMPLES, shipped
 
 Progress = Callable[[int, int], None]
 """Called with the messages sent and the copies delivered so far."""
@@ -90,12 +90,7 @@ def packaged_samples() -> Path:
     Raises:
         FileNotFoundError: neither is there.
     """
-    package = Path(tidewheel.__file__).resolve().parent
-    candidates = (package / "_examples" / _SAMPLES, package.parent.parent / "examples" / _SAMPLES)
-    for candidate in candidates:
-        if candidate.is_file():
-            return candidate
-    raise FileNotFoundError(f"the sample messages are at none of {', '.join(map(str, candidates))}")
+    return shipped(EXAMPLES) / _SAMPLES
 
 
 def read_samples(path: Path) -> list[Sample]:

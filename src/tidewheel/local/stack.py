@@ -19,11 +19,12 @@ from tidewheel.errors import InvalidValue
 from tidewheel.local import deployment
 from tidewheel.local.background import BackgroundPump
 from tidewheel.local.emulator import Emulator, HeapQueue
-from tidewheel.local.handlers import Handler, functions_root
+from tidewheel.local.handlers import Handler
 from tidewheel.local.jobs import JobRunner, Jobs, JobSpec, run_on_spark
 from tidewheel.local.meter import Requests
 from tidewheel.local.pump import Failure, Pump
 from tidewheel.settings import TopicSettings
+from tidewheel.shipped import FUNCTIONS, shipped
 
 if TYPE_CHECKING:
     from tidewheel.received import ReceivedMessage
@@ -112,7 +113,7 @@ class LocalTidewheel:
             template = self._template or json.loads(TEMPLATE.read_text(encoding="utf-8"))
             deployed = deployment.read(self._emulator.deploy(self.stack_name, template))
             self._session = self._emulator.session(self.requests.observe)
-            root = self._functions or functions_root()
+            root = self._functions or shipped(FUNCTIONS)
             for bare in deployed.functions:
                 spec = replace(bare, environment={**bare.environment, **self._environment})
                 self._handlers.append(Handler(spec, root, self._function_session, self.clock, self._log_level))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import boto3
 
-import tidewheel
 from tidewheel.clock import Clock
+from tidewheel.shipped import GLUE_JOBS, shipped
 from tidewheel.spark.arrow_objects import local_access
 from tidewheel.spark.job import Job, make_job
 from tidewheel.spark.session import local_session
@@ -65,7 +64,7 @@ def _session(endpoint_url: str | None) -> boto3.Session:
 
 
 def _main_of(script: str) -> Callable[[Job], Any]:
-    path = jobs_root() / f"{script}.py"
+    path = shipped(GLUE_JOBS) / f"{script}.py"
     spec = importlib.util.spec_from_file_location(f"_tidewheel_job_{script}", path)
     if spec is None or spec.loader is None or not path.exists():
         raise FileNotFoundError(f"no job at {path}")
@@ -73,16 +72,3 @@ def _main_of(script: str) -> Callable[[Job], Any]:
     spec.loader.exec_module(module)
     main: Callable[[Job], Any] = module.main
     return main
-
-
-def jobs_root() -> Path:
-    """Where the scripts are: in the wheel as tidewheel/_glue_jobs, in a checkout as glue_jobs/.
-
-    Raises:
-        FileNotFoundError: neither is there.
-    """
-    package = Path(tidewheel.__file__).resolve().parent
-    for candidate in (package / "_glue_jobs", package.parent.parent / "glue_jobs"):
-        if candidate.is_dir():
-            return candidate
-    raise FileNotFoundError(f"the jobs are neither in {package / '_glue_jobs'} nor in a checkout")

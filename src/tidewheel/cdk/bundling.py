@@ -29,7 +29,7 @@ from aws_cdk.aws_s3_assets import Asset
 from constructs import Construct
 from packaging.markers import Marker
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 
 PACKAGES = (
     "aws-lambda-powertools",
@@ -55,6 +55,8 @@ PIP_OPTIONS = (
     "--no-deps",
     "--require-hashes",
     "--no-compile",
+    # pip would ask the Python that it runs on; the lock file was resolved for the functions' too.
+    "--ignore-requires-python",
     "--disable-pip-version-check",
     "--quiet",
     "--only-binary=:all:",

@@ -8,7 +8,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from infra.environments import Environment
+from tidewheel.cdk.environment import Environment
 
 
 def function_name(name: str) -> str:

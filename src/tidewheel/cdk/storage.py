@@ -8,8 +8,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.environments import Environment
 from tidewheel.aws import table_layout as layout
+from tidewheel.cdk.environment import Environment
 
 
 class Storage(Construct):

@@ -9,12 +9,12 @@ from aws_cdk import aws_scheduler as scheduler
 from aws_cdk.aws_scheduler_targets import LambdaInvoke
 from constructs import Construct
 
-from infra.delivery import Delivery
-from infra.environments import Environment
-from infra.functions import function_name, python_function
-from infra.queues import terminal_queue
-from infra.storage import Storage
 from tidewheel.aws.s3_layout import ASIDE, CHECKPOINTS, COLLECTED, IMPORTS, LEDGERS, PARKED, PAYLOADS, PLANS
+from tidewheel.cdk.delivery import Delivery
+from tidewheel.cdk.environment import Environment
+from tidewheel.cdk.functions import function_name, python_function
+from tidewheel.cdk.queues import terminal_queue
+from tidewheel.cdk.storage import Storage
 
 DISPATCH_TIMEOUT = Duration.seconds(120)
 SWEEP_TIMEOUT = Duration.seconds(240)

@@ -8,13 +8,13 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk.aws_lambda_event_sources import SqsEventSource
 from constructs import Construct
 
-from infra.delivery import Delivery
-from infra.environments import Environment
-from infra.functions import python_function
-from infra.queues import source_queue
-from infra.storage import Storage
-from infra.timing_wheel import TimingWheel
 from tidewheel.aws.s3_layout import LEDGERS, PARKED
+from tidewheel.cdk.delivery import Delivery
+from tidewheel.cdk.environment import Environment
+from tidewheel.cdk.functions import python_function
+from tidewheel.cdk.queues import source_queue
+from tidewheel.cdk.storage import Storage
+from tidewheel.cdk.timing_wheel import TimingWheel
 
 INGEST_TIMEOUT = Duration.seconds(60)
 

@@ -8,13 +8,13 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from infra.alarms import Alarms
-from infra.bundling import package_asset
-from infra.environments import Environment
-from infra.functions import function_name, python_function
-from infra.spark_jobs import JobSpec, job_name, spark_job
-from infra.storage import Storage
 from tidewheel.aws.s3_layout import ASIDE, CHECKPOINTS, IMPORTS, LEDGERS
+from tidewheel.cdk.alarms import Alarms
+from tidewheel.cdk.bundling import package_asset
+from tidewheel.cdk.environment import Environment
+from tidewheel.cdk.functions import function_name, python_function
+from tidewheel.cdk.spark_jobs import JobSpec, job_name, spark_job
+from tidewheel.cdk.storage import Storage
 from tidewheel.settings import MAX_FUNCTION_S, parameter_name
 
 COMPACT_TIMEOUT = Duration.seconds(MAX_FUNCTION_S)

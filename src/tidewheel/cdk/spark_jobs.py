@@ -11,8 +11,8 @@ from aws_cdk import aws_logs as logs
 from aws_cdk.aws_s3_assets import Asset
 from constructs import Construct
 
-from infra.bundling import ROOT, glue_modules
-from infra.environments import Environment
+from tidewheel.cdk.bundling import ROOT, glue_modules
+from tidewheel.cdk.environment import Environment
 
 TIMEOUT = Duration.minutes(120)
 JOB_ARGUMENT = "--tidewheel-job"

@@ -9,8 +9,8 @@ from aws_cdk import Aws, Fn, RemovalPolicy
 from aws_cdk import aws_glue as glue
 from constructs import Construct
 
-from infra.storage import Storage
 from tidewheel.aws.s3_layout import LEDGERS
+from tidewheel.cdk.storage import Storage
 
 TABLE_NAME = "ledgers"
 

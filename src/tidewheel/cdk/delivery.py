@@ -8,11 +8,11 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk.aws_lambda_event_sources import SqsEventSource
 from constructs import Construct
 
-from infra.environments import Environment
-from infra.functions import python_function
-from infra.queues import source_queue, terminal_queue
-from infra.storage import Storage
 from tidewheel.aws.s3_layout import LEDGERS, PARKED, PLANS
+from tidewheel.cdk.environment import Environment
+from tidewheel.cdk.functions import python_function
+from tidewheel.cdk.queues import source_queue, terminal_queue
+from tidewheel.cdk.storage import Storage
 
 DELIVER_TIMEOUT = Duration.seconds(120)
 
