@@ -5,10 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types imports bench synth template lock clean
+.PHONY: help install demo test lint types imports bench synth template build bundle lock aws-smoke clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
 install: $(VENV)/.installed  ## make .venv from the lock file
 
@@ -38,13 +38,24 @@ imports: install  ## import directions
 bench: install  ## every hot path beside its bare floor
 	$(BIN)/python -m benchmarks
 
-synth: install  ## synthesize the CloudFormation template into cdk.out/ and refresh the local runtime's copy
+synth: install  ## synthesize the CloudFormation template into cdk.out/, refresh the local runtime's copy and the snapshot
 	CDK_OUTDIR=cdk.out $(BIN)/python app.py
 	$(BIN)/python -m infra.local_template
+	$(BIN)/python -m infra.snapshot
+
+aws-smoke: install  ## deploy a service to your AWS account, try all of it, remove it (SMOKE="--yes --rebuild glue" for options)
+	$(BIN)/python -m smoke $(SMOKE)
+
+build: install  ## the wheel and the source distribution, in dist/
+	$(BIN)/python -m hatchling build -d dist
+
+bundle: install  ## the functions' bundles as they would be deployed, in build/bundles/, with their sizes
+	$(BIN)/python -m infra.bundle build/bundles
 
 lock: install  ## resolve the newest allowed versions into requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 		--all-extras --upgrade pyproject.toml -o requirements.lock
+	$(BIN)/python -m infra.bundle_lock
 
 clean:  ## delete what the other targets made
 	rm -rf $(VENV) cdk.out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

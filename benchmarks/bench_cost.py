@@ -13,7 +13,7 @@ left out, since its price is the same either way. Scaled to one machine:
 - Then half a day is counted, slot by slot: ingest, dispatch, delivery, sweep, merge, collection. Without merging a few
   slots are counted, and messages are due within 20 days only: each slot then reads a segment for nearly every message.
 
-Prices: us-east-1, on demand, no free tier (tidewheel.local.prices).
+Prices: us-east-1, on demand, no free tier (tidewheel.cost.prices).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ import numpy as np
 import tidewheel.merge as merging
 from tidewheel.aws.service import Service
 from tidewheel.clock import ManualClock
+from tidewheel.cost.prices import DOLLARS_PER_MILLION
 from tidewheel.flows.collect import collect
 from tidewheel.flows.deliver import deliver_part
 from tidewheel.flows.dispatch import dispatch
@@ -40,7 +41,6 @@ from tidewheel.flows.merge import in_process, merge
 from tidewheel.flows.ports import MergeSize, Refusal, Release
 from tidewheel.flows.sweep import sweep
 from tidewheel.local import LocalTidewheel
-from tidewheel.local.prices import DOLLARS_PER_MILLION
 from tidewheel.message import Encoding
 from tidewheel.pack import Pack
 from tidewheel.settings import ServiceSettings, parameter_name
@@ -94,8 +94,12 @@ class Run:
         self.random = np.random.default_rng(17)
         self.merged: Counter[str] = Counter()
 
-    def start(self, topic: str, size: MergeSize) -> None:
-        """Port MergeRuns: merges at once, if this run merges at all."""
+    def dispatch(self, topic: str) -> None:
+        """Port Runs: at once."""
+        dispatch(self.ports, topic)
+
+    def merge(self, topic: str, size: MergeSize) -> None:
+        """Port Runs: at once, if this run merges at all."""
         if self.merges:
             before = time.perf_counter()
             done = merge(self.ports, topic, in_process(self.ports.objects), lease_s=900)
@@ -154,7 +158,7 @@ class _Ports:
     def __init__(self, service: Service, run: Run) -> None:
         self.topics, self.objects, self.wheel = service.topics, service.objects, service.wheel
         self.clock, self.parallel, self.max_skew_ms = service.clock, service.parallel, service.max_skew_ms
-        self.queues, self.merge_runs = run.queues, run
+        self.queues, self.runs = run.queues, run
 
 
 def measure(rows: int, days: int, slots: int, *, merges: bool, say: Any = print) -> dict[str, Any]:

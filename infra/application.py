@@ -7,10 +7,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from aws_cdk import App
+from aws_cdk import App, Validations
 
 from infra.environments import environment_named
 from infra.service_stack import ServiceStack
+from tidewheel.cdk.environment import Environment
 
 DEFAULT_STACK = "tidewheel"
 DEFAULT_ENVIRONMENT = "development"
@@ -18,15 +19,21 @@ BUNDLE_VARIABLE = "TIDEWHEEL_BUNDLE"
 BUNDLING_STACKS = "aws:cdk:bundling-stacks"
 
 
-def build_app(*, outdir: str | None = None, overrides: Mapping[str, object] | None = None) -> App:
+def build_app(
+    *,
+    outdir: str | None = None,
+    overrides: Mapping[str, object] | None = None,
+    environment: Environment | None = None,
+) -> App:
     """Return the app with its one stack, not yet synthesized.
 
     Its context is cdk.json's, also where no CDK command line reads that file. The command line's own
-    context goes over it, then the overrides.
+    context goes over it, then the overrides. With the context key `nag`, synthesis fails on findings of cdk-nag.
 
     Args:
         outdir: Folder for the cloud assembly; by default what CDK_OUTDIR names.
         overrides: Context that nothing overrules.
+        environment: Where another than those of `infra/environments.py` is wanted.
 
     Raises:
         UnknownEnvironment: The context names an environment that does not exist.
@@ -39,8 +46,17 @@ def build_app(*, outdir: str | None = None, overrides: Mapping[str, object] | No
     )
     name = app.node.try_get_context("environment") or DEFAULT_ENVIRONMENT
     stack = app.node.try_get_context("stack") or DEFAULT_STACK
-    ServiceStack(app, stack, environment=environment_named(name))
+    ServiceStack(app, stack, environment=environment or environment_named(name))
+    if app.node.try_get_context("nag"):
+        _add_nag(app)
     return app
+
+
+def _add_nag(app: App) -> None:
+    """Have synthesis check the app with cdk-nag, which only developers install."""
+    from cdk_nag import AwsSolutionsChecks
+
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
 
 
 def _file_context() -> dict[str, object]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from aws_cdk import RemovalPolicy
-
 from tidewheel.cdk.environment import Environment
 
 
@@ -14,8 +12,10 @@ class UnknownEnvironment(Exception):
 ENVIRONMENTS: dict[str, Environment] = {
     environment.name: environment
     for environment in (
-        Environment(name="development", removal_policy=RemovalPolicy.DESTROY),
-        Environment(name="production", removal_policy=RemovalPolicy.RETAIN),
+        Environment.development(),
+        Environment.production(),
+        # What `make aws-smoke` deploys: it leaves nothing behind, and its alarms are looked at.
+        Environment.development(name="smoke", alarms=True),
     )
 }
 

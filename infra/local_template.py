@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.application import BUNDLING_STACKS, DEFAULT_ENVIRONMENT, DEFAULT_STACK, build_app
+from tidewheel.cdk.environment import Environment
 
 PATH = Path(__file__).resolve().parent.parent / "src" / "tidewheel" / "local" / "template.json"
 
@@ -28,11 +29,11 @@ ASSET = re.compile(r"/[0-9a-f]{64}\.(py|zip)")
 Template = dict[str, Any]
 
 
-def synthesize() -> Template:
-    """Return the template of the development stack as the CDK writes it."""
+def synthesize(environment: Environment | None = None) -> Template:
+    """Return the template of the development stack, or of one with another environment, as the CDK writes it."""
     with tempfile.TemporaryDirectory() as folder:
         overrides = {BUNDLING_STACKS: [], "environment": DEFAULT_ENVIRONMENT, "stack": DEFAULT_STACK}
-        assembly = build_app(outdir=folder, overrides=overrides).synth()
+        assembly = build_app(outdir=folder, overrides=overrides, environment=environment).synth()
         template: Template = assembly.get_stack_by_name(DEFAULT_STACK).template
         return template
 

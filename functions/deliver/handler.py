@@ -2,54 +2,70 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
-from aws_lambda_powertools import Logger, Metrics, Tracer
-from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from tidewheel.aws.service import Service
-from tidewheel.errors import PartLeased
+from tidewheel.errors import InvalidValue, PartLeased
+from tidewheel.flows.deliver import Delivered
 from tidewheel.flows.work import do_job
-from tidewheel.job import job_of
+from tidewheel.job import DrainJob, Job, PartJob, job_of
+from tidewheel.telemetry import metrics
+from tidewheel.telemetry.function import Telemetry
 
-logger = Logger(service="deliver")
-metrics = Metrics(namespace="Tidewheel", service="deliver")
-tracer = Tracer(service="deliver")
-service = Service.cold_start()
+telemetry = Telemetry("deliver")
+logger, service = telemetry.logger, telemetry.service
 
 
 def work(record: SQSRecord) -> None:
     """Does the job that a record of the work queue names."""
-    job = job_of(record.body)
-    metrics.add_metric("Jobs", MetricUnit.Count, 1)
     try:
-        done = do_job(service, job)
-    except PartLeased as error:
-        logger.info(str(error), job=asdict(job))
+        job = job_of(record.body)
+    except InvalidValue as error:
+        telemetry.failed("not a job", error, sqs_message_id=record.message_id)
         raise
-    except Exception:
-        logger.exception("job not done", job=asdict(job))
-        raise
-    if done is None:
-        logger.info("nothing to do", job=asdict(job))
-        return
+    topic, keys = log_keys(job)
+    due = isinstance(job, PartJob) and job.key.replay is None
+    with telemetry.step("deliver", topic=topic, due=due, correlation_id=record.message_id, **keys):
+        try:
+            done = do_job(service, job)
+        except PartLeased:
+            logger.info("another worker has it")
+            raise
+        except Exception as error:
+            telemetry.failed("job not done", error)
+            raise
+        if done is None:
+            logger.info("nothing to do")
+            return
+        tell(done)
+
+
+def tell(done: Delivered) -> None:
+    """Tells what a job did."""
     for failure in done.failures:
-        logger.error("left to the work queue", job=asdict(job), exc_info=failure)
+        telemetry.failed("left to the work queue", failure)
     if done.parked:
-        logger.error("the queue refuses: parked", job=asdict(job), messages=done.parked)
-    metrics.add_metric("DeliveredMessages", MetricUnit.Count, done.messages)
-    metrics.add_metric("ParkedMessages", MetricUnit.Count, done.parked)
-    metrics.add_metric("ExpiredMessages", MetricUnit.Count, done.expired)
-    metrics.add_metric("SegmentsRead", MetricUnit.Count, done.segments)
+        logger.warning("the queue refuses: parked", messages=done.parked)
+    logger.info("delivered", messages=done.messages, segments=done.segments)
+    telemetry.add(metrics.PARKED, done.parked)
+    telemetry.add(metrics.EXPIRED, done.expired)
 
 
-@metrics.log_metrics
-@tracer.capture_lambda_handler(capture_response=False, capture_error=False)
-@logger.inject_lambda_context
+def log_keys(job: Job) -> tuple[str, dict[str, object]]:
+    """Returns a job's topic, and what else its log records say."""
+    match job:
+        case PartJob(key=key, part=part):
+            return key.topic, {"subscription": key.subscription, "slot": key.plan, "part": part, "replay": key.replay}
+        case DrainJob(key=park):
+            return park.topic, {"subscription": park.subscription, "park": park.id}
+        case _:
+            return job.topic, {"subscription": job.subscription}
+
+
+@telemetry.handler
 def handler(event: dict[str, Any], context: LambdaContext) -> Any:
     """Does the jobs of a batch; those that failed are reported and come again."""
     processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)

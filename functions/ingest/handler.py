@@ -5,21 +5,18 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from aws_lambda_powertools import Logger, Metrics, Tracer
-from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from tidewheel.aws.service import Service
-from tidewheel.errors import CorruptPack, WrongQueue
+from tidewheel.errors import CorruptPack
 from tidewheel.flows.ingest import ingest
 from tidewheel.pack import PACK_ATTRIBUTE, Pack, decode_pack
+from tidewheel.telemetry import metrics
+from tidewheel.telemetry.function import Telemetry
 
-logger = Logger(service="ingest")
-metrics = Metrics(namespace="Tidewheel", service="ingest")
-tracer = Tracer(service="ingest")
-service = Service.cold_start()
+telemetry = Telemetry("ingest")
+logger, service = telemetry.logger, telemetry.service
 
 
 def read(record: SQSRecord) -> Pack:
@@ -37,9 +34,19 @@ def read(record: SQSRecord) -> Pack:
     return pack
 
 
-@metrics.log_metrics
-@tracer.capture_lambda_handler(capture_response=False, capture_error=False)
-@logger.inject_lambda_context
+def ingest_topic(topic: str, packs: list[Pack]) -> None:
+    """Ingests the packs of one topic and generation."""
+    done = ingest(service, topic, packs)
+    stored = {"ledger": done.object_name, "bucket": done.bucket_id} if done.object_name is not None else {}
+    logger.info("ingested", extra={**stored, "waiting": done.ledger_rows, "direct": done.direct_rows})
+    telemetry.add(metrics.ACCEPTED, done.ledger_rows + done.direct_rows)
+    telemetry.add(metrics.LEDGERS, done.object_name is not None)
+    telemetry.add(metrics.CANCELLED, done.superseded + done.cancelled)
+    telemetry.add(metrics.EXPIRED, done.expired)
+    telemetry.add(metrics.PARKED, done.parked)
+
+
+@telemetry.handler
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Ingests a batch; what could not be read or committed is reported and comes again."""
     # By generation, too: a pack for a topic that is no more must not fail those for its successor.
@@ -49,22 +56,16 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         for status, outcome, record in processor.process():
             if status == "success":
                 by_topic.setdefault((outcome.topic, outcome.generation), []).append((record["messageId"], outcome))
-            else:
-                logger.warning("pack refused", sqs_message_id=record["messageId"], reason=str(outcome))
     failures = list(processor.response()["batchItemFailures"])
-    misdirected = sum(kind is WrongQueue for kind, _, _ in processor.exceptions)
-    metrics.add_metric("UnreadablePacks", MetricUnit.Count, len(failures) - misdirected)
-    metrics.add_metric("MisdirectedPacks", MetricUnit.Count, misdirected)
+    for failure, (_, error, _) in zip(failures, processor.exceptions, strict=True):
+        assert error is not None
+        telemetry.failed("pack refused", error, sqs_message_id=failure["itemIdentifier"])
     for (topic, _), packs in by_topic.items():
-        try:
-            done = ingest(service, topic, [pack for _, pack in packs])
-        except Exception:
-            logger.exception("topic not ingested", topic=topic)
-            failures += [{"itemIdentifier": record_id} for record_id, _ in packs]
-            continue
-        logger.info("ingested", topic=topic, ledger=done.object_name, direct=done.direct_rows)
-        metrics.add_metric("LedgerMessages", MetricUnit.Count, done.ledger_rows)
-        metrics.add_metric("DirectMessages", MetricUnit.Count, done.direct_rows)
-        metrics.add_metric("SupersededMessages", MetricUnit.Count, done.superseded)
-        metrics.add_metric("ExpiredMessages", MetricUnit.Count, done.expired)
+        ids = [record_id for record_id, _ in packs]
+        with telemetry.step("ingest", topic=topic, correlation_id=ids[0], packs=len(ids)):
+            try:
+                ingest_topic(topic, [pack for _, pack in packs])
+            except Exception as error:
+                telemetry.failed("topic not ingested", error, sqs_message_ids=ids[:10])
+                failures += [{"itemIdentifier": record_id} for record_id in ids]
     return {"batchItemFailures": failures}

@@ -4,33 +4,54 @@ from __future__ import annotations
 
 from typing import Any
 
-from aws_lambda_powertools import Logger, Metrics, Tracer
-from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from tidewheel.aws.service import Service
-from tidewheel.flows.sweep import sweep
+from tidewheel.flows.health import health
+from tidewheel.flows.sweep import Swept, sweep
+from tidewheel.telemetry import metrics
+from tidewheel.telemetry.function import Telemetry
 
-logger = Logger(service="sweep")
-metrics = Metrics(namespace="Tidewheel", service="sweep")
-tracer = Tracer(service="sweep")
-service = Service.cold_start()
+telemetry = Telemetry("sweep")
+logger, service = telemetry.logger, telemetry.service
 
 
-@metrics.log_metrics
-@tracer.capture_lambda_handler(capture_response=False, capture_error=False)
-@logger.inject_lambda_context
+@telemetry.handler
 def handler(event: dict[str, Any], context: LambdaContext) -> None:
-    """Starts again what a crash or a lost schedule left behind."""
+    """Tells what is late, then starts again what a crash or a lost schedule left behind."""
+    # Before the sweep, which mends what it finds; and told at once, whatever becomes of the sweep.
+    tell_health()
     swept = sweep(service)
     for what, error in swept.failures.items():
-        logger.error("not looked after", what=what, exc_info=error)
-    metrics.add_metric("HealedTopics", MetricUnit.Count, len(swept.dispatched))
-    metrics.add_metric("DispatchedMessages", MetricUnit.Count, swept.messages)
-    metrics.add_metric("ExpiredMessages", MetricUnit.Count, swept.expired)
-    metrics.add_metric("RedrivenParts", MetricUnit.Count, swept.redriven)
-    metrics.add_metric("EnqueuedParks", MetricUnit.Count, swept.drains)
-    metrics.add_metric("BrokenSubscriptions", MetricUnit.Count, len(swept.tried))
-    metrics.add_metric("MergesStarted", MetricUnit.Count, len(swept.merging))
-    metrics.add_metric("OrphansDeleted", MetricUnit.Count, 0 if swept.orphans is None else swept.orphans.objects)
-    metrics.add_metric("SweepFailures", MetricUnit.Count, len(swept.failures))
+        telemetry.failed("not looked after", error, what=what)
+    telemetry.add(metrics.BROKEN_SUBSCRIPTIONS, len(swept.tried))
+    tell(swept)
+
+
+def tell_health() -> None:
+    """Tells how the service is."""
+    found = health(service)
+    for what, error in found.failures.items():
+        telemetry.failed("not readable", error, what=what)
+    telemetry.add(metrics.OLDEST_DUE_AGE, found.oldest_due_age_ms / 1000)
+    telemetry.add(metrics.UNPLANNED_SLOTS, found.unplanned_slots)
+    telemetry.add(metrics.OPEN_DELIVERIES, found.open_deliveries)
+    telemetry.add(metrics.BACKLOG, found.backlog or 0)
+    telemetry.flush()
+
+
+def tell(swept: Swept) -> None:
+    """Logs what the sweep did, if it did anything."""
+    done = {
+        "dispatched": swept.dispatched,
+        "collected": swept.collected,
+        "merging": swept.merging,
+        "deleted": swept.deleted,
+        "broken": sorted(map(list, swept.tried)),
+        "parts": swept.redriven,
+        "parks": swept.drains,
+        "orphans": 0 if swept.orphans is None else swept.orphans.objects,
+        "payloads": swept.payloads,
+    }
+    did = {name: value[:20] if isinstance(value, list) else value for name, value in done.items() if value}
+    if did:
+        logger.info("swept", extra=did)

@@ -9,7 +9,8 @@ Encoded it is a zlib stream of JSON:
      "tombstones": [[slot, message id, ttl_s], ...],     with the id of the message it was moved to, if any
      "recurring": [[name, generation, rule, first_ms, text, encoding, attributes, expires_in_ms], ...]}    likewise
 
-Subscriptions are in the order of their names, tombstones in that of slots and ids.
+Subscriptions are in the order of their names, tombstones in that of slots and ids. What a newer release adds, names or
+values behind these, is passed over; `v` is the layout of the topic's data, and a newer one is refused.
 """
 
 from __future__ import annotations
@@ -20,15 +21,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidewheel.errors import CorruptMetadata, TidewheelError
-from tidewheel.fence import Fence, Purge
+from tidewheel.errors import CorruptMetadata, NewerLayout, TidewheelError
+from tidewheel.fence import LAYOUT, Fence, Purge, check_layout
 from tidewheel.message import Encoding, MessageId
 from tidewheel.recurring import Recurring
 from tidewheel.settings import TopicSettings
 from tidewheel.subscription import Delivery, State, Subscription
 from tidewheel.tombstone import Tombstone
-
-_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +97,7 @@ def with_effective_cursors(subscriptions: Iterable[Subscription], opened: Iterab
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
     """Returns the bytes of a checkpoint."""
     document: dict[str, Any] = {
-        "v": _VERSION,
+        "v": LAYOUT,
         "topic": checkpoint.topic,
         "generation": checkpoint.generation,
         "settings": json.loads(checkpoint.settings.to_json()),
@@ -122,13 +121,13 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
     """Reads a checkpoint.
 
     Raises:
-        CorruptMetadata: it is not one, or a newer version's.
+        CorruptMetadata: it is not one.
+        NewerLayout: the topic's data had a newer layout when it was written.
     """
     try:
         document: dict[str, Any] = json.loads(zlib.decompress(data))
-        if document["v"] != _VERSION:
-            raise ValueError(f"version {document['v']}; this release reads version {_VERSION}")
         topic = str(document["topic"])
+        check_layout(topic, int(document["v"]))
         sealed, planned, gc_until, purge_ms = map(int, document["marks"])
         return Checkpoint(
             topic=topic,
@@ -140,13 +139,15 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
             purge_ms=purge_ms,
             purges=tuple(
                 Purge(first_ms=int(first), end_ms=int(end), sent_before_ms=int(sent_before))
-                for first, end, sent_before in document.get("purges", ())
+                for first, end, sent_before, *_ in document.get("purges", ())
             ),
             written_at_ms=int(document["written_at_ms"]),
             subscriptions=tuple(_subscription(topic, *each) for each in document["subscriptions"]),
             tombstones=tuple(_tombstone(*each) for each in document["tombstones"]),
             recurring=tuple(_recurring(topic, *each) for each in document.get("recurring", ())),
         )
+    except NewerLayout:
+        raise
     except (zlib.error, KeyError, TypeError, ValueError, TidewheelError) as error:
         raise CorruptMetadata(f"checkpoint of {len(data)} bytes is not readable ({error})") from None
 
@@ -160,6 +161,7 @@ def _subscription(
     start: int,
     state: str,
     filter_policy: str | None = None,
+    *_: object,
 ) -> Subscription:
     return Subscription(
         topic=topic,
@@ -173,7 +175,7 @@ def _subscription(
     )
 
 
-def _tombstone(slot: int, message_id: str, ttl_s: int, to: str | None = None) -> Tombstone:
+def _tombstone(slot: int, message_id: str, ttl_s: int, to: str | None = None, *_: object) -> Tombstone:
     return Tombstone(slot, MessageId(message_id), ttl_s, None if to is None else MessageId(to))
 
 
@@ -192,6 +194,7 @@ def _recurring(
     encoding: int,
     attributes: dict[str, str],
     expires_in_ms: int | None,
+    *_: object,
 ) -> Recurring:
     return Recurring(
         topic=topic,

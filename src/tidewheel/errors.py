@@ -15,11 +15,13 @@ class InvalidValue(TidewheelError, ValueError):
     Attributes:
         field: the name of the argument or setting.
         value: what was given.
+        advice: what to do.
     """
 
     def __init__(self, field: str, value: object, advice: str) -> None:
         self.field = field
         self.value = value
+        self.advice = advice
         shown = repr(value)
         if len(shown) > 120:
             shown = f"{shown[:100]}... ({len(shown)} characters)"
@@ -178,6 +180,25 @@ class CorruptLedger(TidewheelError):
         self.last_byte = last_byte
         self.reason = reason
         super().__init__(f"ledger {object_name} bytes {first_byte}-{last_byte}: {reason}")
+
+
+class NewerLayout(TidewheelError):
+    """A topic's data has a newer layout than this release reads; nothing was changed. Upgrade this client or function.
+
+    Attributes:
+        topic: the topic.
+        layout: the layout of its data.
+        reads: the newest layout that this release reads.
+    """
+
+    def __init__(self, topic: str, layout: int, reads: int) -> None:
+        self.topic = topic
+        self.layout = layout
+        self.reads = reads
+        super().__init__(
+            f"the data of topic {topic!r} has layout {layout}, and this release reads layouts up to {reads}; nothing "
+            "was changed: upgrade Tidewheel where this was called, a client, or the stack's functions"
+        )
 
 
 class CorruptMetadata(TidewheelError):

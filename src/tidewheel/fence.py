@@ -18,9 +18,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from tidewheel.errors import NewerLayout
 from tidewheel.settings import TopicSettings
 from tidewheel.wheel import fires_at_ms
 
+LAYOUT = 1
+"""The layout of a topic's data that this release writes, and the newest that it reads: see docs/upgrading.md."""
 ALL_SEALED = 10**12 - 1
 """What `sealed` becomes when a topic is deleted: above every slot."""
 PURGE_KEPT_MS = 28 * 86_400_000
@@ -71,6 +74,7 @@ class Fence:
         merge_at_ms: when it considers the next one; None: when enough ledgers have come.
         waiting: messages in ledgers that are not planned: counted by each commit, estimated anew by each dispatch.
         recurring: how many recurring messages the topic has.
+        layout: by which rules all of the topic's data is read and changed.
     """
 
     topic: str
@@ -92,6 +96,7 @@ class Fence:
     merge_at_ms: int | None = None
     waiting: int = 0
     recurring: int = 0
+    layout: int = LAYOUT
 
     @property
     def slot_ms(self) -> int:
@@ -137,6 +142,15 @@ class Fence:
         """Whether enough ledgers have come since the sweep last considered a merge, and it does not know yet."""
         asked = self.merge_at_ms is not None and self.look_at_ms is not None and self.look_at_ms <= self.merge_at_ms
         return not asked and self.ver + 1 - self.merge_ver > self.settings.max_buckets // 2
+
+
+def check_layout(topic: str, layout: int) -> None:
+    """Raises NewerLayout if a topic's data has a layout that this release does not know.
+
+    A release changes nothing of a topic whose fence it cannot read: every change names the layout in its condition.
+    """
+    if layout > LAYOUT:
+        raise NewerLayout(topic, layout, LAYOUT)
 
 
 def above(wake_slot: int | None, slot: int) -> bool:

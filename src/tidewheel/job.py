@@ -3,6 +3,9 @@
 part        {"topic": ..., "subscription": ..., "generation": ..., "plan": ..., "part": ...}, and "replay" of a replay
 drain       {"topic": ..., "subscription": ..., "generation": ..., "park": ...}
 catch up    {"topic": ..., "subscription": ..., "generation": ...}
+
+Fields of a newer release are passed over: it adds only what a function may ignore without harm. A job of a new kind has
+the field `kind`, and this release refuses it: it comes again, and after five times it waits in the dead-letter queue.
 """
 
 from __future__ import annotations
@@ -73,6 +76,8 @@ def job_of(body: str) -> Job:
     if not isinstance(document, dict):
         raise InvalidValue("work queue message", body, _ADVICE)
     own: dict[str, type] = {}
+    if "kind" in document:
+        raise InvalidValue("work queue message", body, f"kind {document['kind']!r} is a newer release's: upgrade")
     if "plan" in document or "part" in document:
         own = {"plan": int, "part": int} | ({"replay": str} if "replay" in document else {})
     elif "park" in document:
@@ -81,13 +86,13 @@ def job_of(body: str) -> Job:
 
 
 def _checked(document: dict[str, Any], body: str, kinds: dict[str, type]) -> dict[str, Any]:
-    if set(document) != set(kinds):
-        raise InvalidValue("work queue message", body, f"{_ADVICE}, with the fields {', '.join(kinds)} and no others")
+    if not set(document) >= set(kinds) or ("park" in document and "park" not in kinds):
+        raise InvalidValue("work queue message", body, f"{_ADVICE}, with the fields {', '.join(kinds)}")
     for name, kind in kinds.items():
         value = document[name]
         if type(value) is not kind or (isinstance(value, int) and value < 0):
             raise InvalidValue(f"work queue message: {name}", value, _ADVICE)
-    return document
+    return {name: document[name] for name in kinds}
 
 
 def _job(document: dict[str, Any]) -> Job:

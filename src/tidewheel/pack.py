@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidewheel.duration import MAX_DELAY_MS
-from tidewheel.errors import CorruptPack
+from tidewheel.errors import CorruptPack, InvalidValue
 from tidewheel.message import MAX_MESSAGE_BYTES, Encoding, id_deliver_at_ms
 from tidewheel.outgoing import CheckedMessage, Options, check_attributes, check_characters
 from tidewheel.topic import check_name
@@ -152,7 +152,7 @@ def decode_pack(data: bytes, now_ms: int) -> Pack:
         encodings = _encodings(document["enc"])
         attributes = document.get("attrs")
     except (KeyError, TypeError, ValueError) as error:
-        raise CorruptPack(f"bad field ({error})") from None
+        raise CorruptPack(f"bad field ({_fault(error)})") from None
     n = len(texts) if isinstance(texts, list) else 0
     if not 0 < n <= MAX_MESSAGES or len(ids) != 16 * n or len(encodings) != n:
         raise CorruptPack("columns of different lengths, no messages, or too many")
@@ -167,7 +167,7 @@ def decode_pack(data: bytes, now_ms: int) -> Pack:
         options = _options(document.get("opts"), ids, topic)
         _check_messages(texts, encodings, attributes, options)
     except (TypeError, ValueError) as error:
-        raise CorruptPack(f"a message that cannot be delivered ({error})") from None
+        raise CorruptPack(f"a message that cannot be delivered ({_fault(error)})") from None
     return Pack(
         topic=topic,
         generation=generation,
@@ -178,6 +178,13 @@ def decode_pack(data: bytes, now_ms: int) -> Pack:
         attributes=attributes,
         options=options,
     )
+
+
+def _fault(error: Exception) -> str:
+    """Returns what is wrong without the value: this goes into logs, and the value may be a body or a key."""
+    if isinstance(error, InvalidValue):
+        return f"{error.field}: {error.advice}"
+    return str(error)
 
 
 def _document(data: bytes) -> dict[str, Any]:

@@ -161,7 +161,7 @@ def decode_plan(topic: str, a: int, b: int, manifest: bytes, occurrences: str | 
                 ),
                 due_rows=due,
             )
-            for i, offset, length, rows, raw, first, last, due in document["segments"]
+            for i, offset, length, rows, raw, first, last, due, *_ in document["segments"]
         )
         cancelled = frozenset(MessageId(each) for each in document["cancelled"])
         part_rows = int(document["part_rows"])

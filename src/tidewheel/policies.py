@@ -175,6 +175,7 @@ def consumer_statements(
 def administrator_statements(
     settings: ServiceSettings,
     *,
+    dead_letter_queues: Sequence[str] = (),
     region: str | None = None,
     account: str | None = None,
     partition: str | None = None,
@@ -183,8 +184,14 @@ def administrator_statements(
 
     Listing topics reads the whole table, which no condition on keys allows. So this is never for one topic.
 
+    Args:
+        settings: the service's.
+        dead_letter_queues: ARNs or URLs of the dead-letter queues of the service's own queues; without them the
+            statements do not allow `redrive_service`. The settings do not name them, since no client uses them.
+        region, account, partition: as of `sender_statements`.
+
     Raises:
-        InvalidValue: the settings do not say where the service is.
+        InvalidValue: the settings do not say where the service is, or a queue is none.
     """
     place = _place(settings, region, account, partition)
     items = ("ConditionCheckItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem")
@@ -197,6 +204,21 @@ def administrator_statements(
         _allow(["sqs:SendMessage"], [_queue_arn(settings.work_queue_url, place)]),
         _allow(["s3:GetObject"], [place.object_arn(settings.s3_bucket, f"{LEDGERS}*")]),
         _allow(["s3:DeleteObject"], [place.object_arn(settings.s3_bucket, f"{PARKED}*")]),
+        *(_redriving(settings, dead_letter_queues, place) if dead_letter_queues else ()),
+    ]
+
+
+def _redriving(settings: ServiceSettings, dead_letter_queues: Sequence[str], place: _Place) -> list[Statement]:
+    """Allows to move dead letters of the service's queues back; SQS does it with the rights of who asks for it."""
+    shared = (settings.urgent_queue_url, settings.bulk_queue_url, settings.work_queue_url)
+    own = dict.fromkeys([*shared, *(url for urls in settings.topic_queues.values() for url in urls)])
+    sources = [_queue_arn(url, place) for url in own]
+    dead = [_queue_arn(queue, place) for queue in dead_letter_queues]
+    moving = ("DeleteMessage", "GetQueueUrl", "ListDeadLetterSourceQueues", "ReceiveMessage", "StartMessageMoveTask")
+    return [
+        _allow(["sqs:GetQueueAttributes"], [*sources, *dead]),
+        _allow([f"sqs:{name}" for name in moving], dead),
+        _allow(["sqs:SendMessage"], sources),
     ]
 
 

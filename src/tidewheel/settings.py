@@ -17,7 +17,17 @@ SCHEDULER_LATENESS_S = 60
 
 
 MAX_FUNCTION_S = 300
-"""No function of the service runs longer; a worker's lease lasts as long."""
+"""No function of the service runs longer."""
+
+MAX_DELIVERY_S = 120
+"""No function that delivers runs longer: dispatch may take so long, ingest and deliver half of it."""
+
+LEASE_MS = (MAX_DELIVERY_S + 30) * 1000
+"""A worker's part is its own for this long: longer than any function that delivers may run.
+
+And shorter than the work queue's visibility time-out (180 s), so that a part whose worker died is free when it comes
+again.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,15 +109,23 @@ class TopicSettings:
         """How late a schedule may be before the sweep does its work: a minute, less for short lookaheads."""
         return min(SCHEDULER_LATENESS_S * 1000, self.lookahead_ms // 8)
 
-    def to_json(self) -> str:
-        """Returns the settings as a JSON object."""
-        return json.dumps({k: v for k, v in asdict(self).items() if v is not None}, sort_keys=True)
+    def to_json(self, keeping: str = "{}") -> str:
+        """Returns the settings as a JSON object.
+
+        Args:
+            keeping: what it takes the place of; settings in it that only a newer release knows stay.
+        """
+        newer = {k: v for k, v in json.loads(keeping).items() if k not in _topic_setting_names()}
+        return json.dumps(newer | {k: v for k, v in asdict(self).items() if v is not None}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> TopicSettings:
         """Reads to_json's result; names that this version does not know are passed over."""
-        known = {field.name for field in fields(cls)}
-        return cls(**{k: v for k, v in json.loads(text).items() if k in known})
+        return cls(**{k: v for k, v in json.loads(text).items() if k in _topic_setting_names()})
+
+
+def _topic_setting_names() -> set[str]:
+    return {field.name for field in fields(TopicSettings)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,8 +212,8 @@ def parameter_name(stack: str) -> str:
     return f"/tidewheel/{stack}/settings"
 
 
-DELIVERY_ROLES = 4
-"""Roles that deliver: those of ingest, dispatch, deliver and sweep."""
+DELIVERY_ROLES = 3
+"""Roles that deliver: those of ingest, dispatch and deliver."""
 
 
 def roles_parameter_name(stack: str) -> str:

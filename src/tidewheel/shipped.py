@@ -9,7 +9,6 @@ PACKAGE = Path(__file__).resolve().parent
 FUNCTIONS = "functions"
 GLUE_JOBS = "glue_jobs"
 EXAMPLES = "examples"
-LOCK_FILE = "requirements.lock"
 
 
 def shipped(name: str) -> Path:

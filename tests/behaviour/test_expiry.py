@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from aws_lambda_powertools import Metrics
-from aws_lambda_powertools.metrics import MetricUnit
 
 from tests.behaviour.topic import Topic
 from tidewheel import Consumer, ConsumerCounts, InvalidValue, Message, MessageState, SendFailed
+from tidewheel.telemetry.function import Telemetry
+from tidewheel.telemetry.metrics import EXPIRED, Metric
 
 
 @pytest.mark.parametrize("delay", [60, "30m", "2h"])
@@ -36,11 +36,11 @@ def test_an_expired_message_is_counted(
         pytest.skip("the metric is the deployed functions'; tests/flows has what the flows count")
     counted: list[float] = []
 
-    def count(self: Metrics, name: str, unit: MetricUnit, value: float) -> None:
-        if name == "ExpiredMessages":
+    def count(self: Telemetry, metric: Metric, value: float) -> None:
+        if metric is EXPIRED:
             counted.append(value)
 
-    monkeypatch.setattr(Metrics, "add_metric", count)
+    monkeypatch.setattr(Telemetry, "add", count)
     topic.client.pause(topic.name, "billing")
     topic.client.send_many(topic.name, [Message(body="milk", delay=delay, expires_in="10m")] * 3)
     start = topic.stack.now()

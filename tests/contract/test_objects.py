@@ -128,6 +128,9 @@ def test_a_listing_has_the_names_with_a_prefix_in_order(objects: Objects) -> Non
     assert names(objects, "ledgers/orders/") == sorted(there[1:3])
     assert names(objects, "ledgers/orders/2026-01-0") == sorted(there[1:3])
     assert names(objects, "ledgers/none/") == names(objects, "none") == []
+    assert [each.name for each in objects.list("ledgers/", "ledgers/orders0")] == []
+    assert [each.name for each in objects.list("ledgers/", "ledgers/orders-20")] == sorted(there[1:3])
+    assert [each.name for each in objects.list("ledgers/", sorted(there)[1])] == [sorted(there)[2]]
 
 
 def test_a_listing_says_how_large_objects_are_and_when_they_were_put(objects: Objects) -> None:

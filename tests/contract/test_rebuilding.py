@@ -8,7 +8,7 @@ from typing import Any
 from tests.contract.builders import Store, a_bucket, a_message_id, a_plan, a_subscription
 from tests.contract.conftest import aws_store
 from tidewheel.aws import s3_layout
-from tidewheel.flows.ports import CHECKPOINTS
+from tidewheel.flows.ports import CHECKPOINTS, DailyClaim
 from tidewheel.subscription import State
 from tidewheel.tombstone import Tombstone
 
@@ -77,8 +77,18 @@ def test_daily_work_is_one_callers_until_its_time(store: Store) -> None:
     assert topics.claim_daily("ORPHANS", 100, 200)
     assert not topics.claim_daily("ORPHANS", 199, 300)
     assert topics.claim_daily("OTHER", 100, 200)
-    assert topics.claim_daily("ORPHANS", 200, 300)
+    assert topics.claim_daily("ORPHANS", 200, 300) == DailyClaim(after=None)
     assert topics.topics() == []
+
+
+def test_daily_work_goes_on_where_it_was_put_off(store: Store) -> None:
+    topics = store.topics
+    assert topics.claim_daily("ORPHANS", 100, 900) == DailyClaim(after=None)
+    topics.put_off_daily("ORPHANS", 200, "ledgers/orders0")
+    assert topics.claim_daily("ORPHANS", 199, 900) is None
+    assert topics.claim_daily("ORPHANS", 200, 950) == DailyClaim(after="ledgers/orders0")
+    topics.put_off_daily("ORPHANS", 300, None)
+    assert topics.claim_daily("ORPHANS", 300, 999) == DailyClaim(after=None)
 
 
 def test_daily_work_that_another_process_has_done_is_remembered(dynamodb: Any) -> None:

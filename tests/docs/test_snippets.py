@@ -34,7 +34,7 @@ NOT_OURS = ("aws", "cd", "cdk", "docker", "export", "git", "node", "npm", "npx",
 COMMANDS_OF_THEIR_OWN = {"demo": demo.app, "local": local.app}
 
 _FENCE = re.compile(
-    r"(?:^<!-- (?P<source>[^ ]+) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+    r"(?:^<!-- (?P<source>[^ ]+) -->\n)?^ *```(?P<language>\w*)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL
 )
 _LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _FORBIDDEN = re.compile(r"(?<![\w.])/(?:work|root|tmp|home)/|https?://(?:[\w-]+\.)*(?:internal|local|corp)\b")
@@ -126,7 +126,7 @@ def test_every_example_is_quoted_in_a_document() -> None:
 
 
 def test_every_make_target_in_a_shell_snippet_exists() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     for block, words in commands():
         if words[:1] == ["make"]:
             named = [word for word in words[1:] if "=" not in word]
@@ -135,9 +135,9 @@ def test_every_make_target_in_a_shell_snippet_exists() -> None:
 
 
 def test_every_make_target_named_in_prose_exists() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     for document in DOCUMENTS:
-        for named in re.findall(r"`make ([a-z ]+)`", prose(document)):
+        for named in re.findall(r"`make ([a-z -]+)`", prose(document)):
             assert set(named.split()) <= targets, f"{document.name}: make {named}"
 
 

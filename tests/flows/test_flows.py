@@ -11,10 +11,11 @@ import pytest
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
 from tidewheel.errors import CorruptLedger, DelayTooLong, NotTaken, PartLeased, UnknownTopic
 from tidewheel.flows.collect import collect
-from tidewheel.flows.deliver import LEASE_MS, deliver_part
+from tidewheel.flows.deliver import deliver_part
 from tidewheel.flows.dispatch import dispatch
 from tidewheel.flows.sweep import sweep
 from tidewheel.message import MessageId
+from tidewheel.settings import LEASE_MS
 from tidewheel.tombstone import Tombstone
 from tidewheel.wheel import fine_delay_s
 

@@ -12,8 +12,9 @@ from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, Crashin
 from tidewheel.bucket import Bucket
 from tidewheel.errors import CorruptLedger
 from tidewheel.flows.collect import collect
+from tidewheel.flows.consider_merge import consider_merge
 from tidewheel.flows.dispatch import dispatch
-from tidewheel.flows.merge import Merged, consider_merge, in_process, merge
+from tidewheel.flows.merge import Merged, in_process, merge
 from tidewheel.flows.merge_rows import MergeWork
 from tidewheel.flows.ports import MergeSize
 
@@ -132,10 +133,10 @@ def test_a_damaged_source_is_left_out_and_the_others_are_merged() -> None:
 def test_what_a_function_cannot_merge_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     spread(world, 5)
-    monkeypatch.setattr("tidewheel.flows.merge.SMALL_BYTES", 100)
+    monkeypatch.setattr("tidewheel.flows.consider_merge.SMALL_BYTES", 100)
     merged = run_merge(world, largest=MergeSize.SMALL)
     assert merged.handed_over and merged.merges == 0
-    assert world.service.merge_runs.started == [(TOPIC, MergeSize.LARGE)]
+    assert world.service.runs.merges == [(TOPIC, MergeSize.LARGE)]
     assert world.service.topics.lease_merge(TOPIC, START_MS, START_MS + 1)
 
 
@@ -167,12 +168,12 @@ def test_the_sweep_starts_a_merge_when_half_the_limit_has_come_and_not_again_bef
     for count in range(1, 21):
         world.send(2 * DAY + count * MINUTE, 3 * DAY)
         world.run(6 * MINUTE, sweeps=True)
-    assert world.service.merge_runs.started == [(TOPIC, MergeSize.SMALL)] * 3
+    assert world.service.runs.merges == [(TOPIC, MergeSize.SMALL)] * 3
     assert world.fence.merge_at_ms is None
     assert run_merge(world, everything=False).sources == 20
     world.send(2 * DAY)
     world.run(HOUR, sweeps=True)
-    assert len(world.service.merge_runs.started) == 3
+    assert len(world.service.runs.merges) == 3
 
 
 def test_a_request_for_a_merge_survives_other_writers_of_the_look() -> None:

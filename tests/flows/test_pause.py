@@ -14,7 +14,6 @@ from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, Crashin
 from tidewheel.errors import AlreadyExists, QueueUnavailable, UnknownSubscription, UnknownTopic
 from tidewheel.filter_policy import FilterPolicy
 from tidewheel.flows import pause as states
-from tidewheel.flows.deliver import LEASE_MS
 from tidewheel.flows.dispatch import dispatch
 from tidewheel.flows.drain import drain
 from tidewheel.flows.orphans import ORPHAN_GRACE_S, sweep_orphans
@@ -25,6 +24,7 @@ from tidewheel.flows.work import do_job
 from tidewheel.job import CatchUpJob, DrainJob
 from tidewheel.memory import MemoryQueues
 from tidewheel.park import Park
+from tidewheel.settings import LEASE_MS
 from tidewheel.subscription import State
 
 REDRIVE = 30 * MINUTE

@@ -117,8 +117,15 @@ class World:
     def sweep(self) -> Swept:
         swept = sweep(self.ports)
         assert not swept.failures, swept.failures
+        self.dispatch_started()
         self.work()
         return swept
+
+    def dispatch_started(self) -> None:
+        """Runs the dispatches that sweeps have started."""
+        started = self.service.runs.dispatches
+        while started:
+            dispatch(self.ports, started.pop(0))
 
     def collect(self) -> None:
         collect(self.ports, TOPIC)
@@ -198,7 +205,7 @@ class CrashingPorts:
         self.objects = CrashingPort(service.objects, self.plan)
         self.queues = CrashingPort(service.queues, self.plan)
         self.wheel = CrashingPort(service.wheel, self.plan)
-        self.merge_runs = CrashingPort(service.merge_runs, self.plan)
+        self.runs = CrashingPort(service.runs, self.plan)
         self.clock, self.parallel, self.max_skew_ms = service.clock, service.parallel, service.max_skew_ms
 
 

@@ -14,9 +14,10 @@ import pytest
 
 from infra.local_template import normalized
 from tests.infra.dedicated import synthesized
-from tests.infra.iam import Request, allowed, matching, requests_of
 from tidewheel import policies
 from tidewheel.local import LocalTidewheel
+from tidewheel.local.emulator.iam_policy import Request, allowed, matching
+from tidewheel.local.emulator.iam_requests import requests_of
 from tidewheel.message import Message
 from tidewheel.policies import Statement, consumer_statements, sender_statements
 from tidewheel.sdk.client import Tidewheel
@@ -52,6 +53,17 @@ class World:
     def queue_url(self, topic: str) -> str:
         [found] = self.stack.client().subscriptions(topic)
         return found.queue_url
+
+    def dead_letter_queues(self) -> list[str]:
+        """ARNs of the dead-letter queues of the service's own queues."""
+        sqs = self.stack.session.client("sqs")
+        pairs = [(self.settings.urgent_queue_url, self.settings.bulk_queue_url), *self.settings.topic_queues.values()]
+        urls = [*(url for pair in pairs for url in pair), self.settings.work_queue_url]
+        policies = [
+            sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])["Attributes"]["RedrivePolicy"]
+            for url in urls
+        ]
+        return [str(json.loads(policy)["deadLetterTargetArn"]) for policy in policies]
 
 
 Prepare = Callable[[World, str], object]
@@ -100,6 +112,12 @@ def plain_consumer(tw: Tidewheel, world: World, topic: str) -> None:
 def something_dead(world: World, topic: str) -> None:
     url = f"{world.queue_url(topic)}-dead"
     world.stack.session.client("sqs").send_message(QueueUrl=url, MessageBody="dead")
+
+
+def all_dead(world: World, topic: str) -> None:
+    sqs = world.stack.session.client("sqs")
+    for arn in world.dead_letter_queues():
+        sqs.send_message(QueueUrl=sqs.get_queue_url(QueueName=arn.rpartition(":")[2])["QueueUrl"], MessageBody="dead")
 
 
 def something_delivered(world: World, topic: str) -> None:
@@ -239,6 +257,7 @@ CALLS = {
     "list": Call(role=ADMINISTRATOR, do=lambda tw, w, t: [tw.subscriptions(each.topic) for each in tw.topics()]),
     "peek of an administrator": Call(role=ADMINISTRATOR, prepare=something_waiting, do=lambda tw, w, t: tw.peek(t)),
     "stats of an administrator": Call(role=ADMINISTRATOR, do=lambda tw, w, t: tw.stats(t)),
+    "redrive of the service": Call(role=ADMINISTRATOR, prepare=all_dead, do=lambda tw, w, t: tw.redrive_service()),
     "pause and resume": Call(role=ADMINISTRATOR, prepare=something_waiting, do=pause_and_resume),
 }
 ONE_TOPIC = [name for name, call in CALLS.items() if call.role != ADMINISTRATOR]
@@ -257,7 +276,7 @@ def statements(world: World, call: Call, topic: str) -> list[Statement]:
         return sender_statements(world.settings, topic, actions=call.actions or ())
     if call.role == CONSUMER:
         return consumer_statements(world.settings, topic, world.queue_url(topic), actions=call.actions or ())
-    return policies.administrator_statements(world.settings)
+    return policies.administrator_statements(world.settings, dead_letter_queues=world.dead_letter_queues())
 
 
 def made(world: World, name: str, topic: str) -> list[Request]:

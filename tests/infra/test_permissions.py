@@ -6,18 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.infra.roles import (
+    COMPACT,
+    DELIVER,
+    DISPATCH,
+    FUNCTION_ROLES,
+    IMPORT,
+    INGEST,
+    JOB_ROLES,
+    MERGE,
+    REBUILD,
+    SENDERS,
+    SWEEP,
+)
+from tidewheel.aws import table_layout
 from tidewheel.flows.ports import topic_prefixes
 
 if TYPE_CHECKING:
     from conftest import StackTemplate
 
-INGEST, DISPATCH = "IngestionIngestRole", "TimingWheelDispatchRole"
-DELIVER, SWEEP = "DeliveryDeliverRole", "TimingWheelSweepRole"
-COMPACT, MERGE = "CompactionCompactRole", "CompactionMergeRole"
-REBUILD, IMPORT = "CompactionRebuildRole", "CompactionImportRole"
-SENDERS = (INGEST, DISPATCH, DELIVER, SWEEP)
-JOB_ROLES = (MERGE, REBUILD, IMPORT)
-FUNCTION_ROLES = (*SENDERS, COMPACT)
 WRITING = {"GetObject", "PutObject", "DeleteObject", "AbortMultipartUpload"}
 
 
@@ -44,10 +51,64 @@ def test_no_role_has_a_managed_policy(stack: StackTemplate) -> None:
     assert not any("ManagedPolicyArns" in role for role in stack.of_type("AWS::IAM::Role").values())
 
 
-@pytest.mark.parametrize("role", (*FUNCTION_ROLES, *JOB_ROLES))
-def test_no_function_or_job_may_scan_the_table(stack: StackTemplate, role: str) -> None:
-    needed = {"ConditionCheckItem", "GetItem", "PutItem", "Query", "UpdateItem"}
-    assert stack.actions(role, "dynamodb") - {"DeleteItem"} == needed
+TOPICS, TOMBSTONES = table_layout.EVERY_TOPIC, table_layout.EVERY_TOMBSTONES
+KEYS, DAILY = table_layout.EVERY_KEYS, table_layout.SERVICE
+READS = {"GetItem", "Query"}
+WRITES = READS | {"DeleteItem", "PutItem", "UpdateItem"}
+
+
+@pytest.mark.parametrize(
+    ("role", "allowed"),
+    [
+        (
+            INGEST,
+            {
+                TOPICS: READS | {"ConditionCheckItem", "PutItem", "UpdateItem"},
+                TOMBSTONES: READS | {"PutItem"},
+                KEYS: {"PutItem"},
+            },
+        ),
+        (DISPATCH, {TOPICS: WRITES, TOMBSTONES: {"DeleteItem", "Query"}}),
+        (DELIVER, {TOPICS: WRITES | {"ConditionCheckItem"}}),
+        (
+            SWEEP,
+            {
+                TOPICS: WRITES - {"PutItem"},
+                TOMBSTONES: {"DeleteItem", "Query"},
+                KEYS: {"DeleteItem", "Query"},
+                DAILY: {"UpdateItem"},
+            },
+        ),
+        (COMPACT, {TOPICS: WRITES}),
+        (MERGE, {TOPICS: WRITES}),
+        (REBUILD, {TOPICS: WRITES, TOMBSTONES: {"PutItem", "Query"}}),
+        (IMPORT, {TOPICS: READS | {"PutItem", "UpdateItem"}}),
+    ],
+)
+def test_items_are_allowed_by_partition_and_nobody_may_scan_the_table(
+    stack: StackTemplate, role: str, allowed: dict[str, set[str]]
+) -> None:
+    found: dict[str, set[str]] = {}
+    for statement in stack.statements(role):
+        actions = {action.split(":")[1] for action in as_list(statement["Action"]) if action.startswith("dynamodb:")}
+        if not actions or "/index/" in str(statement["Resource"]):
+            continue
+        condition = statement["Condition"]
+        [pattern] = as_list(condition["ForAllValues:StringLike"]["dynamodb:LeadingKeys"])
+        excepted = condition.get("ForAllValues:StringNotLike", {}).get("dynamodb:LeadingKeys")
+        assert (excepted is None) == (pattern != TOPICS) and excepted in (
+            None,
+            table_layout.EVERY_BESIDE,
+            [table_layout.EVERY_BESIDE],
+        )
+        assert condition["Null"] == {"dynamodb:LeadingKeys": "false"}
+        found.setdefault(pattern, set()).update(actions)
+    assert found == allowed
+
+
+def as_list(value: Any) -> list[Any]:
+    """One or many, always as many."""
+    return value if isinstance(value, list) else [value]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +136,7 @@ def test_each_function_and_job_has_the_s3_actions_that_it_needs(
         (INGEST, {"ledgers", "parked"}),
         (DELIVER, {"parked"}),
         (DISPATCH, {"plans", "checkpoints"}),
-        (SWEEP, {"plans", "checkpoints", "payloads/*/collected.json"}),
+        (SWEEP, {"checkpoints", "payloads/*/collected.json"}),
         (COMPACT, {"ledgers"}),
         (MERGE, {"ledgers"}),
         (REBUILD, {"ledgers", "checkpoints", "aside"}),
@@ -146,7 +207,7 @@ def test_the_sweep_starts_merges_and_the_function_hands_large_ones_over(stack: S
     assert stack.actions(role, "glue") == ({"StartJobRun"} if role in (SWEEP, COMPACT) else set())
     for statement in stack.statements(role):
         if statement["Action"] == "lambda:InvokeFunction":
-            assert referenced(statement["Resource"]) == {"CompactionCompact"}
+            assert referenced(statement["Resource"]) == {"CompactionCompact", "TimingWheelDispatch"}
         if statement["Action"] == "glue:StartJobRun":
             [job] = [part for part in statement["Resource"]["Fn::Join"][1] if "CompactionMerge" in str(part)]
             assert set(job) == {"Ref"}
@@ -166,11 +227,11 @@ def test_who_arms_the_wheel_may_pass_the_role_to_the_scheduler_only(
         assert statement["Condition"] == {"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}}
 
 
-@pytest.mark.parametrize("role", SENDERS)
-def test_every_function_that_delivers_may_send_to_the_queues_of_subscriptions(stack: StackTemplate, role: str) -> None:
+@pytest.mark.parametrize("role", FUNCTION_ROLES)
+def test_only_functions_that_deliver_may_send_to_the_queues_of_subscriptions(stack: StackTemplate, role: str) -> None:
     sends = [s for s in stack.statements(role) if "sqs:SendMessage" in s["Action"]]
-    assert any("-*" in str(statement["Resource"]) for statement in sends)
-    assert any("DeliveryRefusedQueue" in str(statement["Resource"]) for statement in sends)
+    assert any("-*" in str(statement["Resource"]) for statement in sends) == (role in SENDERS)
+    assert any("DeliveryRefusedQueue" in str(statement["Resource"]) for statement in sends) == (role in SENDERS)
 
 
 @pytest.mark.parametrize("role", FUNCTION_ROLES)
@@ -186,7 +247,7 @@ def test_only_the_sweep_reads_the_wake_index(stack: StackTemplate, role: str) ->
 
 def test_a_schedule_may_invoke_dispatch_and_sweep_and_nothing_else(stack: StackTemplate) -> None:
     role = "TimingWheelScheduleRole"
-    invokes, dead_letters = stack.statements(role)
+    invokes, dead_letters = sorted(stack.statements(role), key=lambda statement: str(statement["Action"]))
     assert invokes["Action"] == "lambda:InvokeFunction"
     assert referenced(invokes["Resource"]) == {"TimingWheelDispatch", "TimingWheelSweep"}
     assert dead_letters["Action"] == "sqs:SendMessage"

@@ -58,9 +58,11 @@ def test_a_queue_allows_the_published_roles_to_send_and_nobody_anything_else() -
         p for p in template["Parameters"].values() if p["Type"] == "AWS::SSM::Parameter::Value<List<String>>"
     ]
     assert parameter["Default"] == "/tidewheel/reminders/delivery-roles"
-    [policy] = of_type(template, "AWS::SQS::QueuePolicy")
-    [statement] = policy["PolicyDocument"]["Statement"]
+    of_dead_letters, policy = of_type(template, "AWS::SQS::QueuePolicy")
+    without_tls, statement = policy["PolicyDocument"]["Statement"]
     assert (statement["Effect"], statement["Action"]) == ("Allow", "sqs:SendMessage")
+    for denied in (without_tls, *of_dead_letters["PolicyDocument"]["Statement"]):
+        assert (denied["Effect"], denied["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
     assert [each["Fn::Select"][0] for each in statement["Principal"]["AWS"]] == list(range(DELIVERY_ROLES))
     [queue] = policy["Queues"]
     assert statement["Resource"] == {"Fn::GetAtt": [queue["Ref"], "Arn"]}
@@ -90,6 +92,7 @@ def test_the_key_of_an_encrypted_queue_lets_the_roles_encrypt() -> None:
     _, statement = key["KeyPolicy"]["Statement"]
     assert statement["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
     assert statement["Principal"] == {"AWS": ROLES}
+    assert str(statement["Condition"]["StringEquals"]["kms:ViaService"]).startswith("{'Fn::Join': ['', ['sqs.'")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from cfnlint import ManualArgs, api
 from infra import node
 from infra.application import build_app
 from infra.environments import ENVIRONMENTS, UnknownEnvironment, environment_named
-from infra.local_template import Template
+from tests.infra.variants import VARIANTS, template_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -49,14 +49,15 @@ def test_the_wheels_node_is_taken_unless_another_is_named_or_it_is_not_there(mon
         node.use_available_node()
 
 
-def test_the_template_passes_cfn_lint(template: Template) -> None:
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_template_passes_cfn_lint(variant: str) -> None:
     # W3005 is the CDK's own doing: it makes every function depend on its role, to which it refers as well.
     config = ManualArgs(regions=["us-east-1"], ignore_checks=["W3005"])
-    matches = api.lint(json.dumps(template), config=config)
+    matches = api.lint(json.dumps(template_of(variant)), config=config)
     assert [f"{match.rule.id} {match.path}: {match.message}" for match in matches] == []
 
 
-def test_production_keeps_its_data_when_the_stack_is_deleted(tmp_path: Path) -> None:
+def test_the_context_chooses_the_environment_and_the_stacks_name(tmp_path: Path) -> None:
     overrides = {"environment": "production", "stack": "orders", "aws:cdk:bundling-stacks": []}
     assembly = build_app(outdir=str(tmp_path), overrides=overrides).synth()
     resources = assembly.get_stack_by_name("orders").template["Resources"].values()
@@ -65,7 +66,7 @@ def test_production_keeps_its_data_when_the_stack_is_deleted(tmp_path: Path) -> 
 
 
 def test_there_is_development_and_production() -> None:
-    assert set(ENVIRONMENTS) == {"development", "production"}
+    assert set(ENVIRONMENTS) == {"development", "production", "smoke"}
 
 
 def test_an_unknown_environment_is_refused_with_the_names_of_the_known_ones() -> None:

@@ -20,7 +20,7 @@ from tidewheel.settings import ServiceSettings, parameter_name
 OWN, SHARED = "orders", "invoices"
 URGENT, BULK = 0, 1
 DELAYS = {URGENT: "5m", BULK: "2d"}
-FIVE_RECEIVES = {URGENT: {"minutes": 15}, BULK: {"hours": 2}}
+ALL_RECEIVES = ({"hours": 4, "minutes": 2}, {"hours": 6, "minutes": 30})
 
 
 class Stack:
@@ -98,7 +98,7 @@ def test_a_pack_that_came_through_the_wrong_queue_is_a_dead_letter_of_that_queue
     queue_url = stack.settings.ingest_queues(queue_of)[kind]
     stack.put(queue_url, topic, DELAYS[kind])
     stack.put(queue_url, queue_of, DELAYS[kind])  # the rest of the batch
-    stack.local.advance(**FIVE_RECEIVES[kind])
+    stack.local.advance(**ALL_RECEIVES[kind])
     assert (stack.depth(queue_url), stack.depth(stack.dead_letters(queue_url))) == (0, 1)
     stack.local.advance(days=2)
     assert stack.bodies(topic) == []
@@ -108,7 +108,7 @@ def test_a_pack_that_came_through_the_wrong_queue_is_a_dead_letter_of_that_queue
 
 def test_a_refused_pack_that_is_moved_to_the_topics_own_queue_is_delivered(stack: Stack) -> None:
     stack.put(stack.settings.bulk_queue_url, OWN, DELAYS[BULK])
-    stack.local.advance(**FIVE_RECEIVES[BULK])
+    stack.local.advance(**ALL_RECEIVES[BULK])
     sqs = stack.local.session.client("sqs")
     dead_url = stack.dead_letters(stack.settings.bulk_queue_url)
     [dead] = sqs.receive_message(QueueUrl=dead_url, MessageAttributeNames=["All"])["Messages"]

@@ -277,9 +277,8 @@ def test_every_rejected_row_says_why_and_the_others_are_imported(bench: Bench) -
     assert sum(report.rejected.values()) == len(bad) + 1
     assert report.rejected["deliver_at is missing"] == 2
     assert bench.bodies() == ["fine"]
-    assert any(
-        "rejected 1: deliver_at is not a time: 1e99" in line or "deliver_at is not a time" in line for line in said
-    )
+    assert any("deliver_at is not a time" in line for line in said)
+    assert not any("1e99" in line for line in said), "a log must not quote what a row holds"
 
 
 def test_malformed_lines_of_csv_are_rejected(bench: Bench) -> None:

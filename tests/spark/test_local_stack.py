@@ -39,7 +39,7 @@ def received(stack: LocalTidewheel) -> Counter[str]:
 
 
 def test_the_sweep_has_a_large_merge_run_as_a_glue_job(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidewheel.flows.merge.SMALL_BYTES", 100)
+    monkeypatch.setattr("tidewheel.flows.consider_merge.SMALL_BYTES", 100)
     with LocalTidewheel(max_buckets=8) as stack:
         bodies = send_batches(stack, 12)
         assert stack.requests["glue.StartJobRun"] >= 1

@@ -94,7 +94,7 @@ def test_the_time_alone_makes_no_difference() -> None:
         b"",
         b"no zlib",
         zlib.compress(b"no JSON"),
-        zlib.compress(json.dumps(DOCUMENT | {"v": 2}).encode()),
+        zlib.compress(json.dumps(DOCUMENT | {"v": "2.0"}).encode()),
         zlib.compress(json.dumps(DOCUMENT | {"marks": [1]}).encode()),
         zlib.compress(json.dumps(DOCUMENT | {"subscriptions": [["a"]]}).encode()),
         zlib.compress(json.dumps(DOCUMENT | {"settings": {"slot_s": 0}}).encode()),

@@ -48,13 +48,13 @@ def test_a_part_s_message_is_five_fields_of_json() -> None:
         "[]",
         "{}",
         f'{{{OWNER}, "plan": 1}}',
-        f'{{{OWNER}, "plan": 1, "part": 0, "more": 1}}',
+        f'{{{OWNER}, "kind": "newer"}}',
+        f'{{{OWNER}, "plan": 1, "part": 0, "kind": "newer"}}',
         f'{{{OWNER}, "plan": 1, "part": 0, "park": "p"}}',
         f'{{{OWNER}, "plan": 1, "part": "0"}}',
         f'{{{OWNER}, "plan": 1, "part": -1}}',
         f'{{{OWNER}, "plan": true, "part": 0}}',
         f'{{{OWNER}, "park": 7}}',
-        f'{{{OWNER}, "more": 7}}',
         '{"topic": null, "subscription": "s", "generation": "g", "plan": 1, "part": 0}',
         '{"topic": "t", "subscription": "s"}',
     ],
@@ -62,3 +62,8 @@ def test_a_part_s_message_is_five_fields_of_json() -> None:
 def test_what_is_not_a_job_is_an_invalid_value(body: str) -> None:
     with pytest.raises(InvalidValue, match="work queue message"):
         job_of(body)
+
+
+@given(JOBS)
+def test_fields_that_a_newer_release_adds_to_a_job_are_passed_over(job: Job) -> None:
+    assert job_of(json.dumps(json.loads(job_body(job)) | {"hint": {"priority": 7}})) == job

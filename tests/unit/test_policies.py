@@ -16,12 +16,12 @@ from typer.testing import CliRunner, Result
 from infra.local_template import normalized
 from tests.conftest import REPOSITORY
 from tests.infra.dedicated import synthesized
-from tests.infra.iam import Request, allowed
 from tidewheel.aws import table_layout
 from tidewheel.cli.main import app
 from tidewheel.cli.target import Target
 from tidewheel.errors import InvalidValue
 from tidewheel.local import LocalTidewheel
+from tidewheel.local.emulator.iam_policy import Request, allowed
 from tidewheel.policies import (
     administrator_statements,
     consumer_statements,
@@ -30,7 +30,7 @@ from tidewheel.policies import (
     sender_statements,
 )
 from tidewheel.sdk.client import Tidewheel
-from tidewheel.settings import ServiceSettings, parameter_name
+from tidewheel.settings import DELIVERY_ROLES, ServiceSettings, parameter_name
 
 MINE, SHARED = "orders", "invoices"
 ARN = "arn:aws:sqs:us-east-1:123456789012:mine"
@@ -207,7 +207,7 @@ def test_the_command_prints_the_statements_with_the_values_of_the_stack(stack: L
     administrator = run(stack, "administrator")
     assert json.loads(administrator.stdout)["Statement"] == administrator_statements(settings)
     [statement] = json.loads(run(stack, "queue", ARN).stdout)["Statement"]
-    assert len(statement["Principal"]["AWS"]) == 4
+    assert len(statement["Principal"]["AWS"]) == DELIVERY_ROLES
     assert all(":role/tidewheel-" in role for role in statement["Principal"]["AWS"])
     assert sender.stderr == consumer.stderr == ""
 

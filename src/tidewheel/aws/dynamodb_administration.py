@@ -29,8 +29,9 @@ class DynamoAdministration:
         item = self._table.get(layout.fence_key(fence.topic))
         if item is None or items.decode_fence(item).settings != fence.settings:
             return False
+        seen = item["settings"]["S"]
         return self._change_if_seen(
-            fence, "update_settings", {"settings": item["settings"]["S"]}, {"settings": settings.to_json()}
+            fence, "update_settings", {"settings": seen}, {"settings": settings.to_json(keeping=seen)}
         )
 
     def set_purges(self, fence: Fence, purge_ms: int, purges: Sequence[Purge]) -> bool:
@@ -55,7 +56,7 @@ class DynamoAdministration:
                 ),
                 Change(
                     key=layout.fence_key(fence.topic),
-                    condition="generation = :generation AND gc_until <= :a",
+                    condition=f"{items.SAME_TOPIC} AND gc_until <= :a",
                     values={"generation": fence.generation, "a": key.plan},
                     adds={"subs_ver": 1},
                 ),
@@ -111,7 +112,7 @@ class DynamoAdministration:
         """One transaction of one item: deletes it only if it is the one that was read."""
         delete = Delete(
             key=layout.fence_key(fence.topic),
-            condition="generation = :generation",
+            condition=items.SAME_TOPIC,
             values={"generation": fence.generation},
         )
         return not self._table.transact([delete], action="forget_topic", topic=fence.topic)
@@ -125,7 +126,7 @@ class DynamoAdministration:
     ) -> bool:
         """Changes the fence if its generation is as read and these attributes are as seen; None is absent."""
         values: dict[str, Value] = {"generation": fence.generation}
-        condition = "generation = :generation"
+        condition = items.SAME_TOPIC
         for name, value in seen.items():
             if value is None:
                 condition += f" AND attribute_not_exists({name})"

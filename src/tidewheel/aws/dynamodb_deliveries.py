@@ -37,8 +37,7 @@ class DynamoDeliveries:
                 Put(item=items.encode_subscription(subscription), if_absent=True),
                 Change(
                     key=layout.fence_key(fence.topic),
-                    condition="gc_until <= :cursor AND generation = :generation AND "
-                    + wake_comparison(lower, ":cursor"),
+                    condition=f"gc_until <= :cursor AND {items.SAME_TOPIC} AND " + wake_comparison(lower, ":cursor"),
                     values={"cursor": cursor, "generation": fence.generation},
                     sets=sets,
                     adds={"subs_ver": 1, "ver": 1},

@@ -9,7 +9,7 @@ from tidewheel.aws.dynamodb_table import Table
 from tidewheel.aws.dynamodb_writes import Change, Put, Value, item_of
 from tidewheel.bucket import Bucket, BucketId
 from tidewheel.fence import Fence, above
-from tidewheel.flows.ports import Commit, Due, Wake
+from tidewheel.flows.ports import Commit, DailyClaim, Due, Wake
 from tidewheel.subscription import Subscription
 
 IMPORT_TTL_S = 90 * 86_400
@@ -56,7 +56,7 @@ class DynamoFences:
         """One UpdateItem, whether it has anything to change or not."""
         change = Change(
             key=layout.fence_key(fence.topic),
-            condition="generation = :generation AND sealed < :slot",
+            condition=f"{items.SAME_TOPIC} AND sealed < :slot",
             values={"generation": fence.generation, "slot": slot},
             sets={"sealed": slot},
         )
@@ -81,7 +81,7 @@ class DynamoFences:
             sets |= {"merge_at_ms": merge_at_ms, **items.look_fields(fence.topic, merge_at_ms)}
         change = Change(
             key=layout.fence_key(fence.topic),
-            condition="generation = :generation AND sealed <= :first AND "
+            condition=f"{items.SAME_TOPIC} AND sealed <= :first AND "
             + wake_comparison(above(fence.wake_slot, first), ":first"),
             values={"generation": fence.generation, "first": first},
             sets=sets,
@@ -153,7 +153,7 @@ class DynamoFences:
         done, _ = self._table.update(
             Change(
                 key=layout.fence_key(fence.topic),
-                condition=f"generation = :generation AND {condition}",
+                condition=f"{items.SAME_TOPIC} AND {condition}",
                 values={"generation": fence.generation, **values},
                 sets=sets,
             ),
@@ -206,10 +206,10 @@ class DynamoFences:
         self._table.put(put, action="restore_subscription", topic=subscription.topic)
 
     # ---- the service
-    def claim_daily(self, name: str, now_ms: int, next_ms: int) -> bool:
-        """One UpdateItem; none while this process remembers that it is too early: the time only ever rises."""
+    def claim_daily(self, name: str, now_ms: int, next_ms: int) -> DailyClaim | None:
+        """One UpdateItem; none while this process remembers that it is too early."""
         if now_ms < self._not_before_ms.get(name, now_ms):
-            return False
+            return None
         claim = Change(
             key=layout.daily_key(name),
             condition="attribute_not_exists(next_at_ms) OR next_at_ms <= :now",
@@ -219,4 +219,16 @@ class DynamoFences:
         done, item = self._table.update(claim, action="claim_daily", topic=name, returns=True)
         if item is not None:
             self._not_before_ms[name] = int(item["next_at_ms"]["N"])
-        return done
+        if not done or item is None:
+            return None
+        return DailyClaim(after=item["after"]["S"] if "after" in item else None)
+
+    def put_off_daily(self, name: str, next_ms: int, after: str | None) -> None:
+        """One UpdateItem."""
+        change = Change(
+            key=layout.daily_key(name),
+            condition="attribute_exists(next_at_ms)",
+            sets={"v": items.VERSION, "next_at_ms": next_ms, "#after": after},
+        )
+        self._table.update(change, action="put_off_daily", topic=name)
+        self._not_before_ms[name] = next_ms

@@ -1,6 +1,8 @@
 """What the table's items look like: domain values to items and back.
 
-Each item has the number of its layout's version in `v`. Optional fields are absent, never null.
+Each item has its version in `v`: how this one item is read. A fence also has its topic's `layout`, if that is above 1:
+by which rules all data of the topic is read and changed. Optional fields are absent, never null. Attributes that this
+release does not know are passed over, and stay where an item is changed and not put whole.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from pyroaring import BitMap
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_writes import Item, Value, item_of
 from tidewheel.bucket import Bucket, BucketId, Tail, decode_segments, encode_segments, encode_slots
-from tidewheel.errors import CorruptMetadata, TidewheelError
-from tidewheel.fence import Fence, Purge
+from tidewheel.errors import CorruptMetadata, NewerLayout, TidewheelError
+from tidewheel.fence import Fence, Purge, check_layout
 from tidewheel.flows.ports import Trash, Wake
 from tidewheel.key import KeyEntry
 from tidewheel.message import Encoding, MessageId
@@ -27,6 +29,8 @@ from tidewheel.subscription import Delivery, State, Subscription
 from tidewheel.tombstone import Tombstone
 
 VERSION = 1
+SAME_TOPIC = "generation = :generation AND attribute_not_exists(layout)"
+"""The condition of every change of a fence: it is the topic that was read, and not moved to a newer layout since."""
 
 T = TypeVar("T")
 
@@ -38,13 +42,15 @@ def _reading(decode: Callable[[Item], T]) -> Callable[[Item], T]:
     def checked(item: Item) -> T:
         name = "/".join(item.get(part, {}).get("S", "?") for part in (layout.PARTITION_KEY, layout.SORT_KEY))
         try:
+            if "layout" in item:
+                check_layout(_topic(item), _number(item, "layout"))
             version = _number(item, "v")
             if version > VERSION:
                 raise CorruptMetadata(
                     f"item {name} has version {version}; this release reads version {VERSION}: upgrade Tidewheel"
                 )
             return decode(item)
-        except CorruptMetadata:
+        except (CorruptMetadata, NewerLayout):
             raise
         except (KeyError, TypeError, ValueError, TidewheelError) as error:
             raise CorruptMetadata(f"item {name} is not readable ({error!r}); rebuild the index") from None
@@ -116,6 +122,7 @@ def encode_fence(fence: Fence) -> Item:
         "merge_at_ms": fence.merge_at_ms,
         "waiting": fence.waiting or None,
         "recurring": fence.recurring or None,
+        "layout": fence.layout if fence.layout > 1 else None,
     }
     return item_of(layout.fence_key(fence.topic), fields | look_fields(fence.topic, fence.look_at_ms))
 
@@ -143,6 +150,7 @@ def decode_fence(item: Item) -> Fence:
         merge_at_ms=_optional(item, "merge_at_ms"),
         waiting=_optional(item, "waiting") or 0,
         recurring=_optional(item, "recurring") or 0,
+        layout=_optional(item, "layout") or 1,
     )
 
 
@@ -154,7 +162,7 @@ def encode_purges(purges: Sequence[Purge]) -> str | None:
 
 def _purges(item: Item) -> tuple[Purge, ...]:
     found = json.loads(_text(item, "purges")) if "purges" in item else ()
-    return tuple(Purge(first_ms=first, end_ms=end, sent_before_ms=sent) for first, end, sent in found)
+    return tuple(Purge(first_ms=first, end_ms=end, sent_before_ms=sent) for first, end, sent, *_ in found)
 
 
 def encode_bucket(topic: str, bucket: Bucket) -> Item:

@@ -118,4 +118,6 @@ class DynamoKeys:
 
 
 def _open(topic: str, slot: int) -> Check:
-    return Check(key=layout.fence_key(topic), condition="sealed <= :slot", values={"slot": slot})
+    return Check(
+        key=layout.fence_key(topic), condition="sealed <= :slot AND attribute_not_exists(layout)", values={"slot": slot}
+    )

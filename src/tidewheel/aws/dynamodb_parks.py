@@ -57,7 +57,7 @@ class DynamoParks:
                 ),
                 Change(
                     key=layout.fence_key(fence.topic),
-                    condition="generation = :generation AND " + wake_comparison(lower, ":cursor"),
+                    condition=f"{items.SAME_TOPIC} AND " + wake_comparison(lower, ":cursor"),
                     values={"cursor": cursor, "generation": fence.generation},
                     sets=sets,
                     adds={"ver": 1},

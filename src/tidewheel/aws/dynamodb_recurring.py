@@ -23,7 +23,7 @@ class DynamoRecurring:
         put = Put(item=item, if_absent=True)
         if seen is not None:
             put = Put(item=item, condition="generation = :generation", values={"generation": seen.generation})
-        condition = "generation = :generation AND sealed <= :first AND "
+        condition = f"{items.SAME_TOPIC} AND sealed <= :first AND "
         values: dict[str, Value] = {
             "generation": fence.generation,
             "first": recurring.first_ms // fence.slot_ms,
@@ -64,7 +64,7 @@ class DynamoRecurring:
         )
         change = Change(
             key=layout.fence_key(fence.topic),
-            condition="generation = :generation",
+            condition=items.SAME_TOPIC,
             values={"generation": fence.generation},
             adds={"recurring": -1},
         )

@@ -81,7 +81,7 @@ class DynamoTopics(DynamoFences, DynamoDeliveries, DynamoParks, DynamoKeys, Dyna
         return done
 
     def _planned(self, fence: Fence, b: int, wake: Wake | None) -> Change:
-        condition = "planned = :planned AND cver = :cver AND generation = :generation"
+        condition = f"planned = :planned AND cver = :cver AND {items.SAME_TOPIC}"
         values: dict[str, Value] = {
             "planned": fence.planned,
             "cver": fence.cver,
@@ -164,7 +164,7 @@ class DynamoTopics(DynamoFences, DynamoDeliveries, DynamoParks, DynamoKeys, Dyna
                 Put(item=items.encode_trash(topic, trash)),
                 Change(
                     key=layout.fence_key(topic),
-                    condition="generation = :generation AND planned <= :sealed",
+                    condition=f"{items.SAME_TOPIC} AND planned <= :sealed",
                     values={"generation": fence.generation, "sealed": trash.sealed},
                     adds={"cver": 1, **({"waiting": -dropped} if dropped else {})},
                 ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -98,9 +98,11 @@ class S3Objects:
             upload.abort()
             raise
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
+    def list(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
         """Lists objects: a request for each thousand, when the first of them is taken."""
-        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._s3_bucket, Prefix=prefix)
+        start: dict[str, str] = {} if after is None else {"StartAfter": after}
+        paginator: Any = self._client.get_paginator("list_objects_v2")
+        pages = paginator.paginate(Bucket=self._s3_bucket, Prefix=prefix, **start)
         for page in pages:
             for found in page.get("Contents", ()):
                 yield StoredObject(

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from threading import Lock
+from typing import TypeVar
 
 import boto3
 from botocore.config import Config
 
 from tidewheel import clock as clocks
 from tidewheel.aws.dynamodb_topics import DynamoTopics
-from tidewheel.aws.merge_runs import AwsMergeRuns
+from tidewheel.aws.runs import AwsRuns
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.aws.scheduler_wheel import SchedulerWheel
 from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.clock import Clock
-from tidewheel.flows.ports import Parallel, in_order
+from tidewheel.flows.ports import Parallel, Queues, in_order
 from tidewheel.settings import ServiceSettings
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,25 +35,15 @@ class Service:
     clock: Clock
     topics: DynamoTopics
     objects: S3Objects
-    queues: SqsQueues
+    queues: Queues
     wheel: SchedulerWheel
+    runs: AwsRuns
     parallel: Parallel
 
     @property
     def max_skew_ms(self) -> int:
         """How far SQS's clock may be from ours."""
         return self.settings.max_skew_ms
-
-    @property
-    def merge_runs(self) -> AwsMergeRuns:
-        """Starts merges. Made when it is asked for: few calls start one, and its clients cost each cold start 50 ms."""
-        config = client_config(self.settings.send_threads)
-        return AwsMergeRuns(
-            self.session.client("lambda", config=config),
-            self.session.client("glue", config=config),
-            function_name=self.settings.compact_function,
-            job_name=self.settings.merge_job,
-        )
 
     @classmethod
     def cold_start(cls, environ: Mapping[str, str] = os.environ) -> Service:
@@ -87,8 +81,30 @@ class Service:
                 role_arn=settings.schedule_role_arn,
                 dead_letter_arn=settings.schedule_dead_letter_arn,
             ),
+            runs=AwsRuns(
+                # Made when they are used: few calls start anything, and each client costs a cold start 25 ms.
+                once(lambda: client("lambda")),
+                once(lambda: client("glue")),
+                dispatch_function=settings.dispatch_arn,
+                compact_function=settings.compact_function,
+                merge_job=settings.merge_job,
+            ),
             parallel=parallel_of(settings.send_threads),
         )
+
+
+def once(make: Callable[[], _T]) -> Callable[[], _T]:
+    """Returns what makes something at the first call, and from then on gives the same; threads may share it."""
+    lock = Lock()
+    made: list[_T] = []
+
+    def get() -> _T:
+        with lock:
+            if not made:
+                made.append(make())
+        return made[0]
+
+    return get
 
 
 def client_config(send_threads: int) -> Config:

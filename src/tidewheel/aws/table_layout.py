@@ -49,11 +49,19 @@ MERGE = "MERGE"
 IMPORTS = "IMPORT#"
 RECURRING = "RECUR#"
 
+EVERY_TOPIC = "T#*"
+"""Matches the partitions of every topic's items, in an IAM policy; no name of a topic holds a '#'."""
+EVERY_BESIDE = "T#*#*"
+"""Those of every topic's tombstones and keys."""
+EVERY_TOMBSTONES = "T#*#TOMB"
+EVERY_KEYS = "T#*#KEY#*"
+SERVICE = "SERVICE"
+"""The partition of what is not a topic's."""
+
 Key = tuple[str, str]
 """A partition key and a sort key."""
 
 _TOPIC = "T#"
-_SERVICE = "SERVICE"
 _TOMBSTONES = "#TOMB"
 _KEYS = "#KEY#"
 KEY_SHARDS = 16
@@ -202,7 +210,7 @@ def _key_partition(topic: str, number: int) -> str:
 
 def daily_key(name: str) -> Key:
     """Returns the key of a daily work of the whole service."""
-    return _SERVICE, name
+    return SERVICE, name
 
 
 def tombstone_range(first_slot: int, end_slot: int) -> tuple[str, str]:

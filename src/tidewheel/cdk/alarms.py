@@ -1,34 +1,55 @@
-"""Alarms: one for each thing that runs unseen, and the topic that tells about them."""
+"""Alarms: what somebody must be woken for, and the topic that tells it.
+
+Each has a page in the runbook, `docs/runbook.md`, under the title that its description ends with. CloudWatch bills
+$0.10 a month for each metric that an alarm reads. The twelve alarms read 25: eight of functions, four queues of dead
+letters, three other queues, two of the scheduler, and one each.
+"""
 
 from __future__ import annotations
 
-from aws_cdk import Aws, Duration
+from collections.abc import Sequence
+
+from aws_cdk import Aws
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
-from aws_cdk import aws_glue as glue
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
 from aws_cdk.aws_cloudwatch_actions import SnsAction
 from constructs import Construct
 
-PERIOD = Duration.minutes(5)
+from tidewheel.cdk.encryption import key_of
+from tidewheel.cdk.environment import Environment
+from tidewheel.cdk.watched import PERIOD, Watched
+from tidewheel.telemetry import metrics
+
 BROKEN = ("FAILED", "TIMEOUT", "ERROR")
 """The states in which a job run ends badly and by itself."""
+MOST_METRICS = 10
+"""Metrics that one alarm can read."""
+ALL = "SUM(FILL(METRICS(), 0))"
+WORST = "MAX(FILL(METRICS(), 0))"
 
 
 class Alarms(Construct):
-    """CloudWatch alarms of the service.
+    """The topic for failures, and the CloudWatch alarms of the service where its environment has any.
 
     Attributes:
         topic: The SNS topic to subscribe to. It says what broke.
+        alarms: All alarms; none if the environment has none.
     """
 
-    def __init__(self, scope: Construct, id_: str) -> None:
-        """Make the topic; CloudWatch and EventBridge, in this account, may publish."""
+    def __init__(self, scope: Construct, id_: str, *, topic: sns.ITopic | None = None) -> None:
+        """Make the topic, or take one; CloudWatch and EventBridge, in this account, may publish.
+
+        The policy of a topic that was made elsewhere stays as it is.
+        """
         super().__init__(scope, id_)
-        self.topic = sns.Topic(self, "Topic", display_name="Tidewheel")
+        self.alarms: list[cloudwatch.Alarm] = []
+        self.topic = topic or sns.Topic(
+            self, "Topic", display_name="Tidewheel", enforce_ssl=True, master_key=key_of(self)
+        )
         # The rules' targets give the topic a policy, which replaces the default one that lets alarms publish.
         self.topic.add_to_resource_policy(
             iam.PolicyStatement(
@@ -39,42 +60,194 @@ class Alarms(Construct):
             )
         )
 
-    def function_errors(self, function: lambda_.Function) -> cloudwatch.Alarm:
-        """Make the alarm on calls of a function that failed."""
-        alarm = self._alarm(f"{function.node.id}Errors", function.metric_errors(period=PERIOD, statistic="Sum"))
-        alarm.add_alarm_action(SnsAction(self.topic))
-        return alarm
+    def watch(self, watched: Watched, environment: Environment) -> None:
+        """Have failed job runs told, and make the alarms if the environment has them."""
+        rule = self._tell_broken_jobs(watched)
+        if not environment.alarms:
+            return
+        self._runbook, self._name = environment.runbook_url, watched.service_name
+        self._watch_delivery(watched, environment)
+        self._watch_queues(watched, environment)
+        self._watch_functions(watched, environment)
+        self._watch_jobs(rule)
 
-    def job_failures(self, job: glue.PySparkEtlJob) -> cloudwatch.Alarm:
-        """Make the alarm on runs of a Glue job that failed.
-
-        Glue has no metric that counts failed runs, only events. So a rule picks them and brings each, with its
-        error, to the topic; the alarm counts how often the rule was triggered. It has no action of its own, or
-        each failure would be told twice. A run that is tried again counts as well.
-        """
-        rule = job.on_event(
-            "Broken",
-            description="Runs of a Glue job of Tidewheel that failed",
-            target=targets.SnsTopic(self.topic),
-            event_pattern=events.EventPattern(detail={"state": list(BROKEN)}),
+    def _watch_delivery(self, watched: Watched, environment: Environment) -> None:
+        """Make the alarms on what the sweep sees. It tells a gauge at each sweep, and only what is not zero."""
+        self._alarm(
+            "OldestDue",
+            "Oldest due message",
+            "A message has been due for longer than it should be, and is not delivered.",
+            watched.own(metrics.OLDEST_DUE_AGE),
+            threshold=environment.oldest_due_alarm_s,
         )
-        metric = cloudwatch.Metric(
+        self._alarm(
+            "UnplannedSlots",
+            "Unplanned slots",
+            "Slots are sealed and hold messages, and no dispatch plans them.",
+            watched.own(metrics.UNPLANNED_SLOTS),
+            seen=2,
+            periods=3,
+        )
+        self._alarm(
+            "OpenDeliveries",
+            "Open deliveries",
+            "Deliveries stay open although the sweep has enqueued their parts again.",
+            watched.own(metrics.OPEN_DELIVERIES),
+            # The sweep looks at a delivery each half hour (redrive_s): the second look counts.
+            seen=2,
+            periods=13,
+        )
+        self._alarm(
+            "BrokenSubscriptions",
+            "Broken subscriptions",
+            "A subscription's queue is gone or refuses messages; they are parked.",
+            watched.own(metrics.BROKEN_SUBSCRIPTIONS),
+            periods=3,
+        )
+        self._alarm(
+            "Failures",
+            "Failures",
+            "Functions go on logging errors of work that is left to another try.",
+            watched.own(metrics.FAILURES),
+            seen=3,
+            periods=6,
+        )
+
+    def _watch_queues(self, watched: Watched, environment: Environment) -> None:
+        """Make the alarms on the service's own queues."""
+        for first in range(0, len(watched.dead_letters), MOST_METRICS):
+            queues = watched.dead_letters[first : first + MOST_METRICS]
+            self._alarm(
+                f"DeadLetters{first or ''}",
+                "Dead letters",
+                "Packs, jobs or invocations were given up and wait in a dead-letter queue.",
+                _together(ALL, [_visible(queue) for queue in queues]),
+            )
+        self._alarm(
+            "Refused",
+            "Refused messages",
+            "SQS refused messages for good; they wait in the refused queue.",
+            _visible(watched.refused),
+        )
+        ages = [
+            queue.metric_approximate_age_of_oldest_message(statistic="Maximum", period=PERIOD)
+            for name, queue in watched.sources.items()
+            # A topic's own bulk queue is read by the same function as its urgent one.
+            if "." not in name or name.endswith(".urgent")
+        ]
+        self._alarm(
+            "QueueAge",
+            "Queue age",
+            "Messages wait too long in a queue that a function should read.",
+            _together(WORST, ages),
+            threshold=environment.queue_age_alarm_s,
+        )
+
+    def _watch_functions(self, watched: Watched, environment: Environment) -> None:
+        """Make the alarms on functions that fail, are throttled, or do not run."""
+        errors = [watched.of_function(name, "Errors") for name in watched.functions]
+        throttles = [watched.of_function(name, "Throttles") for name in ("ingest", "dispatch", "deliver")]
+        self._alarm(
+            "Functions",
+            "Function errors and throttles",
+            "Functions fail, run into their time-out, or are throttled.",
+            _together(ALL, errors + throttles),
+            seen=2,
+            periods=3,
+        )
+        self._alarm(
+            "SweepMissing",
+            "Sweep not running",
+            "The sweep has not run: nothing heals a lost schedule, and nothing above is measured.",
+            watched.of_function("sweep", "Invocations"),
+            below=True,
+            # Of three intervals, whatever the interval is.
+            seen=max(3, 3 * environment.sweep_interval_s // 300),
+            periods=max(3, 3 * environment.sweep_interval_s // 300),
+        )
+        self._alarm(
+            "Scheduler",
+            "Scheduler target errors",
+            "EventBridge Scheduler cannot invoke dispatch or the sweep.",
+            _together(ALL, [watched.of_scheduler(name) for name in ("TargetErrorCount", "InvocationDroppedCount")]),
+            seen=2,
+            periods=3,
+        )
+
+    def _watch_jobs(self, rule: events.Rule) -> None:
+        """Make the alarm on job runs that failed, for the console: the rule tells each, and once is enough."""
+        triggered = cloudwatch.Metric(
             namespace="AWS/Events",
             metric_name="TriggeredRules",
             dimensions_map={"RuleName": rule.rule_name},
             period=PERIOD,
             statistic="Sum",
         )
-        return self._alarm(f"{job.node.id}Failures", metric)
+        self._alarm("Jobs", "Job failures", "A run of a Glue job failed.", triggered, tells=False)
 
-    def _alarm(self, id_: str, metric: cloudwatch.IMetric) -> cloudwatch.Alarm:
-        """Make an alarm on anything above none; no data is none."""
-        return cloudwatch.Alarm(
+    def _tell_broken_jobs(self, watched: Watched) -> events.Rule:
+        """Make the rule that brings each failed job run, with its error, to the topic.
+
+        Glue has no metric that counts failed runs, only events. A run that is tried again is told as well.
+        """
+        return events.Rule(
+            self,
+            "BrokenJobs",
+            description="Runs of a Glue job of Tidewheel that failed",
+            event_pattern=events.EventPattern(
+                source=["aws.glue"],
+                detail_type=["Glue Job State Change"],
+                detail={"jobName": [job.job_name for job in watched.jobs], "state": list(BROKEN)},
+            ),
+            targets=[targets.SnsTopic(self.topic)],
+        )
+
+    def _alarm(
+        self,
+        id_: str,
+        title: str,
+        says: str,
+        metric: cloudwatch.IMetric,
+        *,
+        threshold: float = 1,
+        seen: int = 1,
+        periods: int = 1,
+        below: bool = False,
+        tells: bool = True,
+    ) -> None:
+        """Make an alarm on `seen` of so many periods at or above a threshold, or below it; no data is below it."""
+        comparison = cloudwatch.ComparisonOperator
+        missing = cloudwatch.TreatMissingData
+        alarm = cloudwatch.Alarm(
             self,
             id_,
+            alarm_name=f"{self._name}-{id_}",
+            alarm_description=f"{says} {self._runbook}#{anchor(title)}",
             metric=metric,
-            threshold=1,
-            evaluation_periods=1,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            threshold=threshold,
+            datapoints_to_alarm=seen,
+            evaluation_periods=periods,
+            comparison_operator=comparison.LESS_THAN_THRESHOLD
+            if below
+            else comparison.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            treat_missing_data=missing.BREACHING if below else missing.NOT_BREACHING,
         )
+        self.alarms.append(alarm)
+        if tells:
+            alarm.add_alarm_action(SnsAction(self.topic))
+            alarm.add_ok_action(SnsAction(self.topic))
+
+
+def anchor(title: str) -> str:
+    """Return how a heading is linked to: "Dead letters" is `dead-letters`."""
+    return title.lower().replace(" ", "-")
+
+
+def _visible(queue: sqs.IQueue) -> cloudwatch.Metric:
+    return queue.metric_approximate_number_of_messages_visible(statistic="Maximum", period=PERIOD)
+
+
+def _together(expression: str, parts: Sequence[cloudwatch.Metric]) -> cloudwatch.MathExpression:
+    """Return one number of several metrics."""
+    using: dict[str, cloudwatch.IMetric] = {f"m{number}": part for number, part in enumerate(parts)}
+    return cloudwatch.MathExpression(expression=expression, using_metrics=using, period=PERIOD)

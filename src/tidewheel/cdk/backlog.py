@@ -5,11 +5,12 @@ The table costs nothing and needs no crawler: its partitions are computed from t
 
 from __future__ import annotations
 
-from aws_cdk import Aws, Fn, RemovalPolicy
+from aws_cdk import Fn, RemovalPolicy, Token
 from aws_cdk import aws_glue as glue
 from constructs import Construct
 
 from tidewheel.aws.s3_layout import LEDGERS
+from tidewheel.cdk.names import service_name
 from tidewheel.cdk.storage import Storage
 
 TABLE_NAME = "ledgers"
@@ -45,7 +46,7 @@ class Backlog(Construct):
     in deliver_at_ms.
 
     Attributes:
-        database: Named like the stack, with `_` for `-`, so that Athena needs no quotes.
+        database: Named like the service, with `_` for `-`, so that Athena needs no quotes.
         table: The table `ledgers`, partitioned by topic and by the day of each ledger's first slot.
     """
 
@@ -55,7 +56,7 @@ class Backlog(Construct):
         self.database = glue.Database(
             self,
             "Database",
-            database_name=Fn.join("_", Fn.split("-", Aws.STACK_NAME)),
+            database_name=_database_name(service_name(self)),
             description="Tidewheel: what is waiting",
             removal_policy=RemovalPolicy.DESTROY,
         )
@@ -76,3 +77,8 @@ class Backlog(Construct):
             parameters={"storage.location.template": f"{location}${{topic}}/${{due_day}}/"},
         )
         self.table.apply_removal_policy(RemovalPolicy.DESTROY)
+
+
+def _database_name(service: str) -> str:
+    """Return the name with `_` for `-`; the stack's is known only when it is deployed. Glue folds letters to small."""
+    return Fn.join("_", Fn.split("-", service)) if Token.is_unresolved(service) else service.replace("-", "_").lower()

@@ -1,25 +1,28 @@
-"""The code of the functions and of the Glue jobs.
+"""The code of the functions and of the Glue jobs, as assets.
 
-The functions have one bundle with the package, its dependencies and all handlers:
+Each bundle of `bundles.py` is a zip archive:
 
-    pyarrow/ boto3/ ...                from PyPI, as pinned in requirements.lock, for Lambda's machine
-    tidewheel/                         src/tidewheel
-    functions/<name>/handler.py        the handlers
+    pyarrow/ boto3/ ...                from PyPI, as pinned in requirements.lock, for Lambda's machine; thinned
+    tidewheel/                         the modules of the package that its handlers import, in the end
+    functions/<name>/handler.py        its handlers
 
-One bundle for all functions: they share everything but 60 lines each, and it is built and sent once.
-pip fetches wheels for arm64 wherever it runs, so no Docker is needed.
+uv or pip fetches wheels for arm64 wherever it runs, so no Docker is needed. The jobs have an archive of the modules
+that their scripts import; Glue installs their other packages itself, as `glue_modules` pins them.
 
-The jobs have the package's wheel; Glue installs their other packages itself, as `glue_modules` pins them.
+An asset's hash is made of what goes into it: pinned packages, own modules, the code that bundles, and whether modules
+are compiled. So it is known without bundling and equal on all machines with one version of Python, a change of anything
+else deploys nothing, and what is in `cdk.out` already is not made again.
 """
 
 from __future__ import annotations
 
+import inspect
+import json
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import jsii
@@ -27,199 +30,184 @@ from aws_cdk import AssetHashType, BundlingOptions, BundlingOutput, DockerImage,
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk.aws_s3_assets import Asset
 from constructs import Construct
-from packaging.markers import Marker
 
-ROOT = Path(__file__).resolve().parents[3]
+from tidewheel.cdk import archive, bytecode, pinned_packages, shared_object, thinning
+from tidewheel.cdk.archive import files_of, fingerprint, write_archive
+from tidewheel.cdk.bundles import BUNDLES, LAMBDA_LIMIT_BYTES, MB, SERVICES, UNUSED, Bundle, BundleFailed
+from tidewheel.cdk.pinned_packages import LAMBDA, Machine, install, pinned
+from tidewheel.cdk.reach import Reach, reach
+from tidewheel.shipped import FUNCTIONS, GLUE_JOBS, PACKAGE, shipped
 
-PACKAGES = (
-    "aws-lambda-powertools",
-    "aws-xray-sdk",
-    "boto3",
-    "botocore",
-    "cronsim",
-    "jmespath",
-    "numpy",
-    "pyarrow",
-    "pyroaring",
-    "python-dateutil",
-    "s3transfer",
-    "six",
-    "typing-extensions",
-    "tzdata",
-    "urllib3",
-    "wrapt",
-)
-"""What `tidewheel[lambda]` needs, and what that needs (a test compares it with the packages' metadata)."""
-
-PIP_OPTIONS = (
-    "--no-deps",
-    "--require-hashes",
-    "--no-compile",
-    # pip would ask the Python that it runs on; the lock file was resolved for the functions' too.
-    "--ignore-requires-python",
-    "--disable-pip-version-check",
-    "--quiet",
-    "--only-binary=:all:",
-    "--platform=manylinux_2_28_aarch64",
-    "--platform=manylinux2014_aarch64",
-    "--python-version=3.13",
-    "--implementation=cp",
-)
+GLUE_PACKAGES = ("cronsim", "pyarrow", "pyroaring", "tzdata")
+"""What the package needs in a Glue job; boto3, numpy, py4j and pyspark Glue has."""
 
 NO_DOCKER = DockerImage.from_registry("docker-is-not-used")
 """CDK demands an image, and would fall back to it; our local bundling never lets it."""
 
-UNUSED = ("pyarrow/include", "pyarrow/tests", "bin")
-"""Left out of the bundle: Lambda limits it to 250 MB unpacked."""
+_MAKERS = (archive, bytecode, pinned_packages, shared_object, thinning)
+"""The modules that decide on an archive's bytes, beside what goes into it."""
 
 
-GLUE_PACKAGES = ("pyarrow", "pyroaring")
-"""What the package needs in a Glue job, boto3 apart, which Glue has."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleSize:
+    """How large a bundle is.
+
+    Attributes:
+        unpacked_bytes: As a function has it.
+        zipped_bytes: As it is uploaded.
+    """
+
+    unpacked_bytes: int
+    zipped_bytes: int
 
 
-TARGET = {"python_version": "3.13", "python_full_version": "3.13.0", "sys_platform": "linux"}
-"""The functions' Python, as markers ask for it."""
-
-
-class BundleFailed(Exception):
-    """The functions' or the jobs' code could not be bundled: the message of pip or hatchling stands above."""
-
-
-def service_code() -> lambda_.Code:
-    """Return the bundle. CDK builds it only for stacks in its context `aws:cdk:bundling-stacks`."""
-    return lambda_.Code.from_asset(
-        str(ROOT),
-        asset_hash_type=AssetHashType.OUTPUT,
-        bundling=BundlingOptions(
-            image=NO_DOCKER,
-            local=LocalBundle(),
-        ),
-    )
+def service_code() -> dict[str, lambda_.Code]:
+    """Return each function's code. CDK bundles only for stacks in its context `aws:cdk:bundling-stacks`."""
+    codes = {bundle: _code(bundle) for bundle in BUNDLES}
+    return {function: code for bundle, code in codes.items() for function in bundle.functions}
 
 
 def package_asset(scope: Construct, id_: str) -> Asset:
-    """Return the package's wheel as an asset, named `.zip`: built only for stacks that are bundled.
+    """Return what the jobs import of this package as an asset that ends in `.zip`.
 
-    A wheel is a zip archive. pip would refuse the name that an asset gets (its hash), and Spark puts archives on
-    the import path by their ending: `.zip`, `.egg` or `.jar`, not `.whl`.
+    Spark puts archives on the import path by their ending: `.zip`, `.egg` or `.jar`.
     """
     return Asset(
         scope,
         id_,
-        path=str(ROOT),
-        asset_hash_type=AssetHashType.OUTPUT,
-        bundling=BundlingOptions(image=NO_DOCKER, local=LocalWheel(), output_type=BundlingOutput.SINGLE_FILE),
+        path=str(PACKAGE),
+        asset_hash=fingerprint(job_files(), *_makers()),
+        asset_hash_type=AssetHashType.CUSTOM,
+        bundling=BundlingOptions(image=NO_DOCKER, local=LocalPackage(), output_type=BundlingOutput.SINGLE_FILE),
     )
 
 
 def glue_modules() -> str:
-    """Return `--additional-python-modules` of a Glue job: name==version, as in the lock file.
+    """Return `--additional-python-modules` of a Glue job: name==version, as in the lock file."""
+    return ",".join(re.findall(r"^(\S+==[^\s;]+)", pinned(GLUE_PACKAGES), re.MULTILINE))
+
+
+def own_reach(bundle: Bundle) -> Reach:
+    """Return what a bundle's handlers import."""
+    return reach(_handlers(bundle).values())
+
+
+def own_files(bundle: Bundle) -> dict[str, Path]:
+    """Return a bundle's handlers and modules of this package, by their names in it."""
+    return {**_handlers(bundle), **_module_files(own_reach(bundle))}
+
+
+def job_files() -> dict[str, Path]:
+    """Return the modules of this package that the Glue jobs import, by their names in the archive."""
+    return _module_files(reach(shipped(GLUE_JOBS).glob("*.py")))
+
+
+def bundle_hash(bundle: Bundle) -> str:
+    """Return the hash of a bundle's asset."""
+    options = json.dumps([UNUSED, sorted(SERVICES), bytecode.compiles_for(LAMBDA)])
+    inputs = (pinned(bundle.packages), options, *_makers())
+    return fingerprint(own_files(bundle), *inputs)
+
+
+def fill(folder: Path, bundle: Bundle, machine: Machine = LAMBDA) -> None:
+    """Put a bundle's content into an empty folder.
 
     Raises:
-        BundleFailed: A package is not in the lock file.
+        BundleFailed: A package could not be installed, or one that a handler imports is not in the bundle.
     """
-    pinned = locked(GLUE_PACKAGES, (ROOT / "requirements.lock").read_text(encoding="utf-8"))
-    return ",".join(re.findall(r"^(\S+==[^\s;]+)", pinned, re.MULTILINE))
+    install(pinned(bundle.packages, machine), folder, machine)
+    thinning.thin(folder)
+    for name, path in own_files(bundle).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, folder / name)
+    bytecode.compile_modules(folder, machine)
+    thinning.check(folder, own_reach(bundle).packages, machine)
 
 
-@jsii.implements(ILocalBundling)
-class LocalWheel:
-    """Builds the wheel on this machine."""
-
-    # As in LocalBundle.
-    def try_bundle(self, output_dir: str, *, image: object, **_options: object) -> bool:  # noqa: ARG002
-        """Write the wheel, as a zip archive, to a folder.
-
-        Raises:
-            BundleFailed: hatchling could not build it.
-        """
-        write_wheel(Path(output_dir))
-        return True
-
-
-def write_wheel(target: Path) -> None:
-    """Write the package's wheel to a folder as `tidewheel.zip`; the same source gives the same bytes.
+def write_bundle(bundle: Bundle, target: Path) -> BundleSize:
+    """Write a bundle to a folder as `<name>.zip`, and its size to stderr.
 
     Raises:
-        BundleFailed: hatchling could not build it.
+        BundleFailed: As `fill`; or it is larger than it may be.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
-        # stdout belongs to jsii's conversation with node.
-        done = subprocess.run(build, cwd=ROOT, stdout=sys.stderr, check=False)
-        if done.returncode:
-            raise BundleFailed(BundleFailed.__doc__)
-        [wheel] = Path(folder).glob("*.whl")
-        shutil.copyfile(wheel, target / "tidewheel.zip")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        fill(folder, bundle)
+        files = files_of(folder)
+        unpacked = sum(path.stat().st_size for path in files.values())
+        if unpacked > bundle.limit_bytes:
+            raise BundleFailed(
+                f"The bundle {bundle.name} has {unpacked / MB:.1f} MB unpacked, more than its limit of "
+                f"{bundle.limit_bytes / MB:.0f} MB: see what grew, and UNUSED in `bundles.py`."
+            )
+        zipped = target / f"{bundle.name}.zip"
+        write_archive(files, zipped)
+    size = BundleSize(unpacked_bytes=unpacked, zipped_bytes=zipped.stat().st_size)
+    compiled = "compiled" if bytecode.compiles_for(LAMBDA) else f"as source: Python {LAMBDA.python} would compile it"
+    # stdout belongs to jsii's conversation with node.
+    print(
+        f"Bundle {bundle.name} ({', '.join(_names(bundle))}): {size.unpacked_bytes / MB:.1f} MB unpacked "
+        f"of Lambda's {LAMBDA_LIMIT_BYTES / MB:.0f} MB, {size.zipped_bytes / MB:.1f} MB zipped; {compiled}.",
+        file=sys.stderr,
+    )
+    return size
+
+
+def write_package(target: Path) -> None:
+    """Write what the jobs import of this package to a folder as `tidewheel.zip`."""
+    write_archive(job_files(), target / "tidewheel.zip")
 
 
 @jsii.implements(ILocalBundling)
 class LocalBundle:
-    """Builds the bundle on this machine."""
+    """Makes a bundle on this machine."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._bundle = bundle
 
     # jsii passes the options by keyword only because it finds one of them named here.
     def try_bundle(self, output_dir: str, *, image: object, **_options: object) -> bool:  # noqa: ARG002
         """Write the bundle to a folder.
 
         Raises:
-            BundleFailed: pip could not install a package.
+            BundleFailed: It could not be made.
         """
-        write_bundle(Path(output_dir))
+        write_bundle(self._bundle, Path(output_dir))
         return True
 
 
-def write_bundle(target: Path) -> None:
-    """Write packages, `tidewheel` and the handlers to a folder.
+@jsii.implements(ILocalBundling)
+class LocalPackage:
+    """Makes the jobs' archive on this machine."""
 
-    Raises:
-        BundleFailed: pip could not install a package.
-    """
-    install(target)
-    for unused in UNUSED:
-        shutil.rmtree(target / unused, ignore_errors=True)
-    skip = shutil.ignore_patterns("__pycache__", "*.pyc")
-    shutil.copytree(ROOT / "src" / "tidewheel", target / "tidewheel", ignore=skip)
-    shutil.copytree(ROOT / "functions", target / "functions", ignore=skip)
+    # As in LocalBundle.
+    def try_bundle(self, output_dir: str, *, image: object, **_options: object) -> bool:  # noqa: ARG002
+        """Write the archive to a folder."""
+        write_package(Path(output_dir))
+        return True
 
 
-def install(target: Path) -> None:
-    """Install the pinned packages for Lambda's machine into a folder.
-
-    Raises:
-        BundleFailed: pip failed.
-    """
-    pinned = locked(PACKAGES, (ROOT / "requirements.lock").read_text(encoding="utf-8"))
-    with tempfile.TemporaryDirectory() as folder:
-        requirements = Path(folder) / "requirements.txt"
-        requirements.write_text(pinned, encoding="utf-8")
-        pip = [sys.executable, "-m", "pip", "install", *PIP_OPTIONS]
-        # stdout belongs to jsii's conversation with node.
-        done = subprocess.run(
-            [*pip, f"--target={target}", f"--requirement={requirements}"], stdout=sys.stderr, check=False
-        )
-    if done.returncode:
-        raise BundleFailed(BundleFailed.__doc__)
-
-
-def locked(packages: Iterable[str], lock: str) -> str:
-    """Return the entries of these packages in a lock file for the functions' Python, with their hashes.
-
-    Markers are left out: pip would ask them of the Python that it runs on, whatever it installs for.
-
-    Raises:
-        BundleFailed: A package is not in the lock file.
-    """
-    found = re.finditer(
-        r"^(?P<name>[a-z0-9][\w.-]*)(?P<pin>==\S+)(?: ; (?P<marker>[^\\]*))?(?P<hashes> \\\n(?:    --hash=.*\n)*)",
-        lock,
-        re.MULTILINE,
+def _code(bundle: Bundle) -> lambda_.Code:
+    return lambda_.Code.from_asset(
+        str(PACKAGE),
+        asset_hash=bundle_hash(bundle),
+        asset_hash_type=AssetHashType.CUSTOM,
+        bundling=BundlingOptions(image=NO_DOCKER, local=LocalBundle(bundle), output_type=BundlingOutput.ARCHIVED),
     )
-    entries = {
-        match["name"]: f"{match['name']}{match['pin']}{match['hashes']}"
-        for match in found
-        if match["marker"] is None or Marker(match["marker"].strip()).evaluate(TARGET)
-    }
-    missing = sorted(set(packages) - set(entries))
-    if missing:
-        raise BundleFailed(f"requirements.lock does not pin {', '.join(missing)}: make it anew.")
-    return "".join(entries[name].rstrip(" \\\n") + "\n" for name in packages)
+
+
+def _names(bundle: Bundle) -> list[str]:
+    return [name for name in bundle.functions if (shipped(FUNCTIONS) / name).is_dir()]
+
+
+def _handlers(bundle: Bundle) -> dict[str, Path]:
+    folder = shipped(FUNCTIONS)
+    return {f"functions/{name}/handler.py": folder / name / "handler.py" for name in _names(bundle)}
+
+
+def _module_files(found: Reach) -> dict[str, Path]:
+    return {f"{PACKAGE.name}/{path.relative_to(PACKAGE).as_posix()}": path for path in found.modules.values()}
+
+
+def _makers() -> list[str]:
+    return [inspect.getsource(module) for module in _MAKERS]

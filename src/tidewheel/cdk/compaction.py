@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from aws_cdk import Aws, Duration, Stack
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_glue as glue
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from tidewheel.aws.s3_layout import ASIDE, CHECKPOINTS, IMPORTS, LEDGERS
-from tidewheel.cdk.alarms import Alarms
 from tidewheel.cdk.bundling import package_asset
 from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.functions import function_name, python_function
+from tidewheel.cdk.functions import FunctionCode, function_name, limit_asynchronous_calls, python_function
+from tidewheel.cdk.names import service_name
 from tidewheel.cdk.spark_jobs import JobSpec, job_name, spark_job
-from tidewheel.cdk.storage import Storage
+from tidewheel.cdk.storage import ITEM_WRITES, TOMBSTONES, TOPICS, Storage
 from tidewheel.settings import MAX_FUNCTION_S, parameter_name
 
 COMPACT_TIMEOUT = Duration.seconds(MAX_FUNCTION_S)
+
+COMPACT_AGE = Duration.minutes(15)
+"""A merge may wait, but not for hours: the sweep asks for it again as ledgers come."""
 
 MERGE_RUNS = 3
 """Topics that large merges may be under way for. For one topic it is one at a time: a lease in the table sees to it."""
@@ -43,21 +47,18 @@ class Compaction(Construct):
         id_: str,
         *,
         environment: Environment,
-        code: lambda_.Code,
+        code: FunctionCode,
         storage: Storage,
-        alarms: Alarms,
+        dead_letters: sqs.IQueue,
     ) -> None:
-        """Make the function, the jobs and their alarms."""
+        """Make the function and the jobs."""
         super().__init__(scope, id_)
-        self.function_name = function_name("compact")
-        self.job_name = job_name("merge")
-        self.compact = self._compact(environment, code, storage)
+        self.function_name = function_name(self, "compact")
+        self.job_name = job_name(self, "merge")
+        self.compact = self._compact(environment, code, storage, dead_letters)
         self.merge, self.rebuild, self.import_ = self._jobs(environment)
         self._allow_jobs(storage)
         self._allow_merge_job(self.compact)
-        alarms.function_errors(self.compact)
-        for job in (self.merge, self.rebuild, self.import_):
-            alarms.job_failures(job)
 
     def grant_start(self, grantee: iam.IGrantable) -> None:
         """Allow to start merges, small and large."""
@@ -72,7 +73,9 @@ class Compaction(Construct):
         statement = iam.PolicyStatement(actions=["glue:StartJobRun"], resources=[self.merge.job_arn])
         grantee.grant_principal.add_to_principal_policy(statement)
 
-    def _compact(self, environment: Environment, code: lambda_.Code, storage: Storage) -> lambda_.Function:
+    def _compact(
+        self, environment: Environment, code: FunctionCode, storage: Storage, dead_letters: sqs.IQueue
+    ) -> lambda_.Function:
         """Make the function. Lambda does not try again: the run that died has the lease. The next ledgers start one."""
         compact = python_function(
             self,
@@ -83,9 +86,8 @@ class Compaction(Construct):
             timeout=COMPACT_TIMEOUT,
             memory_mib=environment.compact_memory_mib,
         )
-        compact.configure_async_invoke(retry_attempts=0)
-        storage.grant_items(compact)
-        storage.grant_item_deletes(compact)
+        limit_asynchronous_calls(compact, max_age=COMPACT_AGE, retries=0, dead_letters=dead_letters)
+        storage.grant_items(compact, TOPICS, *ITEM_WRITES)
         storage.grant_objects(compact, *WRITING, prefixes=(LEDGERS,))
         storage.grant_listing(compact)
         return compact
@@ -118,20 +120,28 @@ class Compaction(Construct):
 
     def _allow_jobs(self, storage: Storage) -> None:
         """Allow each job its prefixes, and all of them the table and the settings."""
-        self._allow_job(self.merge, storage, writes=(LEDGERS,))
-        self._allow_job(self.rebuild, storage, writes=(LEDGERS, CHECKPOINTS, ASIDE))
-        self._allow_job(self.import_, storage, writes=(LEDGERS, IMPORTS))
+        merge, rebuild, import_ = (self._allow_job(job, storage) for job in (self.merge, self.rebuild, self.import_))
+        storage.grant_items(merge, TOPICS, *ITEM_WRITES)
+        storage.grant_objects(merge, *WRITING, prefixes=(LEDGERS,))
+        storage.grant_items(rebuild, TOPICS, *ITEM_WRITES)
+        storage.grant_items(rebuild, TOMBSTONES, "dynamodb:PutItem", "dynamodb:Query")
+        # What is left of a damaged ledger is written anew.
+        storage.grant_objects(rebuild, *WRITING, prefixes=(LEDGERS,))
+        storage.grant_objects(rebuild, "s3:GetObject", "s3:DeleteObject", prefixes=(CHECKPOINTS,))
+        storage.grant_objects(rebuild, "s3:PutObject", prefixes=(CHECKPOINTS, ASIDE))
+        reads = ("dynamodb:GetItem", "dynamodb:Query")
+        storage.grant_items(import_, TOPICS, *reads, "dynamodb:PutItem", "dynamodb:UpdateItem")
+        storage.grant_objects(import_, *WRITING, prefixes=(LEDGERS, IMPORTS))
 
-    def _allow_job(self, job: glue.PySparkEtlJob, storage: Storage, *, writes: tuple[str, ...]) -> None:
+    def _allow_job(self, job: glue.PySparkEtlJob, storage: Storage) -> iam.Role:
+        """Allow a job the settings, and to list objects; returns its role."""
         settings = Stack.of(self).format_arn(
-            service="ssm", resource="parameter", resource_name=parameter_name(Aws.STACK_NAME).removeprefix("/")
+            service="ssm", resource="parameter", resource_name=parameter_name(service_name(self)).removeprefix("/")
         )
         role = self.job_role(job)
         role.add_to_policy(iam.PolicyStatement(actions=["ssm:GetParameter"], resources=[settings]))
-        storage.grant_items(role)
-        storage.grant_item_deletes(role)
-        storage.grant_objects(role, *WRITING, prefixes=writes)
         storage.grant_listing(role)
+        return role
 
     def job_role(self, job: glue.PySparkEtlJob) -> iam.Role:
         """Return a job's role; the job itself has one that takes no policies."""

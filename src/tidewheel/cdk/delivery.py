@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from aws_cdk import Aws, Duration, Stack
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk.aws_lambda_event_sources import SqsEventSource
 from constructs import Construct
 
 from tidewheel.aws.s3_layout import LEDGERS, PARKED, PLANS
+from tidewheel.cdk.acknowledged import acknowledge_wildcards
 from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.functions import python_function
-from tidewheel.cdk.queues import source_queue, terminal_queue
-from tidewheel.cdk.storage import Storage
+from tidewheel.cdk.functions import FunctionCode, python_function
+from tidewheel.cdk.names import service_name
+from tidewheel.cdk.queues import grant_queue_sends, read_queue, source_queue, terminal_queue
+from tidewheel.cdk.storage import ITEM_WRITES, TOPICS, Storage
 
-DELIVER_TIMEOUT = Duration.seconds(120)
+DELIVER_TIMEOUT = Duration.seconds(60)
+"""A part is a thousand messages by default: a second or two. A park may hold all direct messages of an ingest call."""
 
-WORK_VISIBILITY = Duration.seconds(720)
-"""Six times the function's time-out, as AWS recommends for event sources."""
+WORK_VISIBILITY = Duration.seconds(180)
+"""Three times the function's time-out, where AWS recommends six times (and demands once), and more than a lease lasts.
+
+A part that fails comes again when this has passed. A plan is handed out 480 s before its first message is due, so two
+tries more are in time.
+"""
+
+WORK_RECEIVES = 10
+"""Half an hour of tries: after as long (`redrive_s`) the sweep enqueues the part again, whatever became of the job."""
 
 
 class Delivery(Construct):
@@ -31,14 +40,22 @@ class Delivery(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, code: lambda_.Code, storage: Storage
+        self, scope: Construct, id_: str, *, environment: Environment, code: FunctionCode, storage: Storage
     ) -> None:
         """Make the queues and the function, and allow it to read objects and send messages."""
         super().__init__(scope, id_)
         self._subscriber_queue_arns = environment.subscriber_queue_arns
         self.roles: list[iam.IRole] = []
-        self.work_queue = source_queue(self, "WorkQueue", visibility_timeout=WORK_VISIBILITY)
-        self.refused_queue = terminal_queue(self, "RefusedQueue")
+        self.work_queue = source_queue(
+            self,
+            "WorkQueue",
+            environment,
+            visibility_timeout=WORK_VISIBILITY,
+            max_receive_count=WORK_RECEIVES,
+        )
+        self.refused_queue = terminal_queue(
+            self, "RefusedQueue", environment, why="It is read by people only: what SQS refused ends here."
+        )
         self.deliver = python_function(
             self,
             "deliver",
@@ -48,26 +65,30 @@ class Delivery(Construct):
             timeout=DELIVER_TIMEOUT,
             memory_mib=environment.deliver_memory_mib,
         )
-        self.deliver.add_event_source(SqsEventSource(self.work_queue, batch_size=1, report_batch_item_failures=True))
-        storage.grant_items(self.deliver)
-        storage.grant_item_deletes(self.deliver)
+        read_queue(self.deliver, self.work_queue, batch_size=1, max_concurrency=environment.work_concurrency)
+        storage.grant_items(self.deliver, TOPICS, *ITEM_WRITES, "dynamodb:ConditionCheckItem")
         storage.grant_objects(self.deliver, "s3:GetObject", prefixes=(LEDGERS, PLANS, PARKED))
         storage.grant_objects(self.deliver, "s3:PutObject", "s3:DeleteObject", prefixes=(PARKED,))
-        self.work_queue.grant_send_messages(self.deliver)
+        grant_queue_sends(self.deliver, self.work_queue)
         storage.grant_listing(self.deliver)
         self.grant_sends(self.deliver)
 
     def grant_sends(self, function: lambda_.Function) -> None:
         """Allow a function to send to the subscriptions' queues, and to put aside what SQS refuses.
 
-        Subscriptions come and go without a deployment, so their queues are allowed by name: `<stack>-...`
+        Subscriptions come and go without a deployment, so their queues are allowed by name: `<service>-...`
         and those that the environment lists. Any other queue of this account may allow the roles by its own
         policy (`tidewheel.cdk.grant_deliveries`); one of another account needs that and to be listed.
         """
-        arn = Stack.of(self).format_arn(service="sqs", resource=f"{Aws.STACK_NAME}-*")
+        arn = Stack.of(self).format_arn(service="sqs", resource=f"{service_name(self)}-*")
         function.grant_principal.add_to_principal_policy(
             iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[arn, *self._subscriber_queue_arns])
         )
-        self.refused_queue.grant_send_messages(function)
+        acknowledge_wildcards(
+            function,
+            [arn],
+            "Clients make the queues of subscriptions, each with the service's name in front of its own.",
+        )
+        grant_queue_sends(function, self.refused_queue)
         assert function.role is not None  # python_function gives each one
         self.roles.append(function.role)

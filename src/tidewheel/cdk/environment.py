@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from aws_cdk import RemovalPolicy
 from aws_cdk.aws_logs import RetentionDays
@@ -15,6 +17,11 @@ MAX_DEDICATED_TOPICS = 7
 
 Two queues with the longest names that CloudFormation makes, of a topic with the longest name, take 350 bytes.
 """
+
+MAX_SOURCE_CONCURRENCY = 1000
+"""Lambda's limit of an event source's `MaximumConcurrency`."""
+
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +47,28 @@ class Environment:
             functions may send as well. Queues of this account need it only if their own policy does not allow it.
         dedicated_topics: Topics with an urgent and a bulk queue of their own, so that permission to send to these
             is permission for this topic alone. At most MAX_DEDICATED_TOPICS.
+        encryption_key_arn: A KMS key of this Region that encrypts all that the service stores; by default AWS's own
+            keys do, at no cost. Its policy must allow what `tidewheel.cdk.encryption` says.
+        own_key: Whether the service makes such a key for itself: $1 a month, and requests.
+        deleted_object_days: Days for which S3 still has what was deleted; None: none. It costs what it holds.
+        access_log_bucket: An S3 bucket of this account that gets the access logs of the service's.
+        urgent_concurrency: Ingest calls at one time for an urgent queue, so that a burst leaves the account's
+            concurrency to others.
+        bulk_concurrency: The same for a bulk queue.
+        work_concurrency: Deliver calls at one time.
+        reserved_concurrency: Function, such as "dispatch" -> calls that the account keeps for it alone, which is also
+            their limit. By default none: Lambda reserves only what leaves 100 to the account's other functions, and a
+            new account may have no more than 10 in all.
+        alarms: Whether there are alarms, $2.50 a month. Failed job runs are told without them.
+        dashboard: Whether there is a dashboard: $3 a month, but for the first three of an account.
+        metrics: Whether the functions emit metrics of the service's own: $0.30 a month for each that has data. Some
+            alarms, and much of the dashboard, need them.
+        tracing: Whether each function's calls are traced, as far as Lambda samples them; otherwise only those whose
+            caller traces. $5 for a million traces, the first 100,000 of a month free.
+        log_level: From which level the functions log: DEBUG, INFO, WARNING or ERROR.
+        oldest_due_alarm_s: Age from which a due message that is not delivered raises an alarm.
+        queue_age_alarm_s: The same of a message in a queue that a function reads. Bulk packs wait for 300 s by design.
+        runbook_url: Where alarms and dashboard send people; `#` and the title of a page are added.
     """
 
     name: str
@@ -58,6 +87,22 @@ class Environment:
     sweep_interval_s: int = 300
     subscriber_queue_arns: tuple[str, ...] = ()
     dedicated_topics: tuple[str, ...] = ()
+    encryption_key_arn: str | None = None
+    own_key: bool = False
+    deleted_object_days: int | None = None
+    access_log_bucket: str | None = None
+    urgent_concurrency: int = 100
+    bulk_concurrency: int = 20
+    work_concurrency: int = 100
+    reserved_concurrency: Mapping[str, int] = field(default_factory=dict, hash=False)
+    alarms: bool = False
+    dashboard: bool = False
+    metrics: bool = True
+    tracing: bool = True
+    log_level: str = "INFO"
+    oldest_due_alarm_s: int = 300
+    queue_age_alarm_s: int = 900
+    runbook_url: str = "docs/runbook.md"
 
     def __post_init__(self) -> None:
         for topic in self.dedicated_topics:
@@ -66,3 +111,54 @@ class Environment:
         if topics != len(self.dedicated_topics) or topics > MAX_DEDICATED_TOPICS:
             advice = f"name at most {MAX_DEDICATED_TOPICS} topics, each once; a second stack has room for more"
             raise InvalidValue("dedicated_topics", self.dedicated_topics, advice)
+        if self.own_key and self.encryption_key_arn is not None:
+            advice = "own_key makes a key: leave one of the two out"
+            raise InvalidValue("encryption_key_arn", self.encryption_key_arn, advice)
+        if self.deleted_object_days is not None and self.deleted_object_days < 1:
+            raise InvalidValue("deleted_object_days", self.deleted_object_days, "give whole days, or None for none")
+        self._check_concurrency()
+        self._check_telemetry()
+
+    def _check_telemetry(self) -> None:
+        if self.log_level not in LOG_LEVELS:
+            raise InvalidValue("log_level", self.log_level, f"choose one of {', '.join(LOG_LEVELS)}")
+        for name, least in (("oldest_due_alarm_s", 60), ("queue_age_alarm_s", 600)):
+            value = getattr(self, name)
+            if value < least:
+                raise InvalidValue(name, value, f"at least {least}: below it is the service at work")
+
+    def _check_concurrency(self) -> None:
+        for name in ("urgent_concurrency", "bulk_concurrency", "work_concurrency"):
+            value = getattr(self, name)
+            if not 2 <= value <= MAX_SOURCE_CONCURRENCY:
+                raise InvalidValue(name, value, f"give 2 to {MAX_SOURCE_CONCURRENCY}, what Lambda takes for a queue")
+        pairs = 1 + len(self.dedicated_topics)
+        least = {
+            "ingest": pairs * (self.urgent_concurrency + self.bulk_concurrency),
+            "deliver": self.work_concurrency,
+            "dispatch": 1,
+            "sweep": 1,
+            "compact": 1,
+        }
+        for function, reserved in self.reserved_concurrency.items():
+            if function not in least:
+                raise InvalidValue("reserved_concurrency", function, f"name some of {', '.join(least)}")
+            if reserved < least[function]:
+                advice = f"{function} needs at least {least[function]}: as many as its queues may call at one time"
+                raise InvalidValue("reserved_concurrency", reserved, advice)
+
+    @property
+    def protected(self) -> bool:
+        """Whether what holds data outlives the stack and refuses to be deleted."""
+        return self.removal_policy is RemovalPolicy.RETAIN
+
+    @classmethod
+    def development(cls, **changes: Any) -> Environment:
+        """Return what goes with the stack and costs next to nothing while it is idle; fields given by name differ."""
+        return replace(cls(name="development", removal_policy=RemovalPolicy.DESTROY), **changes)
+
+    @classmethod
+    def production(cls, **changes: Any) -> Environment:
+        """Return what keeps its data whatever happens to the stack; fields given by name differ."""
+        kept = cls(name="production", removal_policy=RemovalPolicy.RETAIN, deleted_object_days=7)
+        return replace(replace(kept, alarms=True, dashboard=True), **changes)

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from aws_cdk import Aws, Duration
+from collections.abc import Mapping
+
+from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from tidewheel.cdk.acknowledged import acknowledge, acknowledge_wildcards
+from tidewheel.cdk.encryption import grant_key, key_of
 from tidewheel.cdk.environment import Environment
+from tidewheel.cdk.names import service_name
+from tidewheel.cdk.queues import grant_queue_sends
+
+FunctionCode = Mapping[str, lambda_.Code]
+"""Function, such as "ingest" -> its code."""
 
 
-def function_name(name: str) -> str:
-    """Return a function's full name, `<stack>-<name>`.
+def function_name(scope: Construct, name: str) -> str:
+    """Return a function's full name, `<service>-<name>`.
 
     It is explicit, so that the dispatch function's ARN can be formatted before the function exists.
     """
-    return f"{Aws.STACK_NAME}-{name}"
+    return f"{service_name(scope)}-{name}"
 
 
 def python_function(
@@ -24,7 +34,7 @@ def python_function(
     name: str,
     *,
     description: str,
-    code: lambda_.Code,
+    code: FunctionCode,
     environment: Environment,
     timeout: Duration,
     memory_mib: int,
@@ -38,8 +48,8 @@ def python_function(
         scope: The construct that the function belongs to.
         name: The folder of the handler, one lower-case word.
         description: What the console shows.
-        code: The one bundle with the package and all handlers.
-        environment: Decides how long logs are kept.
+        code: The code of each function, as `tidewheel.cdk.bundling.service_code` makes it.
+        environment: Decides how long logs are kept, and the concurrency that is reserved.
         timeout: The longest that one call may take.
         memory_mib: Memory in MiB.
     """
@@ -47,24 +57,66 @@ def python_function(
     log_group = logs.LogGroup(
         scope,
         f"{id_}Logs",
-        log_group_name=f"/aws/lambda/{function_name(name)}",
+        log_group_name=f"/aws/lambda/{function_name(scope, name)}",
         retention=environment.log_retention,
         removal_policy=environment.removal_policy,
+        encryption_key=key_of(scope),
     )
     role = iam.Role(scope, f"{id_}Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
     log_group.grant_write(role)
-    return lambda_.Function(
+    grant_key(role, scope, "dynamodb", "s3", "sqs")
+    acknowledge_wildcards(role, ["*"], "X-Ray knows no resource that traces could be limited to.")
+    function = lambda_.Function(
         scope,
         id_,
-        function_name=function_name(name),
+        function_name=function_name(scope, name),
         description=description,
         runtime=lambda_.Runtime.PYTHON_3_13,
         architecture=lambda_.Architecture.ARM_64,
         handler=f"functions.{name}.handler.handler",
-        code=code,
+        code=code[name],
         timeout=timeout,
         memory_size=memory_mib,
-        tracing=lambda_.Tracing.ACTIVE,
+        tracing=lambda_.Tracing.ACTIVE if environment.tracing else lambda_.Tracing.PASS_THROUGH,
+        environment=_telemetry(environment),
         log_group=log_group,
         role=role,
+        reserved_concurrent_executions=environment.reserved_concurrency.get(name),
+    )
+    acknowledge(
+        function,
+        "AwsSolutions-L1",
+        "The lock file is resolved, and each bundle checked, for Python 3.13, which Lambda supports until 2029.",
+    )
+    return function
+
+
+def _telemetry(environment: Environment) -> dict[str, str]:
+    """Return the variables that Powertools reads."""
+    variables = {"POWERTOOLS_LOG_LEVEL": environment.log_level}
+    return variables if environment.metrics else {**variables, "POWERTOOLS_METRICS_DISABLED": "true"}
+
+
+def limit_asynchronous_calls(
+    function: lambda_.Function, *, max_age: Duration, retries: int, dead_letters: sqs.IQueue
+) -> None:
+    """Say what becomes of asynchronous calls that fail. By default Lambda tries for six hours, and forgets them.
+
+    Args:
+        function: Only itself is called, no version of it.
+        max_age: How long after its acceptance a call may still be started.
+        retries: How often one that failed is tried again: after one minute, then after two.
+        dead_letters: Where Lambda records, with the event, what it gave up.
+    """
+    grant_queue_sends(function, dead_letters)
+    lambda_.CfnEventInvokeConfig(
+        function,
+        "AsynchronousCalls",
+        function_name=function.function_name,
+        qualifier="$LATEST",
+        maximum_event_age_in_seconds=max_age.to_seconds(),
+        maximum_retry_attempts=retries,
+        destination_config=lambda_.CfnEventInvokeConfig.DestinationConfigProperty(
+            on_failure=lambda_.CfnEventInvokeConfig.OnFailureProperty(destination=dead_letters.queue_arn)
+        ),
     )

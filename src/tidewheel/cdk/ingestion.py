@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from aws_cdk import Duration
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
-from aws_cdk.aws_lambda_event_sources import SqsEventSource
 from constructs import Construct
 
 from tidewheel.aws.s3_layout import LEDGERS, PARKED
 from tidewheel.cdk.delivery import Delivery
 from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.functions import python_function
-from tidewheel.cdk.queues import source_queue
-from tidewheel.cdk.storage import Storage
+from tidewheel.cdk.functions import FunctionCode, python_function
+from tidewheel.cdk.queues import OUTAGE, read_queue, receives_through, source_queue
+from tidewheel.cdk.storage import KEYS, TOMBSTONES, TOPICS, Storage
 from tidewheel.cdk.timing_wheel import TimingWheel
 
 INGEST_TIMEOUT = Duration.seconds(60)
@@ -36,7 +34,7 @@ class Ingestion(Construct):
     """The way into the service.
 
     Attributes:
-        urgent_queue: For what is due within the hour: no window, quick repeats.
+        urgent_queue: For what is due within half an hour: no window, quick repeats.
         bulk_queue: For the rest: collected for up to five minutes.
         topic_queues: Topic -> its own urgent and bulk queue, for the topics that the environment lists.
         ingest: The function that reads all of them.
@@ -48,17 +46,17 @@ class Ingestion(Construct):
         id_: str,
         *,
         environment: Environment,
-        code: lambda_.Code,
+        code: FunctionCode,
         storage: Storage,
         timing_wheel: TimingWheel,
         delivery: Delivery,
     ) -> None:
         """Make the queues and the function; allow it to write ledgers, arm the wheel and send directly."""
         super().__init__(scope, id_)
-        self.urgent_queue, self.bulk_queue = _queues(self)
+        self.urgent_queue, self.bulk_queue = _queues(self, environment)
         self.topic_queues = {
             # With a prefix, for the CDK leaves a construct named "Default" out of the logical ids.
-            topic: _queues(Construct(self, f"Topic-{topic}"))
+            topic: _queues(Construct(self, f"Topic-{topic}"), environment)
             for topic in environment.dedicated_topics
         }
         self.ingest = python_function(
@@ -71,28 +69,39 @@ class Ingestion(Construct):
             memory_mib=environment.ingest_memory_mib,
         )
         for urgent, bulk in ((self.urgent_queue, self.bulk_queue), *self.topic_queues.values()):
-            self._read(urgent, bulk)
-        storage.grant_items(self.ingest)
+            self._read(urgent, bulk, environment)
+        reads = ("dynamodb:GetItem", "dynamodb:Query")
+        storage.grant_items(
+            self.ingest, TOPICS, *reads, "dynamodb:ConditionCheckItem", "dynamodb:PutItem", "dynamodb:UpdateItem"
+        )
+        storage.grant_items(self.ingest, TOMBSTONES, *reads, "dynamodb:PutItem")
+        storage.grant_items(self.ingest, KEYS, "dynamodb:PutItem")
         storage.grant_objects(self.ingest, "s3:PutObject", "s3:DeleteObject", prefixes=(LEDGERS, PARKED))
         timing_wheel.grant_arm(self.ingest)
         delivery.grant_sends(self.ingest)
 
-    def _read(self, urgent: sqs.Queue, bulk: sqs.Queue) -> None:
+    def _read(self, urgent: sqs.Queue, bulk: sqs.Queue, environment: Environment) -> None:
         """Have the function called with what comes through two queues."""
-        self.ingest.add_event_source(SqsEventSource(urgent, batch_size=10, report_batch_item_failures=True))
-        self.ingest.add_event_source(
-            SqsEventSource(
-                bulk,
-                batch_size=10_000,
-                max_batching_window=BULK_WINDOW,
-                report_batch_item_failures=True,
-            )
+        read_queue(self.ingest, urgent, batch_size=10, max_concurrency=environment.urgent_concurrency)
+        read_queue(
+            self.ingest,
+            bulk,
+            batch_size=10_000,
+            max_concurrency=environment.bulk_concurrency,
+            window=BULK_WINDOW,
         )
 
 
-def _queues(scope: Construct) -> tuple[sqs.Queue, sqs.Queue]:
+def _queues(scope: Construct, environment: Environment) -> tuple[sqs.Queue, sqs.Queue]:
     """Make an urgent and a bulk queue."""
-    return (
-        source_queue(scope, "UrgentQueue", visibility_timeout=URGENT_VISIBILITY),
-        source_queue(scope, "BulkQueue", visibility_timeout=BULK_VISIBILITY),
-    )
+
+    def make(id_: str, visibility_timeout: Duration) -> sqs.Queue:
+        return source_queue(
+            scope,
+            id_,
+            environment,
+            visibility_timeout=visibility_timeout,
+            max_receive_count=receives_through(OUTAGE, visibility_timeout),
+        )
+
+    return make("UrgentQueue", URGENT_VISIBILITY), make("BulkQueue", BULK_VISIBILITY)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aws_cdk import Aws, Duration
+from aws_cdk import Duration
 from aws_cdk import aws_glue as glue
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from aws_cdk.aws_s3_assets import Asset
 from constructs import Construct
 
-from tidewheel.cdk.bundling import ROOT, glue_modules
+from tidewheel.cdk.acknowledged import acknowledge, acknowledge_wildcards
+from tidewheel.cdk.bundling import glue_modules
+from tidewheel.cdk.encryption import grant_key, key_of
 from tidewheel.cdk.environment import Environment
+from tidewheel.cdk.names import service_name
+from tidewheel.shipped import GLUE_JOBS, shipped
 
 TIMEOUT = Duration.minutes(120)
 JOB_ARGUMENT = "--tidewheel-job"
@@ -21,13 +25,19 @@ JOB_ARGUMENT = "--tidewheel-job"
 Not `--job`: Glue's `getResolvedOptions` takes that for a short form of its own `--job-bookmark-...`.
 """
 
+NO_SECURITY_CONFIGURATION = (
+    "The log groups are the stack's, encrypted like all else; a security configuration would have Glue write to "
+    "others, named after role and configuration, which nothing would ever delete. Objects are encrypted as the S3 "
+    "bucket says."
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """In what one job differs from another.
 
     Attributes:
-        name: The job is `<stack>-<name>`.
+        name: The job is `<service>-<name>`.
         script: The file `glue_jobs/<script>.py`.
         description: What the console shows.
         workers: G.1X workers of a run, its driver among them.
@@ -43,9 +53,9 @@ class JobSpec:
     max_concurrent_runs: int = 1
 
 
-def job_name(name: str) -> str:
-    """Return a job's full name, `<stack>-<name>`."""
-    return f"{Aws.STACK_NAME}-{name}"
+def job_name(scope: Construct, name: str) -> str:
+    """Return a job's full name, `<service>-<name>`."""
+    return f"{service_name(scope)}-{name}"
 
 
 def spark_job(scope: Construct, spec: JobSpec, *, package: Asset, environment: Environment) -> glue.PySparkEtlJob:
@@ -60,14 +70,14 @@ def spark_job(scope: Construct, spec: JobSpec, *, package: Asset, environment: E
         environment: Decides how long logs are kept.
     """
     id_ = spec.name.capitalize()
-    script = Asset(scope, f"{id_}Script", path=str(ROOT / "glue_jobs" / f"{spec.script}.py"))
+    script = Asset(scope, f"{id_}Script", path=str(shipped(GLUE_JOBS) / f"{spec.script}.py"))
     role = _job_role(scope, f"{id_}Role", (script, package))
-    log_prefix = f"/aws-glue/{job_name(spec.name)}"
+    log_prefix = f"/aws-glue/{job_name(scope, spec.name)}"
     _make_logs(scope, id_, log_prefix, role, environment)
-    return glue.PySparkEtlJob(
+    job = glue.PySparkEtlJob(
         scope,
         id_,
-        job_name=job_name(spec.name),
+        job_name=job_name(scope, spec.name),
         description=spec.description,
         glue_version=glue.GlueVersion.V6_0,
         script=glue.Code.from_bucket(script.bucket, script.s3_object_key),
@@ -80,11 +90,14 @@ def spark_job(scope: Construct, spec: JobSpec, *, package: Asset, environment: E
         extra_python_files=[glue.Code.from_bucket(package.bucket, package.s3_object_key)],
         default_arguments={
             JOB_ARGUMENT: spec.script,
-            "--stack": Aws.STACK_NAME,
+            "--stack": service_name(scope),
             "--additional-python-modules": glue_modules(),
             "--custom-logGroup-prefix": log_prefix,
         },
     )
+    acknowledge(job, "AwsSolutions-GL1", NO_SECURITY_CONFIGURATION)
+    acknowledge(job, "AwsSolutions-GL3", "Bookmarks are off: the jobs have none.")
+    return job
 
 
 def _job_role(scope: Construct, id_: str, code: tuple[Asset, ...]) -> iam.Role:
@@ -103,6 +116,8 @@ def _job_role(scope: Construct, id_: str, code: tuple[Asset, ...]) -> iam.Role:
             conditions={"StringEquals": {"cloudwatch:namespace": "Glue"}},
         )
     )
+    acknowledge_wildcards(role, ["*"], "CloudWatch knows no resource for metrics; a condition names the namespace.")
+    grant_key(role, scope, "dynamodb", "s3")
     return role
 
 
@@ -115,5 +130,6 @@ def _make_logs(scope: Construct, id_: str, prefix: str, role: iam.Role, environm
             log_group_name=f"{prefix}/{name}",
             retention=environment.log_retention,
             removal_policy=environment.removal_policy,
+            encryption_key=key_of(scope),
         )
         log_group.grant_write(role)

@@ -2,14 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
 from aws_cdk import Duration
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from tidewheel.aws import table_layout as layout
+from tidewheel.cdk.acknowledged import acknowledge, acknowledge_wildcards
+from tidewheel.cdk.encryption import key_of
 from tidewheel.cdk.environment import Environment
+from tidewheel.cdk.names import service_name
+
+TLS_VERSION = 1.2
+"""The oldest version of TLS that S3 takes."""
+
+LEADING_KEYS = "dynamodb:LeadingKeys"
+
+ITEM_WRITES = ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem")
+"""What it takes to work on items of any kind, without checks of others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partitions:
+    """Some partitions of the table, as IAM's patterns of their keys.
+
+    Attributes:
+        like: One of these matches.
+        not_like: None of these does.
+    """
+
+    like: tuple[str, ...]
+    not_like: tuple[str, ...] = ()
+
+
+TOPICS = Partitions(like=(layout.EVERY_TOPIC,), not_like=(layout.EVERY_BESIDE,))
+"""Everything of topics but tombstones and keys, which are beside."""
+TOMBSTONES = Partitions(like=(layout.EVERY_TOMBSTONES,))
+KEYS = Partitions(like=(layout.EVERY_KEYS,))
+DAILY_WORK = Partitions(like=(layout.SERVICE,))
 
 
 class Storage(Construct):
@@ -23,22 +59,49 @@ class Storage(Construct):
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         """Make both, with the removal policy of the environment."""
         super().__init__(scope, id_)
-        self.s3_bucket = s3.Bucket(
+        key = key_of(self)
+        self.s3_bucket = self._s3_bucket(environment, key)
+        self.table = self._table(environment, key)
+        self.table.add_global_secondary_index(
+            index_name=layout.WAKE_INDEX,
+            partition_key=_string(layout.WAKE_PARTITION_KEY),
+            sort_key=dynamodb.Attribute(name=layout.WAKE_SORT_KEY, type=dynamodb.AttributeType.NUMBER),
+            projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+        )
+
+    def _s3_bucket(self, environment: Environment, key: kms.IKey | None) -> s3.Bucket:
+        """Make the S3 bucket; with versions, if deleted objects are to be kept for a while."""
+        logs = environment.access_log_bucket
+        s3_bucket = s3.Bucket(
             self,
             "S3Bucket",
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            encryption=s3.BucketEncryption.S3_MANAGED,
+            encryption=s3.BucketEncryption.S3_MANAGED if key is None else s3.BucketEncryption.KMS,
+            encryption_key=key,
+            # One data key for many objects: else each GET and PUT would be a request of KMS, too.
+            bucket_key_enabled=None if key is None else True,
             enforce_ssl=True,
+            minimum_tls_version=TLS_VERSION,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            lifecycle_rules=[
-                s3.LifecycleRule(
-                    id="abort-multipart-uploads",
-                    abort_incomplete_multipart_upload_after=Duration.days(1),
-                )
-            ],
+            versioned=environment.deleted_object_days is not None,
+            lifecycle_rules=_lifecycle_rules(environment.deleted_object_days),
+            server_access_logs_bucket=None if logs is None else s3.Bucket.from_bucket_name(self, "AccessLogs", logs),
+            server_access_logs_prefix=None if logs is None else f"{service_name(self)}/",
             removal_policy=environment.removal_policy,
         )
-        self.table = dynamodb.Table(
+        if logs is None:
+            acknowledge(
+                s3_bucket,
+                "AwsSolutions-S1",
+                "Access logs of a private S3 bucket of machines' objects cost more than they tell; `access_log_bucket` "
+                "of the environment switches them on.",
+            )
+        return s3_bucket
+
+    def _table(self, environment: Environment, key: kms.IKey | None) -> dynamodb.Table:
+        """Make the table, with point-in-time recovery, which holds 35 days."""
+        owned = dynamodb.TableEncryption.DEFAULT
+        return dynamodb.Table(
             self,
             "Table",
             partition_key=_string(layout.PARTITION_KEY),
@@ -47,30 +110,26 @@ class Storage(Construct):
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=True
             ),
+            encryption=owned if key is None else dynamodb.TableEncryption.CUSTOMER_MANAGED,
+            encryption_key=key,
             time_to_live_attribute=layout.TTL_ATTRIBUTE,
+            deletion_protection=environment.protected,
             removal_policy=environment.removal_policy,
         )
-        self.table.add_global_secondary_index(
-            index_name=layout.WAKE_INDEX,
-            partition_key=_string(layout.WAKE_PARTITION_KEY),
-            sort_key=dynamodb.Attribute(name=layout.WAKE_SORT_KEY, type=dynamodb.AttributeType.NUMBER),
-            projection_type=dynamodb.ProjectionType.KEYS_ONLY,
-        )
 
-    def grant_items(self, grantee: iam.IGrantable) -> None:
-        """Allow to read and write items, alone and in transactions (these need the same actions)."""
-        self._grant_table(
-            grantee,
-            "dynamodb:ConditionCheckItem",
-            "dynamodb:GetItem",
-            "dynamodb:PutItem",
-            "dynamodb:Query",
-            "dynamodb:UpdateItem",
-        )
+    def grant_items(self, grantee: iam.IGrantable, partitions: Partitions, *actions: str) -> None:
+        """Allow these DynamoDB actions on the items of some partitions, alone and in transactions.
 
-    def grant_item_deletes(self, grantee: iam.IGrantable) -> None:
-        """Allow to delete items."""
-        self._grant_table(grantee, "dynamodb:DeleteItem")
+        A transaction needs for each of its items what the same write needs alone.
+        """
+        conditions: dict[str, dict[str, Any]] = {
+            "ForAllValues:StringLike": {LEADING_KEYS: list(partitions.like)},
+            # ForAllValues holds when there is nothing to compare.
+            "Null": {LEADING_KEYS: "false"},
+        }
+        if partitions.not_like:
+            conditions["ForAllValues:StringNotLike"] = {LEADING_KEYS: list(partitions.not_like)}
+        _grant(grantee, list(actions), [self.table.table_arn], conditions)
 
     def grant_wake_queries(self, grantee: iam.IGrantable) -> None:
         """Allow to query the index of topics and deliveries that need a look."""
@@ -82,7 +141,9 @@ class Storage(Construct):
 
         The grants of `s3.Bucket` would allow `s3:GetObject*` and the like: more than any function needs.
         """
-        _grant(grantee, list(actions), [self.s3_bucket.arn_for_objects(f"{p}*") for p in prefixes])
+        arns = [self.s3_bucket.arn_for_objects(f"{prefix}*") for prefix in prefixes]
+        _grant(grantee, list(actions), arns)
+        acknowledge_wildcards(grantee, arns, "Objects come and go; a role has the prefixes that it works on.")
 
     def grant_listing(self, grantee: iam.IGrantable) -> None:
         """Allow to list objects. It is also what makes S3 answer 404, not 403, when an object that is read is gone.
@@ -91,13 +152,31 @@ class Storage(Construct):
         """
         _grant(grantee, ["s3:ListBucket"], [self.s3_bucket.bucket_arn])
 
-    def _grant_table(self, grantee: iam.IGrantable, *actions: str) -> None:
-        _grant(grantee, list(actions), [self.table.table_arn])
+
+def _lifecycle_rules(deleted_object_days: int | None) -> list[s3.LifecycleRule]:
+    """Return the rules: unfinished uploads go after a day, what was deleted or overwritten when its days are over."""
+    rules = [s3.LifecycleRule(id="abort-multipart-uploads", abort_incomplete_multipart_upload_after=Duration.days(1))]
+    if deleted_object_days is not None:
+        rules.append(
+            s3.LifecycleRule(
+                id="forget-deleted-objects",
+                noncurrent_version_expiration=Duration.days(deleted_object_days),
+                # The marks that deletions leave, once nothing is behind them.
+                expired_object_delete_marker=True,
+            )
+        )
+    return rules
 
 
 def _string(name: str) -> dynamodb.Attribute:
     return dynamodb.Attribute(name=name, type=dynamodb.AttributeType.STRING)
 
 
-def _grant(grantee: iam.IGrantable, actions: list[str], resources: list[str]) -> None:
-    grantee.grant_principal.add_to_principal_policy(iam.PolicyStatement(actions=actions, resources=resources))
+def _grant(
+    grantee: iam.IGrantable,
+    actions: list[str],
+    resources: list[str],
+    conditions: Mapping[str, Mapping[str, Any]] | None = None,
+) -> None:
+    statement = iam.PolicyStatement(actions=actions, resources=resources, conditions=conditions)
+    grantee.grant_principal.add_to_principal_policy(statement)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from aws_cdk import Duration, Fn, Stack
+from aws_cdk import Aws, Duration, Fn, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
+from tidewheel.cdk.encryption import DATA_KEY_REUSE
 from tidewheel.errors import InvalidValue
 from tidewheel.policies import KMS_ACTIONS, NO_FIFO
 from tidewheel.settings import DELIVERY_ROLES, roles_parameter_name
@@ -42,6 +44,7 @@ class SubscriberQueue(Construct):
         visibility_timeout: Duration | None = None,
         max_receive_count: int = 5,
         encryption_key: kms.IKey | None = None,
+        removal_policy: RemovalPolicy | None = None,
     ) -> None:
         """Make both queues.
 
@@ -53,18 +56,26 @@ class SubscriberQueue(Construct):
             visibility_timeout: How long a received message stays invisible to others; a minute by default.
             max_receive_count: How often a message is received before it is a dead letter.
             encryption_key: A KMS key of your own; by default SQS encrypts with its own.
+            removal_policy: Whether both queues, and what is in them, go with the stack; they do by default.
         """
         super().__init__(scope, id_)
         self.dead_letters = sqs.Queue(
-            self, "DeadLetters", retention_period=RETENTION, encryption_master_key=encryption_key
+            self,
+            "DeadLetters",
+            retention_period=RETENTION,
+            removal_policy=removal_policy,
+            enforce_ssl=True,
+            **_encryption(encryption_key),
         )
         self.queue = sqs.Queue(
             self,
             "Queue",
             retention_period=RETENTION,
             visibility_timeout=visibility_timeout or Duration.minutes(1),
-            encryption_master_key=encryption_key,
+            removal_policy=removal_policy,
+            enforce_ssl=True,
             dead_letter_queue=sqs.DeadLetterQueue(max_receive_count=max_receive_count, queue=self.dead_letters),
+            **_encryption(encryption_key),
         )
         grant_deliveries(self.queue, stack_name=stack_name, role_arns=role_arns)
 
@@ -100,8 +111,39 @@ def grant_deliveries(
         raise InvalidValue("queue", queue.node.path, advice)
     if queue.encryption_master_key is not None:
         queue.encryption_master_key.add_to_resource_policy(
-            iam.PolicyStatement(principals=principals, actions=list(KMS_ACTIONS), resources=["*"])
+            iam.PolicyStatement(
+                principals=principals,
+                actions=list(KMS_ACTIONS),
+                resources=["*"],
+                conditions={"StringEquals": {"kms:ViaService": f"sqs.{queue.env.region}.{Aws.URL_SUFFIX}"}},
+            )
         )
+
+
+def allow_deliveries(queue: sqs.IQueue, roles: Iterable[iam.IRole]) -> None:
+    """Let roles of the same app send to a subscription's queue: by its policy, or if that is not ours, by theirs.
+
+    The latter is enough in the service's own account. In another one the queue's policy must allow the roles as well.
+
+    Raises:
+        InvalidValue: The queue is a FIFO queue.
+    """
+    if isinstance(queue, sqs.Queue):
+        grant_deliveries(queue, role_arns=[role.role_arn for role in roles])
+        return
+    if queue.fifo:
+        raise InvalidValue("queue", queue.node.path, NO_FIFO)
+    for role in roles:
+        iam.Grant.add_to_principal(grantee=role, actions=["sqs:SendMessage"], resource_arns=[queue.queue_arn])
+        if queue.encryption_master_key is not None:
+            queue.encryption_master_key.grant(role, *KMS_ACTIONS)
+
+
+def _encryption(key: kms.IKey | None) -> dict[str, Any]:
+    """Return how a queue is encrypted."""
+    if key is None:
+        return {"encryption": sqs.QueueEncryption.SQS_MANAGED}
+    return {"encryption_master_key": key, "data_key_reuse": DATA_KEY_REUSE}
 
 
 def _published_roles(queue: sqs.IQueue, stack_name: str) -> list[str]:

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from aws_cdk import ArnFormat, Aws, Duration, Stack
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from aws_cdk.aws_scheduler_targets import LambdaInvoke
 from constructs import Construct
 
 from tidewheel.aws.s3_layout import ASIDE, CHECKPOINTS, COLLECTED, IMPORTS, LEDGERS, PARKED, PAYLOADS, PLANS
+from tidewheel.aws.scheduler_wheel import MAX_RETRIES
+from tidewheel.cdk.acknowledged import acknowledge_wildcards
 from tidewheel.cdk.delivery import Delivery
+from tidewheel.cdk.encryption import grant_key
 from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.functions import function_name, python_function
-from tidewheel.cdk.queues import terminal_queue
-from tidewheel.cdk.storage import Storage
+from tidewheel.cdk.functions import FunctionCode, function_name, limit_asynchronous_calls, python_function
+from tidewheel.cdk.names import service_name
+from tidewheel.cdk.queues import grant_queue_sends, terminal_queue
+from tidewheel.cdk.storage import DAILY_WORK, KEYS, TOMBSTONES, TOPICS, Storage
+from tidewheel.settings import MAX_DELIVERY_S
 
-DISPATCH_TIMEOUT = Duration.seconds(120)
+DISPATCH_TIMEOUT = Duration.seconds(MAX_DELIVERY_S)
 SWEEP_TIMEOUT = Duration.seconds(240)
+DISPATCH_AGE = Duration.seconds(600)
+"""Room for both repeats of a call that ran into its time-out. By then two sweeps have found the topic, too."""
+
 SCHEDULER = "scheduler.amazonaws.com"
 
 
@@ -25,13 +32,13 @@ class TimingWheel(Construct):
     """EventBridge Scheduler as the wheel, with the functions that it turns.
 
     Attributes:
-        group_name: The schedule group, named like the stack.
+        group_name: The schedule group, named like the service.
         dead_letters: Queue of invocations that the scheduler gave up.
         dispatch_arn: ARN of the dispatch function, formatted from its name: dispatch arms the wheel
             for itself, so its own variables hold its ARN, and a reference would be a cycle.
         role: The role with which a schedule invokes its function; it can do nothing else.
         dispatch: Seals, plans and hands out the slots that are due.
-        sweep: Does the same for topics whose schedule was lost, and clears up after crashes.
+        sweep: Starts dispatch for topics whose schedule was lost, and clears up after crashes.
     """
 
     def __init__(
@@ -40,18 +47,23 @@ class TimingWheel(Construct):
         id_: str,
         *,
         environment: Environment,
-        code: lambda_.Code,
+        code: FunctionCode,
         storage: Storage,
         delivery: Delivery,
     ) -> None:
         """Make the group, the role, both functions and the sweep's schedule."""
         super().__init__(scope, id_)
-        self.group_name = Aws.STACK_NAME
-        self.dead_letters = terminal_queue(self, "ScheduleDeadLetters")
+        self.group_name = service_name(self)
+        self.dead_letters = terminal_queue(
+            self,
+            "ScheduleDeadLetters",
+            environment,
+            why="It holds dead letters of EventBridge Scheduler and of Lambda, which name it in their own settings.",
+        )
         self.dispatch_arn = Stack.of(self).format_arn(
             service="lambda",
             resource="function",
-            resource_name=function_name("dispatch"),
+            resource_name=function_name(self, "dispatch"),
             arn_format=ArnFormat.COLON_RESOURCE_NAME,
         )
         group = scheduler.ScheduleGroup(
@@ -79,6 +91,7 @@ class TimingWheel(Construct):
             timeout=SWEEP_TIMEOUT,
             memory_mib=environment.sweep_memory_mib,
         )
+        self._limit_calls(environment)
         self._schedule_sweep(group, environment)
         self._allow_dispatching(storage, delivery)
         self._allow_sweeping(storage)
@@ -90,6 +103,7 @@ class TimingWheel(Construct):
         principal.add_to_principal_policy(
             iam.PolicyStatement(actions=["scheduler:CreateSchedule"], resources=[schedules])
         )
+        acknowledge_wildcards(grantee, [schedules], "Topics' schedules come and go; the group is the service's own.")
         principal.add_to_principal_policy(
             iam.PolicyStatement(
                 actions=["iam:PassRole"],
@@ -111,12 +125,21 @@ class TimingWheel(Construct):
         """Make the role; only schedules of this group, in this account, can assume it."""
         group_arn = self._scheduler_arn("schedule-group", self.group_name)
         own = {"aws:SourceAccount": Aws.ACCOUNT_ID, "aws:SourceArn": group_arn}
-        return iam.Role(
+        role = iam.Role(
             self,
             "ScheduleRole",
             assumed_by=iam.ServicePrincipal(SCHEDULER, conditions={"StringEquals": own}),
             description="Lets the schedules of Tidewheel invoke dispatch and sweep",
         )
+        grant_queue_sends(role, self.dead_letters)
+        grant_key(role, self, "sqs")
+        return role
+
+    def _limit_calls(self, environment: Environment) -> None:
+        """Say what becomes of calls that fail: of schedules, and of the sweep, which calls dispatch."""
+        limit_asynchronous_calls(self.dispatch, max_age=DISPATCH_AGE, retries=2, dead_letters=self.dead_letters)
+        interval = Duration.seconds(environment.sweep_interval_s)
+        limit_asynchronous_calls(self.sweep, max_age=interval, retries=0, dead_letters=self.dead_letters)
 
     def _schedule_sweep(self, group: scheduler.IScheduleGroup, environment: Environment) -> None:
         """Make the recurring schedule. A late sweep is worth nothing once the next one is due."""
@@ -131,37 +154,49 @@ class TimingWheel(Construct):
             target=LambdaInvoke(
                 self.sweep,
                 input=scheduler.ScheduleTargetInput.from_object({}),
-                role=self.role,
+                # The target's own grants would include versions of the function.
+                role=self.role.without_policy_updates(),
                 dead_letter_queue=self.dead_letters,
                 max_event_age=interval,
+                retry_attempts=MAX_RETRIES,
             ),
         )
-        # The group's name is the stack's, so naming it is no reference to the group.
+        # The group's name is the service's, so naming it is no reference to the group.
         schedule.node.add_dependency(group)
 
     def _allow_dispatching(self, storage: Storage, delivery: Delivery) -> None:
-        """Allow dispatch its work, collecting included, and the sweep the same."""
-        self.dispatch.grant_invoke(self.role)
+        """Allow dispatch its work, collecting included, and the sweep the same but for sending: it starts dispatch."""
+        invoked = [function.function_arn for function in (self.dispatch, self.sweep)]
+        self.role.add_to_policy(iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=invoked))
         for function in (self.dispatch, self.sweep):
-            storage.grant_items(function)
-            storage.grant_item_deletes(function)
-            storage.grant_objects(function, "s3:GetObject", "s3:DeleteObject", prefixes=(LEDGERS, PLANS, CHECKPOINTS))
-            storage.grant_objects(function, "s3:PutObject", prefixes=(PLANS, CHECKPOINTS))
+            storage.grant_items(
+                function, TOPICS, "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"
+            )
+            storage.grant_items(function, TOMBSTONES, "dynamodb:DeleteItem", "dynamodb:Query")
+            storage.grant_objects(function, "s3:GetObject", "s3:PutObject", prefixes=(CHECKPOINTS,))
+            storage.grant_objects(function, "s3:DeleteObject", prefixes=(LEDGERS, PLANS, CHECKPOINTS))
+            storage.grant_listing(function)
             self.grant_arm(function)
-            delivery.work_queue.grant_send_messages(function)
-            delivery.grant_sends(function)
+            grant_queue_sends(function, delivery.work_queue)
+        storage.grant_items(self.dispatch, TOPICS, "dynamodb:PutItem")
+        storage.grant_objects(self.dispatch, "s3:GetObject", prefixes=(LEDGERS, PLANS))
+        storage.grant_objects(self.dispatch, "s3:PutObject", prefixes=(PLANS,))
+        delivery.grant_sends(self.dispatch)
 
     def _allow_sweeping(self, storage: Storage) -> None:
         """Allow the sweep to find what needs a look, and objects that nothing names any more."""
         storage.grant_wake_queries(self.sweep)
+        storage.grant_items(self.sweep, DAILY_WORK, "dynamodb:UpdateItem")
+        self.sweep.grant_principal.add_to_principal_policy(
+            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[self.dispatch.function_arn])
+        )
         # Of a topic that was deleted, everything goes.
+        storage.grant_items(self.sweep, KEYS, "dynamodb:DeleteItem", "dynamodb:Query")
         storage.grant_objects(self.sweep, "s3:DeleteObject", prefixes=(ASIDE, IMPORTS, PARKED, PAYLOADS))
         # How far each topic's large bodies have been handed out.
         marks = f"{PAYLOADS}*/{COLLECTED}"
         storage.grant_objects(self.sweep, "s3:GetObject", "s3:PutObject", prefixes=(marks,))
         self._grant_disarm(self.sweep)
-        for function in (self.dispatch, self.sweep):
-            storage.grant_listing(function)
 
     def _scheduler_arn(self, resource: str, name: str) -> str:
         return Stack.of(self).format_arn(service="scheduler", resource=resource, resource_name=name)

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from tidewheel.cost.prices import cost
 from tidewheel.local import LocalTidewheel
-from tidewheel.local.prices import cost
 from tidewheel.local.replay import (
     SUBSCRIPTIONS,
     Result,

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from tidewheel.cli import administration, changes, history, inspection, jobs, messages, policies
+from tidewheel.cli import administration, changes, cost, history, inspection, jobs, messages, policies
 from tidewheel.cli.output import print_error
 from tidewheel.cli.target import Target
 from tidewheel.errors import TidewheelError
@@ -60,6 +60,7 @@ app.command()(history.redrive)
 app.command()(jobs.merge)
 app.command()(jobs.rebuild)
 app.command("import")(jobs.import_messages)
+app.command()(cost.cost)
 
 
 def _version(asked: bool) -> None:

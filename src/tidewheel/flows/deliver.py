@@ -16,12 +16,10 @@ from tidewheel.flows.due_rows import due_rows, without_expired
 from tidewheel.flows.parking import spill
 from tidewheel.flows.ports import Ports
 from tidewheel.plan import Plan
-from tidewheel.settings import MAX_FUNCTION_S
+from tidewheel.settings import LEASE_MS
 from tidewheel.subscription import Delivery, DeliveryKey
 
 _MOST_TOO_MANY = 4
-LEASE_MS = MAX_FUNCTION_S * 1000
-"""A worker's part is its own for this long: longer than any function that delivers may run."""
 
 
 class Delivered(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,10 +21,22 @@ from tidewheel.subscription import State, Subscription
 _ATTEMPTS = 10
 
 
-def send_direct(ports: Ports, fence: Fence, rows: pa.Table) -> int:
-    """Sends rows of sealed slots to every subscription that is active, and parks them for the others.
+class Direct(NamedTuple):
+    """What became of rows that were sent directly.
 
-    Returns how many had expired.
+    Attributes:
+        cancelled: dropped because they were cancelled or purged.
+        expired: dropped because their time had passed.
+        parked: put aside, counted for each subscription.
+    """
+
+    cancelled: int = 0
+    expired: int = 0
+    parked: int = 0
+
+
+def send_direct(ports: Ports, fence: Fence, rows: pa.Table) -> Direct:
+    """Sends rows of sealed slots to every subscription that is active, and parks them for the others.
 
     If it stops between subscriptions: a repetition sends copies with the same ids, and makes the same parks.
 
@@ -32,9 +46,10 @@ def send_direct(ports: Ports, fence: Fence, rows: pa.Table) -> int:
     """
     wanted = _wanted(ports, fence, rows)
     live = without_expired(wanted, ports.clock.now_ms())
-    expired = int(wanted.num_rows - live.num_rows)
+    done = Direct(cancelled=rows.num_rows - wanted.num_rows, expired=wanted.num_rows - live.num_rows)
     if not live.num_rows:
-        return expired
+        return done
+    parked = 0
     addressed = has_addressed(live)
     ready: dict[tuple[str | None, str | None], tuple[pa.Table, list[Release]]] = {}
     failed: NotTaken | Contended | None = None
@@ -45,12 +60,12 @@ def send_direct(ports: Ports, fence: Fence, rows: pa.Table) -> int:
             its_rows = rows_for(live, subscription.name, subscription.filter_policy)
             ready[share] = its_rows, release.releases(its_rows)
         try:
-            _send_or_park(ports, fence, subscription, *ready[share])
+            parked += _send_or_park(ports, fence, subscription, *ready[share])
         except (NotTaken, Contended) as error:  # one subscription's queue must not keep the others waiting
             failed = error
     if failed is not None:
         raise failed
-    return expired
+    return done._replace(parked=parked)
 
 
 def _wanted(ports: Ports, fence: Fence, rows: pa.Table) -> pa.Table:
@@ -70,23 +85,26 @@ def _wanted(ports: Ports, fence: Fence, rows: pa.Table) -> pa.Table:
 
 def _send_or_park(
     ports: Ports, fence: Fence, subscription: Subscription, rows: pa.Table, messages: list[Release]
-) -> None:
-    """Decides by the subscription's state, and again when that changes; a queue that refuses everything changes it."""
+) -> int:
+    """Decides by the subscription's state, and again when that changes; a queue that refuses everything changes it.
+
+    Returns how many messages it parked.
+    """
     if not messages:
-        return
+        return 0
     topic, name, generation = fence.topic, subscription.name, subscription.generation
     current: Subscription | None = subscription
     for _ in range(_ATTEMPTS):
         if current is None or current.generation != generation:
-            return
+            return 0
         if current.state is State.ACTIVE:
             try:
                 release.send(ports, current.queue_url, messages)
-                return
+                return 0
             except QueueUnavailable as error:
                 rows, messages = rows.take(pa.array(error.unsent)), [messages[place] for place in error.unsent]
                 ports.topics.mark_broken(topic, name, generation)
         elif put_aside(ports, fence, current, rows) is not Parked.MOVED:
-            return
+            return len(messages)
         current = ports.topics.subscription(topic, name)
     raise Contended("sending direct", topic, _ATTEMPTS)

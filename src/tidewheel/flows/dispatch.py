@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from tidewheel.bucket import Bucket
 from tidewheel.errors import Contended
 from tidewheel.fence import Fence
-from tidewheel.flows.deliver import LEASE_MS, deliver_at_once
+from tidewheel.flows.deliver import deliver_at_once
+from tidewheel.flows.occurrences import store_occurrences
 from tidewheel.flows.ports import HandOut, Ports, Wake
-from tidewheel.flows.recur import all_recurring, next_occupied_by, store_occurrences
+from tidewheel.flows.recur import all_recurring, next_occupied_by
 from tidewheel.flows.tails import completed, next_occupied
 from tidewheel.index import due_segments, waiting_rows
 from tidewheel.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS, Plan
 from tidewheel.recurring import Recurring
+from tidewheel.settings import LEASE_MS
 from tidewheel.subscription import Delivery, DeliveryKey, Subscription
 from tidewheel.wheel import fires_at_ms, open_from
 
@@ -38,6 +40,7 @@ class Dispatched:
         planned_rows: estimate of the rows that it planned.
         messages: sent by the dispatcher itself.
         expired: dropped by it because their time had passed.
+        cancelled: tombstones of messages that would have been due in what it planned.
         segments: read by the dispatcher itself.
         enqueued_parts: left to the work queue.
         next_slot: the next slot that was armed, if any.
@@ -48,6 +51,7 @@ class Dispatched:
     planned_rows: int = 0
     messages: int = 0
     expired: int = 0
+    cancelled: int = 0
     segments: int = 0
     enqueued_parts: int = 0
     next_slot: int | None = None
@@ -143,6 +147,7 @@ def _plan_and_hand_out(ports: Ports, fence: Fence, done: Dispatched, now_ms: int
         return False
     if plan is not None:
         done.planned_rows = plan.due_rows
+        done.cancelled = len(plan.cancelled)
         deliveries = [step.delivery for step in steps if step.delivery is not None]
         _start(ports, fence, plan, deliveries, at_once, done)
     # After the sending: an alarm that cannot be set must not hold up what is due; the sweep sees wake.
@@ -157,6 +162,7 @@ def _plan(ports: Ports, fence: Fence, done: Dispatched) -> None:
         plan = make_plan(ports, fence, _due_buckets(ports, fence), all_recurring(ports, fence))
         if ports.topics.commit_plan(fence, plan, fence.sealed):
             done.planned_rows += 0 if plan is None else plan.due_rows
+            done.cancelled += 0 if plan is None else len(plan.cancelled)
             return
         current = ports.topics.fence(fence.topic)
         if current is None:

@@ -9,13 +9,14 @@ import pyarrow as pa
 from tidewheel.errors import QueueUnavailable
 from tidewheel.fence import Fence
 from tidewheel.flows import release
-from tidewheel.flows.deliver import LEASE_MS, Delivered
+from tidewheel.flows.deliver import Delivered
 from tidewheel.flows.due_rows import without_expired, without_purged
 from tidewheel.flows.parking import parked_rows, put_aside
 from tidewheel.flows.parks_port import Parked
 from tidewheel.flows.pause import activate, drop_parks, parks_of
 from tidewheel.flows.ports import Ports
 from tidewheel.park import Park, ParkKey
+from tidewheel.settings import LEASE_MS
 from tidewheel.subscription import State, Subscription
 
 

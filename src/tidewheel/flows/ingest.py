@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tidewheel.bucket import content_id
+from tidewheel.bucket import Bucket, BucketId, content_id
 from tidewheel.errors import Contended, UnknownTopic
 from tidewheel.fence import Fence
 from tidewheel.flows.commit import commit_and_arm
-from tidewheel.flows.direct import send_direct
+from tidewheel.flows.direct import Direct, send_direct
 from tidewheel.flows.keys import settle_keys
 from tidewheel.flows.ports import Commit, Ports
 from tidewheel.ledger import SCHEMA, Ledger, encode_ledger
@@ -32,18 +32,23 @@ class Ingested:
     Attributes:
         ledger_rows: in a ledger that this call, or an earlier try, committed.
         direct_rows: sent at once; those that were cancelled count too.
-        object_name: the ledger, if this call committed one.
+        object_name, bucket_id: of the ledger, if this call committed one.
         commits: tries that it took.
         expired: direct ones that were dropped because their time had passed.
         superseded: messages that lost their key to another one; they count above, too, and are not delivered.
+        cancelled: direct ones that were dropped because they were cancelled or purged.
+        parked: direct ones that were put aside, counted for each subscription.
     """
 
     ledger_rows: int
     direct_rows: int
     object_name: str | None
+    bucket_id: BucketId | None
     commits: int
     superseded: int = 0
+    cancelled: int = 0
     expired: int = 0
+    parked: int = 0
 
 
 def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
@@ -69,16 +74,19 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
     rows = without_repeats(sort_rows(pa.concat_tables(map(pack_rows, packs)).combine_chunks()))
     slots = np.asarray(rows.column("deliver_at_ms")) // fence.slot_ms
     fence = _seal_what_is_due(ports, fence, slots)
-    fence, object_name, commits = _commit(ports, fence, rows, slots)
+    fence, committed, commits = _commit(ports, fence, rows, slots)
     direct = rows.slice(0, int(np.searchsorted(slots, fence.sealed)))
-    expired = send_direct(ports, fence, direct) if direct.num_rows else 0
+    sent = send_direct(ports, fence, direct) if direct.num_rows else Direct()
     return Ingested(
         ledger_rows=rows.num_rows - direct.num_rows,
         direct_rows=direct.num_rows,
-        object_name=object_name,
+        object_name=None if committed is None else committed.object_name,
+        bucket_id=None if committed is None else committed.id,
         commits=commits,
         superseded=superseded,
-        expired=expired,
+        cancelled=sent.cancelled,
+        expired=sent.expired,
+        parked=sent.parked,
     )
 
 
@@ -142,7 +150,7 @@ def _seal_what_is_due(ports: Ports, fence: Fence, slots: np.ndarray) -> Fence:
     return fence
 
 
-def _commit(ports: Ports, fence: Fence, rows: pa.Table, slots: np.ndarray) -> tuple[Fence, str | None, int]:
+def _commit(ports: Ports, fence: Fence, rows: pa.Table, slots: np.ndarray) -> tuple[Fence, Bucket | None, int]:
     """Commits the rows of open slots as one ledger; returns the fence by which the others are direct."""
     ledger: Ledger | None = None
     object_name = ""
@@ -164,7 +172,7 @@ def _commit(ports: Ports, fence: Fence, rows: pa.Table, slots: np.ndarray) -> tu
             bucket = ledger.summary.bucket(bucket_id, object_name)
         commit = commit_and_arm(ports, fence, bucket)
         if commit is not Commit.MOVED:
-            return fence, object_name if commit is Commit.COMMITTED else None, attempt
+            return fence, bucket if commit is Commit.COMMITTED else None, attempt
         moved = ports.topics.fence(fence.topic)
         if moved is None or moved.generation != fence.generation:
             ports.objects.delete([object_name])

@@ -14,13 +14,12 @@ from typing import Protocol
 from tidewheel.bucket import Bucket
 from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.fence import Fence
+from tidewheel.flows.consider_merge import size_of
 from tidewheel.flows.merge_rows import MergeWork, write_output
 from tidewheel.flows.ports import MergeSize, Objects, Ports, Trash
 from tidewheel.flows.tails import complete
 from tidewheel.merge import Merge, choose
 
-SMALL_BYTES = 256 * 1024 * 1024
-"""What a function merges in its time; more goes to Spark."""
 _MOST_REFUSED = 3
 _SWAPS = 5
 
@@ -65,25 +64,6 @@ class Merged:
     refused: int = 0
     skipped: list[ObjectMissing | CorruptLedger] = field(default_factory=list)
     handed_over: bool = False
-
-
-def size_of(merge: Merge) -> MergeSize:
-    """Returns what a merge is to run on."""
-    return MergeSize.SMALL if merge.live_bytes <= SMALL_BYTES else MergeSize.LARGE
-
-
-def consider_merge(ports: Ports, fence: Fence) -> MergeSize | None:
-    """Starts a merge if a topic has too many ledgers; notes that it was considered.
-
-    If it stops before the note, the next sweep considers it again; a second run finds the lease, or nothing to do.
-    """
-    merge = choose(ports.topics.buckets(fence.topic), fence.planned, fence.slot_ms, fence.settings.max_buckets)
-    size = None if merge is None else size_of(merge)
-    if size is not None:
-        ports.merge_runs.start(fence.topic, size)
-    considered = replace(fence, merge_at_ms=None)
-    ports.topics.merge_considered(fence, considered.look_at(fence.wake_slot, fence.collect_at_ms))
-    return size
 
 
 def merge(
@@ -131,7 +111,7 @@ def merge(
     finally:
         ports.topics.release_merge(topic, until_ms)
     if merged.handed_over:
-        ports.merge_runs.start(topic, MergeSize.LARGE)
+        ports.runs.merge(topic, MergeSize.LARGE)
     return merged
 
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import groupby
 
 from tidewheel.fence import Fence
 from tidewheel.flows.checkpoint import checkpoint_topic
+from tidewheel.flows.daily import Visit, walk, walk_daily
 from tidewheel.flows.ports import CHECKPOINTS, LEDGERS, PARKED, PLANS, Ports, StoredObject, Topics
 
 ORPHAN_GRACE_S = 24 * 3600
 """A younger object may still get named by its writer: no function and no job lives that long."""
 DAILY = "ORPHANS"
-_DAY_MS = 24 * 3600 * 1000
 
 Named = Callable[[Topics, str], frozenset[str]]
 
@@ -29,17 +28,23 @@ class Orphans:
 
     Attributes:
         left: topics whose objects were left alone: their fence is lost, or was rebuilt meanwhile.
+        failures: topic -> why its objects were not looked at; the others' were.
     """
 
     objects: int = 0
     size_bytes: int = 0
     left: set[str] = field(default_factory=set)
+    failures: dict[str, Exception] = field(default_factory=dict)
 
 
 def sweep_orphans_daily(ports: Ports) -> Orphans | None:
-    """Sweeps if nobody has for a day; None if somebody has. If it stops, the next day's sees the same orphans."""
-    now_ms = ports.clock.now_ms()
-    return sweep_orphans(ports) if ports.topics.claim_daily(DAILY, now_ms, now_ms + _DAY_MS) else None
+    """Sweeps once a day, in portions; None if it is not its time. If it stops, the next day's sees the same orphans."""
+    orphans = Orphans()
+    failures = walk_daily(ports, DAILY, list(_NAMED), _visit(ports, orphans))
+    if failures is None:
+        return None
+    orphans.failures = failures
+    return orphans
 
 
 def sweep_orphans(ports: Ports) -> Orphans:
@@ -49,23 +54,23 @@ def sweep_orphans(ports: Ports) -> Orphans:
     fence is lost from one that is no more. If it stops anywhere, the next one sees the same orphans.
     """
     orphans = Orphans()
-    before_ms = ports.clock.now_ms() - ORPHAN_GRACE_S * 1000
-    seen: set[str] = set()
-    for prefix, named in ((LEDGERS, _ledgers_named), (PLANS, _manifests_named), (PARKED, _parked_named)):
-        # Names sort by topic: no more than one topic's are held at once.
-        for topic, listed in groupby(ports.objects.list(prefix), key=topic_of):
-            old = [each for each in listed if each.put_at_ms < before_ms]
-            if topic not in seen:
-                seen.add(topic)
-                checkpoint_topic(ports, topic)
-            if old:
-                _delete(ports, topic, old, named, orphans)
+    walk(ports, list(_NAMED), _visit(ports, orphans))
     return orphans
 
 
-def topic_of(stored: StoredObject) -> str:
-    """Returns the topic that an object's name tells."""
-    return stored.name.split("/")[1]
+def _visit(ports: Ports, orphans: Orphans) -> Visit:
+    before_ms = ports.clock.now_ms() - ORPHAN_GRACE_S * 1000
+    seen: set[str] = set()
+
+    def visit(prefix: str, topic: str, listed: list[StoredObject]) -> None:
+        old = [each for each in listed if each.put_at_ms < before_ms]
+        if topic not in seen:
+            seen.add(topic)
+            checkpoint_topic(ports, topic)
+        if old:
+            _delete(ports, topic, old, _NAMED[prefix], orphans)
+
+    return visit
 
 
 def _delete(ports: Ports, topic: str, old: list[StoredObject], named: Named, orphans: Orphans) -> None:
@@ -92,6 +97,10 @@ def _manifests_named(topics: Topics, topic: str) -> frozenset[str]:
 
 def _parked_named(topics: Topics, topic: str) -> frozenset[str]:
     return frozenset(park.object_name for park in topics.parks(topic) if park.object_name is not None)
+
+
+_NAMED: dict[str, Named] = {LEDGERS: _ledgers_named, PLANS: _manifests_named, PARKED: _parked_named}
+"""What names the objects under a prefix."""
 
 
 def _era(fence: Fence | None) -> tuple[str, int] | None:

@@ -9,18 +9,41 @@ mark of 28 days ago was handed out to every subscription by then:
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import groupby
 
 from tidewheel.fence import Fence
-from tidewheel.flows.orphans import topic_of
+from tidewheel.flows.daily import Visit, walk, walk_daily
 from tidewheel.flows.ports import COLLECTED, PAYLOADS, Ports, StoredObject
 from tidewheel.index import next_slot
 
+DAILY = "PAYLOADS"
 KEPT_MS = 28 * 86_400_000
 _DAY_MS = 86_400_000
 
 Marks = list[tuple[int, int]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Payloads:
+    """What was deleted.
+
+    Attributes:
+        failures: topic -> why its bodies were not looked at; the others' were.
+    """
+
+    objects: int = 0
+    failures: dict[str, Exception] = field(default_factory=dict)
+
+
+def sweep_payloads_daily(ports: Ports) -> Payloads | None:
+    """Does the same once a day, in portions; None if it is not its time."""
+    payloads = Payloads()
+    failures = walk_daily(ports, DAILY, [PAYLOADS], _visit(ports, payloads))
+    if failures is None:
+        return None
+    payloads.failures = failures
+    return payloads
 
 
 def sweep_payloads(ports: Ports) -> int:
@@ -28,10 +51,16 @@ def sweep_payloads(ports: Ports) -> int:
 
     If it stops anywhere, the next day's run sees the same objects.
     """
-    deleted = 0
-    for topic, listed in groupby(ports.objects.list(PAYLOADS), key=topic_of):
-        deleted += _sweep_topic(ports, topic, list(listed))
-    return deleted
+    payloads = Payloads()
+    walk(ports, [PAYLOADS], _visit(ports, payloads))
+    return payloads.objects
+
+
+def _visit(ports: Ports, payloads: Payloads) -> Visit:
+    def visit(_: str, topic: str, listed: list[StoredObject]) -> None:
+        payloads.objects += _sweep_topic(ports, topic, listed)
+
+    return visit
 
 
 def _sweep_topic(ports: Ports, topic: str, stored: list[StoredObject]) -> int:

@@ -51,6 +51,17 @@ def topic_prefixes(topic: str) -> tuple[str, ...]:
     return tuple(f"{prefix}{topic}/" for prefix in own)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DailyClaim:
+    """A daily work is the caller's.
+
+    Attributes:
+        after: where the last one who had it stopped; None: it came to the end.
+    """
+
+    after: str | None
+
+
 class Commit(Enum):
     """What became of a bucket's commit."""
 
@@ -304,8 +315,12 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         ...
 
     # ---- the service
-    def claim_daily(self, name: str, now_ms: int, next_ms: int) -> bool:
-        """`SERVICE name: next_at_ms = next_ms IF absent or its next_at_ms <= now_ms`; returns whether it did."""
+    def claim_daily(self, name: str, now_ms: int, next_ms: int) -> DailyClaim | None:
+        """`SERVICE name: next_at_ms = next_ms IF absent or its next_at_ms <= now_ms`; None if it was not its time."""
+        ...
+
+    def put_off_daily(self, name: str, next_ms: int, after: str | None) -> None:
+        """`SERVICE name: next_at_ms = next_ms, after`: whoever has claimed it says when and where it goes on."""
         ...
 
     # ---- rebuilding: a topic without a fence is at rest; whoever puts these holds the lease of `lease_merge`
@@ -362,8 +377,12 @@ class Objects(Protocol):
         not at all otherwise."""
         ...
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
-        """Lists the objects whose names start with a prefix, in the order of their names."""
+    def list(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
+        """Lists the objects whose names start with a prefix, in the order of their names.
+
+        Args:
+            after: only those whose names sort behind it, whether there is one of this name or not.
+        """
         ...
 
     def copy(self, name: str, to: str) -> None:
@@ -461,11 +480,15 @@ class MergeSize(Enum):
     """A Glue job."""
 
 
-class MergeRuns(Protocol):
-    """Starts merges that run on their own."""
+class Runs(Protocol):
+    """Starts functions and jobs that run on their own, and returns at once."""
 
-    def start(self, topic: str, size: MergeSize) -> None:
-        """Starts a merge of a topic and returns at once; that it does nothing in the end is fine."""
+    def dispatch(self, topic: str) -> None:
+        """Has a topic dispatched; one time too many does no harm, and one that is lost is seen by the next sweep."""
+        ...
+
+    def merge(self, topic: str, size: MergeSize) -> None:
+        """Has a topic merged; that the merge does nothing in the end is fine."""
         ...
 
 
@@ -503,6 +526,6 @@ class Ports(Protocol):
     @property
     def parallel(self) -> Parallel: ...
     @property
-    def merge_runs(self) -> MergeRuns: ...
+    def runs(self) -> Runs: ...
     @property
     def max_skew_ms(self) -> int: ...

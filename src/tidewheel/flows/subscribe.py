@@ -13,6 +13,7 @@ The cursor of *latest* is `planned` and not `sealed`, because a cursor inside a 
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from dataclasses import asdict
 from typing import Literal
@@ -28,10 +29,18 @@ from tidewheel.topic import check_name
 InitialPosition = Literal["latest", "earliest"]
 
 _ATTEMPTS = 50
+_OWNER_DIGITS = 8
 
 
-def create_topic(topics: Topics, clock: Clock, name: str, settings: TopicSettings) -> Fence:
+def create_topic(
+    topics: Topics, clock: Clock, name: str, settings: TopicSettings, *, owner: str | None = None
+) -> Fence:
     """Creates a topic, or returns the one that has these settings already.
+
+    Args:
+        name: the topic's.
+        settings: the topic's.
+        owner: as `owner_of` gives it: the new topic's generation begins with it, so that `owns` tells whose it is.
 
     Raises:
         InvalidValue: the name is not a topic's.
@@ -47,7 +56,7 @@ def create_topic(topics: Topics, clock: Clock, name: str, settings: TopicSetting
             return existing
         if topics.deletion(name) is not None:
             raise BeingDeleted(name)
-        fence = new_fence(name, _generation(), settings, clock.now_ms())
+        fence = new_fence(name, _generation(owner), settings, clock.now_ms())
         if topics.create_topic(fence):
             return fence
     raise Contended("create", name, _ATTEMPTS)
@@ -62,6 +71,7 @@ def create_subscription(
     initial_position: InitialPosition = "latest",
     *,
     filter_policy: str | None = None,
+    owner: str | None = None,
 ) -> Subscription:
     """Creates a subscription, or returns the one that has this queue and this filter already.
 
@@ -71,6 +81,7 @@ def create_subscription(
             within the next 8 to 13 minutes is dispatched already, by default); "earliest" for all ledgers still kept,
             those of the past too, which come with the next dispatch or sweep.
         filter_policy: JSON of the `FilterPolicy` of what it takes; None: everything, and whatever an existing one has.
+        owner: as of `create_topic`.
 
     Raises:
         InvalidValue: a name or the position is not one.
@@ -93,7 +104,7 @@ def create_subscription(
         subscription = Subscription(
             topic=topic,
             name=name,
-            generation=_generation(),
+            generation=_generation(owner),
             queue_url=queue_url,
             cursor=fence.gc_until if earliest else fence.planned,
             start=0 if earliest else fence.sealed,
@@ -135,5 +146,23 @@ def _difference(existing: TopicSettings, asked: TopicSettings) -> str:
     )
 
 
-def _generation() -> str:
-    return secrets.token_hex(8)
+def owner_of(name: str) -> str:
+    """Returns the mark of somebody who creates topics and subscriptions and deletes only what is theirs.
+
+    Args:
+        name: what nobody else is called, such as a stack's ARN.
+    """
+    return hashlib.sha256(name.encode()).hexdigest()[:_OWNER_DIGITS]
+
+
+def owns(owner: str, generation: str) -> bool:
+    """Whether a topic or a subscription of this generation was created by an owner.
+
+    Two owners have the same mark by chance once in four billion; a generation without an owner begins at random.
+    """
+    return generation.startswith(owner)
+
+
+def _generation(owner: str | None) -> str:
+    """Returns a new generation: 16 hexadecimal digits, all random or those behind the owner's."""
+    return secrets.token_hex(8) if owner is None else owner + secrets.token_hex((16 - _OWNER_DIGITS) // 2)

@@ -1,24 +1,31 @@
-"""Sweep: from time to time, what a crash or a lost schedule left behind is started again, and broken queues tried."""
+"""Sweep: from time to time, what a crash or a lost schedule left behind is started again, and broken queues tried.
+
+It reads no rows and sends none: it starts functions, enqueues jobs and deletes. So a sweep of thousands of topics takes
+seconds, one topic cannot keep it busy, and its function needs no pyarrow.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock
+from typing import TypeVar
 
 from tidewheel.flows.collect import collect
+from tidewheel.flows.consider_merge import consider_merge
 from tidewheel.flows.delete_topic import finish_deletion
-from tidewheel.flows.deliver import LEASE_MS
-from tidewheel.flows.dispatch import dispatch
-from tidewheel.flows.merge import consider_merge
 from tidewheel.flows.orphans import Orphans, sweep_orphans_daily
 from tidewheel.flows.pause import drop_parks
-from tidewheel.flows.payloads import sweep_payloads
+from tidewheel.flows.payloads import sweep_payloads_daily
 from tidewheel.flows.ports import AT_ONCE_MS, Ports
 from tidewheel.flows.recur import arm_again
 from tidewheel.park import ParkKey
+from tidewheel.settings import LEASE_MS
 from tidewheel.subscription import DeliveryKey, State
 from tidewheel.wheel import fires_at_ms
 
+_Thing = TypeVar("_Thing")
 _DELETION_MS = 60_000
 """How long one sweep deletes what is left of one topic; the next goes on."""
 
@@ -28,12 +35,13 @@ class Swept:
     """What a sweep started.
 
     Attributes:
+        dispatched: topics whose dispatch was started.
         redriven: parts that were enqueued again.
         drains: parks that were enqueued.
         tried: broken subscriptions of which a park was.
-        orphans: what the daily sweep of orphans deleted; None if it was not its time.
+        orphans: what the daily sweep of orphans deleted in this portion; None if it was not its time.
         payloads: large bodies that it deleted.
-        messages, expired: sent by its dispatches, and dropped by them because their time had passed.
+        lock: held while a count is raised: topics and deliveries are looked after side by side.
         failures: topic, delivery or park -> why it could not be looked after; the others were.
     """
 
@@ -46,9 +54,8 @@ class Swept:
     tried: set[tuple[str, str]] = field(default_factory=set)
     orphans: Orphans | None = None
     payloads: int = 0
-    messages: int = 0
-    expired: int = 0
     failures: dict[str, Exception] = field(default_factory=dict)
+    lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
 
 def sweep(ports: Ports) -> Swept:
@@ -60,20 +67,38 @@ def sweep(ports: Ports) -> Swept:
     now_ms = ports.clock.now_ms()
     due = ports.topics.due_for_look(now_ms)
     swept = Swept()
-    for topic in due.topics:
-        _guarded(swept, topic, lambda topic=topic: look_after_topic(ports, topic, swept))  # type: ignore[misc]
-    for key in due.deliveries:
-        _guarded(swept, str(key), lambda key=key: _look_after_delivery(ports, key, swept))  # type: ignore[misc]
-    for park in due.parks:
-        _guarded(swept, str(park), lambda park=park: _look_after_park(ports, park, swept))  # type: ignore[misc]
+    # Deliveries first: they are late already, and there are few where there are many topics.
+    _all(ports, swept, due.deliveries, lambda key: _look_after_delivery(ports, key, swept))
+    _all(ports, swept, due.topics, lambda topic: look_after_topic(ports, topic, swept))
+    for park in due.parks:  # one after the other: of a broken subscription, one is tried
+        _guarded(swept, str(park), partial(_look_after_park, ports, park, swept))
     _guarded(swept, "orphans", lambda: _sweep_orphans(ports, swept))
+    _guarded(swept, "payloads", lambda: _sweep_payloads(ports, swept))
     return swept
 
 
 def _sweep_orphans(ports: Ports, swept: Swept) -> None:
     swept.orphans = sweep_orphans_daily(ports)
     if swept.orphans is not None:
-        swept.payloads = sweep_payloads(ports)
+        swept.failures |= {f"orphans of {topic}": error for topic, error in swept.orphans.failures.items()}
+
+
+def _sweep_payloads(ports: Ports, swept: Swept) -> None:
+    payloads = sweep_payloads_daily(ports)
+    if payloads is not None:
+        swept.payloads = payloads.objects
+        swept.failures |= {f"payloads of {topic}": error for topic, error in payloads.failures.items()}
+
+
+def _all(ports: Ports, swept: Swept, things: Sequence[_Thing], look_after: Callable[[_Thing], None]) -> None:
+    """Looks after things side by side; what does so must not use `parallel` itself, or it would wait for its turn."""
+
+    def one(number: int) -> None:
+        thing = things[number]
+        _guarded(swept, str(thing), lambda: look_after(thing))
+
+    for _ in ports.parallel(one, range(len(things))):
+        pass
 
 
 def _guarded(swept: Swept, what: str, action: Callable[[], None]) -> None:
@@ -84,8 +109,8 @@ def _guarded(swept: Swept, what: str, action: Callable[[], None]) -> None:
 
 
 def look_after_topic(ports: Ports, topic: str, swept: Swept) -> None:
-    """Dispatches a topic whose wake is due, collects one whose collection is, merges one with many new ledgers, and
-    takes away what is left of one that was deleted."""
+    """Has a topic dispatched whose wake is due, collects one whose collection is, has one with many new ledgers merged,
+    and takes away what is left of one that was deleted."""
     fence = ports.topics.fence(topic)
     now_ms = ports.clock.now_ms()
     if fence is None:
@@ -96,19 +121,14 @@ def look_after_topic(ports: Ports, topic: str, swept: Swept) -> None:
     if fence.look_at_ms == AT_ONCE_MS:
         arm_again(ports, topic)
     if fence.wake_slot is not None and fires_at_ms(fence.wake_slot, fence.settings) <= now_ms:
-        done = dispatch(ports, topic)
+        ports.runs.dispatch(topic)
         swept.dispatched.append(topic)
-        if done is not None:
-            swept.messages += done.messages
-            swept.expired += done.expired
-            if done.failures:
-                swept.failures[topic] = done.failures[0]
     if fence.collect_at_ms is not None and fence.collect_at_ms <= now_ms:
         collected = collect(ports, topic)
         swept.collected.append(topic)
         if collected is not None and collected.idle_leftovers:
             # Nothing else would move the marks of an idle topic past its trash and tombstones.
-            dispatch(ports, topic)
+            ports.runs.dispatch(topic)
     if fence.merge_at_ms is not None and fence.merge_at_ms <= now_ms:
         # Read again: what was done above has moved the marks.
         current = ports.topics.fence(topic)
@@ -132,7 +152,8 @@ def _look_after_delivery(ports: Ports, key: DeliveryKey, swept: Swept) -> None:
     if ports.topics.stamp_delivery(key, delivery.look_at_ms, now_ms + fence.settings.redrive_s * 1000):
         parts = [part for part in range(delivery.parts) if part not in delivery.done]
         ports.queues.enqueue_parts(key, parts)
-        swept.redriven += len(parts)
+        with swept.lock:
+            swept.redriven += len(parts)
 
 
 def _look_after_park(ports: Ports, key: ParkKey, swept: Swept) -> None:

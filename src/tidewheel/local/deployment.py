@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from tidewheel.clock import Clock
 from tidewheel.local.emulator import Emulator
@@ -11,6 +12,7 @@ from tidewheel.local.emulator import resources as deployed
 from tidewheel.local.event_source import EventSourceMapping, MappingSpec
 from tidewheel.local.handlers import ASYNC_RETRIES, FunctionSpec
 from tidewheel.local.jobs import JOB_ARGUMENT, JobSpec
+from tidewheel.sdk.declared import TOPIC_TYPE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,23 +22,49 @@ class Deployment:
     functions: list[FunctionSpec]
     mappings: list[MappingSpec]
     jobs: list[JobSpec]
+    custom: list[deployed.Custom]
     table_name: str | None
 
 
 def read(resources: Iterable[deployed.Resource]) -> Deployment:
-    """Picks functions, mappings and jobs out of a stack's resources."""
+    """Picks functions, mappings, jobs and custom resources out of a stack's resources.
+
+    Functions that are not the service's own, and what reads queues for these, are left alone.
+    """
     resources = list(resources)
     retries = _async_retries(resources)
-    functions = [_function(resource, retries) for resource in resources if isinstance(resource, deployed.Function)]
+    functions = [_function(resource, retries) for resource in resources if _is_ours(resource)]
+    known = {function.arn for function in functions}
     mappings = [_mapping(resource) for resource in resources if isinstance(resource, deployed.EventSourceMapping)]
+    mappings = [each for each in mappings if each.function_arn in known]
+    # A subscription comes after its topic.
+    custom = [resource for resource in resources if isinstance(resource, deployed.Custom)]
+    custom.sort(key=lambda resource: resource.resource_type != TOPIC_TYPE)
     jobs = [_job(resource) for resource in resources if isinstance(resource, deployed.Job)]
     tables = {spec.environment["TIDEWHEEL_TABLE"] for spec in functions if "TIDEWHEEL_TABLE" in spec.environment}
-    return Deployment(functions=functions, mappings=mappings, jobs=jobs, table_name=min(tables, default=None))
+    table_name = min(tables, default=None)
+    return Deployment(functions=functions, mappings=mappings, jobs=jobs, custom=custom, table_name=table_name)
+
+
+def check_polling(deployed: Deployment, emulator: Emulator) -> None:
+    """Checks that each mapping's function may read its queue, as Lambda does when the mapping is made.
+
+    Raises:
+        PermissionError: IAM is enforced, and its role may not.
+    """
+    roles = {function.arn: function.role_arn for function in deployed.functions}
+    for spec in deployed.mappings:
+        emulator.check_polling(roles.get(spec.function_arn), spec.queue_arn)
 
 
 def mapping(spec: MappingSpec, emulator: Emulator, clock: Clock) -> EventSourceMapping:
     """Connects a mapping to its queue."""
     return EventSourceMapping(spec, emulator.queue(spec.queue_arn), clock)
+
+
+def _is_ours(resource: deployed.Resource) -> TypeGuard[deployed.Function]:
+    """Whether a resource is a function of the service, whose handler is in the folder of handlers."""
+    return isinstance(resource, deployed.Function) and str(resource.properties.get("Handler")).startswith("functions.")
 
 
 def _function(resource: deployed.Function, retries: dict[str, int]) -> FunctionSpec:
@@ -49,6 +77,7 @@ def _function(resource: deployed.Function, retries: dict[str, int]) -> FunctionS
         environment={name: str(value) for name, value in variables.items()},
         timeout_ms=int(properties.get("Timeout", 3)) * 1000,
         memory_mb=int(properties.get("MemorySize", 128)),
+        role_arn=properties.get("Role"),
         async_retries=retries.get(resource.name, ASYNC_RETRIES),
     )
 
@@ -68,7 +97,8 @@ def _job(resource: deployed.Job) -> JobSpec:
     """Reads a job; one that does not name its script is called by its own name."""
     given = resource.properties.get("DefaultArguments", {})
     arguments = {name: str(value) for name, value in given.items()}
-    return JobSpec(job_name=resource.name, script=arguments.get(JOB_ARGUMENT, resource.name), arguments=arguments)
+    script = arguments.get(JOB_ARGUMENT, resource.name)
+    return JobSpec(job_name=resource.name, script=script, arguments=arguments, role_arn=resource.properties.get("Role"))
 
 
 def _mapping(resource: deployed.EventSourceMapping) -> MappingSpec:

@@ -1,7 +1,8 @@
 """The functions' own handlers, loaded as Lambda would: a fresh module, its environment, its clients.
 
 Standard output stays the caller's: what a handler logs while it is loaded or run goes to standard error, from
-CRITICAL on unless another level is asked for; metrics and traces are switched off.
+CRITICAL on unless another level is asked for; metrics and traces are switched off, unless the function's environment
+says otherwise: then metrics go to standard output, as on Lambda.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class FunctionSpec:
     environment: dict[str, str]
     timeout_ms: int
     memory_mb: int
+    role_arn: str | None = None
     async_retries: int = ASYNC_RETRIES
 
     @property
@@ -80,6 +82,8 @@ class Handler:
         self.spec = spec
         self._clock = clock
         self._environment = {
+            "POWERTOOLS_METRICS_DISABLED": "true",
+            "POWERTOOLS_TRACE_DISABLED": "true",
             **spec.environment,
             "AWS_ACCESS_KEY_ID": ACCESS_KEY,
             "AWS_SECRET_ACCESS_KEY": "local",
@@ -89,8 +93,6 @@ class Handler:
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(spec.memory_mb),
             "POWERTOOLS_SERVICE_NAME": spec.folder,
             "POWERTOOLS_METRICS_NAMESPACE": "Tidewheel",
-            "POWERTOOLS_METRICS_DISABLED": "true",
-            "POWERTOOLS_TRACE_DISABLED": "true",
             "POWERTOOLS_LOG_LEVEL": log_level,
             "TIDEWHEEL_SEND_THREADS": "1",
         }

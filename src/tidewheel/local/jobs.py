@@ -26,11 +26,13 @@ class JobSpec:
         job_name: Glue's name of it.
         script: the stem of its file in glue_jobs: what people call the job.
         arguments: default arguments of a run.
+        role_arn: the role with which it runs.
     """
 
     job_name: str
     script: str
     arguments: dict[str, str]
+    role_arn: str | None = None
 
 
 class JobRunner(Protocol):
@@ -76,7 +78,7 @@ class Jobs:
         specs: the jobs.
         runner: what runs their scripts.
         stack_name: the stack's name.
-        endpoint_url: returns where AWS is; called at the first run, since it starts a server.
+        endpoint_of: returns where a job with this role finds AWS; called at a run, since it starts a server.
         clock: the stack's clock.
     """
 
@@ -86,13 +88,13 @@ class Jobs:
         runner: JobRunner,
         *,
         stack_name: str,
-        endpoint_url: Callable[[], str],
+        endpoint_of: Callable[[str | None], str],
         clock: Clock,
     ) -> None:
         self._specs = {spec.job_name: spec for spec in specs}
         self._runner = runner
         self._stack_name = stack_name
-        self._endpoint_url = endpoint_url
+        self._endpoint_of = endpoint_of
         self._clock = clock
 
     def script(self, start: JobStart) -> str:
@@ -106,10 +108,22 @@ class Jobs:
             Exception: whatever the run raised.
         """
         spec = self._specs[start.job_name]
-        self._runner(
-            spec.script,
-            {**spec.arguments, **start.arguments},
+        self._run(spec.script, {**spec.arguments, **start.arguments}, spec.role_arn)
+
+    def run_by_hand(self, script: str, arguments: dict[str, str]) -> Any:
+        """Runs a script with these arguments, and with the role of its job; returns what it returns.
+
+        Raises:
+            Exception: whatever the run raised.
+        """
+        roles = [spec.role_arn for spec in self._specs.values() if spec.script == script]
+        return self._run(script, arguments, roles[0] if roles else None)
+
+    def _run(self, script: str, arguments: dict[str, str], role_arn: str | None) -> Any:
+        return self._runner(
+            script,
+            arguments,
             stack_name=self._stack_name,
-            endpoint_url=self._endpoint_url(),
+            endpoint_url=self._endpoint_of(role_arn),
             clock=self._clock,
         )

@@ -65,6 +65,7 @@ class MemoryPump:
         self._created_ms = clock.now_ms()
         self._next_tick = 1
         self._fire_from_ms = 0
+        self._dispatches = 0
         self._merges = 0
         self._retries: list[tuple[int, int, _Invocation]] = []
         self._numbers = itertools.count()
@@ -99,15 +100,17 @@ class MemoryPump:
                 yield at_ms, order, partial(self._poll, source)
         if self._retries:
             yield self._retries[0][0], order + 1, self._retry
-        if self._merges < len(self._service.merge_runs.started):
-            yield self._clock.now_ms(), order + 2, self._merge
+        if self._dispatches < len(self._service.runs.dispatches):
+            yield self._clock.now_ms(), order + 2, self._dispatch
+        if self._merges < len(self._service.runs.merges):
+            yield self._clock.now_ms(), order + 3, self._merge
 
     # ---- what falls due
     def _fire(self) -> None:
         self._fire_from_ms = (self._clock.now_ms() // 1000 + 1) * 1000
         for topic, _, _ in self._service.wheel.take_due(self._clock.now_ms()):
             if not self.drop_schedules:
-                self._start("dispatch", {"topic": topic}, partial(self._functions.dispatch, topic))
+                self._start_dispatch(topic)
 
     def _sweep_ms(self, until_ms: int) -> int | None:
         """The next tick of the sweep, none later than until_ms, that would find something; None if none would.
@@ -130,8 +133,16 @@ class MemoryPump:
         self._next_tick = (tick_ms - self._created_ms) // SWEEP_MS + 1
         self._start("sweep", {}, self._functions.sweep)
 
+    def _dispatch(self) -> None:
+        topic = self._service.runs.dispatches[self._dispatches]
+        self._dispatches += 1
+        self._start_dispatch(topic)
+
+    def _start_dispatch(self, topic: str) -> None:
+        self._start("dispatch", {"topic": topic}, partial(self._functions.dispatch, topic))
+
     def _merge(self) -> None:
-        topic, size = self._service.merge_runs.started[self._merges]
+        topic, size = self._service.runs.merges[self._merges]
         self._merges += 1
         event = {"topic": topic, "size": size.value}
         self._start("compact", event, partial(self._functions.compact, topic, size), retries=0)

@@ -32,10 +32,12 @@ if TYPE_CHECKING:
 DEFAULT_START = "2026-01-01T00:00:00Z"
 BULK_WINDOW_S = 300
 _URGENT_VISIBILITY_S = 120
-_WORK_VISIBILITY_S = 720
+_WORK_VISIBILITY_S = 180
 _BULK_FUNCTION_S = 360
 _RETENTION_S = 14 * 86_400
-_MAX_RECEIVE_COUNT = 5
+_URGENT_RECEIVES = 120
+_BULK_RECEIVES = 22
+_WORK_RECEIVES = 10
 
 
 class MemoryClient(LocalClient):
@@ -197,19 +199,19 @@ class MemoryTidewheel:
     def _make_source_queues(self, bulk_window_s: float) -> tuple[MemoryQueue, MemoryQueue, MemoryQueue]:
         """Makes the urgent, the bulk and the work queue, each with its dead-letter queue."""
 
-        def make(name: str, visibility_s: int) -> MemoryQueue:
+        def make(name: str, visibility_s: int, receives: int) -> MemoryQueue:
             # No subscription's queue can have such a name: those start with the stack's name and "-".
             full = f"{self.stack_name}_{name}"
             kept = {"MessageRetentionPeriod": str(_RETENTION_S)}
             dead = self._queues.create_queue(f"{full}-dead", kept)
-            redrive = {"deadLetterTargetArn": dead.arn, "maxReceiveCount": _MAX_RECEIVE_COUNT}
+            redrive = {"deadLetterTargetArn": dead.arn, "maxReceiveCount": receives}
             attributes = {**kept, "VisibilityTimeout": str(visibility_s), "RedrivePolicy": json.dumps(redrive)}
             return self._queues.create_queue(full, attributes)
 
         return (
-            make("urgent", _URGENT_VISIBILITY_S),
-            make("bulk", _BULK_FUNCTION_S + math.ceil(bulk_window_s)),
-            make(WORK_QUEUE, _WORK_VISIBILITY_S),
+            make("urgent", _URGENT_VISIBILITY_S, _URGENT_RECEIVES),
+            make("bulk", _BULK_FUNCTION_S + math.ceil(bulk_window_s), _BULK_RECEIVES),
+            make(WORK_QUEUE, _WORK_VISIBILITY_S, _WORK_RECEIVES),
         )
 
     def _sources(

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from tidewheel.aws.table_layout import PARTITION_KEY, SORT_KEY, WAKE_SORT_KEY
 
 ItemBytes = Callable[[str, dict[str, Any]], int]
 
 _SQS_CHUNK_BYTES = 64 * 1024
 _WRITE_UNIT_BYTES = 1024
 _READ_UNIT_BYTES = 4096
+_RECEIVED_AT_ONCE = 10
+"""Messages of one ReceiveMessage or DeleteMessageBatch at most."""
 _S3_PUT_CLASS = ("Put", "Copy", "Post", "List", "CreateMultipart", "UploadPart", "CompleteMultipart")
 _STARTS = {("lambda", "Invoke"), ("glue", "StartJobRun")}
 _S3_FREE = ("Delete", "AbortMultipart")
@@ -26,18 +30,19 @@ class Requests(Counter[str]):
 
     Counted: calls by the stack's own functions and by `stack.client()`, function invocations ("lambda.Invoke"),
     schedules fired ("scheduler.Invoke"), job runs ("glue.StartJobRun"), and the polls of event source mappings, one
-    ReceiveMessage and one DeleteMessageBatch an invocation. Not counted: what the local runtime does for itself, what
-    a job does, and empty polls.
+    ReceiveMessage and one DeleteMessageBatch for ten messages. Not counted: what the local runtime does for itself,
+    what a job does, and empty polls.
 
-    Units, all estimates: "dynamodb.write", "dynamodb.read" (twice as many in transactions; an item of the wake index
-    is one more), "sqs.request" (64 KiB each), "s3.put", "s3.get" (by request class), "lambda.invocation",
-    "scheduler.invocation", "glue.run".
+    Units, all estimates: "dynamodb.write", "dynamodb.read" (twice as many in transactions), "sqs.request" (64 KiB
+    each), "s3.put", "s3.get" (by request class), "lambda.invocation", "scheduler.invocation", "glue.run". An item
+    that comes into the wake index, or leaves it, is one write more; one whose place in it changes is two.
     """
 
     def __init__(self, item_bytes: ItemBytes | None = None) -> None:
         super().__init__()
         self.units: Counter[str] = Counter()
-        self._item_bytes = item_bytes or (_unknown)
+        self._item_bytes = item_bytes or _unknown
+        self._indexed: set[tuple[str, str, str]] = set()
 
     def observe(self, service: str, operation: str, request: dict[str, Any], response_bytes: int) -> None:
         """Counts one call. What starts a function or a job is counted when that runs, and costs nothing itself."""
@@ -53,25 +58,26 @@ class Requests(Counter[str]):
         elif service == "dynamodb":
             self._observe_table(operation, json.loads(request["body"] or b"{}"), response_bytes)
 
-    def invoked(self, *, by_schedule: bool = False, received_bytes: int | None = None, deleted: bool = False) -> None:
+    def invoked(self, *, by_schedule: bool = False, received: Sequence[int] = (), deleted: int = 0) -> None:
         """Counts one function invocation and what brought it about.
 
         Args:
             by_schedule: a schedule fired it.
-            received_bytes: an event source mapping received that much for it.
-            deleted: the mapping deleted messages afterwards.
+            received: bytes of each message that an event source mapping received for it.
+            deleted: messages that the mapping deleted afterwards.
         """
         self["lambda.Invoke"] += 1
         self.units["lambda.invocation"] += 1
         if by_schedule:
             self["scheduler.Invoke"] += 1
             self.units["scheduler.invocation"] += 1
-        if received_bytes is not None:
+        for first in range(0, len(received), _RECEIVED_AT_ONCE):
             self["sqs.ReceiveMessage"] += 1
-            self.units["sqs.request"] += chunks(received_bytes)
+            self.units["sqs.request"] += chunks(sum(received[first : first + _RECEIVED_AT_ONCE]))
         if deleted:
-            self["sqs.DeleteMessageBatch"] += 1
-            self.units["sqs.request"] += 1
+            batches = -(-deleted // _RECEIVED_AT_ONCE)
+            self["sqs.DeleteMessageBatch"] += batches
+            self.units["sqs.request"] += batches
 
     def ran_job(self) -> None:
         """Counts one run of a Glue job."""
@@ -80,15 +86,18 @@ class Requests(Counter[str]):
 
     def _observe_table(self, operation: str, request: dict[str, Any], response_bytes: int) -> None:
         if operation in ("PutItem", "UpdateItem", "DeleteItem"):
-            self.units["dynamodb.write"] += self._write_units(request)
+            self.units["dynamodb.write"] += self._write_units(request) + self._index_units(request)
         elif operation == "TransactWriteItems":
             for entry in request["TransactItems"]:
-                self.units["dynamodb.write"] += 2 * sum(self._write_units(part) for part in entry.values())
+                [(verb, part)] = entry.items()
+                # The index follows later, outside the transaction.
+                index_units = 0 if verb == "ConditionCheck" else self._index_units(part)
+                self.units["dynamodb.write"] += 2 * self._write_units(part) + index_units
         elif operation == "BatchWriteItem":
             for table, entries in request["RequestItems"].items():
                 for entry in entries:
-                    part = next(iter(entry.values()))
-                    self.units["dynamodb.write"] += self._write_units({"TableName": table, **part})
+                    part = {"TableName": table, **next(iter(entry.values()))}
+                    self.units["dynamodb.write"] += self._write_units(part) + self._index_units(part)
         elif operation in ("GetItem", "Query", "Scan", "BatchGetItem", "TransactGetItems"):
             units = max(1, -(-response_bytes // _READ_UNIT_BYTES))
             if operation == "TransactGetItems":
@@ -103,9 +112,31 @@ class Requests(Counter[str]):
         item: dict[str, Any] = part.get("Item") or {}
         size = self._item_bytes(part["TableName"], item or part.get("Key") or {})
         size = size or len(json.dumps(item))
-        in_index = "look_at_ms" in item or "look_at_ms" in json.dumps(part.get("ExpressionAttributeNames") or {})
-        in_index = in_index or "look_at_ms" in (part.get("UpdateExpression") or "")
-        return max(1, -(-size // _WRITE_UNIT_BYTES)) + in_index
+        return max(1, -(-size // _WRITE_UNIT_BYTES))
+
+    def _index_units(self, part: dict[str, Any]) -> int:
+        """Returns what a put, update or delete costs in the wake index: one write to leave a place, one to take one."""
+        named: dict[str, Any] = part.get("Item") or part["Key"]
+        item = (part["TableName"], *(next(iter(named[name].values())) for name in (PARTITION_KEY, SORT_KEY)))
+        before = item in self._indexed
+        if "UpdateExpression" in part:
+            sets, removes = _clauses(part)
+            if WAKE_SORT_KEY not in sets and WAKE_SORT_KEY not in removes:
+                return 0
+            after = WAKE_SORT_KEY in sets
+        else:
+            after = WAKE_SORT_KEY in (part.get("Item") or {})
+        (self._indexed.add if after else self._indexed.discard)(item)
+        return before + after
+
+
+def _clauses(update: dict[str, Any]) -> tuple[str, str]:
+    """Returns what an update sets and what it removes, with the attributes' own names."""
+    expression: str = update["UpdateExpression"]
+    for placeholder, name in (update.get("ExpressionAttributeNames") or {}).items():
+        expression = expression.replace(placeholder, name)
+    sets, _, removes = expression.partition("REMOVE ")
+    return sets, removes.partition("ADD ")[0]
 
 
 def chunks(payload_bytes: int) -> int:

@@ -14,6 +14,7 @@ import heapq
 import itertools
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,6 +63,7 @@ class _Invocation:
         by_schedule: whether a schedule fired it.
         retries: how often it may be tried again.
         dead_letter_arn: the queue for its event when it has failed for good.
+        role_arn: the role with which a schedule does both.
         tries: how often it was tried again.
     """
 
@@ -71,6 +73,7 @@ class _Invocation:
     by_schedule: bool
     retries: int
     dead_letter_arn: str | None = None
+    role_arn: str | None = None
     tries: int = 0
 
 
@@ -176,6 +179,7 @@ class Pump:
             by_schedule=True,
             retries=target.get("RetryPolicy", {}).get("MaximumRetryAttempts", 185),
             dead_letter_arn=target.get("DeadLetterConfig", {}).get("Arn"),
+            role_arn=target.get("RoleArn"),
         )
         self._try(invocation)
 
@@ -209,8 +213,7 @@ class Pump:
             error = LookupError(f"{invocation.caller}: no function {invocation.arn}")
             self._note_failure(invocation.arn, invocation.event, error)
         else:
-            self._requests.invoked(by_schedule=invocation.by_schedule)
-            _, failure = self._invoke(handler, invocation.event)
+            failure = self._call(handler, invocation)
             if failure is None:
                 return
             error = failure
@@ -220,7 +223,26 @@ class Pump:
             heapq.heappush(self._retries, (at_ms, next(self._numbers), again))
         elif invocation.dead_letter_arn is not None:
             attributes = {"ERROR_CODE": type(error).__name__, "ERROR_MESSAGE": str(error)[:1000] or "none"}
-            self._emulator.send(invocation.dead_letter_arn, json.dumps(invocation.event), attributes)
+            self._bury(invocation, attributes)
+
+    def _call(self, handler: Handler, invocation: _Invocation) -> BaseException | None:
+        """Invokes a function if whoever asks may; returns why not, or how it failed."""
+        try:
+            self._emulator.check_invocation(invocation.role_arn, invocation.arn)
+        except PermissionError as refused:
+            self._failed(handler, invocation.event, refused)
+            return refused
+        self._requests.invoked(by_schedule=invocation.by_schedule)
+        _, failure = self._invoke(handler, invocation.event)
+        return failure
+
+    def _bury(self, invocation: _Invocation, attributes: dict[str, str]) -> None:
+        """Puts the event of an invocation that failed for good on its dead-letter queue, if the schedule's role may."""
+        assert invocation.dead_letter_arn is not None
+        with suppress(PermissionError):
+            self._emulator.send(
+                invocation.dead_letter_arn, json.dumps(invocation.event), attributes, role_arn=invocation.role_arn
+            )
 
     def _poll(self, mapping: EventSourceMapping) -> None:
         with self._emulator.lock:
@@ -228,7 +250,7 @@ class Pump:
         handler = self._handlers.get(mapping.spec.function_arn)
         if not batch or handler is None:
             return
-        received = sum(message.payload_bytes for message in batch)
+        received = [message.payload_bytes for message in batch]
         answer, error = self._invoke(handler, mapping.event(batch))
         deleted = 0
         if error is None:
@@ -241,7 +263,7 @@ class Pump:
                 if deleted < len(batch):
                     partly = PartialFailure(f"{len(batch) - deleted} of {len(batch)} messages reported as failed")
                     self._failed(handler, {"messages": len(batch)}, partly)
-        self._requests.invoked(received_bytes=received, deleted=deleted > 0)
+        self._requests.invoked(received=received, deleted=deleted)
 
     def _invoke(self, handler: Handler, event: Any) -> tuple[Any, BaseException | None]:
         self.invocations[handler.spec.folder] += 1

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -18,9 +19,10 @@ from tidewheel.clock import Clock, ManualClock, SystemClock
 from tidewheel.errors import InvalidValue
 from tidewheel.local import deployment
 from tidewheel.local.background import BackgroundPump
-from tidewheel.local.emulator import Emulator, HeapQueue
+from tidewheel.local.declarations import CustomResources
+from tidewheel.local.emulator import Denial, Emulator, HeapQueue
 from tidewheel.local.handlers import Handler
-from tidewheel.local.jobs import JobRunner, Jobs, JobSpec, run_on_spark
+from tidewheel.local.jobs import JobRunner, Jobs, run_on_spark
 from tidewheel.local.meter import Requests
 from tidewheel.local.pump import Failure, Pump
 from tidewheel.settings import TopicSettings
@@ -56,12 +58,14 @@ class LocalTidewheel:
             TIDEWHEEL_MAX_SKEW_MS=0, since there is one clock only.
         port: where `endpoint_url` listens; 0 for any free port.
         job_runner: what runs the stack's Glue jobs; local Spark by default.
+        enforce_iam: whether each function and job has the rights of its own role only; see `denials`.
         topic_settings: settings that `create_topic` takes, such as slot_s or lookahead_s; `client()` uses them for
             every topic that does not say otherwise.
 
     Attributes:
         requests: what was asked of AWS so far, by "service.Operation"; `requests.units` estimates billed units.
         failures: every invocation of a function, and every job run, that raised.
+        denials: with enforce_iam, every call of a function or job that its role does not allow.
         drop_schedules: set it to True and one-time schedules vanish instead of firing: the sweep must heal that.
     """
 
@@ -77,6 +81,7 @@ class LocalTidewheel:
         environment: Mapping[str, str] | None = None,
         port: int = 0,
         job_runner: JobRunner = run_on_spark,
+        enforce_iam: bool = False,
         **topic_settings: int | None,
     ) -> None:
         if clock not in ("virtual", "real"):
@@ -94,10 +99,11 @@ class LocalTidewheel:
         self._functions = functions
         self._log_level = log_level
         self._job_runner = job_runner
-        self._emulator = Emulator(self.clock, virtual=self.virtual, port=port)
+        self._emulator = Emulator(self.clock, virtual=self.virtual, port=port, enforce_iam=enforce_iam)
         self.requests = Requests(self._emulator.item_bytes)
         self._handlers: list[Handler] = []
         self._pump: Pump | None = None
+        self._jobs: Jobs | None = None
         self._background: BackgroundPump | None = None
         self._session: boto3.Session | None = None
         self._consumer: Tidewheel | None = None
@@ -107,26 +113,36 @@ class LocalTidewheel:
 
         Raises:
             RuntimeError: another stack (or moto's mock_aws) is open in this process.
+            DeclarationFailed: a topic or a subscription that the template declares was refused.
         """
         self._emulator.open()
         try:
             template = self._template or json.loads(TEMPLATE.read_text(encoding="utf-8"))
             deployed = deployment.read(self._emulator.deploy(self.stack_name, template))
             self._session = self._emulator.session(self.requests.observe)
+            deployment.check_polling(deployed, self._emulator)
             root = self._functions or shipped(FUNCTIONS)
             for bare in deployed.functions:
                 spec = replace(bare, environment={**bare.environment, **self._environment})
-                self._handlers.append(Handler(spec, root, self._function_session, self.clock, self._log_level))
+                core_session = partial(self._function_session, spec.role_arn)
+                self._handlers.append(Handler(spec, root, core_session, self.clock, self._log_level))
             mappings = [deployment.mapping(spec, self._emulator, self.clock) for spec in deployed.mappings]
+            endpoint_of = self._emulator.endpoint_of
+            self._jobs = Jobs(
+                deployed.jobs, self._job_runner, stack_name=self.stack_name, endpoint_of=endpoint_of, clock=self.clock
+            )
             self._pump = Pump(
                 self._emulator,
                 self.clock,
                 {handler.spec.arn: handler for handler in self._handlers},
                 mappings,
-                self._jobs(deployed.jobs),
+                self._jobs,
                 deployed.table_name,
                 self.requests,
             )
+            if deployed.custom:
+                handlers = {handler.spec.arn: handler for handler in self._handlers}
+                CustomResources(self._emulator.session(), self.endpoint_url).create(deployed.custom, handlers)
             if not self.virtual:
                 self._background = BackgroundPump(self._pump, self._emulator, self.clock)
                 self._background.start()
@@ -146,6 +162,7 @@ class LocalTidewheel:
                 handler.close()
             self._handlers.clear()
             self._pump = None
+            self._jobs = None
             self._session = None
             self._consumer = None
             self._emulator.close()
@@ -197,6 +214,17 @@ class LocalTidewheel:
     def failures(self) -> list[Failure]:
         """Every invocation of a function, and every job run, that raised, oldest first."""
         return self._running().failures
+
+    @property
+    def denials(self) -> list[Denial]:
+        """Every call that a role does not allow, oldest first; none unless IAM is enforced.
+
+        Raises:
+            ValueError: this stack does not enforce IAM, so that nothing can be said.
+        """
+        if self._emulator.access is None:
+            raise ValueError("nothing is denied here: open the stack with LocalTidewheel(enforce_iam=True)")
+        return self._emulator.access.denials
 
     @property
     def invocations(self) -> dict[str, int]:
@@ -254,28 +282,21 @@ class LocalTidewheel:
             JavaMissing: Spark runs on Java, and there is none.
         """
         self._running()
+        assert self._jobs is not None  # made with the pump
         given = {
             f"--{name.replace('_', '-')}": "true" if value is True else str(value)
             for name, value in arguments.items()
             if value is not False
         }
-        return self._job_runner(
-            job, given, stack_name=self.stack_name, endpoint_url=self.endpoint_url, clock=self.clock
-        )
+        return self._jobs.run_by_hand(job, given)
 
     def queue(self, url: str) -> HeapQueue:
         """Returns the emulated queue behind a URL, name or ARN, for a look at what it holds."""
         self._running()
         return self._emulator.queue(urlsplit(url).path.rpartition("/")[2] if "://" in url else url)
 
-    def _jobs(self, specs: list[JobSpec]) -> Jobs:
-        def endpoint_url() -> str:
-            return self._emulator.endpoint_url
-
-        return Jobs(specs, self._job_runner, stack_name=self.stack_name, endpoint_url=endpoint_url, clock=self.clock)
-
-    def _function_session(self) -> botocore.session.Session:
-        return self._emulator.core_session(self.requests.observe)
+    def _function_session(self, role_arn: str | None) -> botocore.session.Session:
+        return self._emulator.core_session(self.requests.observe, role_arn)
 
     def _running(self) -> Pump:
         if self._pump is None:

@@ -6,18 +6,18 @@ use from several threads, and makes every write whole or not at all.
 
 from __future__ import annotations
 
-from tidewheel.memory.merge_runs import MemoryMergeRuns
 from tidewheel.memory.objects import MemoryObjects
 from tidewheel.memory.queues import MemoryQueues, SentMessage
+from tidewheel.memory.runs import MemoryRuns
 from tidewheel.memory.service import MemoryService
 from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.topics import MemoryTopics
 from tidewheel.memory.wheel import MemoryWheel
 
 __all__ = [
-    "MemoryMergeRuns",
     "MemoryObjects",
     "MemoryQueues",
+    "MemoryRuns",
     "MemoryService",
     "MemorySqs",
     "MemoryTopics",

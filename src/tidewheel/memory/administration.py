@@ -55,7 +55,7 @@ class MemoryAdministration(MemoryItems):
 
     def deletion(self, topic: str) -> Fence | None:
         with self._lock:
-            current = self._of(topic).fence
+            current = self._read(topic)
             return current if current is not None and current.deleting_at_ms is not None else None
 
     def claim_deletion(self, fence: Fence, look_at_ms: int) -> bool:

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 
 from tidewheel.bucket import Bucket, BucketId
-from tidewheel.fence import Fence
+from tidewheel.fence import LAYOUT, Fence, check_layout
 from tidewheel.flows.ports import Trash
 from tidewheel.key import KeyEntry
 from tidewheel.message import MessageId
@@ -41,12 +41,21 @@ class MemoryItems:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._items: dict[str, Items] = {}
-        self._next_at_ms: dict[str, int] = {}
+        self._daily: dict[str, tuple[int, str | None]] = {}
 
     def _of(self, topic: str) -> Items:
         return self._items.setdefault(topic, Items())
 
     def _same(self, fence: Fence) -> Fence | None:
-        """Returns the fence as it is now, if it is of the same generation."""
+        """Returns the fence as it is now, if it is of the same generation and this release may change it."""
         current = self._of(fence.topic).fence
-        return current if current is not None and current.generation == fence.generation else None
+        if current is None or current.layout > LAYOUT:
+            return None
+        return current if current.generation == fence.generation else None
+
+    def _read(self, topic: str) -> Fence | None:
+        """Returns the fence, also that of a topic that is being deleted; raises NewerLayout if it is not readable."""
+        found = self._of(topic).fence
+        if found is not None:
+            check_layout(topic, found.layout)
+        return found

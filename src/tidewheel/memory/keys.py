@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidewheel.fence import LAYOUT
 from tidewheel.flows.keys_port import Entombed
 from tidewheel.key import KeyEntry
 from tidewheel.memory.items import MemoryItems
@@ -14,13 +15,17 @@ from tidewheel.tombstone import Tombstone
 class MemoryKeys(MemoryItems):
     """The port `KeysPort` over dicts."""
 
+    def _open(self, topic: str, slot: int) -> bool:
+        fence = self._of(topic).fence
+        return fence is not None and fence.layout <= LAYOUT and fence.sealed <= slot
+
     def cancel(self, topic: str, tombstone: Tombstone) -> Entombed:
         with self._lock:
             items = self._of(topic)
             found = items.tombstones.get(tombstone[:2])
             if found is not None and (found.certain or tombstone.to is not None):
                 return Entombed(done=False, found=found)
-            if items.fence is None or items.fence.sealed > tombstone.slot:
+            if not self._open(topic, tombstone.slot):
                 return Entombed(done=False)
             items.tombstones[tombstone[:2]] = tombstone
             return Entombed(done=True)
@@ -28,7 +33,7 @@ class MemoryKeys(MemoryItems):
     def cancel_batch(self, topic: str, tombstones: Sequence[Tombstone]) -> bool:
         with self._lock:
             items = self._of(topic)
-            if items.fence is None or items.fence.sealed > min(each.slot for each in tombstones):
+            if not self._open(topic, min(each.slot for each in tombstones)):
                 return False
             if any(each[:2] in items.tombstones for each in tombstones):
                 return False
@@ -84,8 +89,7 @@ class MemoryKeys(MemoryItems):
                 return False
             if superseded is not None and superseded[:2] in items.tombstones:
                 return False
-            sealed = 0 if items.fence is None else items.fence.sealed
-            if superseded is not None and superseded.certain and sealed > superseded.slot:
+            if superseded is not None and superseded.certain and not self._open(topic, superseded.slot):
                 return False
             items.keys[entry.key] = entry
             if superseded is not None:

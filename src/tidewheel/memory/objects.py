@@ -100,10 +100,12 @@ class MemoryObjects:
         yield pieces
         self.put(name, pieces.getbuffer())
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
+    def list(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
         """Lists the objects that are there when the first is taken."""
         with self._lock:
-            kept = sorted((name, each) for name, each in self._objects.items() if name.startswith(prefix))
+            kept = sorted(
+                (name, each) for name, each in self._objects.items() if name.startswith(prefix) and name > (after or "")
+            )
         for name, each in kept:
             yield StoredObject(name=name, size_bytes=len(each.data), put_at_ms=each.put_at_ms)
 

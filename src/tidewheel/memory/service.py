@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from tidewheel.clock import Clock
 from tidewheel.flows.ports import in_order
-from tidewheel.memory.merge_runs import MemoryMergeRuns
 from tidewheel.memory.objects import MemoryObjects
 from tidewheel.memory.queues import MemoryQueues
+from tidewheel.memory.runs import MemoryRuns
 from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.topics import MemoryTopics
 from tidewheel.memory.wheel import MemoryWheel
@@ -24,7 +24,7 @@ class MemoryService:
     objects: MemoryObjects = field(default_factory=MemoryObjects)
     queues: MemoryQueues
     wheel: MemoryWheel = field(default_factory=MemoryWheel)
-    merge_runs: MemoryMergeRuns = field(default_factory=MemoryMergeRuns)
+    runs: MemoryRuns = field(default_factory=MemoryRuns)
     parallel: Callable[[Callable[[int], None], Iterable[int]], Iterable[None]] = in_order
     max_skew_ms: int = 100
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tidewheel.bucket import Bucket, BucketId
 from tidewheel.fence import Fence, above
-from tidewheel.flows.ports import Commit, Due, HandOut, Trash, Wake
+from tidewheel.flows.ports import Commit, DailyClaim, Due, HandOut, Trash, Wake
 from tidewheel.memory.administration import MemoryAdministration
 from tidewheel.memory.keys import MemoryKeys
 from tidewheel.memory.parks import MemoryParks
@@ -30,7 +30,7 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
 
     def fence(self, topic: str) -> Fence | None:
         with self._lock:
-            found = self._of(topic).fence
+            found = self._read(topic)
             return None if found is None or found.deleting_at_ms is not None else found
 
     def topics(self) -> list[Fence]:
@@ -39,6 +39,7 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
 
     def seal(self, fence: Fence, slot: int) -> Fence | None:
         with self._lock:
+            self._read(fence.topic)
             current = self._same(fence)
             if current is not None and current.sealed < slot:
                 current = self._of(fence.topic).fence = replace(current, sealed=slot)
@@ -325,12 +326,17 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
             return True
 
     # ---- the service
-    def claim_daily(self, name: str, now_ms: int, next_ms: int) -> bool:
+    def claim_daily(self, name: str, now_ms: int, next_ms: int) -> DailyClaim | None:
         with self._lock:
-            if self._next_at_ms.get(name, now_ms) > now_ms:
-                return False
-            self._next_at_ms[name] = next_ms
-            return True
+            at_ms, after = self._daily.get(name, (now_ms, None))
+            if at_ms > now_ms:
+                return None
+            self._daily[name] = next_ms, after
+            return DailyClaim(after=after)
+
+    def put_off_daily(self, name: str, next_ms: int, after: str | None) -> None:
+        with self._lock:
+            self._daily[name] = next_ms, after
 
     # ---- rebuilding
     def delete_fence(self, topic: str) -> None:

@@ -58,6 +58,11 @@ class Connection:
             if given is not None:
                 self._made[name] = given
 
+    @classmethod
+    def of(cls, settings: ServiceSettings, session: boto3.Session) -> Connection:
+        """Makes the connection to the service of some settings, for a function that has them."""
+        return cls(settings.stack, session=session, settings=settings, endpoint_url=None, topics=None)
+
     @property
     def stack(self) -> str:
         """The stack's name: the settings' if they were given."""

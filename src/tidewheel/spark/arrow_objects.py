@@ -92,7 +92,7 @@ class ArrowObjects:
             spool.seek(0)
             self._put(name, spool)
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
+    def list(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
         """Lists objects: reads all of the folder that the prefix is in."""
         folder = prefix.rpartition("/")[0]
         selector = FileSelector(self._root + folder, allow_not_found=True, recursive=True)
@@ -102,7 +102,7 @@ class ArrowObjects:
             if info.type == FileType.File
         }
         for name in sorted(found):
-            if name.startswith(prefix) and not name.startswith(_UNFINISHED):
+            if name.startswith(prefix) and name > (after or "") and not name.startswith(_UNFINISHED):
                 info = found[name]
                 yield StoredObject(name=name, size_bytes=info.size, put_at_ms=info.mtime_ns // 1_000_000)
 

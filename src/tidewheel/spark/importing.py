@@ -112,7 +112,6 @@ class _Weight:
     grain: int | None
     rows: int
     raw_bytes: int
-    example: str
 
 
 class _Run:
@@ -171,10 +170,9 @@ class _Run:
         """Counts rows and bytes: one pass over the input."""
         grain_slots_ = grain_slots(self._fence.slot_ms)
         grain = F.when(F.col(REJECT).isNull(), F.expr(f"{SLOT} div {grain_slots_}") * grain_slots_)
-        example = F.when(F.col(REJECT).isNotNull(), rows_of.reason(REJECT)).otherwise(rows_of.reason(TIMING))
         groups = self.frame.groupBy(f"{REJECT}.kind", f"{TIMING}.kind", grain)
-        found = groups.agg(F.count("*"), F.sum(BYTES), F.first(example)).collect()
-        names = ("reject", "timing", "grain", "rows", "raw_bytes", "example")
+        found = groups.agg(F.count("*"), F.sum(BYTES)).collect()
+        names = ("reject", "timing", "grain", "rows", "raw_bytes")
         return [_Weight(**dict(zip(names, row, strict=True))) for row in found]
 
     def store_cuts(self, weights: list[_Weight]) -> Cuts:
@@ -196,9 +194,10 @@ class _Run:
     def work(self, cuts: Cuts, done: frozenset[int], weights: list[_Weight], report: Imported) -> None:
         """Does the cuts that are not done."""
         pending = [cut for cut in range(len(cuts.starts)) if cut not in done]
-        examples = self._count_rejected(cuts, done, weights, report)
+        self._count_rejected(cuts, done, weights, report)
         for kind, rows in report.rejected.most_common():
-            self._job.say(f"rejected {rows:,}: {examples[kind]}")
+            # Without an example: it may be a body, and this goes into a log. The rejects in S3 have the rows.
+            self._job.say(f"rejected {rows:,}: {kind}")
         wanted = cuts.position(F.col(SLOT), pending).isNotNull()
         if report.rejected:
             bad = self.frame.where(F.col(REJECT).isNotNull() | (F.col(TIMING).isNotNull() & wanted))
@@ -207,18 +206,13 @@ class _Run:
         if pending:
             self._commit(cuts, self._write(cuts, pending), report)
 
-    def _count_rejected(
-        self, cuts: Cuts, done: frozenset[int], weights: list[_Weight], report: Imported
-    ) -> dict[str, str]:
-        """Returns an example of each kind; times are looked at in cuts that are not done only."""
-        examples = {}
+    def _count_rejected(self, cuts: Cuts, done: frozenset[int], weights: list[_Weight], report: Imported) -> None:
+        """Counts each kind in the report; times are looked at in cuts that are not done only."""
         for each in weights:
             kind = each.reject or each.timing
             if kind is None or (each.grain is not None and cuts.cut_of(each.grain) in done):
                 continue
             report.rejected[kind] += each.rows
-            examples[kind] = each.example
-        return examples
 
     def _write(self, cuts: Cuts, pending: list[int]) -> list[CutLedger]:
         """Writes a ledger a cut; returns what was written, none of it live."""

@@ -10,6 +10,9 @@
 | tables | copies and sorts whole tables | only the items that are named |
 | schedule_backend | takes any schedule, fires none | checks, and an ordered book |
 | starts | invokes functions by Docker, runs no job | noted, for the pump to run |
+| access, wire_calls | knows callers by access keys | by the role of their session or endpoint |
+| iam_requests | asks for many things on `*` | by AWS's authorization reference |
+| iam_policy | misreads conditions | as much of IAM as is used |
 | resources | lacks CloudFormation types, starts Docker | types of our own |
 
 All of it is in force only while an `Emulator` is open, and undone by `close`.
@@ -18,6 +21,7 @@ All of it is in force only while an `Emulator` is open, and undone by `close`.
 from __future__ import annotations
 
 import json
+from functools import partial
 from threading import Condition, RLock
 from typing import Any
 
@@ -33,24 +37,30 @@ from moto.sqs.models import sqs_backends
 
 from tidewheel.clock import Clock
 from tidewheel.local.emulator import fast_json, queue_backend, redrive, resources, tables, wire
+from tidewheel.local.emulator.access import Access, Denial
+from tidewheel.local.emulator.iam_policy import Request
 from tidewheel.local.emulator.patching import Patches
 from tidewheel.local.emulator.queues import HeapQueue, QueuedMessage, new_message
 from tidewheel.local.emulator.resources import Resource
 from tidewheel.local.emulator.schedule_backend import ScheduleBook
 from tidewheel.local.emulator.starts import Starts
 from tidewheel.local.emulator.virtual_time import MotoTime
-from tidewheel.local.emulator.wire import ACCESS_KEY, REGION, Observer, Wire
+from tidewheel.local.emulator.wire import ACCESS_KEY, REGION, Guard, Observer, Wire
 
-__all__ = ["ACCESS_KEY", "REGION", "Emulator", "HeapQueue", "QueuedMessage", "Resource"]
+__all__ = ["ACCESS_KEY", "REGION", "Denial", "Emulator", "HeapQueue", "QueuedMessage", "Resource"]
 
+_POLLING = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
+"""What Lambda demands of a function's role before it polls a queue, by its developer guide."""
 _open: list[Emulator] = []
 
 
 class Emulator:
     """moto's backends of this process: empty when opened, and only one at a time, since moto keeps them globally."""
 
-    def __init__(self, clock: Clock, *, virtual: bool, port: int = 0) -> None:
+    def __init__(self, clock: Clock, *, virtual: bool, port: int = 0, enforce_iam: bool = False) -> None:
         self._clock = clock
+        self.access = Access(clock) if enforce_iam else None
+        self._endpoints: dict[str, str] = {}
         self._virtual = virtual
         self._patches = Patches()
         self._time = MotoTime(clock)
@@ -108,14 +118,47 @@ class Emulator:
         """Returns a boto3 session whose clients reach the backends without leaving the process."""
         return self._wire.session(observer)
 
-    def core_session(self, observer: Observer | None = None) -> botocore.session.Session:
-        """Returns the botocore session of such a boto3 session."""
-        return self._wire.core_session(observer)
+    def core_session(self, observer: Observer | None = None, role_arn: str | None = None) -> botocore.session.Session:
+        """Returns the botocore session of such a boto3 session; if IAM is enforced, with no rights but a role's.
+
+        Args:
+            observer: called after each request.
+            role_arn: the role; None: the session of an administrator.
+        """
+        return self._wire.core_session(observer, self._guard(role_arn))
 
     @property
     def endpoint_url(self) -> str:
         """Where any other AWS client reaches the same backends."""
         return self._wire.endpoint_url
+
+    def endpoint_of(self, role_arn: str | None) -> str:
+        """Returns where a job finds AWS: if IAM is enforced, an endpoint at which everybody has its role's rights only.
+
+        Why not by access key: the workers of Spark, and pyarrow in them, make their own clients.
+        """
+        guard = self._guard(role_arn)
+        if role_arn is None or guard is None:
+            return self._wire.endpoint_url
+        if role_arn not in self._endpoints:
+            self._endpoints[role_arn] = self._wire.guarded_endpoint(guard)
+        return self._endpoints[role_arn]
+
+    def check_polling(self, role_arn: str | None, queue_arn: str) -> None:
+        """Checks that a function's role may read a queue.
+
+        Raises:
+            PermissionError: IAM is enforced, and it may not.
+        """
+        self._check(role_arn, *(Request(action=action, resource=queue_arn) for action in _POLLING))
+
+    def check_invocation(self, role_arn: str | None, function_arn: str) -> None:
+        """Checks that a schedule's role may invoke its target.
+
+        Raises:
+            PermissionError: IAM is enforced, and it may not.
+        """
+        self._check(role_arn, Request(action="lambda:InvokeFunction", resource=function_arn))
 
     def deploy(self, stack_name: str, template: dict[str, Any]) -> list[Resource]:
         """Creates a CloudFormation stack; returns those of its resources that the runtime itself must run."""
@@ -136,12 +179,28 @@ class Emulator:
         assert isinstance(found, HeapQueue)
         return found
 
-    def send(self, queue_name: str, body: str, attributes: dict[str, str]) -> None:
-        """Puts a message on a queue: how schedules reach their dead-letter queue."""
+    def send(self, queue_name: str, body: str, attributes: dict[str, str], *, role_arn: str | None = None) -> None:
+        """Puts a message on a queue: how schedules reach their dead-letter queue.
+
+        Raises:
+            PermissionError: IAM is enforced, and the role may not send to the queue.
+        """
+        self._check(role_arn, Request(action="sqs:SendMessage", resource=queue_name))
         typed = {name: {"DataType": "String", "StringValue": value} for name, value in attributes.items()}
         with self.lock:
             queue = self.queue(queue_name)
             queue.add_message(new_message(queue, body, 0, typed))
+
+    def _guard(self, role_arn: str | None) -> Guard | None:
+        return None if self.access is None or role_arn is None else partial(self.access.answer, role_arn)
+
+    def _check(self, role_arn: str | None, *requests: Request) -> None:
+        if self.access is None or role_arn is None:
+            return
+        with self.lock:
+            denial = self.access.check(role_arn, *requests)
+        if denial is not None:
+            raise PermissionError(denial.message)
 
     def least_look_at_ms(self, table_name: str) -> int | None:
         """When the next sweep can find something, by the sparse index `wake`; None if nothing waits."""

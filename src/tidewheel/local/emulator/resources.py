@@ -47,6 +47,9 @@ class Resource:
         """Always, at once."""
         return True
 
+    def delete(self, _account_id: str, _region: str) -> None:
+        """Has nothing behind it that must go; called by moto when the stack is deleted."""
+
     @classmethod
     def create_from_cloudformation_json(
         cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **_: Any
@@ -98,6 +101,27 @@ class Database(Resource):
         return str(self.properties["DatabaseInput"].get("Name", self.name)).lower()
 
 
+class Custom(Resource):
+    """A custom resource of ours: the runtime asks its function to create it. moto's would look for Docker.
+
+    Attributes:
+        stack_id, logical_id, resource_type: what CloudFormation tells the function of it.
+    """
+
+    stack_id = ""
+    logical_id = ""
+    resource_type = ""
+
+    @classmethod
+    def create_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **told: Any
+    ) -> Custom:
+        """Makes the resource; called by moto, which has resolved the references of its properties."""
+        made = cls(resource_name, cloudformation_json.get("Properties", {}), account_id, region_name)
+        made.stack_id, made.logical_id, made.resource_type = told["StackId"], told["LogicalId"], told["ResourceType"]
+        return made
+
+
 class Topic(Resource):
     """AWS::SNS::Topic, to which alarms go: Ref is its ARN."""
 
@@ -117,6 +141,10 @@ class ScheduleGroup(Resource):
     def __init__(self, name: str, properties: dict[str, Any], account_id: str, region: str) -> None:
         super().__init__(name, properties, account_id, region)
         scheduler_backends[account_id][region].create_schedule_group(name, [])
+
+    def delete(self, account_id: str, region: str) -> None:
+        """Deletes the group with all schedules in it."""
+        scheduler_backends[account_id][region].delete_schedule_group(self.name)
 
 
 class Schedule(Resource):
@@ -142,6 +170,8 @@ class Schedule(Resource):
         )
 
 
+_OUR_CUSTOM = "Custom::Tidewheel"
+
 _OURS: dict[str, tuple[type[Resource], str]] = {
     "AWS::CloudWatch::Alarm": (Resource, "AlarmName"),
     "AWS::Events::Rule": (Resource, "Name"),
@@ -152,6 +182,7 @@ _OURS: dict[str, tuple[type[Resource], str]] = {
     "AWS::Lambda::EventInvokeConfig": (EventInvokeConfig, ""),
     "AWS::Lambda::EventSourceMapping": (EventSourceMapping, ""),
     "AWS::Lambda::Function": (Function, "FunctionName"),
+    "AWS::Lambda::LayerVersion": (Resource, ""),
     "AWS::Lambda::Permission": (Resource, ""),
     "AWS::Lambda::Version": (Alias, ""),
     "AWS::S3::BucketPolicy": (Resource, ""),
@@ -171,6 +202,8 @@ def install(patches: Patches) -> None:
     def resource_class_from_type(resource_type: str) -> Any:
         if resource_type in _OURS:
             return _OURS[resource_type][0]
+        if resource_type.startswith(_OUR_CUSTOM):
+            return Custom
         known = resource_type in parsing.get_model_map() or resource_type.startswith("Custom::")
         return class_of(resource_type) if known or resource_type in parsing.NULL_MODELS else Resource
 

@@ -14,6 +14,8 @@ import re
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
 from io import BytesIO
 from threading import RLock, Thread, current_thread
 from typing import Any
@@ -44,6 +46,7 @@ from werkzeug.serving import BaseWSGIServer, make_server
 
 from tidewheel.errors import InvalidValue
 from tidewheel.local.emulator.patching import Patches
+from tidewheel.local.emulator.wire_calls import WireRequest, of_botocore, of_wsgi
 
 REGION = "us-east-1"
 ACCESS_KEY = "AKIALOCALTIDEWHEEL00"
@@ -61,6 +64,8 @@ _shared_loader: list[Loader] = []  # service models are immutable: read once a p
 Answer = tuple[int, dict[str, Any], Any]
 Observer = Callable[[str, str, dict[str, Any], int], None]
 Own = Mapping[tuple[str, str], Callable[[dict[str, Any]], Answer]]
+Guard = Callable[[WireRequest, Callable[[], Answer]], Answer]
+"""Given a request and what answers it; returns that answer, or a refusal."""
 
 
 def install(patches: Patches) -> None:
@@ -100,17 +105,19 @@ class Wire:
         self._routes: dict[str, list[tuple[re.Pattern[str], Any]]] = {}
         self._parsers = ResponseParserFactory()
         self._server: HttpServer | None = None
+        self._guarded: list[HttpServer] = []
         self.closed = False
 
-    def session(self, observer: Observer | None = None) -> boto3.Session:
-        """Returns a boto3 session whose clients never leave the process."""
-        return boto3.Session(botocore_session=self.core_session(observer))
+    def session(self, observer: Observer | None = None, guard: Guard | None = None) -> boto3.Session:
+        """Returns a boto3 session whose clients never leave the process; see `core_session`."""
+        return boto3.Session(botocore_session=self.core_session(observer, guard))
 
-    def core_session(self, observer: Observer | None = None) -> botocore.session.Session:
+    def core_session(self, observer: Observer | None = None, guard: Guard | None = None) -> botocore.session.Session:
         """Returns a botocore session whose clients never leave the process.
 
         Args:
             observer: called after each request with service, operation, request and the length of the response.
+            guard: decides which requests are answered; all without one.
         """
         core = botocore.session.Session()
         if not _shared_loader:
@@ -123,19 +130,22 @@ class Wire:
         core.set_default_client_config(Config(retries={"total_max_attempts": 1}, user_agent="tidewheel-local"))
 
         def answer(model: OperationModel, params: dict[str, Any], **_: Any) -> Any:
-            return self._answer(model, params, observer)
+            return self._answer(model, params, observer, guard)
 
         core.get_component("event_emitter").register_last("before-call", answer)
         return core
 
-    def _answer(self, model: OperationModel, params: dict[str, Any], observer: Observer | None) -> Any:
+    def _answer(
+        self, model: OperationModel, params: dict[str, Any], observer: Observer | None, guard: Guard | None
+    ) -> Any:
         if "amazonaws.com" not in params["url"]:
             return None  # a client with an endpoint of its own: let it go there
         if self.closed:
             raise RuntimeError("this local Tidewheel stack is closed, and its clients with it")
         with self._lock:
-            own = self._own.get((model.service_model.service_name, model.name))
-            status, headers, body = self._dispatch(params) if own is None else own(params)
+            service = model.service_model.service_name
+            ask = partial(self._own.get((service, model.name), self._dispatch), params)
+            status, headers, body = ask() if guard is None else guard(of_botocore(service, model.name, params), ask)
             response = AWSResponse(params["url"], status, headers, MockRawResponse(body))  # type: ignore[arg-type]
             described = convert_to_response_dict(response, model)
             parser = self._parsers.create_parser(model.service_model.resolved_protocol)
@@ -145,7 +155,7 @@ class Wire:
                 if error_shape is not None:
                     parsed.update(parser.parse(described, error_shape))
             if observer is not None:
-                observer(model.service_model.service_name, model.name, params, len(body))
+                observer(service, model.name, params, len(body))
         return response, parsed
 
     def _dispatch(self, params: dict[str, Any]) -> Answer:
@@ -176,9 +186,17 @@ class Wire:
             self._server = HttpServer(self._lock, self._port)
         return self._server.url
 
+    def guarded_endpoint(self, guard: Guard) -> str:
+        """Starts another server, behind a guard, and returns where it is: it stays until the wire is closed."""
+        server = HttpServer(self._lock, guard=guard)
+        self._guarded.append(server)
+        return server.url
+
     def close(self) -> None:
-        """Stops the server; clients of our sessions fail from now on with a clear error."""
+        """Stops the servers; clients of our sessions fail from now on with a clear error."""
         self.closed = True
+        while self._guarded:
+            self._guarded.pop().close()
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -260,32 +278,51 @@ def _check_free(port: int) -> None:
             raise InvalidValue("port", port, advice) from None
 
 
+def _whole(application: Any, environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    chunks = application(environ, start_response)
+    try:
+        return list(chunks)
+    finally:
+        if hasattr(chunks, "close"):
+            chunks.close()
+
+
+def _behind(guard: Guard, application: Any, environ: dict[str, Any], start_response: Any, body: bytes) -> list[bytes]:
+    def ask() -> Answer:
+        started: list[Any] = []
+        chunks = _whole(application, environ, lambda status, headers, *_: started.extend((status, headers)))
+        return int(started[0].split()[0]), dict(started[1]), b"".join(chunks)
+
+    status, headers, answer = guard(of_wsgi(environ, body), ask)
+    start_response(f"{status} {HTTPStatus(status).phrase}", list(headers.items()))
+    return [answer]
+
+
 class HttpServer:
     """moto's server on 127.0.0.1, in threads, under our lock.
 
     Args:
         lock: held for each request.
         port: where to listen; 0 for any free port.
+        guard: decides which requests are answered; all without one.
 
     Raises:
         InvalidValue: another program listens on the port.
     """
 
-    def __init__(self, lock: RLock, port: int = 0) -> None:
+    def __init__(self, lock: RLock, port: int = 0, guard: Guard | None = None) -> None:
         application = DomainDispatcherApplication(create_backend_app)
 
         def locked(environ: dict[str, Any], start_response: Any) -> list[bytes]:
             # Read before the lock is taken: a slow sender must not hold up the others.
             length = int(environ.get("CONTENT_LENGTH") or 0)
+            body = environ["wsgi.input"].read(length) if length else b""
             if length:
-                environ["wsgi.input"] = BytesIO(environ["wsgi.input"].read(length))
+                environ["wsgi.input"] = BytesIO(body)
             with lock:
-                chunks = application(environ, start_response)
-                try:
-                    return list(chunks)
-                finally:
-                    if hasattr(chunks, "close"):
-                        chunks.close()
+                if guard is None:
+                    return _whole(application, environ, start_response)
+                return _behind(guard, application, environ, start_response, body)
 
         if port:
             _check_free(port)

@@ -1,4 +1,4 @@
-"""MergeRuns: the port in memory and on AWS, and the exact requests of the latter."""
+"""Runs: the port in memory and on AWS, and the exact requests of the latter."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 
 from tests.contract.aws_resources import client
-from tidewheel.aws.merge_runs import AwsMergeRuns
+from tidewheel.aws.runs import AwsRuns
 from tidewheel.clock import ManualClock
-from tidewheel.flows.ports import MergeRuns, MergeSize
-from tidewheel.memory import MemoryMergeRuns, MemoryService
+from tidewheel.flows.ports import MergeSize, Runs
+from tidewheel.memory import MemoryRuns, MemoryService
 
 INVOKE = {"FunctionName": "the-compact", "InvocationType": "Event", "Payload": b'{"topic": "orders"}'}
 START_JOB_RUN = {"JobName": "the-merge", "Arguments": {"--topic": "orders"}}
@@ -27,7 +27,13 @@ class Aws:
         self.functions, self.jobs = Stubber(lambda_client), Stubber(glue_client)
         self.functions.activate()
         self.jobs.activate()
-        self.port = AwsMergeRuns(lambda_client, glue_client, function_name="the-compact", job_name="the-merge")
+        self.port = AwsRuns(
+            lambda: lambda_client,
+            lambda: glue_client,
+            dispatch_function="the-dispatch",
+            compact_function="the-compact",
+            merge_job="the-merge",
+        )
 
     def expect(self, size: MergeSize) -> None:
         if size is MergeSize.SMALL:
@@ -42,20 +48,30 @@ class Aws:
 
 @pytest.mark.parametrize("size", list(MergeSize))
 def test_a_merge_that_is_started_is_noted_in_memory(size: MergeSize) -> None:
-    memory = MemoryMergeRuns()
-    port: MergeRuns = memory
-    port.start("orders", size)
-    port.start("mail", size)
-    assert memory.started == [("orders", size), ("mail", size)]
+    memory = MemoryRuns()
+    port: Runs = memory
+    port.merge("orders", size)
+    port.merge("mail", size)
+    assert memory.merges == [("orders", size), ("mail", size)]
 
 
 @pytest.mark.parametrize("size", list(MergeSize))
 def test_a_merge_is_one_request_on_aws(size: MergeSize) -> None:
     aws = Aws()
-    port: MergeRuns = aws.port
+    port: Runs = aws.port
     aws.expect(size)
-    port.start("orders", size)
+    port.merge("orders", size)
     aws.assert_done()
+
+
+def test_a_dispatch_is_one_request_on_aws_and_is_noted_in_memory() -> None:
+    aws, memory = Aws(), MemoryRuns()
+    aws.functions.add_response("invoke", {"StatusCode": 202}, INVOKE | {"FunctionName": "the-dispatch"})
+    ports: list[Runs] = [aws.port, memory]
+    for port in ports:
+        port.dispatch("orders")
+    aws.assert_done()
+    assert memory.dispatches == ["orders"]
 
 
 def test_the_payload_is_the_event_of_the_function() -> None:
@@ -66,7 +82,7 @@ def test_the_payload_is_the_event_of_the_function() -> None:
 def test_a_job_with_as_many_runs_as_it_may_have_counts_as_started() -> None:
     aws = Aws()
     aws.jobs.add_client_error("start_job_run", "ConcurrentRunsExceededException", expected_params=START_JOB_RUN)
-    aws.port.start("orders", MergeSize.LARGE)
+    aws.port.merge("orders", MergeSize.LARGE)
     aws.assert_done()
 
 
@@ -74,13 +90,13 @@ def test_any_other_refusal_comes_out() -> None:
     aws = Aws()
     aws.jobs.add_client_error("start_job_run", "EntityNotFoundException")
     with pytest.raises(ClientError, match="EntityNotFoundException"):
-        aws.port.start("orders", MergeSize.LARGE)
+        aws.port.merge("orders", MergeSize.LARGE)
     aws.functions.add_client_error("invoke", "ResourceNotFoundException")
     with pytest.raises(ClientError, match="ResourceNotFoundException"):
-        aws.port.start("orders", MergeSize.SMALL)
+        aws.port.merge("orders", MergeSize.SMALL)
 
 
 def test_the_service_in_memory_starts_merges() -> None:
     service = MemoryService.at(ManualClock(5))
-    service.merge_runs.start("orders", MergeSize.SMALL)
-    assert service.merge_runs.started == [("orders", MergeSize.SMALL)]
+    service.runs.merge("orders", MergeSize.SMALL)
+    assert service.runs.merges == [("orders", MergeSize.SMALL)]

@@ -1,0 +1,76 @@
+"""Starting functions on Lambda and jobs on Glue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from botocore.exceptions import ClientError
+
+from tidewheel.flows.ports import MergeSize
+
+if TYPE_CHECKING:
+    from mypy_boto3_lambda import LambdaClient
+
+
+class GlueJobs(Protocol):
+    """What is used of boto3's Glue client."""
+
+    def start_job_run(self, *, JobName: str, Arguments: dict[str, str]) -> Any:
+        """Starts a run of a job."""
+        ...
+
+
+class AwsRuns:
+    """The port `Runs` on Lambda and Glue: one request each.
+
+    Args:
+        lambda_client: gives boto3's Lambda client.
+        glue_client: gives boto3's Glue client.
+        dispatch_function: name or ARN of the function that dispatches; invoked with {"topic": ...}.
+        compact_function: name of the function that merges what is small; invoked likewise.
+        merge_job: the job that merges what is large; run with --topic.
+    """
+
+    def __init__(
+        self,
+        lambda_client: Callable[[], LambdaClient],
+        glue_client: Callable[[], GlueJobs],
+        *,
+        dispatch_function: str,
+        compact_function: str,
+        merge_job: str,
+    ) -> None:
+        self._lambda = lambda_client
+        self._glue = glue_client
+        self._dispatch_function = dispatch_function
+        self._compact_function = compact_function
+        self._merge_job = merge_job
+
+    def dispatch(self, topic: str) -> None:
+        """Invokes the function asynchronously."""
+        self._invoke(self._dispatch_function, topic)
+
+    def merge(self, topic: str, size: MergeSize) -> None:
+        """Invokes the function asynchronously, or starts a run of the job.
+
+        As many runs as the job may have at once are under way if Glue says so: that counts as started. If none of
+        them is this topic's, it still has as much to merge at the next look, and is started then.
+        """
+        match size:
+            case MergeSize.SMALL:
+                self._invoke(self._compact_function, topic)
+            case MergeSize.LARGE:
+                self._start_job(topic)
+
+    def _invoke(self, function: str, topic: str) -> None:
+        payload = json.dumps({"topic": topic}).encode()
+        self._lambda().invoke(FunctionName=function, InvocationType="Event", Payload=payload)
+
+    def _start_job(self, topic: str) -> None:
+        try:
+            self._glue().start_job_run(JobName=self._merge_job, Arguments={"--topic": topic})
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConcurrentRunsExceededException":
+                raise

@@ -1,0 +1,217 @@
+"""The dashboard: is anything late, and why. It is read from the top down, and stops being read where it is quiet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk.aws_cloudwatch import GraphWidget, HorizontalAnnotation, IMetric, IWidget, TextWidget, YAxisProps
+from constructs import Construct
+
+from tidewheel.cdk.environment import Environment
+from tidewheel.cdk.watched import PERIOD, Watched
+from tidewheel.telemetry import metrics
+
+COLUMNS = 24
+"""Width of every dashboard."""
+PROMISE_MS = 1100
+"""The latest that a message should be: SQS's whole second, and the room for two clocks."""
+
+_LATE = """# Is anything late?
+**Lateness** is what was delivered: up to {promise} ms is as promised. **Oldest due** is what was not delivered: nothing
+shown is nothing late. If both are quiet, all is well; stop here. Otherwise look where the flow below breaks off, from
+left to right, then at the causes. What each alarm means, and what to do: [{runbook}]({runbook})."""
+_FLOW = """## Where does it break off?
+Messages go from left to right. Accepted, but no ledgers and nothing delivered: ingest. Ledgers, but nothing planned
+when they are due: dispatch. Planned, but not delivered: deliver, or the subscription's queue."""
+_CAUSES = """## Why?
+Old messages in a queue: the function behind it fails, is throttled or is switched off. Duration near the time-out: too
+much memory or work for one call. Throttled requests of the table: one hot topic."""
+_COST = """## What does it cost?
+Requests to AWS, units of the table and time of the functions are the bill. Which requests: the field `requests` of each
+record with metrics in the functions' logs."""
+
+
+class Dashboard(Construct):
+    """The CloudWatch dashboard, named like the service."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        watched: Watched,
+        environment: Environment,
+        alarms: Sequence[cloudwatch.IAlarm] = (),
+    ) -> None:
+        """Make it.
+
+        Args:
+            scope: The service.
+            id_: Its name there.
+            watched: What it shows.
+            environment: Has the thresholds.
+            alarms: Whose state it shows.
+        """
+        super().__init__(scope, id_)
+        self._watched = watched
+        self._environment = environment
+        text = _LATE.format(promise=PROMISE_MS, runbook=environment.runbook_url)
+        self.dashboard = cloudwatch.Dashboard(
+            self,
+            "Dashboard",
+            dashboard_name=watched.service_name,
+            default_interval=Duration.hours(12),
+            widgets=[
+                [_text(text, height=3)],
+                self._late(alarms),
+                [_text(_FLOW)],
+                self._flow(),
+                [_text(_CAUSES)],
+                self._causes(),
+                self._limits(),
+                [_text(_COST)],
+                self._cost(),
+            ],
+        )
+
+    def _late(self, alarms: Sequence[cloudwatch.IAlarm]) -> list[IWidget]:
+        own = self._watched.own
+        width = 8 if alarms else 12
+        widgets: list[IWidget] = [
+            _graph(
+                "Lateness of what was delivered (ms)",
+                *(own(metrics.LATENESS, statistic) for statistic in ("p50", "p99", "Maximum")),
+                width=width,
+                limits={"promised": PROMISE_MS},
+            ),
+            _graph(
+                "Oldest due message that is not delivered (s)",
+                own(metrics.OLDEST_DUE_AGE),
+                width=width,
+                limits={"alarm": self._environment.oldest_due_alarm_s},
+            ),
+        ]
+        if alarms:
+            widgets.append(
+                cloudwatch.AlarmStatusWidget(title="Alarms", alarms=list(alarms), width=width, height=_HEIGHT)
+            )
+        return widgets
+
+    def _flow(self) -> list[IWidget]:
+        own = self._watched.own
+        return [
+            _graph("1 Accepted", own(metrics.ACCEPTED), width=4),
+            _graph("2 Ledgers", own(metrics.LEDGERS), width=4),
+            _graph("3 Planned", own(metrics.PLANNED), width=4),
+            _graph("4 Delivered", own(metrics.DELIVERED), width=4),
+            _graph("Put aside", own(metrics.PARKED), own(metrics.BROKEN_SUBSCRIPTIONS), width=4),
+            _graph("Dropped", own(metrics.CANCELLED), own(metrics.EXPIRED), width=4),
+        ]
+
+    def _causes(self) -> list[IWidget]:
+        watched = self._watched
+        ages = [
+            queue.metric_approximate_age_of_oldest_message(statistic="Maximum", period=PERIOD, label=name)
+            for name, queue in watched.sources.items()
+        ]
+        given_up = [
+            queue.metric_approximate_number_of_messages_visible(statistic="Maximum", period=PERIOD, label=label)
+            for label, queue in zip([*watched.sources, "invocations"], watched.dead_letters, strict=True)
+        ]
+        refused = watched.refused.metric_approximate_number_of_messages_visible(
+            statistic="Maximum", period=PERIOD, label="refused"
+        )
+        return [
+            _graph(
+                "Oldest message in each queue (s)",
+                *ages,
+                width=6,
+                limits={"alarm": self._environment.queue_age_alarm_s},
+            ),
+            _graph(
+                "Unfinished work", watched.own(metrics.UNPLANNED_SLOTS), watched.own(metrics.OPEN_DELIVERIES), width=6
+            ),
+            _graph(
+                "Errors of functions",
+                *(watched.of_function(name, "Errors") for name in watched.functions),
+                watched.own(metrics.FAILURES),
+                width=6,
+            ),
+            _graph("Dead letters and refused messages", *given_up, refused, width=6),
+        ]
+
+    def _limits(self) -> list[IWidget]:
+        watched = self._watched
+        durations = [
+            cloudwatch.MathExpression(
+                expression=f"100 * {name} / {timeout.to_milliseconds()}",
+                using_metrics={name: watched.of_function(name, "Duration", "Maximum")},
+                period=PERIOD,
+                label=name,
+            )
+            for name, function in watched.functions.items()
+            if (timeout := function.timeout) is not None
+        ]
+        return [
+            _graph("Longest call, % of its time-out", *durations, width=6, limits={"time-out": 100}),
+            _graph("Throttled calls", *(watched.of_function(name, "Throttles") for name in watched.functions), width=6),
+            _graph(
+                "Throttled requests of the table",
+                *(
+                    watched.table.metric(name, statistic="Sum", period=PERIOD, label=name)
+                    for name in ("ReadThrottleEvents", "WriteThrottleEvents")
+                ),
+                width=6,
+            ),
+            _graph(
+                "Schedules",
+                *(
+                    watched.of_scheduler(name)
+                    for name in ("InvocationAttemptCount", "TargetErrorCount", "InvocationDroppedCount")
+                ),
+                width=6,
+            ),
+        ]
+
+    def _cost(self) -> list[IWidget]:
+        watched = self._watched
+        hour = Duration.hours(1)
+        return [
+            _graph("Requests to AWS", watched.own(metrics.REQUESTS), width=6),
+            _graph(
+                "Units of the table",
+                watched.table.metric_consumed_write_capacity_units(period=PERIOD, label="write"),
+                watched.table.metric_consumed_read_capacity_units(period=PERIOD, label="read"),
+                width=6,
+            ),
+            _graph(
+                "Time of functions (ms)",
+                *(watched.of_function(name, "Duration") for name in watched.functions),
+                width=6,
+                stacked=True,
+            ),
+            _graph("Messages waiting in ledgers", watched.own(metrics.BACKLOG, period=hour), width=6),
+        ]
+
+
+_HEIGHT = 6
+
+
+def _text(markdown: str, *, height: int = 2) -> TextWidget:
+    return TextWidget(markdown=markdown, width=COLUMNS, height=height)
+
+
+def _graph(
+    title: str, *shown: IMetric, width: int, limits: dict[str, float] | None = None, stacked: bool = False
+) -> GraphWidget:
+    """Return a graph from zero up, with a line for each limit."""
+    return GraphWidget(
+        title=title,
+        left=list(shown),
+        width=width,
+        height=_HEIGHT,
+        stacked=stacked,
+        left_y_axis=YAxisProps(min=0, show_units=False),
+        left_annotations=[HorizontalAnnotation(value=value, label=label) for label, value in (limits or {}).items()],
+    )

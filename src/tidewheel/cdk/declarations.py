@@ -1,0 +1,104 @@
+"""The function behind declared topics and subscriptions; a stack that declares none has none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aws_cdk import CustomResource, Duration, RemovalPolicy, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from tidewheel.aws.s3_layout import PARKED
+from tidewheel.aws.table_layout import topic_partition
+from tidewheel.cdk.functions import FunctionCode, python_function
+from tidewheel.sdk.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, DeclaredTopic
+
+if TYPE_CHECKING:
+    from tidewheel.cdk.service import TidewheelService
+    from tidewheel.sdk.declared import Declared
+
+ID = "Declarations"
+
+TIMEOUT = Duration.seconds(60)
+"""Two requests of DynamoDB's for most; the deletion of a subscription with many parks takes more, and goes on if it is
+asked for again."""
+
+ANSWER_TIMEOUT = Duration.seconds(180)
+"""How long CloudFormation waits for an answer, instead of an hour: three times as long as the function may take."""
+
+MEMORY_MIB = 256
+
+ITEM_ACTIONS = ("ConditionCheckItem", "DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem")
+
+
+class Declarations(Construct):
+    """A function that creates, changes and deletes topics and subscriptions as CloudFormation asks for it.
+
+    Attributes:
+        declare: The function.
+    """
+
+    def __init__(self, service: TidewheelService, *, code: FunctionCode) -> None:
+        """Make the function, and allow it the items of topics; queues are CloudFormation's."""
+        super().__init__(service, ID)
+        self._service = service
+        self.declare = python_function(
+            self,
+            "declare",
+            description="Tidewheel: creates, changes and deletes what a template declares",
+            code=code,
+            environment=service.environment,
+            timeout=TIMEOUT,
+            memory_mib=MEMORY_MIB,
+        )
+        # A repetition would come when CloudFormation has been told, or has given up and rolled back.
+        self.declare.configure_async_invoke(retry_attempts=0, max_event_age=ANSWER_TIMEOUT)
+        # So what is declared comes after all that it needs to live, and goes before that.
+        for needed in (service.storage, service.delivery, service.timing_wheel, service.ingestion, service.parameter):
+            self.declare.node.add_dependency(needed)
+        self._allow_items()
+        service.storage.grant_objects(self.declare, "s3:DeleteObject", prefixes=(PARKED,))
+        service.configure(self.declare)
+
+    def resource(self, scope: Construct, wanted: Declared, *, removal_policy: RemovalPolicy) -> CustomResource:
+        """Make the custom resource of a topic or a subscription.
+
+        Args:
+            scope: The construct that it belongs to.
+            wanted: What is declared.
+            removal_policy: Whether what was declared is deleted when it is declared no more, or with its stack.
+        """
+        return CustomResource(
+            scope,
+            "Resource",
+            service_token=self.declare.function_arn,
+            resource_type=TOPIC_TYPE if isinstance(wanted, DeclaredTopic) else SUBSCRIPTION_TYPE,
+            properties=wanted.properties(),
+            removal_policy=removal_policy,
+            service_timeout=ANSWER_TIMEOUT,
+        )
+
+    def allow_check(self, queue: sqs.IQueue) -> None:
+        """Allow to see whether a subscription's queue is there.
+
+        One that another stack of the app makes is: it comes before the subscription, and a reference would be a cycle.
+        """
+        if isinstance(queue, sqs.Queue) and Stack.of(queue) is not Stack.of(self):
+            return
+        self.declare.add_to_role_policy(
+            iam.PolicyStatement(actions=["sqs:GetQueueAttributes"], resources=[queue.queue_arn])
+        )
+
+    def _allow_items(self) -> None:
+        """Allow all items of topics: what a template does not declare any more is deleted, so no list would do."""
+        self.declare.add_to_role_policy(
+            iam.PolicyStatement(
+                actions=[f"dynamodb:{name}" for name in ITEM_ACTIONS],
+                resources=[self._service.storage.table.table_arn],
+                conditions={
+                    "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [topic_partition("*")]},
+                    "Null": {"dynamodb:LeadingKeys": "false"},
+                },
+            )
+        )

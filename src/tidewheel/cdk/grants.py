@@ -1,0 +1,139 @@
+"""What a service lets others do: the statements of `tidewheel.policies`, with the stack's own names in them.
+
+They are the same statements that `tidewheel policy` prints, so a program that the CDK allows something may do exactly
+what the documents say. With a customer's KMS key, its use through the services concerned is granted as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from aws_cdk import Annotations, ArnFormat, Aws, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sqs as sqs
+
+from tidewheel.cdk.encryption import grant_key, key_of
+from tidewheel.errors import InvalidValue
+from tidewheel.policies import (
+    ConsumerAction,
+    SenderAction,
+    Statement,
+    administrator_statements,
+    consumer_statements,
+    sender_statements,
+    shares_queues,
+)
+from tidewheel.settings import ServiceSettings
+
+if TYPE_CHECKING:
+    from tidewheel.cdk.service import TidewheelService
+    from tidewheel.cdk.topics import Subscription, Topic
+
+CLIENT_SERVICES = ("dynamodb", "s3", "sqs")
+"""Through these a client uses what is encrypted."""
+
+
+def grant_send(
+    service: TidewheelService, grantee: iam.IGrantable, topics: Sequence[str | Topic], actions: Collection[SenderAction]
+) -> iam.Grant:
+    """Allow to send to topics; see `TidewheelService.grant_send`."""
+    names = [topic if isinstance(topic, str) else topic.topic_name for topic in topics]
+    if not names:
+        raise InvalidValue("topics", names, "name at least one topic")
+    settings = settings_of(service)
+    statements = [each for name in names for each in sender_statements(settings, name, actions=actions, **_place())]
+    for name in names:
+        if shares_queues(settings, name):
+            Annotations.of(service).add_info(
+                f"Topic {name!r} has no ingest queues of its own: who may send to it may send to every topic that has "
+                "none. To give it its own, list it in dedicated_topics of the environment."
+            )
+    return _grant(service, grantee, statements)
+
+
+def grant_consume(
+    service: TidewheelService,
+    grantee: iam.IGrantable,
+    subscriptions: Sequence[Subscription],
+    actions: Collection[ConsumerAction],
+) -> iam.Grant:
+    """Allow to work on declared subscriptions; see `TidewheelService.grant_consume`."""
+    if not subscriptions:
+        raise InvalidValue("subscriptions", subscriptions, "give at least one declared subscription")
+    statements = []
+    for each in subscriptions:
+        dead = None if each.dead_letters is None else queue_arn(each.dead_letters)
+        statements += consumer_statements(
+            settings_of(service),
+            each.topic.topic_name,
+            queue_arn(each.queue),
+            dead_letter_queue=dead,
+            actions=actions,
+            **_place(),
+        )
+        _use_queue_key(service, each.queue, grantee)
+    return _grant(service, grantee, statements)
+
+
+def grant_administer(service: TidewheelService, grantee: iam.IGrantable) -> iam.Grant:
+    """Allow to create, change and delete topics; see `TidewheelService.grant_administer`."""
+    return _grant(service, grantee, administrator_statements(settings_of(service), **_place()))
+
+
+def settings_of(service: TidewheelService) -> ServiceSettings:
+    """Return a service's settings with ARNs of queues where clients have URLs: policies need no more than ARNs."""
+    own = {
+        "urgent_queue_url": service.ingestion.urgent_queue,
+        "bulk_queue_url": service.ingestion.bulk_queue,
+        "work_queue_url": service.delivery.work_queue,
+        "refused_queue_url": service.delivery.refused_queue,
+    }
+    topic_queues = service.ingestion.topic_queues
+    values = {
+        **service.settings,
+        **{name: queue_arn(queue) for name, queue in own.items()},
+        "topic_queues": {topic: [queue_arn(queue) for queue in queues] for topic, queues in topic_queues.items()},
+    }
+    return ServiceSettings.from_mapping(values, "the construct of the service")
+
+
+def queue_arn(queue: sqs.IQueue) -> str:
+    """Return a queue's ARN as text that begins with `arn:`, where `queue_arn` is one reference altogether.
+
+    A queue that another app made keeps its own Region and account.
+    """
+    return Stack.of(queue).format_arn(
+        service="sqs",
+        region=queue.env.region,
+        account=queue.env.account,
+        resource=queue.queue_name,
+        arn_format=ArnFormat.NO_RESOURCE_NAME,
+    )
+
+
+def _place() -> dict[str, str]:
+    """Return where the stack is, as the functions of `tidewheel.policies` take it."""
+    return {"partition": Aws.PARTITION, "region": Aws.REGION, "account": Aws.ACCOUNT_ID}
+
+
+def _grant(service: TidewheelService, grantee: iam.IGrantable, statements: Iterable[Statement]) -> iam.Grant:
+    given = [
+        iam.Grant.add_to_principal(
+            grantee=grantee,
+            actions=statement["Action"],
+            resource_arns=statement["Resource"],
+            conditions=statement.get("Condition"),
+        )
+        for statement in statements
+    ]
+    grant_key(grantee, service, *CLIENT_SERVICES)
+    return reduce(lambda one, other: one.combine(other), given)
+
+
+def _use_queue_key(service: TidewheelService, queue: sqs.IQueue, grantee: iam.IGrantable) -> None:
+    """Allow to read a queue that is encrypted with a key of its own, not the service's."""
+    key, shared = queue.encryption_master_key, key_of(service)
+    if key is not None and (shared is None or key.key_arn != shared.key_arn):
+        key.grant_decrypt(grantee)

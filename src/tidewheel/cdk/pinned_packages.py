@@ -1,0 +1,160 @@
+"""Packages from PyPI for another machine, as pinned with their hashes in a lock file.
+
+uv or pip installs them, whichever there is: both fetch wheels for any machine, and put the same files into a folder.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.markers import Marker
+
+from tidewheel.cdk.bundles import BundleFailed
+from tidewheel.cdk.shared_object import AARCH64, X86_64
+
+LOCK = Path(__file__).with_name("requirements.lock")
+"""The entries of the repository's lock file that bundles and jobs need: `python -m infra.bundle_lock` writes it."""
+
+_ENTRY = re.compile(
+    r"^(?P<name>[a-z0-9][\w.-]*)(?P<pin>==\S+)(?: ; (?P<marker>[^\\]*))?(?P<hashes> \\\n(?:    --hash=.*\n)*)",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What packages are installed for.
+
+    Attributes:
+        python: Python's version, such as "3.13".
+        architecture: As the tags of wheels name it.
+        elf: As shared objects name it.
+    """
+
+    python: str
+    architecture: str
+    elf: int
+
+    @property
+    def markers(self) -> dict[str, str]:
+        """The machine, as the markers of a lock file ask for it."""
+        return {
+            "python_version": self.python,
+            "python_full_version": f"{self.python}.0",
+            "sys_platform": "linux",
+            "platform_system": "Linux",
+            "platform_machine": self.architecture,
+            "implementation_name": "cpython",
+            "platform_python_implementation": "CPython",
+        }
+
+
+LAMBDA = Machine(python="3.13", architecture="aarch64", elf=AARCH64)
+"""The functions' machine: arm64, Python 3.13 on Amazon Linux 2023, whose glibc is 2.34."""
+
+X86 = Machine(python="3.13", architecture="x86_64", elf=X86_64)
+"""The same on most machines of developers, where a bundle can be tried."""
+
+
+def pinned(packages: Iterable[str], machine: Machine = LAMBDA, lock: str | None = None) -> str:
+    """Return the entries of packages in a lock file (by default LOCK) that are for a machine, with their hashes.
+
+    Markers are left out: pip would ask them of the Python that it runs on, whatever it installs for.
+
+    Raises:
+        BundleFailed: A package is not in the lock file.
+    """
+    found = _ENTRY.finditer(LOCK.read_text(encoding="utf-8") if lock is None else lock)
+    entries = {
+        match["name"]: f"{match['name']}{match['pin']}{match['hashes'].rstrip()}".rstrip(" \\") + "\n"
+        for match in found
+        if match["marker"] is None or Marker(match["marker"].strip()).evaluate(machine.markers)
+    }
+    wanted = list(packages)
+    missing = sorted(set(wanted) - set(entries))
+    if missing:
+        raise BundleFailed(f"requirements.lock does not pin {', '.join(missing)}: make it anew.")
+    return "".join(entries[name] for name in wanted)
+
+
+def entries_of(packages: Iterable[str], lock: str) -> str:
+    """Return all entries of packages in a lock file, with their markers, in its order."""
+    wanted = set(packages)
+    return "".join(match[0] for match in _ENTRY.finditer(lock) if match["name"] in wanted)
+
+
+def install(requirements: str, target: Path, machine: Machine = LAMBDA) -> None:
+    """Install pinned packages for a machine into a folder.
+
+    Raises:
+        BundleFailed: There is neither uv nor pip, or it failed: its message is on stderr.
+    """
+    command = uv_command(machine) or pip_command(machine)
+    if command is None:
+        raise BundleFailed(f"{sys.executable} has no pip, and there is no uv: `python -m ensurepip`, or install uv.")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "requirements.txt"
+        file.write_text(requirements, encoding="utf-8")
+        # stdout belongs to jsii's conversation with node.
+        done = subprocess.run([*command, f"--target={target}", f"--requirement={file}"], stdout=sys.stderr, check=False)
+    if done.returncode:
+        raise BundleFailed(f"{Path(command[0]).name} could not install the packages of a bundle: it says why above.")
+
+
+def uv_command(machine: Machine) -> list[str] | None:
+    """Return the command with which uv installs for a machine; None without uv."""
+    uv = _uv()
+    if uv is None:
+        return None
+    return [
+        uv,
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--require-hashes",
+        "--only-binary=:all:",
+        # Files are cut afterwards: they must not be links to uv's cache.
+        "--link-mode=copy",
+        f"--python={sys.executable}",
+        f"--python-version={machine.python}",
+        f"--python-platform={machine.architecture}-manylinux_2_28",
+    ]
+
+
+def pip_command(machine: Machine) -> list[str] | None:
+    """Return the command with which pip installs for a machine; None without pip."""
+    if importlib.util.find_spec("pip") is None:
+        return None
+    return [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-compile",
+        "--no-deps",
+        "--require-hashes",
+        "--only-binary=:all:",
+        # pip would ask the Python that it runs on; the lock file was resolved for the functions' too.
+        "--ignore-requires-python",
+        "--implementation=cp",
+        f"--python-version={machine.python}",
+        f"--platform=manylinux_2_28_{machine.architecture}",
+        f"--platform=manylinux2014_{machine.architecture}",
+    ]
+
+
+def _uv() -> str | None:
+    """Return uv's path: that of the package beside this Python, or the machine's."""
+    beside = Path(sys.executable).with_name("uv")
+    return str(beside) if beside.is_file() else shutil.which("uv")

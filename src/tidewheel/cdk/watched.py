@@ -1,0 +1,69 @@
+"""What alarms and the dashboard look at: the parts of one service, and the metrics that each has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_glue as glue
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+
+from tidewheel.telemetry.metrics import DIMENSION, NAMESPACE, Metric
+
+PERIOD = Duration.minutes(5)
+"""The sweep's usual interval, and so the finest that a gauge can be told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """The parts of one service.
+
+    Attributes:
+        service_name: the value of the one dimension of its own metrics.
+        functions: by name: ingest, dispatch, deliver, sweep, compact.
+        sources: by name: the queues that a function reads; those of a topic with queues of its own are among them.
+        dead_letters: the queues of what was given up.
+        refused: the queue of messages that SQS does not take.
+        table: the table.
+        jobs: the Glue jobs.
+        schedule_group: the group's name.
+    """
+
+    service_name: str
+    functions: Mapping[str, lambda_.Function]
+    sources: Mapping[str, sqs.Queue]
+    dead_letters: tuple[sqs.IQueue, ...]
+    refused: sqs.Queue
+    table: dynamodb.Table
+    jobs: tuple[glue.PySparkEtlJob, ...]
+    schedule_group: str
+
+    def own(self, metric: Metric, statistic: str | None = None, *, period: Duration = PERIOD) -> cloudwatch.Metric:
+        """Return one of the service's own metrics: an amount's sum, a gauge's greatest value, or what is asked for."""
+        return cloudwatch.Metric(
+            namespace=NAMESPACE,
+            metric_name=metric.name,
+            dimensions_map={DIMENSION: self.service_name},
+            statistic=statistic or ("Maximum" if metric.gauge else "Sum"),
+            period=period,
+            label=metric.name if statistic is None else f"{metric.name} {statistic}",
+        )
+
+    def of_function(self, name: str, metric_name: str, statistic: str = "Sum") -> cloudwatch.Metric:
+        """Return one of Lambda's metrics of a function."""
+        return self.functions[name].metric(metric_name, statistic=statistic, period=PERIOD, label=name)
+
+    def of_scheduler(self, metric_name: str) -> cloudwatch.Metric:
+        """Return one of EventBridge Scheduler's counts for the group."""
+        return cloudwatch.Metric(
+            namespace="AWS/Scheduler",
+            metric_name=metric_name,
+            dimensions_map={"ScheduleGroup": self.schedule_group},
+            statistic="Sum",
+            period=PERIOD,
+            label=metric_name,
+        )

@@ -1,0 +1,263 @@
+"""The bill of a workload, a month: what its messages cost, and what the stack costs with or without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from tidewheel.cost import prices
+from tidewheel.cost.assumptions import Assumptions
+from tidewheel.cost.deployed import POLLERS, Deployed
+from tidewheel.cost.function_time import gb_seconds
+from tidewheel.cost.prices import DAYS_A_MONTH, SERVICES
+from tidewheel.cost.requests import FLOWS
+from tidewheel.cost.stream import Runs, Stream, any_of
+from tidewheel.cost.workload import DAY_S, Workload
+from tidewheel.settings import TopicSettings
+
+TRACED_A_SECOND = 1.0
+"""Calls a second that X-Ray records before it samples."""
+GB = 1e9
+STORAGE, TELEMETRY, METRICS = "storage", "logs and traces", "metrics"
+BESIDE_REQUESTS = (STORAGE, TELEMETRY, METRICS)
+"""Flows that are neither requests nor function time."""
+MOST_TOPICS = 1000
+"""Topics whose backlog is counted (`tidewheel.flows.health`)."""
+LOGS_COMPRESSED = 0.15
+"""Stored bytes of a byte of logs. https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/"""
+
+
+NAMES = {
+    "sqs.request": "requests",
+    "dynamodb.write": "write units",
+    "dynamodb.read": "read units",
+    "s3.put": "PUTs and LISTs",
+    "s3.get": "GETs",
+    "lambda.invocation": "calls",
+    "scheduler.invocation": "invocations",
+    "glue.run": "runs",
+    "GB-second": "GB-seconds",
+}
+"""Units, as people know them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line of a bill.
+
+    Attributes:
+        flow: what it is for.
+        service: who bills it.
+        what: how it comes about.
+        dollars: a month.
+    """
+
+    flow: str
+    service: str
+    what: str
+    dollars: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """A month's bill.
+
+    Attributes:
+        workload: what it is for.
+        messages: lines that grow with the messages.
+        standing: lines of a stack without any message.
+        consumers: what the consumers' own requests cost; not in the totals.
+    """
+
+    workload: Workload
+    messages: tuple[Line, ...]
+    standing: tuple[Line, ...]
+    consumers: tuple[Line, ...]
+
+    @property
+    def a_month(self) -> float:
+        """Messages that are sent in a month."""
+        return self.workload.per_day * DAYS_A_MONTH
+
+    def a_million(self, dollars: float) -> float | None:
+        """Returns what a month's dollars are for a million messages sent; None if none are."""
+        return dollars / self.a_month * 1e6 if self.a_month else None
+
+
+def total(lines: Iterable[Line]) -> float:
+    """Returns the sum of lines."""
+    return sum(line.dollars for line in lines)
+
+
+def grouped(lines: Iterable[Line], by: Callable[[Line], str]) -> dict[str, float]:
+    """Returns dollars by service, flow or whatever else, the largest first."""
+    sums: dict[str, float] = {}
+    for line in lines:
+        sums[by(line)] = sums.get(by(line), 0.0) + line.dollars
+    return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+
+def bill(
+    workload: Workload,
+    deployed: Deployed,
+    assumptions: Assumptions | None = None,
+    settings: TopicSettings | None = None,
+) -> Bill:
+    """Returns the bill of a workload.
+
+    Args:
+        workload: the messages.
+        deployed: the stack's environment.
+        assumptions: what is taken for granted.
+        settings: of each topic.
+    """
+    taken = assumptions or Assumptions()
+    stream = Stream(workload, taken, settings or TopicSettings())
+    runs = stream.runs()
+    lines = [line for run in runs for line in _lines(run)]
+    if workload.per_day:
+        calls = sum(run.calls for run in runs)
+        lines += [*_telemetry(TELEMETRY, calls, deployed, taken), *_storage(stream, deployed)]
+        lines += _metrics(calls, deployed, taken)
+    return Bill(
+        workload=workload,
+        messages=tuple(lines),
+        standing=tuple(_standing(workload, deployed, taken)),
+        consumers=tuple(_consumers(workload)),
+    )
+
+
+def units_a_day(runs: Iterable[Runs]) -> dict[str, float]:
+    """Returns the units that runs are billed for, as `tidewheel.local.meter` counts them."""
+    units: dict[str, float] = {}
+    for run in runs:
+        for found in (FLOWS[run.flow].units(run.measures), run.more):
+            for unit, count in found.items():
+                units[unit] = units.get(unit, 0.0) + count
+    return units
+
+
+def _lines(run: Runs) -> list[Line]:
+    by_service: dict[str, list[tuple[str, float]]] = {}
+    for unit, count in units_a_day([run]).items():
+        by_service.setdefault(SERVICES[unit.split(".")[0]], []).append((unit, count * DAYS_A_MONTH))
+    function, requests = FLOWS[run.flow].function, _requests(run)
+    if function is not None:
+        taken = gb_seconds(function, run.calls, run.messages, requests) * DAYS_A_MONTH
+        by_service.setdefault("Lambda", []).append(("GB-second", taken))
+    return [
+        Line(
+            flow=run.label,
+            service=service,
+            what=", ".join(f"{count:,.0f} {NAMES[unit]}" for unit, count in units if count >= 0.5),
+            dollars=sum(_dollars(unit, count) for unit, count in units),
+        )
+        for service, units in by_service.items()
+    ]
+
+
+def _requests(run: Runs) -> Mapping[str, float]:
+    total: dict[str, float] = {}
+    for measure, times in run.measures.items():
+        for operation, count in FLOWS[run.flow].asked[measure].requests.items():
+            total[operation] = total.get(operation, 0.0) + count * times
+    return total
+
+
+def _dollars(unit: str, count: float) -> float:
+    return count * prices.DOLLARS_PER_GB_SECOND if unit == "GB-second" else prices.dollars(unit, count)
+
+
+def _telemetry(flow: str, calls_a_day: float, deployed: Deployed, taken: Assumptions) -> list[Line]:
+    """Returns the lines of calls' logs and traces."""
+    gigabytes = calls_a_day * taken.log_bytes * DAYS_A_MONTH / GB
+    most = DAY_S * TRACED_A_SECOND
+    traces = (min(calls_a_day, most) + max(0.0, calls_a_day - most) * taken.traced_share) * DAYS_A_MONTH
+    lines = [
+        Line(
+            flow=flow,
+            service="CloudWatch",
+            what=f"{gigabytes:,.3f} GB of logs, kept for a month",
+            dollars=gigabytes * (prices.LOGS_GB + LOGS_COMPRESSED * prices.LOGS_GB_MONTH),
+        )
+    ]
+    if deployed.traced:
+        what = f"{traces:,.0f} traces: one a second, and {taken.traced_share:.0%} of the rest"
+        lines.append(Line(flow=flow, service="X-Ray", what=what, dollars=prices.dollars("xray.trace", traces)))
+    return lines
+
+
+def _metrics(calls_a_day: float, deployed: Deployed, taken: Assumptions) -> list[Line]:
+    """Returns the line of custom metrics: each is billed for the hours in which it has values."""
+    if not deployed.metrics:
+        return []
+    hours = any_of(calls_a_day / 24)
+    what = f"{taken.metrics} custom metrics, ${prices.METRIC_MONTH:.2f} each, in {hours:.0%} of all hours"
+    return [Line(flow=METRICS, service="CloudWatch", what=what, dollars=taken.metrics * hours * prices.METRIC_MONTH)]
+
+
+def _storage(stream: Stream, deployed: Deployed) -> list[Line]:
+    workload, taken = stream.workload, stream.assumptions
+    waiting = workload.waiting * stream.stored_bytes
+    written = workload.per_day * stream.stored_bytes * (1 + taken.rewrites * stream.merges)
+    deleted = written * deployed.deleted_object_days
+    table = stream.live * workload.topics * taken.bucket_bytes
+    days = f", and {deployed.deleted_object_days} days of deleted ledgers" if deleted else ""
+    return [
+        Line(
+            flow=STORAGE,
+            service="S3",
+            what=f"{workload.waiting:,.0f} waiting messages of {stream.stored_bytes:.0f} B{days}",
+            dollars=(waiting + deleted) / GB * prices.S3_GB_MONTH,
+        ),
+        Line(
+            flow=STORAGE,
+            service="DynamoDB",
+            what=f"{table / 1e6:,.2f} MB of metadata, with point-in-time recovery",
+            dollars=table / GB * (prices.TABLE_GB_MONTH + prices.RECOVERY_GB_MONTH),
+        ),
+    ]
+
+
+def _standing(workload: Workload, deployed: Deployed, taken: Assumptions) -> list[Line]:
+    sweeps = DAY_S / deployed.sweep_interval_s
+    measures = {"call": sweeps, "hour": 24, "orphans": 1}
+    if workload.per_day:
+        measures |= {"hour_topic": 24 * min(MOST_TOPICS, workload.topics), "orphans_topic": workload.topics}
+    sweep = Runs(flow="sweep", label="sweep", calls=sweeps, measures=measures)
+    lines = [*_lines(sweep), *_telemetry("sweep", sweeps, deployed, taken)]
+    polls = POLLERS * DAY_S / taken.idle_poll_s * DAYS_A_MONTH
+    lines.append(
+        Line(
+            flow="pollers",
+            service="SQS",
+            what=f"{deployed.polled_queues} queues, each {POLLERS} pollers that ask every {taken.idle_poll_s:.0f} s",
+            dollars=prices.dollars("sqs.request", polls * deployed.polled_queues),
+        )
+    )
+    for flow, count, what, each in (
+        ("alarms", deployed.alarms, "alarms", prices.ALARM_MONTH),
+        ("dashboard", deployed.dashboards, "dashboards", prices.DASHBOARD_MONTH),
+    ):
+        if count:
+            text = f"{count} {what}, ${each:.2f} each"
+            lines.append(Line(flow=flow, service="CloudWatch", what=text, dollars=count * each))
+    if deployed.keys:
+        text = f"{deployed.keys} keys, ${prices.KEY_MONTH:.2f} each, without their requests"
+        lines.append(Line(flow="key", service="KMS", what=text, dollars=deployed.keys * prices.KEY_MONTH))
+    return lines
+
+
+def _consumers(workload: Workload) -> list[Line]:
+    tens = workload.per_day * workload.subscriptions / 10 * DAYS_A_MONTH
+    if not tens:
+        return []
+    requests = FLOWS["receive"].units({"ten": tens})["sqs.request"]
+    return [
+        Line(
+            flow="consumers",
+            service="SQS",
+            what=f"{requests:,.0f} requests: ReceiveMessage and DeleteMessageBatch, ten messages each",
+            dollars=prices.dollars("sqs.request", requests),
+        )
+    ]

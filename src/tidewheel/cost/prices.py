@@ -1,0 +1,114 @@
+"""AWS's prices, and what counted units come to.
+
+Everything is in US dollars for us-east-1, on demand, as listed on `LISTED`, without free tiers and discounts. Each
+constant or group names the page it is from. The units are those of `tidewheel.local.meter`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+LISTED = "2026-11-21"
+"""The day on which the prices were last compared with AWS's pages."""
+
+REGION = "us-east-1"
+
+DAYS_A_MONTH = 30
+
+DOLLARS_PER_MILLION = {
+    "sqs.request": 0.40,
+    "dynamodb.write": 0.625,
+    "dynamodb.read": 0.125,
+    "s3.put": 5.00,
+    "s3.get": 0.40,
+    "lambda.invocation": 0.20,
+    "scheduler.invocation": 1.00,
+    "xray.trace": 5.00,
+    "kms.request": 3.00,
+    "stepfunctions.transition": 25.00,
+}
+"""Dollars for a million of each unit.
+
+- sqs.request: standard queues, the first 100 billion; each 64 KiB is one. https://aws.amazon.com/sqs/pricing/
+- dynamodb.write, dynamodb.read: request units of 1 KB and 4 KB, Standard tables.
+  https://aws.amazon.com/dynamodb/pricing/on-demand/
+- s3.put: PUT, COPY, POST, LIST; s3.get: GET and all others; S3 Standard. https://aws.amazon.com/s3/pricing/
+- lambda.invocation: https://aws.amazon.com/lambda/pricing/
+- scheduler.invocation: EventBridge Scheduler. https://aws.amazon.com/eventbridge/pricing/
+- xray.trace: a recorded trace. https://aws.amazon.com/xray/pricing/
+- kms.request: https://aws.amazon.com/kms/pricing/
+- stepfunctions.transition: Standard workflows. https://aws.amazon.com/step-functions/pricing/
+"""
+
+DOLLARS_PER_GB_SECOND = 0.0000133334
+"""Lambda on Arm, the first 7.5 billion GB-seconds. https://aws.amazon.com/lambda/pricing/"""
+
+DOLLARS_PER_DPU_HOUR = 0.44
+"""Glue Spark jobs, by the second, from a minute on. A G.1X worker is a DPU. https://aws.amazon.com/glue/pricing/"""
+
+ASSUMED_GLUE_RUN_DPU_HOURS = 2 * 2 / 60
+"""One run of the merge job: 2 workers G.1X for 2 minutes. An assumption: nothing here can measure Glue."""
+
+S3_GB_MONTH = 0.023
+"""S3 Standard, the first 50 TB. https://aws.amazon.com/s3/pricing/"""
+
+TABLE_GB_MONTH = 0.25
+"""DynamoDB Standard. https://aws.amazon.com/dynamodb/pricing/on-demand/"""
+
+RECOVERY_GB_MONTH = 0.20
+"""Point-in-time recovery, by the table's size. https://aws.amazon.com/dynamodb/pricing/on-demand/"""
+
+LOGS_GB = 0.50
+"""CloudWatch Logs, ingestion into the Standard class. https://aws.amazon.com/cloudwatch/pricing/"""
+
+LOGS_GB_MONTH = 0.03
+"""CloudWatch Logs, storage, of compressed bytes. https://aws.amazon.com/cloudwatch/pricing/"""
+
+ALARM_MONTH = 0.10
+"""A standard-resolution alarm, for each metric it looks at. https://aws.amazon.com/cloudwatch/pricing/"""
+
+METRIC_MONTH = 0.30
+"""A custom metric, the first 10,000; by the hour in which it has values. https://aws.amazon.com/cloudwatch/pricing/"""
+
+DASHBOARD_MONTH = 3.00
+"""A dashboard. https://aws.amazon.com/cloudwatch/pricing/"""
+
+KEY_MONTH = 1.00
+"""A customer key. https://aws.amazon.com/kms/pricing/"""
+
+ASSUMED_GB_SECONDS = 0.1
+"""Function time of one invocation where only requests were counted: 100 ms at 1 GiB."""
+
+SERVICES = {
+    "sqs": "SQS",
+    "dynamodb": "DynamoDB",
+    "s3": "S3",
+    "lambda": "Lambda",
+    "scheduler": "EventBridge Scheduler",
+    "glue": "Glue",
+}
+"""The services whose use the local runtime counts."""
+
+
+def dollars(unit: str, count: float) -> float:
+    """Returns what so many of a counted unit cost; a "glue.run" is one of the merge job.
+
+    Raises:
+        KeyError: the unit has no price.
+    """
+    if unit == "glue.run":
+        return count * ASSUMED_GLUE_RUN_DPU_HOURS * DOLLARS_PER_DPU_HOUR
+    return count * DOLLARS_PER_MILLION[unit] / 1_000_000
+
+
+def cost(units: Mapping[str, float]) -> dict[str, float]:
+    """Returns dollars by service for counted units, with function time as assumed in `ASSUMED_GB_SECONDS`.
+
+    Raises:
+        KeyError: a unit has no price.
+    """
+    by_service = dict.fromkeys(SERVICES.values(), 0.0)
+    for unit, count in units.items():
+        by_service[SERVICES[unit.split(".")[0]]] += dollars(unit, count)
+    by_service["Lambda"] += units.get("lambda.invocation", 0) * ASSUMED_GB_SECONDS * DOLLARS_PER_GB_SECOND
+    return by_service

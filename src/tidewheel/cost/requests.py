@@ -1,0 +1,221 @@
+"""What each flow asks of AWS, as data; `tests/local/test_request_counts.py` measures every line of it.
+
+Units are those of small items, up to 1 KB written and 4 KB read, and of SQS payloads up to 64 KiB. What ledgers, plans
+and payloads cost beyond that depends on the workload: see `tidewheel.cost.bill`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidewheel.cost.flow import Asked, Flow
+
+
+def _asked(requests: Mapping[str, int], units: Mapping[str, float]) -> Asked:
+    return Asked(requests=requests, units=units)
+
+
+_SENDS = _asked({"sqs.SendMessageBatch": 1}, {"sqs.request": 1})
+_SEGMENT = _asked({"s3.GetObject": 1}, {"s3.get": 1})
+_TAKEN = {"sqs.ReceiveMessage": 1, "sqs.DeleteMessageBatch": 1}
+_FIRED = {"scheduler.Invoke": 1, "lambda.Invoke": 1}
+_FIRED_UNITS = {"scheduler.invocation": 1.0, "lambda.invocation": 1.0}
+
+_SEND = Flow(
+    function=None,
+    asked={
+        # One pack, whatever the number of messages in it.
+        "call": _SENDS,
+    },
+)
+_INGEST = Flow(
+    function="ingest",
+    asked={
+        "call": _asked({"lambda.Invoke": 1}, {"lambda.invocation": 1}),
+        # The event source mapping takes and acknowledges packs, ten at a time.
+        "ten_packs": _asked(_TAKEN, {"sqs.request": 2}),
+        # Each topic's fence: where the open slots begin.
+        "topic": _asked({"dynamodb.GetItem": 1}, {"dynamodb.read": 1}),
+        # Put, then committed: its bucket, and the fence.
+        "ledger": _asked({"s3.PutObject": 1, "dynamodb.TransactWriteItems": 1}, {"s3.put": 1, "dynamodb.write": 4}),
+        # Nothing waited: wake is set, and the first slot's schedule is made.
+        "woken": _asked({"scheduler.CreateSchedule": 1}, {"dynamodb.write": 1}),
+        # What waited is due later: wake is lowered, and the first slot's schedule is made.
+        "lowered": _asked({"scheduler.CreateSchedule": 1}, {"dynamodb.write": 2}),
+        # Rows of sealed slots go direct, past tombstones, to all subscriptions.
+        "direct": _asked({"dynamodb.Query": 2}, {"dynamodb.read": 2}),
+        # Their slots can no longer be scheduled, and are sealed now.
+        "sealed": _asked({"dynamodb.UpdateItem": 1}, {"dynamodb.write": 1}),
+        "sends": _SENDS,
+        # A message with a key that was free ...
+        "key": _asked({"dynamodb.PutItem": 1}, {"dynamodb.write": 1}),
+        # ... one that takes the place of another ...
+        "upsert": _asked(
+            {"dynamodb.PutItem": 1, "dynamodb.GetItem": 1, "dynamodb.TransactWriteItems": 1},
+            {"dynamodb.write": 5, "dynamodb.read": 1},
+        ),
+        # ... and one that loses against another.
+        "loser": _asked({"dynamodb.PutItem": 2, "dynamodb.GetItem": 1}, {"dynamodb.write": 2, "dynamodb.read": 1}),
+    },
+)
+_DISPATCH = Flow(
+    function="dispatch",
+    asked={
+        "call": _asked(
+            {
+                **_FIRED,
+                "dynamodb.GetItem": 1,  # the fence
+                "dynamodb.UpdateItem": 1,  # seal: no new ledger for the slot from now on
+                "dynamodb.Query": 3,  # buckets; tombstones of the plan's slots; subscriptions
+                "dynamodb.TransactWriteItems": 1,  # the plan, all cursors and deliveries, and the next wake
+            },
+            {**_FIRED_UNITS, "dynamodb.read": 4, "dynamodb.write": 7},
+        ),
+        # Its cursor and delivery, in the same transaction.
+        "subscription": _asked({}, {"dynamodb.write": 5}),
+        # The next slot's schedule.
+        "armed": _asked({"scheduler.CreateSchedule": 1}, {}),
+        # A small plan is delivered by the dispatch: a segment is read once for all subscriptions ...
+        "segment": _SEGMENT,
+        "sends": _SENDS,
+        # ... and each subscription's delivery deleted.
+        "inline": _asked({"dynamodb.DeleteItem": 1}, {"dynamodb.write": 2}),
+        # A larger plan's parts go to the work queue, in tens for each subscription.
+        "ten_parts": _SENDS,
+    },
+)
+_DELIVER = Flow(
+    function="deliver",
+    asked={
+        "call": _asked(
+            {
+                **_TAKEN,
+                "lambda.Invoke": 1,
+                "dynamodb.UpdateItem": 2,  # the lease; the part is done
+                "dynamodb.GetItem": 2,  # fence and plan
+            },
+            {"sqs.request": 2, "lambda.invocation": 1, "dynamodb.read": 2, "dynamodb.write": 2},
+        ),
+        "segment": _SEGMENT,
+        "sends": _SENDS,
+        # The last part deletes the delivery.
+        "complete": _asked({"dynamodb.DeleteItem": 1}, {"dynamodb.write": 2}),
+    },
+)
+_SWEEP = Flow(
+    function="sweep",
+    asked={
+        # Two queries for each shard of the wake index: what is late, and what is due; no topic is read.
+        "call": _asked({**_FIRED, "dynamodb.Query": 32}, {**_FIRED_UNITS, "dynamodb.read": 16}),
+        # Once an hour, the backlog: the whole index, and each topic in it.
+        "hour": _asked({"dynamodb.Query": 16}, {"dynamodb.read": 8}),
+        "hour_topic": _asked({"dynamodb.GetItem": 1}, {"dynamodb.read": 1}),
+        # A topic whose time to be looked at has come: its fence, by each of the two.
+        "topic": _asked({"dynamodb.GetItem": 2}, {"dynamodb.read": 2}),
+        # Once a day: the claim, taken and fulfilled, and the listings of what nothing names.
+        "orphans": _asked({"dynamodb.UpdateItem": 2, "s3.ListObjectsV2": 4}, {"dynamodb.write": 2, "s3.put": 4}),
+        # Once a day each topic that has objects: its checkpoint, and what names its ledgers.
+        "orphans_topic": _asked(
+            {
+                "dynamodb.GetItem": 3,
+                "dynamodb.Query": 5,
+                "s3.ListObjectsV2": 1,
+                "s3.GetObject": 1,
+                "s3.PutObject": 1,
+            },
+            {"dynamodb.read": 8, "s3.put": 2, "s3.get": 1},
+        ),
+        # Whether a merge is needed, when 32 ledgers have come: fence, buckets, and the note.
+        "merge": _asked(
+            {"dynamodb.GetItem": 1, "dynamodb.Query": 1, "dynamodb.UpdateItem": 1},
+            {"dynamodb.read": 2, "dynamodb.write": 3},
+        ),
+    },
+)
+_COLLECT = Flow(
+    function="dispatch",
+    asked={
+        "call": _asked(
+            {
+                "dynamodb.GetItem": 2,  # the fence, before and after its mark was raised
+                "dynamodb.Query": 7,  # subscriptions, deliveries, tombstones; trash, plans' ranges, buckets, tombstones
+                "dynamodb.UpdateItem": 2,  # gc_until; when to collect next
+                "s3.ListObjectsV2": 1,  # the checkpoints
+                "s3.GetObject": 1,  # the newest
+            },
+            {"dynamodb.read": 9, "dynamodb.write": 3, "s3.put": 1, "s3.get": 1},
+        ),
+        # Something is left to collect later: the topic stays in the wake index, at another place.
+        "again": _asked({}, {"dynamodb.write": 1}),
+        # Something changed since the newest checkpoint.
+        "checkpoint": _asked({"s3.PutObject": 1}, {"s3.put": 1}),
+        "plan": _asked({"dynamodb.DeleteItem": 1}, {"dynamodb.write": 1}),
+        # Deleting objects is free.
+        "bucket": _asked({"dynamodb.DeleteItem": 1, "s3.DeleteObjects": 1}, {"dynamodb.write": 1}),
+        "trash": _asked({"dynamodb.DeleteItem": 1, "s3.DeleteObjects": 1}, {"dynamodb.write": 1}),
+    },
+)
+_MERGE = Flow(
+    function="compact",
+    asked={
+        "call": _asked(
+            {
+                "lambda.Invoke": 1,
+                "dynamodb.UpdateItem": 2,  # the lease, taken and given back
+                "dynamodb.GetItem": 4,
+                "dynamodb.Query": 2,  # buckets, and once more to see that nothing is left to merge
+                "dynamodb.TransactWriteItems": 1,
+            },
+            # The buckets' items are read twice; the trash has every source's name.
+            {"lambda.invocation": 1, "dynamodb.read": 8, "dynamodb.write": 10},
+        ),
+        # Read by ranges, and its bucket deleted.
+        "source": _asked({"s3.GetObject": 1}, {"s3.get": 1, "dynamodb.write": 2}),
+        "output": _asked({"s3.PutObject": 1}, {"s3.put": 1, "dynamodb.write": 2}),
+    },
+)
+
+
+def _client(requests: Mapping[str, int], units: Mapping[str, float]) -> Flow:
+    return Flow(function=None, asked={"call": _asked(requests, units)})
+
+
+FLOWS: Mapping[str, Flow] = {
+    # Any client that sends or changes something reads the topic's fence once a minute.
+    "client": Flow(function=None, asked={"minute": _asked({"dynamodb.GetItem": 1}, {"dynamodb.read": 1})}),
+    "send": _SEND,
+    "ingest": _INGEST,
+    "dispatch": _DISPATCH,
+    "deliver": _DELIVER,
+    "sweep": _SWEEP,
+    "collect": _COLLECT,
+    "merge": _MERGE,
+    # The tombstone, and a check of the fence.
+    "cancel by id": _client({"dynamodb.TransactWriteItems": 1}, {"dynamodb.write": 4}),
+    # The key's entry first.
+    "cancel by key": _client(
+        {"dynamodb.GetItem": 1, "dynamodb.PutItem": 1, "dynamodb.TransactWriteItems": 1},
+        {"dynamodb.read": 1, "dynamodb.write": 5},
+    ),
+    "pause": _client({"dynamodb.GetItem": 1, "dynamodb.UpdateItem": 1}, {"dynamodb.read": 1, "dynamodb.write": 1}),
+    "resume": _client(
+        {"dynamodb.GetItem": 2, "dynamodb.TransactWriteItems": 1, "sqs.SendMessageBatch": 1},
+        {"dynamodb.read": 2, "dynamodb.write": 6, "sqs.request": 1},
+    ),
+    "create topic": _client({"dynamodb.GetItem": 2, "dynamodb.PutItem": 1}, {"dynamodb.read": 2, "dynamodb.write": 1}),
+    # With its queue and dead-letter queue.
+    "create subscription": _client(
+        {
+            "dynamodb.GetItem": 4,
+            "dynamodb.TransactWriteItems": 1,
+            "sqs.CreateQueue": 2,
+            "sqs.GetQueueUrl": 5,
+            "sqs.GetQueueAttributes": 1,
+            "sqs.ListQueueTags": 1,
+        },
+        {"dynamodb.read": 4, "dynamodb.write": 5, "sqs.request": 9},
+    ),
+    # Ten messages taken and acknowledged by a consumer.
+    "receive": Flow(function=None, asked={"ten": _asked(_TAKEN, {"sqs.request": 2})}),
+}
+"""Flow -> what it asks."""

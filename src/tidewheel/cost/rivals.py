@@ -1,0 +1,98 @@
+"""What the same messages cost by other ways of delaying them, each with its formula.
+
+A rival that has no subscriptions needs each message once for each of them: a copy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tidewheel.cost.prices import (
+    DAYS_A_MONTH,
+    DOLLARS_PER_GB_SECOND,
+    TABLE_GB_MONTH,
+    dollars,
+)
+from tidewheel.cost.stream import CHUNK_BYTES
+from tidewheel.cost.workload import Workload
+
+ITEM_BYTES = 100
+"""What an item has beside the body: keys, id, state."""
+FUNCTION_GB_S = 0.002
+"""Function time of a message in Dynein's place: 20 ms for ten, at 1 GiB. An assumption."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rival:
+    """Another way, and its bill.
+
+    Attributes:
+        name: of it.
+        formula: how its dollars come about, of one copy.
+        limit: the longest delay, and how late it may be.
+        dollars: a month.
+    """
+
+    name: str
+    formula: str
+    limit: str
+    dollars: float
+
+
+def rivals(workload: Workload) -> tuple[Rival, ...]:
+    """Returns the bills of the others for a workload."""
+    return (_scheduler(workload), _step_functions(workload), _table(workload))
+
+
+def _copies(workload: Workload) -> float:
+    return workload.per_day * workload.subscriptions * DAYS_A_MONTH
+
+
+def _chunks(workload: Workload) -> int:
+    return math.ceil(workload.size_bytes / CHUNK_BYTES)
+
+
+def _scheduler(workload: Workload) -> Rival:
+    sqs = dollars("sqs.request", _chunks(workload))
+    return Rival(
+        name="EventBridge Scheduler",
+        formula=f"1 invocation ($1.00 a million) + {_chunks(workload)} SQS request ($0.40 a million)",
+        limit="no limit stated; a minute late",
+        dollars=_copies(workload) * (dollars("scheduler.invocation", 1) + sqs),
+    )
+
+
+def _step_functions(workload: Workload) -> Rival:
+    sqs = dollars("sqs.request", _chunks(workload))
+    return Rival(
+        name="Step Functions",
+        formula=f"2 transitions, Wait and SendMessage ($25 a million) + {_chunks(workload)} SQS request",
+        limit="a year; seconds late",
+        dollars=_copies(workload) * (dollars("stepfunctions.transition", 2) + sqs),
+    )
+
+
+def _table(workload: Workload) -> Rival:
+    """Returns the bill of an item a message, as Airbnb's Dynein has it: taken in and sent on through SQS in tens."""
+    item_bytes = workload.size_bytes + ITEM_BYTES
+    size_units = math.ceil(item_bytes / 1024)
+    writes = 3 * size_units + 2
+    reads = math.ceil(item_bytes / 4096)
+    tens = max(0.1, workload.size_bytes / CHUNK_BYTES)
+    each = (
+        dollars("dynamodb.write", writes)
+        + dollars("dynamodb.read", reads)
+        + dollars("sqs.request", 2 * tens + 2 * tens)
+        + FUNCTION_GB_S * DOLLARS_PER_GB_SECOND
+    )
+    stored = workload.waiting * workload.subscriptions * item_bytes / 1e9 * TABLE_GB_MONTH
+    return Rival(
+        name="DynamoDB, an item a message",
+        formula=(
+            f"{writes} write units (put, taken, delete: {size_units} each; index: 2) + {reads} read unit"
+            f" + {4 * tens:.1f} SQS requests (in, receive, delete, out) + 2 ms + {item_bytes} B stored while it waits"
+        ),
+        limit="any; as late as its poll",
+        dollars=_copies(workload) * each + stored,
+    )

@@ -1,0 +1,325 @@
+"""A steady stream of messages as runs of flows, a day.
+
+Rates come from the arithmetic of Poisson streams: of `m` things a slot, a slot has any with probability `1 - exp(-m)`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tidewheel.cost.assumptions import Assumptions
+from tidewheel.cost.workload import DAY_S, Spread, Workload
+from tidewheel.message import HEADER_BYTES, SQS_MAX_BYTES
+from tidewheel.pack import MAX_PACK_BYTES
+from tidewheel.settings import TopicSettings
+
+CHUNK_BYTES = 64 * 1024
+URGENT_S = 1800
+"""What is due within half an hour goes through the urgent queue (`tidewheel.sdk.sender`)."""
+BULK_WINDOW_S = 300
+"""The bulk queue's batch window (`tidewheel.cdk.ingestion`)."""
+MAX_EVENT_BYTES = 6_000_000
+"""Lambda's largest event."""
+SEGMENT_BYTES = 64 * 1024
+MERGE_LOOK = 2
+"""A merge is considered when a half of `max_buckets` ledgers have come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """Runs of one flow in a day.
+
+    Attributes:
+        flow: its name in `tidewheel.cost.requests.FLOWS`.
+        label: what people see.
+        measures: measure -> how many.
+        calls: of the flow's function.
+        messages: that it goes through.
+        more: units beyond those of the table, for what is larger than its small items.
+    """
+
+    flow: str
+    label: str
+    measures: Mapping[str, float]
+    calls: float = 0.0
+    messages: float = 0.0
+    more: Mapping[str, float] = field(default_factory=dict)
+
+
+def any_of(expected: float) -> float:
+    """Returns the chance that there is any, of a Poisson number with this mean."""
+    return -math.expm1(-expected)
+
+
+def whole(number: float, size: float) -> float:
+    """Returns how many units of a size hold a number that varies around its mean: at least one, the last half full."""
+    return max(1.0, number / size + (1 - 1 / size) / 2)
+
+
+class Stream:
+    """The runs of a workload, a day."""
+
+    def __init__(self, workload: Workload, assumptions: Assumptions, settings: TopicSettings) -> None:
+        self.workload, self.assumptions, self.settings = workload, assumptions, settings
+        self.stored_bytes = assumptions.stored_bytes(workload.size_bytes)
+        self.urgent = workload.share_within(URGENT_S)
+        self.direct = workload.share_within(settings.lookahead_s + settings.slot_s / 2)
+        self.urgent_packs, self.bulk_packs = self._packs() if workload.per_day else (0.0, 0.0)
+        urgent = self._urgent_ingest() if self.urgent_packs else None
+        bulk = self._bulk_ingest() if self.bulk_packs else None
+        self._ingests = [run for run in (urgent, bulk) if run is not None]
+        # Of all topics. Those of what is due within half an hour end within it: they are never merged.
+        self.urgent_ledgers = urgent.measures["ledger"] if urgent else 0.0
+        self.bulk_ledgers = bulk.measures["ledger"] if bulk else 0.0
+
+    def runs(self) -> list[Runs]:
+        """Returns all runs of a day."""
+        if not self.workload.per_day:
+            return []
+        return [*self._sends(), *self._ingests, *self._dispatches(), *self._collects(), *self._merges()]
+
+    def _packs(self) -> tuple[float, float]:
+        """Returns packs a day through the urgent and the bulk queue: a batch with both kinds is two."""
+        batch = self.workload.batch
+        sends = self.workload.per_day / batch
+        most = max(1.0, batch * self.stored_bytes / MAX_PACK_BYTES)
+        return sends * most * (1 - (1 - self.urgent) ** batch), sends * most * (1 - self.urgent**batch)
+
+    def _sends(self) -> Iterator[Runs]:
+        packs = self.urgent_packs + self.bulk_packs
+        pack_bytes = self.workload.per_day * self.stored_bytes / packs
+        more = {"sqs.request": packs * (math.ceil(pack_bytes / CHUNK_BYTES) - 1)}
+        yield Runs(flow="send", label="send", measures={"call": packs}, more=more)
+        minutes = self.assumptions.clients * min(self.workload.topics * DAY_S / 60, packs)
+        yield Runs(flow="client", label="send", measures={"minute": minutes})
+
+    def _urgent_ingest(self) -> Runs:
+        """A call for each poll that brings anything; a ledger for each topic in it that has rows for one."""
+        packs, workload = self.urgent_packs, self.workload
+        a_call = self._packs_a_poll(packs)
+        calls = packs / a_call
+        messages = workload.per_day * self.urgent
+        a_pack = messages / packs
+        later = 1 - self.direct / self.urgent
+        with_rows = packs * (1 - (1 - later) ** a_pack)
+        ledgers = min(with_rows, calls * workload.topics)
+        with_direct = min(packs * (1 - later**a_pack), calls * workload.topics)
+        direct = workload.per_day * self.direct * workload.subscriptions
+        batches = (
+            with_direct
+            * workload.subscriptions
+            * self._batches(direct / workload.subscriptions / with_direct if with_direct else 0)
+        )
+        return Runs(
+            flow="ingest",
+            label="ingest, due within 30 min",
+            calls=calls,
+            messages=messages,
+            measures={
+                "call": calls,
+                "ten_packs": calls,
+                "topic": min(packs, calls * workload.topics),
+                "ledger": ledgers,
+                "lowered": ledgers * self._lowers(messages * later / ledgers if ledgers else 0),
+                "direct": with_direct,
+                "sends": batches,
+            },
+            more={"sqs.request": batches * self._more_chunks(direct / batches if batches else 0)},
+        )
+
+    def _bulk_ingest(self) -> Runs:
+        """Each poller fills a batch for the window, from its first pack on, or until it is full."""
+        packs, workload = self.bulk_packs, self.workload
+        pollers = self.assumptions.batching_pollers
+        windows = pollers * DAY_S / (BULK_WINDOW_S + pollers * DAY_S / packs)
+        messages = workload.per_day * (1 - self.urgent)
+        calls = max(windows, packs / 10_000, messages * self.stored_bytes * 4 / 3 / MAX_EVENT_BYTES)
+        ledgers = calls * workload.topics * any_of(packs / calls / workload.topics)
+        receives = packs / self._packs_a_poll(packs)
+        tens = max(calls, packs / 10)
+        return Runs(
+            flow="ingest",
+            label="ingest",
+            calls=calls,
+            messages=messages,
+            measures={
+                "call": calls,
+                "ten_packs": tens,
+                "topic": ledgers,
+                "ledger": ledgers,
+                "lowered": ledgers * self._lowers(messages / ledgers),
+            },
+            more={"sqs.request": max(0.0, receives - tens)},
+        )
+
+    def _packs_a_poll(self, packs: float) -> float:
+        return min(10.0, max(1.0, packs / DAY_S / self.assumptions.receives_a_second))
+
+    def _lowers(self, rows: float) -> float:
+        """Returns the chance that a new ledger's first row is due before all that waits."""
+        if self.workload.spread is Spread.SAME:
+            return 0.0
+        return rows / (rows + self.workload.waiting / self.workload.topics)
+
+    def _batches(self, messages: float) -> float:
+        """Returns SendMessageBatch requests of a number of messages to one queue: tens, of 1 MiB at most."""
+        size = self.workload.size_bytes + HEADER_BYTES
+        return whole(messages, min(10.0, max(1.0, SQS_MAX_BYTES // size)))
+
+    def _more_chunks(self, messages: float) -> float:
+        return math.ceil(messages * (self.workload.size_bytes + HEADER_BYTES) / CHUNK_BYTES) - 1 if messages else 0.0
+
+    @property
+    def dispatches(self) -> float:
+        """Dispatches a day and topic: slots that have anything from ledgers."""
+        slots = DAY_S / self.settings.slot_s
+        return slots * any_of(self._a_topic / slots)
+
+    @property
+    def _a_topic(self) -> float:
+        return self.workload.per_day * (1 - self.direct) / self.workload.topics
+
+    def _lasting(self, less_s: float = 0.0) -> float:
+        """Returns ledgers of the bulk queue that a topic would have at a time without merges, but for their last."""
+        reach_s = self.workload.spread.reach_s(self.workload.delay_mean_s)
+        return self.bulk_ledgers / self.workload.topics * max(0.0, reach_s - less_s) / DAY_S
+
+    @property
+    def merges(self) -> bool:
+        """Whether topics have so many ledgers that they are merged; those that end within the hour never are."""
+        return self._lasting(URGENT_S) > self.settings.max_buckets
+
+    @property
+    def _large(self) -> float:
+        """Ledgers of a topic at a time that came through the bulk queue."""
+        return max(1.0, min(self._lasting(), self.assumptions.live_ledgers) if self.merges else self._lasting())
+
+    @property
+    def _small(self) -> float:
+        """Ledgers of a topic at a time that came through the urgent queue."""
+        return self.urgent_ledgers / self.workload.topics * URGENT_S / 2 / DAY_S
+
+    @property
+    def live(self) -> float:
+        """Ledgers that a topic has at a time."""
+        return self._large + self._small
+
+    def _dispatches(self) -> Iterator[Runs]:
+        workload, dispatches = self.workload, self.dispatches
+        if not dispatches:
+            return
+        rows = self._a_topic / dispatches
+        segments = self._segments(rows)
+        subscriptions = workload.subscriptions
+        inline = rows * subscriptions <= self.settings.inline_rows
+        parts = 0.0 if inline else whole(rows, self.settings.part_rows)
+        total = dispatches * workload.topics
+        sends = self._batches(rows) if inline else 0.0
+        plan_bytes = segments * self.assumptions.plan_segment_bytes
+        more = {
+            "dynamodb.write": 2 * (math.ceil(plan_bytes / 1024) - 1),
+            "dynamodb.read": max(0.0, self.live * self.assumptions.bucket_bytes / 4096 - 1),
+            "sqs.request": sends * subscriptions * self._more_chunks(rows / sends if sends else 0),
+        }
+        measures = {
+            "call": 1.0,
+            "subscription": subscriptions,
+            "armed": 1.0,
+            "segment": segments if inline else 0.0,
+            "sends": sends * subscriptions,
+            "inline": subscriptions if inline else 0.0,
+            "ten_parts": 0.0 if inline else subscriptions * math.ceil(parts / 10),
+        }
+        yield Runs(
+            flow="dispatch",
+            label="dispatch",
+            calls=total,
+            messages=total * rows * subscriptions if inline else 0.0,
+            measures={name: total * count for name, count in measures.items()},
+            more={name: total * count for name, count in more.items()},
+        )
+        if not inline:
+            yield self._parts(total * subscriptions, rows, parts, segments + parts - 1, plan_bytes)
+
+    def _segments(self, rows: float) -> float:
+        """Returns segments that a slot's rows lie in: one of each ledger that has any, and what is more than 64 KiB."""
+        ledgers = self._large
+        if self.workload.spread is Spread.SAME:
+            ledgers = min(
+                ledgers, max(1.0, 2 * self.bulk_ledgers / self.workload.topics * self.settings.slot_s / DAY_S)
+            )
+        urgent = rows * (self.urgent - self.direct) / (1 - self.direct)
+        of_large = ledgers * any_of((rows - urgent) / ledgers)
+        of_small = self._small * any_of(urgent / self._small) if self._small else 0.0
+        return of_large + of_small + rows * self.stored_bytes / SEGMENT_BYTES
+
+    def _parts(self, deliveries: float, rows: float, parts: float, segments: float, plan_bytes: float) -> Runs:
+        sends = self._batches(rows / parts) * parts
+        return Runs(
+            flow="deliver",
+            label="deliver",
+            calls=deliveries * parts,
+            messages=deliveries * rows,
+            measures={
+                "call": deliveries * parts,
+                "segment": deliveries * segments,
+                "sends": deliveries * sends,
+                "complete": deliveries,
+            },
+            more={
+                "sqs.request": deliveries * sends * self._more_chunks(rows / sends),
+                "dynamodb.read": deliveries * parts * (math.ceil(plan_bytes / 4096) - 1),
+            },
+        )
+
+    def _collects(self) -> Iterator[Runs]:
+        topics, dispatches = self.workload.topics, self.dispatches
+        if not dispatches:
+            return
+        collects = topics * min(DAY_S / self.settings.collect_interval_s, dispatches)
+        merges = self._merges_a_day
+        measures = {
+            "call": collects,
+            "again": collects,
+            "checkpoint": collects,
+            "plan": topics * dispatches,
+            "bucket": self.urgent_ledgers + (merges if self.merges else self.bulk_ledgers),
+            "trash": merges,
+        }
+        yield Runs(flow="collect", label="collect", calls=0.0, measures=measures)
+        # Rare dispatches leave it to the sweep.
+        if dispatches < DAY_S / self.settings.collect_interval_s:
+            yield Runs(flow="sweep", label="collect", measures={"topic": collects})
+
+    @property
+    def _merges_a_day(self) -> float:
+        return self.bulk_ledgers / (self.settings.max_buckets / MERGE_LOOK) if self.merges else 0.0
+
+    def _merges(self) -> Iterator[Runs]:
+        looks = (self.bulk_ledgers + self.urgent_ledgers) / (self.settings.max_buckets / MERGE_LOOK)
+        yield Runs(flow="sweep", label="merge", measures={"merge": looks, "topic": looks})
+        merges = self._merges_a_day
+        if not merges:
+            return
+        rewritten = self._a_topic * self.workload.topics * self.assumptions.rewrites
+        yield Runs(
+            flow="merge",
+            label="merge",
+            calls=merges,
+            messages=rewritten,
+            measures={
+                "call": merges,
+                "source": self.bulk_ledgers * self.assumptions.sources_a_ledger,
+                "output": merges,
+            },
+            more={"glue.run": self._glue_runs()},
+        )
+
+    def _glue_runs(self) -> float:
+        """Returns runs of the merge job: where more waits than a function merges, a run for each so many bytes."""
+        topics, most = self.workload.topics, self.assumptions.function_merge_bytes
+        a_topic = self._a_topic * self.stored_bytes
+        waiting = self.workload.waiting * self.stored_bytes / topics
+        return topics * a_topic / most if waiting > most else 0.0

@@ -1,0 +1,86 @@
+"""What a bill is made for: how many messages, how far ahead, how large, and for whom."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidewheel.duration import MAX_DELAY_MS
+from tidewheel.errors import InvalidValue
+from tidewheel.message import MAX_MESSAGE_BYTES
+from tidewheel.pack import MAX_MESSAGES
+
+DAY_S = 86_400
+
+
+class Spread(StrEnum):
+    """How delays lie around their mean."""
+
+    EVEN = "even"
+    """Evenly, from none to twice the mean."""
+    EXPONENTIAL = "exponential"
+    """Many short ones, a few long ones."""
+    SAME = "same"
+    """All the same."""
+
+    def share_within(self, seconds: float, mean_s: float) -> float:
+        """Returns the share of messages whose delay is at most so long."""
+        if self is Spread.EVEN:
+            return min(1.0, seconds / (2 * mean_s))
+        if self is Spread.EXPONENTIAL:
+            return 1 - math.exp(-seconds / mean_s)
+        return 1.0 if mean_s <= seconds else 0.0
+
+    def reach_s(self, mean_s: float) -> float:
+        """Returns how far ahead nearly all messages are due: how long a ledger lives."""
+        return {Spread.EVEN: 2.0, Spread.EXPONENTIAL: 3.0, Spread.SAME: 1.0}[self] * mean_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A steady stream of messages.
+
+    Attributes:
+        per_day: messages sent a day, over all topics; 0 for an idle service.
+        delay_mean_s: the mean of their delays, in seconds.
+        spread: how the delays lie around it.
+        size_bytes: a message's body.
+        subscriptions: of each topic; each gets every message.
+        topics: among which the messages are divided evenly.
+        batch: messages that a client sends at once; 1 if it sends each by itself.
+
+    Raises:
+        InvalidValue: a value is out of its range.
+    """
+
+    per_day: float
+    delay_mean_s: float = 7 * DAY_S
+    spread: Spread = Spread.EVEN
+    size_bytes: int = 500
+    subscriptions: int = 1
+    topics: int = 1
+    batch: int = 100
+
+    def __post_init__(self) -> None:
+        longest_s = MAX_DELAY_MS / 1000
+        for name, least, most, what in (
+            ("per_day", 0, 1e12, "messages a day, 0 for an idle service"),
+            ("delay_mean_s", 1, longest_s, "seconds, from 1 to ten years"),
+            ("size_bytes", 1, MAX_MESSAGE_BYTES, "bytes; a larger body is an object in S3, which is not counted here"),
+            ("subscriptions", 1, 1000, "subscriptions of each topic"),
+            ("topics", 1, 10_000_000, "topics"),
+            ("batch", 1, MAX_MESSAGES, "messages that a client sends at once"),
+        ):
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise InvalidValue(name, value, f"give {least:,} to {most:,.0f} {what}")
+
+    @property
+    def waiting(self) -> float:
+        """Messages that wait at any time, in the long run."""
+        return self.per_day * self.delay_mean_s / DAY_S
+
+    def share_within(self, seconds: float) -> float:
+        """Returns the share of messages whose delay is at most so long."""
+        return self.spread.share_within(seconds, self.delay_mean_s)

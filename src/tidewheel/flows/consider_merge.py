@@ -1,0 +1,31 @@
+"""Consider a merge: whether a topic has too many ledgers, and what is to merge them. It reads no rows: see `merge`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidewheel.fence import Fence
+from tidewheel.flows.ports import MergeSize, Ports
+from tidewheel.merge import Merge, choose
+
+SMALL_BYTES = 256 * 1024 * 1024
+"""What a function merges in its time; more goes to Spark."""
+
+
+def size_of(merge: Merge) -> MergeSize:
+    """Returns what a merge is to run on."""
+    return MergeSize.SMALL if merge.live_bytes <= SMALL_BYTES else MergeSize.LARGE
+
+
+def consider_merge(ports: Ports, fence: Fence) -> MergeSize | None:
+    """Starts a merge if a topic has too many ledgers; notes that it was considered.
+
+    If it stops before the note, the next sweep considers it again; a second run finds the lease, or nothing to do.
+    """
+    merge = choose(ports.topics.buckets(fence.topic), fence.planned, fence.slot_ms, fence.settings.max_buckets)
+    size = None if merge is None else size_of(merge)
+    if size is not None:
+        ports.runs.merge(fence.topic, size)
+    considered = replace(fence, merge_at_ms=None)
+    ports.topics.merge_considered(fence, considered.look_at(fence.wake_slot, fence.collect_at_ms))
+    return size

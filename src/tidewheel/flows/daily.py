@@ -1,0 +1,82 @@
+"""Daily work: something is done for each topic that has objects, once a day, in portions that a sweep has time for.
+
+A portion that comes to no end in its time notes how far it came, and the next sweep goes on there. Of 100,000 topics,
+at 40 ms each, a day's work is 67 portions: five and a half hours of sweeps every five minutes. If a portion stops
+anywhere else, the next day's goes on where this one began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+from tidewheel.flows.ports import Ports, StoredObject
+
+PORTION_MS = 60_000
+"""How long one sweep does daily work of one name; two such, and a deletion, fit into the function's time."""
+_DAY_MS = 24 * 3600 * 1000
+_BEHIND = "0"
+"""The character behind the slash that ends a topic's name: names from it on are those of later topics."""
+
+Visit = Callable[[str, str, list[StoredObject]], None]
+"""Does the work for a prefix such as LEDGERS, a topic, and the objects under both."""
+
+
+def topic_of(stored: StoredObject) -> str:
+    """Returns the topic that an object's name tells."""
+    return stored.name.split("/")[1]
+
+
+def walk(
+    ports: Ports,
+    prefixes: Sequence[str],
+    visit: Visit,
+    after: str | None = None,
+    time_left: Callable[[], bool] = lambda: True,
+) -> str | None:
+    """Visits each topic that has objects under a prefix, one prefix after the other.
+
+    Args:
+        after: what an earlier walk over the same prefixes returned.
+        time_left: asked after each topic.
+
+    Returns:
+        Where it stopped for want of time; None if it came to the end.
+    """
+    begun = next((i for i, prefix in enumerate(prefixes) if after is not None and after.startswith(prefix)), 0)
+    for prefix in prefixes[begun:]:
+        behind = after if after is not None and after.startswith(prefix) else None
+        # Names sort by topic: no more than one topic's are held at once.
+        for topic, listed in groupby(ports.objects.list(prefix, behind), key=topic_of):
+            visit(prefix, topic, list(listed))
+            if not time_left():
+                return prefix + topic + _BEHIND
+    return None
+
+
+def walk_daily(ports: Ports, name: str, prefixes: Sequence[str], visit: Visit) -> dict[str, Exception] | None:
+    """Walks a portion, if nobody has come to the end for a day, and nobody is at it; None if somebody has.
+
+    One topic's failure keeps no other waiting.
+
+    Returns:
+        Topic -> why its work was not done; it is tried again the next day.
+    """
+    now_ms = ports.clock.now_ms()
+    claim = ports.topics.claim_daily(name, now_ms, now_ms + _DAY_MS)
+    if claim is None:
+        return None
+    failures: dict[str, Exception] = {}
+
+    def guarded(prefix: str, topic: str, listed: list[StoredObject]) -> None:
+        try:
+            visit(prefix, topic, listed)
+        except Exception as error:
+            failures[topic] = error
+
+    stopped = walk(ports, prefixes, guarded, claim.after, lambda: ports.clock.now_ms() < now_ms + PORTION_MS)
+    if stopped is not None:
+        ports.topics.put_off_daily(name, now_ms, stopped)
+    elif claim.after is not None:
+        ports.topics.put_off_daily(name, now_ms + _DAY_MS, None)
+    return failures

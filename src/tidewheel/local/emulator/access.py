@@ -1,0 +1,245 @@
+"""IAM enforced: each call of a function or job is checked against the policies of its own role, as deployed.
+
+Why: moto keeps the roles that CloudFormation makes, but checks calls by access keys of its own making only, and neither
+resources nor conditions as IAM does (see `iam_requests` and `iam_policy`). Here a caller is known by the role with
+which its session was made, or the endpoint that it was given.
+
+Also checked, as AWS does it on behalf of a role: the polls of an event source mapping, and what a schedule invokes.
+A queue's own policy counts where it is an Allow that names the role; policies of S3 buckets do not count.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from xml.sax.saxutils import escape
+
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.dynamodb.models import dynamodb_backends
+from moto.iam.models import iam_backends
+from moto.sqs.models import sqs_backends
+
+from tidewheel.clock import Clock
+from tidewheel.local.emulator.iam_policy import (
+    Request,
+    Statement,
+    allowed,
+    many,
+    matching,
+    names_action,
+    single_grants,
+)
+from tidewheel.local.emulator.iam_requests import requests_of
+from tidewheel.local.emulator.wire import REGION, Answer
+from tidewheel.local.emulator.wire_calls import Call, UnknownCall, WireRequest, read_call
+
+_NO_RESOURCE = "*"
+_MISSING = 404
+_XML_SERVICES = frozenset({"cloudformation", "iam", "s3", "sns", "sts"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denial:
+    """A call that IAM refused.
+
+    Attributes:
+        role: the caller's role, by name.
+        action: what it may not do, such as s3:PutObject.
+        resource: the ARN on which it may not.
+        at_ms: when, Unix time.
+    """
+
+    role: str
+    action: str
+    resource: str
+    at_ms: int
+
+    @property
+    def message(self) -> str:
+        """What AWS says."""
+        who = f"arn:aws:sts::{DEFAULT_ACCOUNT_ID}:assumed-role/{self.role}/local"
+        return (
+            f"User: {who} is not authorized to perform: {self.action} on resource: {self.resource} "
+            f"because no identity-based policy allows the {self.action} action"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """One action on one resource that a role's policies allow, under conditions or without.
+
+    Attributes:
+        role: the role, by name.
+        action, resource: as the policy has them.
+        conditions: the policy's, as JSON; empty if there are none.
+    """
+
+    role: str
+    action: str
+    resource: str
+    conditions: str
+
+
+class Access:
+    """Who may do what, by the policies that moto keeps.
+
+    Attributes:
+        denials: what was refused, oldest first.
+        needed: grant -> how often it was the only one that allowed what was asked.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.denials: list[Denial] = []
+        self.needed: Counter[Grant] = Counter()
+
+    def answer(self, role_arn: str, request: WireRequest, ask: Callable[[], Answer]) -> Answer:
+        """Returns the answer to a role's request: AWS's refusal, or what `ask` returns."""
+        role = role_name(role_arn)
+        call = self._read(role, request)
+        denial = self._denial(role, call)
+        if denial is None:
+            answered = ask()
+            denial = self._unlisted(role, call, answered)
+            if denial is None:
+                return answered
+        return _refusal(call.service, denial, with_body=request.method != "HEAD")
+
+    def check(self, role_arn: str, *requests: Request) -> Denial | None:
+        """Returns the refusal of the first request that a role may not make, noted; None if it may make them all."""
+        role = role_name(role_arn)
+        statements = statements_of(role)
+        for request in requests:
+            own = [*statements, *_queue_statements(role_arn, request)]
+            if not allowed(own, request):
+                return self._refuse(role, request.action, request.resource)
+            self._note_needed(role, own, request)
+        return None
+
+    def _read(self, role: str, request: WireRequest) -> Call:
+        try:
+            return read_call(request)
+        except UnknownCall as error:
+            raise NotImplementedError(f"{role} calls what enforcement of IAM does not know: {error}") from error
+
+    def _denial(self, role: str, call: Call) -> Denial | None:
+        """Checks a call. One whose resources are not known is refused if no statement names it at all."""
+        try:
+            requests = requests_of(call.service, call.operation, call.params, _partition_key)
+        except UnknownCall as error:
+            action = f"{call.service}:{call.operation}"
+            if not names_action(statements_of(role), action):
+                return self._refuse(role, action, _NO_RESOURCE)
+            raise NotImplementedError(f"enforcement of IAM does not know the resources of {error}") from error
+        return self.check(_role_arn(role), *requests)
+
+    def _unlisted(self, role: str, call: Call, answered: Answer) -> Denial | None:
+        """Whoever may not list an S3 bucket is not told that an object is missing, but that access is denied."""
+        if answered[0] != _MISSING or call.operation not in ("GetObject", "HeadObject"):
+            return None
+        bucket_arn = f"arn:aws:s3:::{call.params['Bucket']}"
+        return self.check(_role_arn(role), Request(action="s3:ListBucket", resource=bucket_arn))
+
+    def _refuse(self, role: str, action: str, resource: str) -> Denial:
+        denial = Denial(role=role, action=action, resource=resource, at_ms=self._clock.now_ms())
+        self.denials.append(denial)
+        return denial
+
+    def _note_needed(self, role: str, statements: Iterable[Statement], request: Request) -> None:
+        grants = {
+            _grant(role, single)
+            for statement in matching(statements, request)
+            for single in single_grants(statement)
+            if matching([single], request)
+        }
+        if len(grants) == 1:
+            self.needed.update(grants)
+
+
+def grants_of(role_arn: str) -> set[Grant]:
+    """Returns all that a role is allowed, taken apart."""
+    role = role_name(role_arn)
+    return {
+        _grant(role, single)
+        for statement in statements_of(role)
+        if statement["Effect"] == "Allow"
+        for single in single_grants(statement)
+    }
+
+
+def role_name(role_arn: str) -> str:
+    """Returns the name at the end of a role's ARN."""
+    return role_arn.rpartition("/")[2]
+
+
+def statements_of(role: str) -> list[Statement]:
+    """Returns the statements of all policies of a role, inline and attached.
+
+    Raises:
+        moto.iam.exceptions.NotFoundException: there is no such role.
+    """
+    found: Any = iam_backends[DEFAULT_ACCOUNT_ID]["aws"].get_role(role)
+    documents = list(found.policies.values())
+    documents += [policy.default_version.document for policy in found.managed_policies.values()]
+    return [statement for document in documents for statement in _statements(_as_text(document))]
+
+
+def _role_arn(role: str) -> str:
+    return str(iam_backends[DEFAULT_ACCOUNT_ID]["aws"].get_role(role).arn)
+
+
+def _queue_statements(role_arn: str, request: Request) -> list[Statement]:
+    """What a queue's own policy allows a role of the same account."""
+    _, _, service, region, account, name = (*request.resource.split(":", 5), *[""] * 6)[:6]
+    if service != "sqs" or (region, account) != (REGION, DEFAULT_ACCOUNT_ID):
+        return []
+    queue = sqs_backends[DEFAULT_ACCOUNT_ID][REGION].queues.get(name)
+    policy = _statements(_as_text(queue.policy)) if queue is not None and queue.policy else []
+    return [each for each in policy if each["Effect"] == "Allow" and role_arn in _principals(each)]
+
+
+def _principals(statement: Statement) -> list[str]:
+    principal = statement.get("Principal", {})
+    return many(principal.get("AWS", [])) if isinstance(principal, dict) else []
+
+
+def _as_text(document: Any) -> str:
+    return document if isinstance(document, str) else json.dumps(document)
+
+
+@lru_cache(maxsize=256)
+def _statements(document: str) -> tuple[Statement, ...]:
+    statements = json.loads(document)["Statement"]
+    return tuple(statements) if isinstance(statements, list) else (statements,)
+
+
+def _grant(role: str, single: Statement) -> Grant:
+    conditions = json.dumps(single["Condition"], sort_keys=True) if "Condition" in single else ""
+    return Grant(role=role, action=single["Action"], resource=single["Resource"], conditions=conditions)
+
+
+def _partition_key(table: str, index: str | None) -> str | None:
+    """The `PartitionKey` of moto's tables."""
+    found = dynamodb_backends[DEFAULT_ACCOUNT_ID][REGION].tables.get(table)
+    if found is None or index is None:
+        return None if found is None else str(found.hash_key_attr)
+    schemas = {each.name: each.schema for each in (*found.indexes, *found.global_indexes)}
+    keys = (key["AttributeName"] for key in schemas.get(index, ()) if key["KeyType"] == "HASH")
+    return next(keys, None)
+
+
+def _refusal(service: str, denial: Denial, *, with_body: bool) -> Answer:
+    """AWS's answer. S3 and the older services have XML; DynamoDB and those of its kind HTTP's 400, the others 403."""
+    if service in _XML_SERVICES:
+        said = f"<Error><Code>AccessDenied</Code><Message>{escape(denial.message)}</Message></Error>" * with_body
+        if service != "s3":
+            said = f"<ErrorResponse>{said}</ErrorResponse>"
+        return 403, {"content-type": "text/xml", "content-length": str(len(said))}, said.encode()
+    code = "AccessDenied" if service == "sqs" else "AccessDeniedException"
+    said = json.dumps({"__type": code, "Message": denial.message, "message": denial.message})
+    headers = {"content-type": "application/x-amz-json-1.0", "x-amzn-ErrorType": code, "content-length": str(len(said))}
+    return 400 if service in ("dynamodb", "glue", "ssm") else 403, headers, said.encode()

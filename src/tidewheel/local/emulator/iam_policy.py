@@ -1,0 +1,145 @@
+"""As much of IAM's policy language as the policies here need: whether statements allow what a call asks for.
+
+Why: moto 5.2.5 takes a statement whose condition does not hold for a denial, knows `StringEquals` and the like of trust
+policies only, and reads a resource as a regular expression.
+
+It knows no more than it must: an element, operator or condition key that it does not know is an error, never a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import translate
+from functools import lru_cache
+from typing import Any
+
+Statement = Mapping[str, Any]
+
+CONDITION_KEYS = frozenset({"cloudwatch:namespace", "dynamodb:leadingkeys", "iam:passedtoservice", "s3:prefix"})
+"""Condition keys that `iam_requests` fills in wherever AWS has them; IAM does not tell their letters' case apart."""
+
+_ELEMENTS = frozenset({"Sid", "Effect", "Principal", "Action", "Resource", "Condition"})
+_ALL, _ANY, _IF_EXISTS = "ForAllValues", "ForAnyValue", "IfExists"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What one call asks IAM for; a call that touches several things has several.
+
+    Attributes:
+        action: such as sqs:SendMessage.
+        resource: its ARN, or "*" where AWS knows no resource for the action.
+        context: condition keys that the call has, with their values.
+    """
+
+    action: str
+    resource: str
+    context: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+def allowed(statements: Iterable[Statement], request: Request) -> bool:
+    """Whether some statement allows a request and none denies it.
+
+    Raises:
+        NotImplementedError: a statement about the action and resource says what this evaluator does not know.
+    """
+    effects = {statement["Effect"] for statement in statements if _applies(statement, request)}
+    return "Allow" in effects and "Deny" not in effects
+
+
+def matching(statements: Iterable[Statement], request: Request) -> list[Statement]:
+    """The statements that allow a request.
+
+    Raises:
+        NotImplementedError: as of `allowed`.
+    """
+    return [each for each in statements if each["Effect"] == "Allow" and _applies(each, request)]
+
+
+def names_action(statements: Iterable[Statement], action: str) -> bool:
+    """Whether some statement is about an action, whatever the resource."""
+    return any(_has_action(statement, action) for statement in statements)
+
+
+def single_grants(statement: Statement) -> Iterator[Statement]:
+    """Takes a statement apart: one for each action on each resource."""
+    for action in many(statement["Action"]):
+        for resource in many(statement["Resource"]):
+            yield {**statement, "Action": action, "Resource": resource}
+
+
+def many(value: str | Sequence[str]) -> list[str]:
+    """One or many, as IAM has it, always as many."""
+    return [value] if isinstance(value, str) else list(value)
+
+
+def like(pattern: str, text: str) -> bool:
+    """Matches * and ?, as IAM does; brackets are themselves.
+
+    Raises:
+        NotImplementedError: the pattern has a policy variable.
+    """
+    if "${" in pattern:
+        raise NotImplementedError(f"policy variables, as in {pattern!r}")
+    return _compiled(pattern).match(text) is not None
+
+
+def _applies(statement: Statement, request: Request) -> bool:
+    unknown = set(statement) - _ELEMENTS
+    if unknown:
+        raise NotImplementedError(f"policy elements {sorted(unknown)}")
+    if not _has_action(statement, request.action):
+        return False
+    if not any(like(resource, request.resource) for resource in many(statement["Resource"])):
+        return False
+    given = {key.lower(): values for key, values in request.context}
+    return all(
+        _holds(operator, many(values), _values(given, key))
+        for operator, keys in statement.get("Condition", {}).items()
+        for key, values in keys.items()
+    )
+
+
+def _has_action(statement: Statement, action: str) -> bool:
+    return any(like(each.lower(), action.lower()) for each in many(statement["Action"]))
+
+
+def _values(given: Mapping[str, tuple[str, ...]], key: str) -> tuple[str, ...]:
+    if key.lower() not in CONDITION_KEYS:
+        raise NotImplementedError(f"condition key {key}")
+    return given.get(key.lower(), ())
+
+
+def _equal(pattern: str, text: str) -> bool:
+    return pattern == text
+
+
+_COMPARISONS: dict[str, tuple[Callable[[str, str], bool], bool]] = {
+    "StringEquals": (_equal, True),
+    "StringNotEquals": (_equal, False),
+    "StringLike": (like, True),
+    "StringNotLike": (like, False),
+}
+"""Operator -> what compares a value with a wanted one, and whether a match is what is wanted."""
+
+
+def _holds(operator: str, wanted: Sequence[str], given: Sequence[str]) -> bool:
+    if operator == "Null":
+        return not given if wanted == ["true"] else bool(given)
+    quantifier, _, name = operator.rpartition(":")
+    bare = name.removesuffix(_IF_EXISTS)
+    if bare not in _COMPARISONS or quantifier not in ("", _ALL, _ANY):
+        raise NotImplementedError(f"condition operator {operator}")
+    compare, should_match = _COMPARISONS[bare]
+    if not given:
+        # A negated operator holds for a key that is not there; ForAllValues finds nothing that does not match.
+        return quantifier == _ALL or (quantifier == "" and not should_match) or bare != name
+    results = [any(compare(each, value) for each in wanted) is should_match for value in given]
+    return any(results) if quantifier == _ANY else all(results)
+
+
+@lru_cache(maxsize=4096)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(translate(pattern.replace("[", "[[]")))

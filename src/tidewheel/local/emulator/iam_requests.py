@@ -1,0 +1,202 @@
+"""What AWS calls ask IAM for: actions, resources and condition keys, as AWS's service authorization reference has them.
+
+Why: moto 5.2.5 checks DynamoDB and EventBridge Scheduler against the resource `*`, a transaction as one action that
+IAM does not know, and no `iam:PassRole`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from moto.core.models import DEFAULT_ACCOUNT_ID
+
+from tidewheel.aws import table_layout as layout
+from tidewheel.local.emulator.iam_policy import Request
+from tidewheel.local.emulator.wire import REGION
+from tidewheel.local.emulator.wire_calls import UnknownCall
+
+HOME = f"{REGION}:{DEFAULT_ACCOUNT_ID}"
+SCHEDULER = "scheduler.amazonaws.com"
+
+PartitionKey = Callable[[str, str | None], str | None]
+"""Returns the attribute that is the partition key of a table, or of its index; None for one that is not here."""
+
+_WRITES = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem", "ConditionCheck": "ConditionCheckItem"}
+_WRITE_REQUESTS = {"PutRequest": "Item", "DeleteRequest": "Key"}
+_REDRIVE = ("StartMessageMoveTask", "ReceiveMessage", "DeleteMessage", "GetQueueAttributes")
+_WITHOUT_KEYS = frozenset({"Scan", "DescribeTable", "DeleteTable", "UpdateTable", "CreateTable"})
+_S3_OBJECT_ACTIONS = {
+    "AbortMultipartUpload": "AbortMultipartUpload",
+    "CompleteMultipartUpload": "PutObject",
+    "CopyObject": "PutObject",
+    "CreateMultipartUpload": "PutObject",
+    "DeleteObject": "DeleteObject",
+    "DeleteObjects": "DeleteObject",
+    "GetObject": "GetObject",
+    "HeadObject": "GetObject",
+    "ListParts": "ListMultipartUploadParts",
+    "PutObject": "PutObject",
+    "UploadPart": "PutObject",
+}
+_S3_BUCKET_ACTIONS = {
+    "CreateBucket": "CreateBucket",
+    "DeleteBucket": "DeleteBucket",
+    "GetBucketLocation": "GetBucketLocation",
+    "HeadBucket": "ListBucket",
+    "ListObjects": "ListBucket",
+    "ListObjectsV2": "ListBucket",
+}
+
+
+def partition_key_of_ours(_table: str, index: str | None) -> str:
+    """The `PartitionKey` of Tidewheel's table."""
+    return layout.WAKE_PARTITION_KEY if index == layout.WAKE_INDEX else layout.PARTITION_KEY
+
+
+def requests_of(
+    service: str,
+    operation: str,
+    params: Mapping[str, Any],
+    partition_key: PartitionKey = partition_key_of_ours,
+) -> list[Request]:
+    """Returns what a call asks for.
+
+    Args:
+        service, operation, params: as boto3's client has them.
+        partition_key: knows the keys of tables.
+
+    Raises:
+        UnknownCall: this module does not know the call.
+    """
+    if service == "dynamodb":
+        return list(_dynamodb(operation, params, partition_key))
+    if service not in _RESOLVERS:
+        raise UnknownCall(f"{service}:{operation}")
+    return list(_RESOLVERS[service](operation, params))
+
+
+def _dynamodb(operation: str, params: Mapping[str, Any], partition_key: PartitionKey) -> Iterable[Request]:
+    for action, part in _table_parts(operation, params):
+        name = part["TableName"]
+        arn = name if name.startswith("arn:") else f"arn:aws:dynamodb:{HOME}:table/{name}"
+        keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
+        index = part.get("IndexName")
+        if action not in _WITHOUT_KEYS:
+            attribute = partition_key(name.rpartition("/")[2], index)
+            keys = () if attribute is None else (("dynamodb:LeadingKeys", (_partition(part, attribute),)),)
+        resource = arn if index is None else f"{arn}/index/{index}"
+        yield Request(action=f"dynamodb:{action}", resource=resource, context=keys)
+
+
+def _table_parts(operation: str, params: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    """Takes a call apart into actions on items; a transaction's have actions of their own, a batch's have its."""
+    if operation == "TransactWriteItems":
+        return [(_WRITES[kind], part) for entry in params["TransactItems"] for kind, part in entry.items()]
+    if operation == "TransactGetItems":
+        return [("GetItem", entry["Get"]) for entry in params["TransactItems"]]
+    if operation == "BatchGetItem":
+        tables = params["RequestItems"].items()
+        return [(operation, {"TableName": table, "Key": key}) for table, part in tables for key in part["Keys"]]
+    if operation == "BatchWriteItem":
+        entries = [(table, *each) for table, part in params["RequestItems"].items() for e in part for each in e.items()]
+        return [
+            (operation, {"TableName": table, "Key": request[_WRITE_REQUESTS[kind]]}) for table, kind, request in entries
+        ]
+    if "TableName" not in params:
+        raise UnknownCall(f"dynamodb:{operation}")
+    return [(operation, params)]
+
+
+def _partition(part: Mapping[str, Any], attribute: str) -> str:
+    if "KeyConditionExpression" not in part:
+        [value] = (part.get("Key") or part["Item"])[attribute].values()
+        return str(value)
+    names: Mapping[str, str] = part.get("ExpressionAttributeNames") or {}
+    for name, placeholder in re.findall(r"(#?[\w.-]+)\s*=\s*(:\w+)", part["KeyConditionExpression"]):
+        if names.get(name, name) == attribute:
+            [value] = part["ExpressionAttributeValues"][placeholder].values()
+            return str(value)
+    raise UnknownCall(f"dynamodb:Query with {part['KeyConditionExpression']!r}")
+
+
+def _s3(operation: str, params: Mapping[str, Any]) -> Iterable[Request]:
+    bucket_arn = f"arn:aws:s3:::{params.get('Bucket')}"
+    if operation in _S3_BUCKET_ACTIONS:
+        prefix = (("s3:prefix", (str(params["Prefix"]),)),) if params.get("Prefix") else ()
+        yield Request(action=f"s3:{_S3_BUCKET_ACTIONS[operation]}", resource=bucket_arn, context=prefix)
+        return
+    if operation not in _S3_OBJECT_ACTIONS:
+        raise UnknownCall(f"s3:{operation}")
+    if params.get("CopySource"):
+        source = params["CopySource"]
+        yield Request(action="s3:GetObject", resource=f"arn:aws:s3:::{source['Bucket']}/{source['Key']}")
+    keys = [each["Key"] for each in params["Delete"]["Objects"]] if operation == "DeleteObjects" else [params["Key"]]
+    for key in keys:
+        yield Request(action=f"s3:{_S3_OBJECT_ACTIONS[operation]}", resource=f"{bucket_arn}/{key}")
+
+
+def _sqs(operation: str, params: Mapping[str, Any]) -> Iterable[Request]:
+    if operation == "StartMessageMoveTask":
+        for action in _REDRIVE:
+            yield Request(action=f"sqs:{action}", resource=params["SourceArn"])
+        # Without a destination the messages go back to the queue whose dead-letter queue it is.
+        target = params.get("DestinationArn") or params["SourceArn"].removesuffix("-dead")
+        yield Request(action="sqs:SendMessage", resource=target)
+        return
+    if "QueueUrl" in params:
+        account, name = urlsplit(params["QueueUrl"]).path.split("/")[-2:]
+    elif "QueueName" in params:
+        account, name = params.get("QueueOwnerAWSAccountId") or DEFAULT_ACCOUNT_ID, params["QueueName"]
+    else:
+        raise UnknownCall(f"sqs:{operation}")
+    arn = f"arn:aws:sqs:{REGION}:{account}:{name}"
+    yield Request(action=f"sqs:{operation.removesuffix('Batch')}", resource=arn)
+    if operation == "CreateQueue" and params.get("tags"):
+        yield Request(action="sqs:TagQueue", resource=arn)
+
+
+def _ssm(operation: str, params: Mapping[str, Any]) -> Iterable[Request]:
+    if "Name" not in params:
+        raise UnknownCall(f"ssm:{operation}")
+    yield Request(action=f"ssm:{operation}", resource=f"arn:aws:ssm:{HOME}:parameter/{params['Name'].lstrip('/')}")
+
+
+def _scheduler(operation: str, params: Mapping[str, Any]) -> Iterable[Request]:
+    if operation == "ListSchedules":
+        # The reference names no resource for it, and no condition key.
+        yield Request(action="scheduler:ListSchedules", resource="*")
+        return
+    if operation not in ("CreateSchedule", "UpdateSchedule", "GetSchedule", "DeleteSchedule"):
+        raise UnknownCall(f"scheduler:{operation}")
+    name = f"{params.get('GroupName') or 'default'}/{params['Name']}"
+    yield Request(action=f"scheduler:{operation}", resource=f"arn:aws:scheduler:{HOME}:schedule/{name}")
+    if "Target" in params:
+        service = (("iam:PassedToService", (SCHEDULER,)),)
+        yield Request(action="iam:PassRole", resource=params["Target"]["RoleArn"], context=service)
+
+
+def _lambda(operation: str, params: Mapping[str, Any]) -> Iterable[Request]:
+    if operation != "Invoke":
+        raise UnknownCall(f"lambda:{operation}")
+    name = params["FunctionName"]
+    arn = name if name.startswith("arn:") else f"arn:aws:lambda:{HOME}:function:{name}"
+    yield Request(action="lambda:InvokeFunction", resource=arn)
+
+
+def _glue(operation: str, params: Mapping[str, Any]) -> Iterable[Request]:
+    if operation != "StartJobRun":
+        raise UnknownCall(f"glue:{operation}")
+    yield Request(action="glue:StartJobRun", resource=f"arn:aws:glue:{HOME}:job/{params['JobName']}")
+
+
+_RESOLVERS: dict[str, Callable[[str, Mapping[str, Any]], Iterable[Request]]] = {
+    "glue": _glue,
+    "lambda": _lambda,
+    "s3": _s3,
+    "scheduler": _scheduler,
+    "sqs": _sqs,
+    "ssm": _ssm,
+}

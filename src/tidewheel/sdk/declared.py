@@ -1,0 +1,236 @@
+"""Topics and subscriptions that a CloudFormation template declares: created, changed and deleted as its stack is.
+
+| the stack | a topic, a subscription |
+|---|---|
+| creates it | is created; one that exists is adopted if it agrees in everything, else it is an error |
+| updates it | is changed in what can change; created again if somebody has deleted it |
+| deletes it | is deleted if this stack created it; one that was adopted stays |
+
+Whose something is, the generation tells (`subscribe.owner_of`). So a stack whose creation fails does not take away,
+when it is rolled back, a topic that was there before; and a topic that somebody else deleted and created again is
+theirs.
+
+Everything here may be done twice. Each change of the table is one write; a repetition goes on from wherever it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from tidewheel.aws.custom_resource import Kind, Request
+from tidewheel.errors import AlreadyExists, InvalidValue, UnknownSubscription, UnknownTopic
+from tidewheel.flows import delete_topic as deletion
+from tidewheel.flows import pause as states
+from tidewheel.flows import subscribe
+from tidewheel.flows.update_topic import update_topic
+from tidewheel.sdk.connection import Connection
+from tidewheel.sdk.subscription_queues import check_given_queue
+from tidewheel.sdk.subscriptions import filter_json
+from tidewheel.settings import TopicSettings
+from tidewheel.topic import check_name
+
+if TYPE_CHECKING:
+    from tidewheel.clock import Clock
+    from tidewheel.flows.subscribe import InitialPosition
+
+TOPIC_TYPE = "Custom::TidewheelTopic"
+SUBSCRIPTION_TYPE = "Custom::TidewheelSubscription"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredTopic:
+    """A topic as a template declares it."""
+
+    name: str
+    settings: TopicSettings
+
+    @property
+    def topic(self) -> str:
+        """The topic's name, as a subscription calls it."""
+        return self.name
+
+    @property
+    def path(self) -> str:
+        """What tells it apart from everything else that is declared of one service."""
+        return self.name
+
+    def properties(self) -> dict[str, str]:
+        """Returns it as properties of a resource: CloudFormation makes every value a text, so the settings are one."""
+        return {"Topic": self.name, "Settings": self.settings.to_json()}
+
+    def create(self, connection: Connection, clock: Clock, owner: str) -> None:
+        """Creates it, or adopts the one that has these settings.
+
+        Raises:
+            AlreadyExists: the topic has other settings.
+            BeingDeleted: the last topic of this name is not gone yet.
+        """
+        subscribe.create_topic(connection.topics, clock, self.name, self.settings, owner=owner)
+
+    def update(self, connection: Connection, clock: Clock, owner: str) -> None:
+        """Gives it the settings that differ, in one write.
+
+        Raises:
+            InvalidValue: a setting that differs cannot change; nothing was changed.
+        """
+        fence = connection.topics.fence(self.name)
+        if fence is None:
+            self.create(connection, clock, owner)
+            return
+        there = asdict(fence.settings)
+        changes = {name: value for name, value in asdict(self.settings).items() if value != there[name]}
+        if changes:
+            update_topic(connection.topics, clock, self.name, changes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredSubscription:
+    """A subscription as a template declares it, with a queue that exists.
+
+    Attributes:
+        filter_policy: JSON of the `FilterPolicy` of what it takes; None: everything.
+    """
+
+    topic: str
+    name: str
+    queue_url: str
+    initial_position: InitialPosition = "latest"
+    filter_policy: str | None = None
+
+    @property
+    def path(self) -> str:
+        """What tells it apart from everything else that is declared of one service."""
+        return f"{self.topic}/{self.name}"
+
+    def properties(self) -> dict[str, str]:
+        """Returns it as properties of a resource."""
+        found = {
+            "Topic": self.topic,
+            "Subscription": self.name,
+            "QueueUrl": self.queue_url,
+            "InitialPosition": self.initial_position,
+        }
+        return found if self.filter_policy is None else {**found, "FilterPolicy": self.filter_policy}
+
+    def create(self, connection: Connection, clock: Clock, owner: str) -> None:
+        """Creates it, or adopts the one that has this queue and this filter.
+
+        Raises:
+            AlreadyExists: the subscription has another queue or another filter.
+            QueueUnavailable: there is no such queue.
+            UnknownTopic: there is no such topic.
+        """
+        check_given_queue(connection.sqs, self.queue_url)
+        found = subscribe.create_subscription(
+            connection.topics,
+            clock,
+            self.topic,
+            self.name,
+            self.queue_url,
+            self.initial_position,
+            filter_policy=self.filter_policy,
+            owner=owner,
+        )
+        if found.filter_policy != self.filter_policy:
+            raise AlreadyExists("subscription", self.name, f"filter {found.filter_policy} (asked for none)")
+
+    def update(self, connection: Connection, clock: Clock, owner: str) -> None:
+        """Gives it the filter; where it began does not matter any more.
+
+        Raises:
+            AlreadyExists: it has another queue. What waits in that one would not move, so it takes another name.
+        """
+        existing = connection.topics.subscription(self.topic, self.name)
+        if existing is None:
+            self.create(connection, clock, owner)
+            return
+        subscribe.check_same_queue(existing, self.queue_url)
+        if existing.filter_policy != self.filter_policy:
+            states.set_filter(connection.topics, self.topic, self.name, self.filter_policy)
+
+
+Declared = DeclaredTopic | DeclaredSubscription
+
+
+def declared(resource_type: str, properties: Mapping[str, Any]) -> Declared:
+    """Reads what a resource of a template declares.
+
+    Raises:
+        InvalidValue: the type is none of ours, or a property is missing or cannot be used.
+    """
+    if resource_type not in (TOPIC_TYPE, SUBSCRIPTION_TYPE):
+        raise InvalidValue("ResourceType", resource_type, f"use {TOPIC_TYPE} or {SUBSCRIPTION_TYPE}")
+    topic = check_name("Topic", properties.get("Topic"))
+    if resource_type == TOPIC_TYPE:
+        return DeclaredTopic(name=topic, settings=TopicSettings.from_json(str(properties.get("Settings", "{}"))))
+    name = check_name("Subscription", properties.get("Subscription"))
+    position = str(properties.get("InitialPosition", "latest"))
+    subscribe.check_new_subscription(topic, name, position)
+    return DeclaredSubscription(
+        topic=topic,
+        name=name,
+        queue_url=str(properties.get("QueueUrl", "")),
+        initial_position=cast("InitialPosition", position),
+        filter_policy=filter_json(properties.get("FilterPolicy")),
+    )
+
+
+def fulfil(connection: Connection, clock: Clock, request: Request) -> str:
+    """Does what CloudFormation asks for; returns the physical id.
+
+    It is `<service>/<topic>` or `<service>/<topic>/<subscription>`. So another name is a replacement: the new one is
+    created first, and the old one deleted when everything else of the stack is updated.
+
+    Raises:
+        TidewheelError: as of the resource's `create`, `update` and `delete`.
+    """
+    owner = subscribe.owner_of(request.stack_id)
+    service = connection.settings.stack
+    if request.kind is Kind.DELETE:
+        names = _names(service, request)
+        if names is not None:
+            delete(connection, clock, owner, *names)
+        return request.physical_id or service
+    wanted = declared(request.resource_type, request.properties)
+    physical_id = f"{service}/{wanted.path}"
+    if request.kind is Kind.UPDATE and request.physical_id == physical_id:
+        wanted.update(connection, clock, owner)
+    else:
+        wanted.create(connection, clock, owner)
+    return physical_id
+
+
+def delete(connection: Connection, clock: Clock, owner: str, topic: str, subscription: str | None) -> bool:
+    """Deletes a subscription, or else a topic, with all that waits, if it is the owner's; returns whether it did.
+
+    What its queue holds stays.
+    """
+    topics = connection.topics
+    found = topics.fence(topic) if subscription is None else topics.subscription(topic, subscription)
+    if found is None or not subscribe.owns(owner, found.generation):
+        return False
+    try:
+        if subscription is None:
+            deletion.delete_topic(topics, clock, topic)
+        else:
+            states.delete_subscription(topics, connection.objects, topic, subscription)
+    except (UnknownTopic, UnknownSubscription):  # somebody was faster
+        return False
+    return True
+
+
+def _names(service: str, request: Request) -> tuple[str, str | None] | None:
+    """Returns the topic, and the subscription, that a request to delete means; None if there never was any.
+
+    What was created is in the physical id. A creation that failed has another one, and may have come far all the same.
+    """
+    head, *path = (request.physical_id or "").split("/")
+    if head == service and len(path) in (1, 2):
+        return path[0], path[1] if len(path) > 1 else None
+    try:
+        unwanted = declared(request.resource_type, request.properties)
+    except ValueError:
+        return None
+    return unwanted.topic, unwanted.name if isinstance(unwanted, DeclaredSubscription) else None

@@ -1,0 +1,147 @@
+"""What one function tells: structured logs, one record of metrics a call, and a trace.
+
+No message's body, attribute or key is ever in any of the three. A log has names, ids, slots and counts; an exception of
+this package names what was wrong and not what a message holds; a trace has AWS's requests without their content.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import wraps
+from typing import Any, TypeVar
+
+import boto3
+from aws_lambda_powertools import Logger, Tracer
+from aws_lambda_powertools.metrics import EphemeralMetrics
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from tidewheel.aws.service import Service
+from tidewheel.errors import InvalidValue
+from tidewheel.telemetry import metrics as own
+from tidewheel.telemetry.metrics import DIMENSION, NAMESPACE, Metric
+from tidewheel.telemetry.request_count import RequestCount
+from tidewheel.telemetry.samples import sample
+from tidewheel.telemetry.watched_queues import WatchedQueues
+
+Answer = TypeVar("Answer")
+
+
+class Telemetry:
+    """A function's logger, metrics and tracer, made once at cold start with the service that they watch.
+
+    Attributes:
+        service: the ports on AWS; what goes to subscriptions' queues is counted.
+        logger: Powertools' logger; its level is the variable POWERTOOLS_LOG_LEVEL.
+    """
+
+    def __init__(self, function: str, environ: Mapping[str, str] = os.environ) -> None:
+        """Makes the service of the environment's settings.
+
+        Args:
+            function: the function's name, such as "ingest"; each log record and trace has it.
+            environ: the environment's variables.
+
+        Raises:
+            NotConfigured: a variable is missing.
+        """
+        # The traceback as text is enough; as JSON it would be logged, and paid, twice.
+        self.logger = Logger(service=function, serialize_stacktrace=False)
+        self._function = function
+        self._tracer = Tracer(service=function)
+        if boto3.DEFAULT_SESSION is None:
+            boto3.setup_default_session()
+        assert boto3.DEFAULT_SESSION is not None
+        # Before any client is made: each has the session's hooks as they are then.
+        self._requests = RequestCount(boto3.DEFAULT_SESSION)
+        service = Service.cold_start(environ)
+        self._queues = WatchedQueues(service.queues, service.clock)
+        self.service = replace(service, queues=self._queues)
+        self._values: defaultdict[str, float] = defaultdict(float)
+
+    def add(self, metric: Metric, value: float) -> None:
+        """Adds to a metric of this call; the table of metrics must say that this function emits it."""
+        assert self._function in metric.emitters, (self._function, metric.name)
+        self._values[metric.name] += value
+
+    def failed(self, message: str, error: BaseException, **keys: object) -> None:
+        """Logs what went wrong and is left to another try or to people, and counts it."""
+        self.add(own.FAILURES, 1)
+        if isinstance(error, InvalidValue):
+            # Its text quotes the value, which may be anything.
+            self.logger.error(message, extra={**keys, "field": error.field, "advice": error.advice})
+            return
+        self.logger.error(message, exc_info=error, extra=keys)
+
+    @contextmanager
+    def step(self, name: str, *, topic: str, due: bool = True, **keys: object) -> Iterator[None]:
+        """Gives the log records of a step its topic and other keys, and the trace a subsegment with them.
+
+        Args:
+            name: of the step, such as "dispatch".
+            topic: what it works for.
+            due: whether what it sends is due now; see `WatchedQueues`.
+            keys: of the log; absent values are left out.
+        """
+        known = {key: value for key, value in keys.items() if value is not None}
+        self._queues.due = due
+        with self.logger.append_context_keys(topic=topic, **known), self._subsegment(name, topic):
+            yield
+
+    def handler(self, call: Callable[[Any, LambdaContext], Answer]) -> Callable[[Any, LambdaContext], Answer]:
+        """Makes a function's handler of what it does: logs have its context, and its metrics are written at the end."""
+
+        @self._tracer.capture_lambda_handler(capture_response=False, capture_error=False)
+        @self.logger.inject_lambda_context(clear_state=True)
+        @wraps(call)
+        def handle(event: Any, context: LambdaContext) -> Answer:
+            self._forget()
+            try:
+                return call(event, context)
+            finally:
+                self.flush()
+
+        return handle  # type: ignore[no-any-return]
+
+    def flush(self) -> None:
+        """Writes this call's metrics so far, as one record in the log; nothing if all are zero."""
+        sent, requests = self._queues.take_account(), self._requests.take()
+        for message_id, code in sent.refused:
+            self.logger.error("SQS refused a message for good", extra={"message_id": message_id, "code": code})
+        if self._function in own.REQUESTS.emitters:
+            self.add(own.REQUESTS, requests.total())
+        if sent.messages:
+            self.add(own.DELIVERED, sent.messages)
+        values: dict[str, Sequence[float]] = {name: [value] for name, value in self._values.items() if value}
+        if sent.late_ms:
+            values[own.LATENESS.name] = sample(sent.late_ms)
+        self._values.clear()
+        if values:
+            self._write(values, requests)
+
+    def _write(self, values: Mapping[str, Sequence[float]], requests: Mapping[str, int]) -> None:
+        record = EphemeralMetrics(namespace=NAMESPACE)
+        # A service would be a dimension of its own, and each function's metrics be billed apart.
+        record.service = ""
+        record.add_dimension(DIMENSION, self.service.settings.stack)
+        record.add_metadata("function", self._function)
+        record.add_metadata("requests", dict(requests))
+        for name, each in values.items():
+            for value in each:
+                record.add_metric(name, own.BY_NAME[name].unit.value, value)
+        record.flush_metrics()
+
+    def _forget(self) -> None:
+        """Drops what a call that was cut off has left: the process is the same, the work is not."""
+        self._values.clear()
+        self._queues.take_account()
+        self._requests.take()
+
+    @contextmanager
+    def _subsegment(self, name: str, topic: str) -> Iterator[None]:
+        with self._tracer.provider.in_subsegment(f"## {name}") as subsegment:
+            subsegment.put_annotation("topic", topic)
+            yield

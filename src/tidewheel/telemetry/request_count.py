@@ -1,0 +1,29 @@
+"""Counts the requests that a function's clients make."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import boto3
+
+
+class RequestCount:
+    """Requests since it was last asked, by "service.Operation"; it sees every client that the session makes later.
+
+    A request that botocore repeats counts once. It costs a function call a request.
+    """
+
+    def __init__(self, session: boto3.session.Session) -> None:
+        self._counts: Counter[str] = Counter()
+        session.events.register("after-call", self._count)
+
+    def take(self) -> Counter[str]:
+        """Returns the counts, and begins anew."""
+        taken, self._counts = self._counts, Counter()
+        return taken
+
+    def _count(self, event_name: str = "", **_: Any) -> None:
+        # after-call.<service>.<operation>
+        self._counts[event_name.partition(".")[2]] += 1

@@ -1,0 +1,202 @@
+"""Health: what is late is seen, how late it is, and nothing else is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, World
+from tidewheel.errors import CorruptMetadata
+from tidewheel.flows import health as module
+from tidewheel.flows.dispatch import dispatch
+from tidewheel.flows.health import Health, health
+from tidewheel.flows.pause import pause, resume
+from tidewheel.memory import MemoryService
+
+QUIET = Health()
+
+
+class Counted:
+    """Ports that count what is asked of `topics`, by name."""
+
+    def __init__(self, service: MemoryService) -> None:
+        self.calls: Counter[str] = Counter()
+        self.clock = service.clock
+        self.topics = self
+        self._topics = service.topics
+
+    def __getattr__(self, name: str) -> Any:
+        self.calls[name] += 1
+        return getattr(self._topics, name)
+
+
+def look(world: World) -> Health:
+    """Looks at a time at which the backlog is not counted."""
+    return replace(health(world.ports), backlog=None)
+
+
+def test_a_service_that_is_in_time_is_quiet_whatever_waits() -> None:
+    world = World()
+    world.send(5 * MINUTE, 2 * HOUR, 3 * DAY)
+    for _ in range(48):
+        world.run(10 * MINUTE, sweeps=True)
+        assert look(world) == QUIET
+
+
+def test_a_lost_schedule_that_the_sweep_heals_in_time_was_never_late() -> None:
+    world = World()
+    world.send(2 * HOUR)
+    seen = []
+    for _ in range(36):
+        world.run(5 * MINUTE, schedules=False)
+        seen.append(look(world))
+        world.sweep()
+    assert seen == [QUIET] * 36
+    world.assert_in_time()
+
+
+def test_a_message_that_no_dispatch_delivers_grows_old() -> None:
+    world = World()
+    world.send(2 * HOUR)
+    world.run(2 * HOUR, schedules=False)
+    assert look(world) == QUIET
+    world.run(30 * MINUTE, schedules=False)
+    assert look(world) == Health(oldest_due_age_ms=30 * MINUTE)
+    world.run(30 * MINUTE, schedules=False)
+    assert look(world) == Health(oldest_due_age_ms=HOUR)
+    world.sweep()
+    assert look(world) == QUIET
+
+
+def test_slots_that_were_sealed_and_never_planned_are_counted() -> None:
+    world = World()
+    due_slot = (START_MS + 2 * HOUR) // world.fence.slot_ms
+    world.send(2 * HOUR)
+    world.run(2 * HOUR + MINUTE, schedules=False)
+    world.service.topics.seal(world.fence, due_slot + 3)
+    assert look(world) == Health(unplanned_slots=3, oldest_due_age_ms=MINUTE)
+    dispatch(world.ports, TOPIC)
+    assert look(world) == QUIET
+
+
+def test_what_was_sent_directly_leaves_no_unplanned_slots() -> None:
+    world = World()
+    world.send(MINUTE)
+    world.run(HOUR)
+    assert world.fence.planned < world.fence.sealed
+    assert look(world) == QUIET
+
+
+def test_a_delivery_that_stays_open_is_counted_with_the_age_of_its_first_message() -> None:
+    world = World(inline_rows=1, part_rows=1)
+    # Long after the last plan: the plan's range begins then, its messages do not.
+    world.run(DAY)
+    world.send(2 * HOUR, 2 * HOUR + MINUTE)
+    world.work = lambda: None  # type: ignore[method-assign]
+    world.run(2 * HOUR)
+    assert look(world) == QUIET
+    world.run(40 * MINUTE)
+    found = look(world)
+    assert found == Health(open_deliveries=1, oldest_due_age_ms=found.oldest_due_age_ms)
+    assert 40 * MINUTE <= found.oldest_due_age_ms <= 45 * MINUTE
+
+
+def test_parts_that_are_done_make_an_open_delivery_no_older() -> None:
+    world = World(inline_rows=1, part_rows=1)
+    world.send(2 * HOUR, 2 * HOUR + 4 * MINUTE)
+    world.work = lambda: None  # type: ignore[method-assign]
+    world.run(3 * HOUR)
+    [delivery] = world.service.topics.open_deliveries(TOPIC)
+    before = look(world).oldest_due_age_ms
+    world.service.topics.part_done(delivery.key, 0)
+    assert look(world).open_deliveries == 1
+    assert look(world).oldest_due_age_ms <= before
+
+
+def test_what_waits_for_a_paused_subscription_is_not_late() -> None:
+    world = World()
+    pause(world.service.topics, TOPIC, "billing")
+    world.send(2 * HOUR)
+    world.run(DAY, sweeps=True)
+    assert look(world) == QUIET
+
+
+def test_a_resumed_subscription_is_late_only_until_it_was_handed_what_it_missed() -> None:
+    world = World()
+    world.send(2 * HOUR)
+    pause(world.service.topics, TOPIC, "billing")
+    world.run(DAY, sweeps=True)
+    resume(world.service.topics, world.service.queues, world.clock, TOPIC, "billing")
+    world.clock.advance_ms(2 * MINUTE)
+    late = look(world).oldest_due_age_ms
+    assert 22 * HOUR <= late <= 22 * HOUR + 10 * MINUTE
+    world.work()
+    assert look(world) == QUIET
+
+
+def test_the_backlog_is_counted_once_an_hour() -> None:
+    world = World()
+    world.send(2 * HOUR, DAY, 3 * DAY)
+    counted = []
+    for _ in range(12):
+        world.run(5 * MINUTE)
+        counted.append(health(world.ports).backlog)
+    assert sorted(counted, key=str) == [3] + [None] * 11
+
+
+def test_the_backlog_of_too_many_topics_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_TOPICS", 0)
+    world = World()
+    world.send(DAY)
+    assert health(world.ports).backlog is None
+
+
+def test_a_topic_that_cannot_be_read_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.send(HOUR)
+    world.run(2 * HOUR, schedules=False)
+    error = CorruptMetadata("broken")
+
+    def due_for_look(now_ms: int) -> Any:
+        found = type(world.service.topics).due_for_look(world.service.topics, now_ms)
+        return found._replace(topics=["broken", *found.topics])
+
+    def fence(topic: str) -> Any:
+        if topic == "broken":
+            raise error
+        return type(world.service.topics).fence(world.service.topics, topic)
+
+    monkeypatch.setattr(world.service.topics, "due_for_look", due_for_look)
+    monkeypatch.setattr(world.service.topics, "fence", fence)
+    monkeypatch.setattr(module, "_BACKLOG_MS", 0)
+    found = health(world.ports)
+    assert found.failures == {"broken": error}
+    assert found.oldest_due_age_ms == HOUR
+
+
+def test_a_quiet_service_costs_one_look_at_the_index_and_no_writes() -> None:
+    world = World()
+    world.send(DAY)
+    world.run(HOUR + 10 * MINUTE, sweeps=True)
+    ports = Counted(world.service)
+    assert health(ports) == QUIET  # type: ignore[arg-type]
+    assert ports.calls == {"due_for_look": 1}
+
+
+def test_a_new_subscription_of_an_empty_topic_is_not_late() -> None:
+    world = World()
+    world.run(4 * MINUTE)
+    assert world.fence.wake_slot is not None
+    assert look(world) == QUIET
+
+
+def test_an_overdue_topic_costs_two_reads_more() -> None:
+    world = World()
+    world.send(HOUR)
+    world.run(2 * HOUR + 10 * MINUTE, schedules=False)
+    ports = Counted(world.service)
+    assert health(ports).oldest_due_age_ms > 0  # type: ignore[arg-type]
+    assert ports.calls == {"due_for_look": 1, "fence": 1, "buckets": 1}

@@ -1,0 +1,488 @@
+"""Every flow of the service, driven on a local stack that enforces IAM; each ends by checking that it did its work."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tidewheel.aws.s3_layout import LEDGERS, PARKED, PAYLOADS, PLANS
+from tidewheel.aws.sqs_queues import SqsQueues
+from tidewheel.clock import Clock
+from tidewheel.errors import QueueUnavailable
+from tidewheel.flows.ports import topic_prefixes
+from tidewheel.local import LocalTidewheel
+from tidewheel.local.jobs import JobRunner
+from tidewheel.message import Message
+from tidewheel.pack import PACK_ATTRIBUTE
+from tidewheel.sdk.client import Tidewheel
+from tidewheel.settings import ServiceSettings, parameter_name
+from tidewheel.subscription import State
+
+LARGE = "x" * 2_000_000
+"""Over SQS's limit."""
+
+
+@dataclass(kw_only=True)
+class World:
+    """An open stack and what the flows ask of it.
+
+    Attributes:
+        jobs: scripts and topics of the Glue jobs that were started.
+    """
+
+    stack: LocalTidewheel
+    jobs: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def client(self) -> Tidewheel:
+        """A client with all rights."""
+        return self.stack.client()
+
+    @property
+    def settings(self) -> ServiceSettings:
+        """The deployed service's."""
+        parameter = self.stack.session.client("ssm").get_parameter(Name=parameter_name(self.stack.stack_name))
+        return ServiceSettings.from_json(parameter["Parameter"]["Value"], "the parameter")
+
+    def topic(self, name: str, *subscriptions: str, **settings: Any) -> str:
+        """Makes a topic with subscriptions, "mail" if none is named."""
+        self.client.create_topic(name, **{"collect_interval_s": 21_600, **settings})
+        for subscription in subscriptions or ("mail",):
+            self.client.create_subscription(name, subscription)
+        return name
+
+    def bodies(self, topic: str, subscription: str = "mail") -> list[str]:
+        """Takes all that is receivable; returns the bodies."""
+        return sorted(message.body for message in self.stack.receive(topic, subscription))
+
+    def send_batches(self, topic: str, batches: int, each: int = 3) -> list[str]:
+        """Sends batches, each a ledger of its own, due in one to three days; returns the bodies."""
+        sent = []
+        for batch in range(batches):
+            messages = [Message(body=f"{batch}-{i}", delay=86_400 + 1_000 * batch + 40_000 * i) for i in range(each)]
+            self.client.send_many(topic, messages)
+            sent += [str(message.body) for message in messages]
+            self.stack.advance(minutes=10)
+        return sorted(sent)
+
+    def names(self, prefix: str) -> list[str]:
+        """The names of objects under a prefix."""
+        listed = self.stack.session.client("s3").list_objects_v2(Bucket=self.settings.s3_bucket, Prefix=prefix)
+        return [each["Key"] for each in listed.get("Contents", [])]
+
+    def put(self, name: str) -> None:
+        """Puts an object that nothing names."""
+        self.stack.session.client("s3").put_object(Bucket=self.settings.s3_bucket, Key=name, Body=b"orphan")
+
+    def invoke(self, function: str, topic: str | None = None) -> None:
+        """Has a function run now, with the name of a topic if there is one."""
+        self.stack.session.client("lambda").invoke(
+            FunctionName=f"{self.stack.stack_name}-{function}",
+            InvocationType="Event",
+            Payload=json.dumps({"topic": topic} if topic else {}).encode(),
+        )
+        self.stack.advance()
+
+    def subscription_queue(self, topic: str) -> str:
+        """URL of the queue of a topic's subscription "mail"."""
+        [found] = [each for each in self.client.subscriptions(topic) if each.name == "mail"]
+        return str(found.queue_url)
+
+    @contextmanager
+    def patched(self, **values: Any) -> Iterator[None]:
+        """Replaces values by dotted name, with `__` for the dots, for a while."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in values.items():
+                patch.setattr(name.replace("__", "."), value)
+            yield
+
+    @staticmethod
+    def runner(jobs: list[tuple[str, str]]) -> JobRunner:
+        """A `JobRunner` that notes what was started."""
+
+        def note(job: str, arguments: dict[str, str], *, stack_name: str, endpoint_url: str, clock: Clock) -> None:
+            jobs.append((job, arguments["--topic"]))
+
+        return note
+
+
+def waits_in_ledgers(world: World) -> None:
+    """Ledgers, keys, tombstones, recurring messages; dispatch delivers small plans, and collects."""
+    topic = world.topic("ledgers")
+    client = world.client
+    client.send(topic, "two hours", delay="2h")
+    client.send(topic, "first", delay="1d", key="k")
+    client.send(topic, "second", delay="1d", key="k", replace=True)
+    gone = client.send(topic, "cancelled", delay="1d").id
+    moved = client.send(topic, "moved", delay="1d").id
+    client.send_recurring(topic, "daily", "daily", every="1d")
+    world.stack.advance(minutes=10)
+    client.cancel(topic, gone)
+    client.reschedule(topic, moved, delay="30h")
+    client.reschedule(topic, key="k", delay="31h")
+    world.stack.advance(days=3)
+    client.cancel_recurring(topic, "daily")
+    world.stack.advance(days=2)
+    assert world.bodies(topic) == ["daily"] * 4 + ["moved", "second", "two hours"]
+    assert world.names(f"{LEDGERS}{topic}/") == []
+
+
+def goes_direct(world: World) -> None:
+    """Ingest sends what is due soon, within a batch that comes again, too."""
+    topic = world.topic("direct", "mail", "audit")
+    world.client.send_many(topic, [Message(body="soon", delay=5), Message(body="later", delay="2h")])
+    world.stack.advance(hours=3)
+    assert world.bodies(topic) == world.bodies(topic, "audit") == ["later", "soon"]
+
+
+def comes_twice(world: World) -> None:
+    """A batch that SQS brings again: ingest deletes its copies of the ledger and of the park."""
+    topic = world.topic("twice")
+    world.client.pause(topic, "mail")
+    sqs = world.stack.session.client("sqs")
+    urls = (world.settings.urgent_queue_url, world.settings.bulk_queue_url)
+    for url, delay in zip(urls, (3, 7_200), strict=True):
+        body = secrets.token_urlsafe(400_000)
+        world.client.send(topic, body, delay=delay)
+        queue = world.stack.queue(url)
+        [held] = queue._by_id.values()
+        attribute = {"DataType": "Binary", "BinaryValue": held.message_attributes[PACK_ATTRIBUTE]["BinaryValue"]}
+        world.stack.advance(minutes=6)
+        sqs.send_message(QueueUrl=url, MessageBody="again", MessageAttributes={PACK_ATTRIBUTE: attribute})
+        world.stack.advance(minutes=6)
+    assert len(world.names(f"{PARKED}{topic}/")) == 1
+    assert len(world.names(f"{LEDGERS}{topic}/")) == 1
+    world.client.resume(topic, "mail")
+    world.stack.advance(hours=3)
+    assert len(world.bodies(topic)) == 2
+
+
+def is_paused(world: World) -> None:
+    """Ingest parks, in items and in objects; deliver drains, and hands out the plans behind the cursor."""
+    topic = world.topic("paused")
+    world.client.pause(topic, "mail")
+    for delay, body in (("5s", "small"), ("10s", secrets.token_urlsafe(400_000)), ("2h", "planned")):
+        world.client.send(topic, body, delay=delay)
+        world.stack.advance(minutes=6)
+    world.stack.advance(hours=3)
+    assert len(world.names(f"{PARKED}{topic}/")) == 1
+    world.client.resume(topic, "mail")
+    world.stack.advance(minutes=5)
+    assert len(world.bodies(topic)) == 3
+    assert world.names(f"{PARKED}{topic}/") == []
+
+
+def breaks(world: World) -> None:
+    """A queue is gone: ingest and deliver park, the sweep tries, deliver drains once it is back."""
+    topic = world.topic("broken", "mail", "audit", inline_rows=1, part_rows=2)
+    url = world.subscription_queue(topic)
+    sqs = world.stack.session.client("sqs")
+    sqs.delete_queue(QueueUrl=url)
+    for i in range(4):
+        world.client.send(topic, f"{i}" + secrets.token_urlsafe(200_000), delay=7_200 + i)
+    world.client.send(topic, "direct", delay=5)
+    world.stack.advance(hours=3)
+    assert {each.name: each.state for each in world.client.subscriptions(topic)}["mail"] is State.BROKEN
+    assert world.names(f"{PARKED}{topic}/")
+    sqs.create_queue(QueueName=url.rpartition("/")[2])
+    world.stack.advance(minutes=30)
+    assert len(world.bodies(topic)) == len(world.bodies(topic, "audit")) == 5
+    assert world.names(f"{PARKED}{topic}/") == []
+
+
+def breaks_half_way(world: World) -> None:
+    """A queue that takes some of a park and then nothing: deliver parks the rest anew."""
+    topic = world.topic("half")
+    world.client.pause(topic, "mail")
+    world.client.send_many(topic, [Message(body=f"{i}", delay=5) for i in range(20)])
+    world.stack.advance(minutes=5)
+    whole, batches = SqsQueues.send, iter(range(100))
+
+    def half(queues: SqsQueues, queue_url: str, *rest: Any) -> Any:
+        if next(batches) == 1:
+            raise QueueUnavailable(queue_url, "gone for now")
+        return whole(queues, queue_url, *rest)
+
+    with world.patched(tidewheel__aws__sqs_queues__SqsQueues__send=half):
+        world.client.resume(topic, "mail")
+        world.stack.advance(seconds=5)
+    [found] = world.client.subscriptions(topic)
+    assert found.state is State.BROKEN
+    world.stack.advance(hours=1)
+    assert len(world.bodies(topic)) == 20
+
+
+def is_left_by_its_subscription(world: World) -> None:
+    """Deliveries and parks of a subscription that is gone: the sweep and the work queue's reader delete them."""
+    topic = world.topic("left", "mail", "audit")
+    world.client.pause(topic, "mail")
+    world.client.send(topic, secrets.token_urlsafe(400_000), delay=5)
+    world.stack.advance(minutes=5)
+    with world.patched(tidewheel__flows__pause__drop_parks=lambda *_: None):
+        world.client.delete_subscription(topic, "mail", delete_queue=True)
+    assert len(world.names(f"{PARKED}{topic}/")) == 1
+    world.stack.advance(days=1)
+    assert world.names(f"{PARKED}{topic}/") == []
+
+
+def is_a_burst(world: World) -> None:
+    """A plan in parts, its manifest an object: through the work queue to deliver. Then a replay of it."""
+    topic = world.topic("burst", "mail", "audit", inline_rows=10, part_rows=50, retention_s=86_400)
+    with world.patched(tidewheel__aws__dynamodb_topics__MAX_INLINE_MANIFEST_BYTES=10):
+        world.client.send_many(topic, [Message(body=f"{i}", delay=7_200 + i) for i in range(200)])
+        world.stack.advance(hours=3)
+        assert len(world.bodies(topic)) == len(world.bodies(topic, "audit")) == 200
+        assert world.names(f"{PLANS}{topic}/")
+        assert world.client.replay(topic, "mail").messages >= 200
+        world.stack.advance(hours=1)
+        assert len(world.bodies(topic)) == 200
+    world.stack.advance(days=3)
+    assert world.names(f"{PLANS}{topic}/") == []
+
+
+def is_large(world: World) -> None:
+    """Bodies over SQS's limit: the client keeps them in S3, and the sweep deletes them four weeks later."""
+    topic = world.topic("large")
+    world.client.send(topic, LARGE, delay="2h")
+    world.stack.advance(hours=3)
+    assert world.bodies(topic) == [LARGE]
+    for days in (1, 29, 2):
+        world.stack.advance(days=days)
+        world.invoke("sweep")
+    assert world.names(f"{PAYLOADS}{topic}/") == []
+
+
+def is_refused(world: World) -> None:
+    """What SQS refuses for good goes to the queue of refused messages: by ingest, dispatch and deliver."""
+    small, burst, body = world.topic("refused"), world.topic("refused-burst", inline_rows=1), "x" * 10_000
+    sqs = world.stack.session.client("sqs")
+    for topic in (small, burst):
+        sqs.set_queue_attributes(
+            QueueUrl=world.subscription_queue(topic), Attributes={"MaximumMessageSize": f"{len(body) // 2}"}
+        )
+    for topic, delay in ((small, "5s"), (small, "2h"), (burst, "2h"), (burst, "2h")):
+        world.client.send(topic, body, delay=delay)
+    world.stack.advance(hours=3)
+    assert len(world.stack.queue(world.settings.refused_queue_url)._by_id) == 4
+
+
+def lost_its_schedule(world: World) -> None:
+    """The sweep has dispatch do what a lost schedule should have, and arms the wheel for what clients have added."""
+    topic = world.topic("lost")
+    world.client.send(topic, "healed", delay="2h")
+    world.stack.advance(minutes=10)
+    world.stack.drop_schedules = True
+    world.stack.advance(hours=3)
+    world.stack.drop_schedules = False
+    assert world.bodies(topic) == ["healed"]
+    world.client.send_recurring(topic, "often", "armed", every="6h")
+    world.stack.advance(hours=13)
+    world.client.cancel_recurring(topic, "often")
+    assert world.bodies(topic) == ["armed"] * 3
+
+
+def lost_its_parts(world: World) -> None:
+    """The sweep enqueues parts again whose jobs were lost."""
+    topic = world.topic("parts", inline_rows=1)
+    world.client.send_many(topic, [Message(body=f"{i}", delay=7_200 + i) for i in range(5)])
+    with world.patched(tidewheel__aws__sqs_queues__SqsQueues__enqueue_parts=lambda *_: None):
+        world.stack.advance(hours=2)
+    world.stack.advance(hours=2)
+    assert len(world.bodies(topic)) == 5
+
+
+def is_purged(world: World) -> None:
+    """The trash of a purge is collected."""
+    topic = world.topic("purged")
+    world.client.send(topic, "purged", delay="1d")
+    world.stack.advance(minutes=10)
+    world.client.purge(topic)
+    world.stack.advance(days=2)
+    assert world.bodies(topic) == [] and world.names(f"{LEDGERS}{topic}/") == []
+
+
+def is_merged_small(world: World) -> None:
+    """The sweep has compact merge; the outputs are uploads in parts."""
+    topic = world.topic("merged", max_buckets=8)
+    with world.patched(tidewheel__aws__s3_objects__PART_BYTES=500, moto__s3__models__S3_UPLOAD_PART_MIN_SIZE=1):
+        sent = world.send_batches(topic, 12)
+    assert world.stack.invocations["compact"] >= 1
+    assert world.client.stats(topic).buckets < 12
+    world.stack.advance(days=4)
+    assert world.bodies(topic) == sent
+
+
+def has_a_damaged_ledger(world: World) -> None:
+    """A merge that fails half-way ends its upload, and leaves what it could not read."""
+    topic = world.topic("damaged", max_buckets=8)
+    s3, bucket = world.stack.session.client("s3"), world.settings.s3_bucket
+    world.send_batches(topic, 7)
+    name = world.names(f"{LEDGERS}{topic}/")[-1]
+    whole = s3.get_object(Bucket=bucket, Key=name)["Body"].read()
+    half = len(whole) // 2
+    s3.put_object(Bucket=bucket, Key=name, Body=whole[:half] + bytes([whole[half] ^ 255]) + whole[half + 1 :])
+    before = world.stack.invocations["compact"]
+    with world.patched(tidewheel__aws__s3_objects__PART_BYTES=100):
+        world.send_batches(topic, 5)
+    assert world.stack.invocations["compact"] > before
+    s3.put_object(Bucket=bucket, Key=name, Body=whole)
+    world.stack.advance(days=4)
+    assert len(world.bodies(topic)) == 36
+
+
+def is_refused_a_merge(world: World) -> None:
+    """A merge whose swap is refused, or whose upload fails, leaves no object behind."""
+    topic = world.topic("unmerged", max_buckets=8)
+    world.send_batches(topic, 7)
+    before = world.names(f"{LEDGERS}{topic}/")
+    world.client.update_topic(topic, max_buckets=2)
+    with world.patched(tidewheel__flows__merge___swap=lambda *_: False):
+        world.invoke("compact", topic)
+    assert world.names(f"{LEDGERS}{topic}/") == before
+    with world.patched(
+        tidewheel__aws__s3_objects__PART_BYTES=100, tidewheel__aws__s3_objects___Upload__finish=_refuses_to_finish
+    ):
+        world.invoke("compact", topic)
+    assert world.names(f"{LEDGERS}{topic}/") == before
+    uploads = world.stack.session.client("s3").list_multipart_uploads(Bucket=world.settings.s3_bucket)
+    assert not uploads.get("Uploads")
+    assert [each.function for each in world.stack.failures] == ["compact"]
+    world.stack.failures.clear()
+    world.stack.advance(days=4)
+    assert len(world.bodies(topic)) == 21
+
+
+def _refuses_to_finish(_: object) -> None:
+    raise OSError("the upload failed")
+
+
+def is_merged_large(world: World) -> None:
+    """The sweep starts the Glue job for a large merge; so does compact, when the next one is too large for it."""
+    topic = world.topic("heavy", max_buckets=8)
+    with world.patched(tidewheel__flows__consider_merge__SMALL_BYTES=100):
+        world.send_batches(topic, 12)
+    assert ("merge_buckets", topic) in world.jobs
+    world.jobs.clear()
+    with world.patched(tidewheel__flows__consider_merge__SMALL_BYTES=100):
+        world.invoke("compact", topic)
+    assert ("merge_buckets", topic) in world.jobs
+    world.stack.advance(days=4)
+
+
+def lost_a_ledger(world: World) -> None:
+    """An object that is gone is missing, not denied: dispatch and deliver say so, and compact leaves it out."""
+    topic = world.topic("missing", max_buckets=8)
+    sent = world.send_batches(topic, 7)
+    name = world.names(f"{LEDGERS}{topic}/")[0]
+    s3, bucket = world.stack.session.client("s3"), world.settings.s3_bucket
+    kept = s3.get_object(Bucket=bucket, Key=name)["Body"].read()
+    s3.delete_object(Bucket=bucket, Key=name)
+    world.client.update_topic(topic, max_buckets=2)
+    world.invoke("compact", topic)
+    world.stack.advance(days=1)
+    s3.put_object(Bucket=bucket, Key=name, Body=kept)
+    world.stack.advance(days=3)
+    assert world.bodies(topic) == sent
+    assert {type(each.error).__name__ for each in world.stack.failures} == {"PartialFailure"}
+    world.stack.failures.clear()
+
+
+def has_orphans(world: World) -> None:
+    """The daily sweep deletes what nothing names."""
+    topic = world.topic("orphans")
+    names = [f"{LEDGERS}{topic}/2026-01-01/1-a-b.parquet", f"{PLANS}{topic}/1-a.json.z", f"{PARKED}{topic}/mail/a-b"]
+    for name in names:
+        world.put(name)
+    world.client.send(topic, "x", delay="1h")
+    world.stack.advance(days=2)
+    world.invoke("sweep")
+    assert not set(names) & {name for prefix in (LEDGERS, PLANS, PARKED) for name in world.names(f"{prefix}{topic}/")}
+
+
+def is_collected_by_dispatch(world: World) -> None:
+    """Dispatch collects a topic when it comes before the sweep, tombstones that are old enough with it."""
+    topic = world.topic("collected", collect_interval_s=3_600)
+    with world.patched(tidewheel__tombstone__KEPT_S=0):
+        world.client.cancel(topic, world.client.send(topic, "x", delay="2h").id)
+    world.client.send(topic, "y", delay="3h")
+    world.stack.advance(hours=2)
+    for _ in range(5):
+        [fence] = [each for each in world.client.topics() if each.topic == topic]
+        if fence.collect_at_ms is None:
+            break
+        world.stack.advance(milliseconds=max(0, fence.collect_at_ms - world.stack.clock.now_ms()))
+        world.invoke("dispatch", topic)
+    assert world.bodies(topic) == ["y"]
+    assert fence.collect_at_ms is None
+
+
+def is_deleted(world: World) -> None:
+    """Of a topic that is deleted the sweep takes away all: schedules, items, objects."""
+    topic = world.topic("deleted")
+    world.client.send(topic, "x", delay="1d", key="k")
+    world.client.cancel(topic, world.client.send(topic, "y", delay="1d").id)
+    world.stack.advance(minutes=10)
+    for prefix in topic_prefixes(topic):
+        world.put(f"{prefix}z")
+    world.client.delete_topic(topic)
+    world.stack.advance(hours=1)
+    assert [name for prefix in topic_prefixes(topic) for name in world.names(prefix)] == []
+    assert topic not in {each.topic for each in world.client.topics()}
+
+
+def fails_for_good(world: World) -> None:
+    """A schedule's invocation that always fails ends in the schedules' dead-letter queue."""
+    scheduler: Any = world.stack.session.client("scheduler")
+    settings = world.settings
+    scheduler.create_schedule(
+        Name="nobody-1",
+        GroupName=settings.schedule_group,
+        ScheduleExpression=f"at({world.stack.now():%Y-%m-%dT%H:%M:%S})",
+        FlexibleTimeWindow={"Mode": "OFF"},
+        Target={
+            "Arn": settings.dispatch_arn,
+            "RoleArn": settings.schedule_role_arn,
+            "Input": "{}",
+            "RetryPolicy": {"MaximumRetryAttempts": 0},
+            "DeadLetterConfig": {"Arn": settings.schedule_dead_letter_arn},
+        },
+    )
+    world.stack.advance(minutes=1)
+    assert world.stack.failures.pop().function == "dispatch"
+    assert len(world.stack.queue(settings.schedule_dead_letter_arn)._by_id) == 1
+
+
+FLOWS: dict[str, Callable[[World], None]] = {
+    flow.__name__: flow
+    for flow in (
+        waits_in_ledgers,
+        goes_direct,
+        comes_twice,
+        is_paused,
+        breaks,
+        breaks_half_way,
+        is_left_by_its_subscription,
+        is_a_burst,
+        is_refused,
+        lost_its_schedule,
+        lost_its_parts,
+        is_purged,
+        is_merged_small,
+        has_a_damaged_ledger,
+        is_refused_a_merge,
+        is_merged_large,
+        lost_a_ledger,
+        has_orphans,
+        is_deleted,
+        is_collected_by_dispatch,
+        fails_for_good,
+        is_large,
+    )
+}
+"""Name -> what a topic, or a message of it, goes through."""

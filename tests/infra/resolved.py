@@ -1,0 +1,82 @@
+"""Values of a template as a deployment would have them, so that they can be compared with what the SDK would read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from infra.local_template import Template
+from tidewheel.settings import ServiceSettings
+
+PSEUDO = {
+    "AWS::AccountId": "123456789012",
+    "AWS::Partition": "aws",
+    "AWS::Region": "us-east-1",
+    "AWS::StackName": "shop",
+    "AWS::URLSuffix": "amazonaws.com",
+}
+HOME = f"{PSEUDO['AWS::Region']}:{PSEUDO['AWS::AccountId']}"
+
+
+def resolved(template: Template, value: Any) -> Any:
+    """Returns a value with all references resolved: a resource is named like its logical id."""
+    if isinstance(value, list):
+        return [resolved(template, each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    match value:
+        case {"Ref": str(name)}:
+            return PSEUDO.get(name) or _ref(template, name)
+        case {"Fn::GetAtt": [str(name), "Arn"]}:
+            return _arn(template, name)
+        case {"Fn::GetAtt": [str(name), "QueueName"]}:
+            return name
+        case {"Fn::Join": [str(delimiter), parts]}:
+            return delimiter.join(resolved(template, parts))
+        case {"Fn::Split": [str(delimiter), text]}:
+            return resolved(template, text).split(delimiter)
+    return {name: resolved(template, each) for name, each in value.items()}
+
+
+def settings_of(template: Template, service: str) -> ServiceSettings:
+    """Returns what the SDK reads of a service in a template: the value of its SSM parameter."""
+    for each in template["Resources"].values():
+        name = resolved(template, each.get("Properties", {}).get("Name"))
+        if each["Type"] == "AWS::SSM::Parameter" and name == f"/tidewheel/{service}/settings":
+            return ServiceSettings.from_json(resolved(template, each["Properties"]["Value"]), "the template")
+    raise LookupError(service)
+
+
+def statements_of(template: Template, role: str) -> list[dict[str, Any]]:
+    """Returns what a role is allowed, by its logical id less the hash; every action and resource in a list."""
+    found = []
+    for each in template["Resources"].values():
+        if each["Type"] == "AWS::IAM::Policy" and any(r["Ref"][:-8] == role for r in each["Properties"]["Roles"]):
+            found += resolved(template, each["Properties"]["PolicyDocument"]["Statement"])
+    return [{**each, **{name: _many(each[name]) for name in ("Action", "Resource")}} for each in found]
+
+
+def comparable(statements: list[dict[str, Any]]) -> set[str]:
+    """Returns statements so that equal ones are equal texts, in no order, each once."""
+    return {
+        json.dumps({**each, "Action": sorted(each["Action"]), "Resource": sorted(each["Resource"])}, sort_keys=True)
+        for each in statements
+    }
+
+
+def _many(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _ref(template: Template, name: str) -> str:
+    if template["Resources"].get(name, {}).get("Type") == "AWS::SQS::Queue":
+        return f"https://sqs.us-east-1.amazonaws.com/{PSEUDO['AWS::AccountId']}/{name}"
+    return name
+
+
+def _arn(template: Template, name: str) -> str:
+    type_ = template["Resources"][name]["Type"]
+    service = type_.split("::")[1].lower()
+    if type_ == "AWS::S3::Bucket":
+        return f"arn:aws:s3:::{name}"
+    return f"arn:aws:{service}:{HOME}:{name}"

@@ -1,0 +1,260 @@
+"""Each alarm fires for what it is about, and not without it; each has its page in the runbook."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack
+
+from infra.application import BUNDLING_STACKS, build_app
+from tests.conftest import REPOSITORY, SKEW, TOPIC, Orders
+from tests.infra.cloudwatch import STACK, Points, Series, fires, reference, series_in
+from tests.local.told import TELLING, points
+from tidewheel.cdk.alarms import anchor
+from tidewheel.errors import InvalidValue
+from tidewheel.local import LocalTidewheel
+from tidewheel.message import Message
+from tidewheel.telemetry import metrics
+
+RUNBOOK = REPOSITORY / "docs" / "runbook.md"
+PERIOD_S = 300
+ALARM = "AWS::CloudWatch::Alarm"
+
+
+@pytest.fixture(scope="module")
+def production(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The resources of the production stack."""
+    folder = str(tmp_path_factory.mktemp("cdk"))
+    overrides = {BUNDLING_STACKS: [], "environment": "production", "stack": STACK}
+    assembly = build_app(outdir=folder, overrides=overrides).synth()
+    resources: dict[str, Any] = assembly.get_stack_by_name(STACK).template["Resources"]
+    return resources
+
+
+@pytest.fixture(scope="module")
+def alarms(production: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The alarms' properties by their names, less the service's."""
+    found = [resource["Properties"] for resource in production.values() if resource["Type"] == ALARM]
+    return {reference(alarm["AlarmName"]).removeprefix(f"{STACK}-"): alarm for alarm in found}
+
+
+@pytest.fixture
+def service() -> Iterator[Orders]:
+    """A local stack whose functions emit metrics."""
+    with LocalTidewheel(environment=SKEW | TELLING) as stack:
+        client = stack.client()
+        client.create_topic(TOPIC, inline_rows=1, part_rows=1)
+        client.create_subscription(TOPIC, "billing")
+        yield Orders(stack, client)
+
+
+def watch(service: Orders, capsys: pytest.CaptureFixture[str], *, minutes: int) -> Points:
+    """Moves time on, with a sweep in each period; returns the service's own metrics as CloudWatch has them."""
+    found: dict[Series, list[float | None]] = {}
+    for period in range(minutes * 60 // PERIOD_S):
+        service.stack.advance(seconds=PERIOD_S)
+        service.invoke("sweep")
+        for point in points(capsys.readouterr().out):
+            series = Series(namespace=metrics.NAMESPACE, name=point.name, dimensions=point.dimensions)
+            values = found.setdefault(series, [])
+            values += [None] * (period + 1 - len(values))
+            gauge = metrics.BY_NAME[point.name].gauge
+            values[period] = (
+                max([values[period] or 0, *point.values]) if gauge else (values[period] or 0) + sum(point.values)
+            )
+    periods = minutes * 60 // PERIOD_S
+    return {series: [*values, *[None] * (periods - len(values))] for series, values in found.items()}
+
+
+def fail(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("broken for this test")
+
+
+def no_dispatch(service: Orders, patch: pytest.MonkeyPatch) -> None:
+    service.client.send(TOPIC, "x", delay="70m")
+    patch.setattr(service.function("dispatch"), "dispatch", fail)
+
+
+def no_plan(service: Orders, patch: pytest.MonkeyPatch) -> None:
+    service.client.send(TOPIC, "x", delay="70m")
+    patch.setattr(type(service.function("dispatch").service.topics), "commit_plan", fail)
+
+
+def no_deliver(service: Orders, patch: pytest.MonkeyPatch) -> None:
+    service.client.send_many(TOPIC, [Message(body="x", delay="70m")] * 5)
+    patch.setattr(service.function("deliver"), "do_job", fail)
+
+
+def no_queue(service: Orders, patch: pytest.MonkeyPatch) -> None:
+    service.client.send_many(TOPIC, [Message(body="x", delay="70m")] * 5)
+    service.stack.session.client("sqs").delete_queue(
+        QueueUrl=service.stack.session.client("sqs").get_queue_url(QueueName=f"tidewheel-{TOPIC}-billing")["QueueUrl"]
+    )
+
+
+SCENARIOS: dict[str, tuple[Callable[[Orders, pytest.MonkeyPatch], None], int]] = {
+    "OldestDue": (no_dispatch, 90),
+    "UnplannedSlots": (no_plan, 90),
+    "OpenDeliveries": (no_deliver, 150),
+    "BrokenSubscriptions": (no_queue, 90),
+    "Failures": (no_deliver, 90),
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_an_alarm_on_the_services_own_metrics_fires_when_the_service_is_broken_so(
+    name: str,
+    alarms: dict[str, dict[str, Any]],
+    service: Orders,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    breaking, minutes = SCENARIOS[name]
+    quiet = watch(service, capsys, minutes=30)
+    assert not fires(alarms[name], quiet)
+    breaking(service, monkeypatch)
+    seen = watch(service, capsys, minutes=minutes)
+    assert set(series_in(alarms[name])) <= set(seen)
+    assert fires(alarms[name], seen)
+
+
+def test_no_alarm_on_the_services_own_metrics_fires_while_all_goes_well(
+    alarms: dict[str, dict[str, Any]], service: Orders, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service.client.send_many(TOPIC, [Message(body="x", delay=timedelta(minutes=m)) for m in range(1, 180, 7)])
+    seen = watch(service, capsys, minutes=200)
+    assert len(seen) >= 5
+    assert [name for name in SCENARIOS if fires(alarms[name], seen)] == []
+
+
+AWS_METRICS = {
+    "DeadLetters": ("AWS/SQS", "ApproximateNumberOfMessagesVisible", 4),
+    "Refused": ("AWS/SQS", "ApproximateNumberOfMessagesVisible", 1),
+    "QueueAge": ("AWS/SQS", "ApproximateAgeOfOldestMessage", 3),
+    "Scheduler": ("AWS/Scheduler", None, 2),
+    "Jobs": ("AWS/Events", "TriggeredRules", 1),
+    "Functions": ("AWS/Lambda", None, 8),
+}
+
+
+@pytest.mark.parametrize("name", AWS_METRICS)
+def test_an_alarm_on_metrics_of_aws_fires_for_each_of_them_alone(
+    name: str, alarms: dict[str, dict[str, Any]], production: dict[str, Any]
+) -> None:
+    namespace, metric, count = AWS_METRICS[name]
+    read, threshold = series_in(alarms[name]), alarms[name]["Threshold"]
+    assert len(set(read)) == count
+    for series in read:
+        assert series.namespace == namespace and metric in (None, series.name)
+        assert fires(alarms[name], {series: [threshold] * 3})
+        assert not fires(alarms[name], {series: [0] * 3})
+        for _, value in series.dimensions:
+            assert value == STACK or value.partition(".")[0] in production
+    assert not fires(alarms[name], {})
+
+
+def test_dead_letters_are_those_of_every_queue_that_has_such(
+    alarms: dict[str, dict[str, Any]], production: dict[str, Any]
+) -> None:
+    targets = {
+        target
+        for resource in production.values()
+        for target in re.findall(r'"deadLetterTargetArn": \{"Fn::GetAtt": \["(\w+)"', _json(resource))
+        + re.findall(
+            r'"(?:DeadLetterConfig|OnFailure)": \{"(?:Arn|Destination)": \{"Fn::GetAtt": \["(\w+)"', _json(resource)
+        )
+    }
+    watched = {dict(series.dimensions)["QueueName"].partition(".")[0] for series in series_in(alarms["DeadLetters"])}
+    assert watched == targets
+
+
+def test_a_sweep_that_does_not_run_raises_an_alarm_by_its_silence(alarms: dict[str, dict[str, Any]]) -> None:
+    [series] = series_in(alarms["SweepMissing"])
+    assert (series.namespace, series.name) == ("AWS/Lambda", "Invocations")
+    assert dict(series.dimensions)["FunctionName"].startswith("TimingWheelSweep")
+    assert fires(alarms["SweepMissing"], {})
+    assert fires(alarms["SweepMissing"], {series: [1, None, None, None]})
+    assert not fires(alarms["SweepMissing"], {series: [None, None, 1, None]})
+
+
+def test_every_bad_end_of_every_job_is_told_to_the_topic(production: dict[str, Any]) -> None:
+    [rule] = [each["Properties"] for each in production.values() if each["Type"] == "AWS::Events::Rule"]
+    jobs = [name for name, each in production.items() if each["Type"] == "AWS::Glue::Job"]
+    assert sorted(reference(each) for each in rule["EventPattern"]["detail"]["jobName"]) == sorted(jobs)
+    assert rule["EventPattern"]["source"] == ["aws.glue"]
+    assert rule["EventPattern"]["detail"]["state"] == ["FAILED", "TIMEOUT", "ERROR"]
+    [topic] = [name for name, each in production.items() if each["Type"] == "AWS::SNS::Topic"]
+    assert [target["Arn"] for target in rule["Targets"]] == [{"Ref": topic}]
+
+
+def test_every_alarm_tells_the_topic_once_when_it_begins_and_when_it_ends(
+    alarms: dict[str, dict[str, Any]], production: dict[str, Any]
+) -> None:
+    [topic] = [name for name, each in production.items() if each["Type"] == "AWS::SNS::Topic"]
+    for name, alarm in alarms.items():
+        told = [] if name == "Jobs" else [{"Ref": topic}]  # the rule tells each run with its error
+        assert alarm.get("AlarmActions", []) == alarm.get("OKActions", []) == told
+
+
+def test_every_alarm_has_its_page_in_the_runbook_and_every_page_an_alarm(alarms: dict[str, dict[str, Any]]) -> None:
+    pages = {anchor(title) for title in re.findall(r"^## (.+)$", RUNBOOK.read_text(encoding="utf-8"), re.MULTILINE)}
+    linked = {alarm["AlarmDescription"].rpartition("docs/runbook.md#")[2] for alarm in alarms.values()}
+    assert linked == pages
+
+
+def test_every_page_says_what_it_means_how_to_look_what_to_do_and_when_it_clears() -> None:
+    _, *pages = re.split(r"^## ", RUNBOOK.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    for page in pages:
+        assert re.findall(r"^\*\*(Means|Look|Do|Clears)\*\*", page, re.MULTILINE) == ["Means", "Look", "Do", "Clears"]
+
+
+def test_the_tested_alarms_are_all_of_them_and_at_most_twelve(alarms: dict[str, dict[str, Any]]) -> None:
+    assert set(alarms) == {*SCENARIOS, *AWS_METRICS, "SweepMissing"}
+    assert len(alarms) <= 12
+
+
+def test_alarms_cost_what_the_documents_say(alarms: dict[str, dict[str, Any]]) -> None:
+    read = sum(len(series_in(alarm)) for alarm in alarms.values())
+    assert read == 25
+    text = (REPOSITORY / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    assert f"${read * 0.10:.2f}: {read} metrics" in text
+
+
+def test_development_has_no_alarms_no_dashboard_and_tells_of_jobs_all_the_same(tmp_path: Any) -> None:
+    overrides = {BUNDLING_STACKS: [], "environment": "development", "stack": STACK}
+    resources = (
+        build_app(outdir=str(tmp_path), overrides=overrides).synth().get_stack_by_name(STACK).template["Resources"]
+    )
+    types = [each["Type"] for each in resources.values()]
+    assert ALARM not in types and "AWS::CloudWatch::Dashboard" not in types
+    assert types.count("AWS::Events::Rule") == types.count("AWS::SNS::Topic") == 1
+
+
+def test_more_than_ten_queues_of_dead_letters_have_more_than_one_alarm() -> None:
+    from tidewheel.cdk import Environment, TidewheelService
+
+    stack = Stack(App(context={BUNDLING_STACKS: []}), "many")
+    topics = tuple(f"topic{number}" for number in range(7))
+    service = TidewheelService(stack, "Default", environment=Environment.production(dedicated_topics=topics))
+    names = [alarm.node.id for alarm in service.alarms.alarms]
+    assert [name for name in names if name.startswith("DeadLetters")] == ["DeadLetters", "DeadLetters10"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("log_level", "LOUD"), ("oldest_due_alarm_s", 1), ("queue_age_alarm_s", 300)]
+)
+def test_an_environment_that_would_be_deaf_or_cry_wolf_is_rejected(field: str, value: object) -> None:
+    from tidewheel.cdk import Environment
+
+    with pytest.raises(InvalidValue, match=field):
+        Environment.production(**{field: value})
+
+
+def _json(value: Any) -> str:
+    import json
+
+    return json.dumps(value)

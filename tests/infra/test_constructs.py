@@ -1,0 +1,383 @@
+"""The constructs in another team's stack: names, properties, and what the grants give."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+from aws_cdk import App, Duration, NestedStack, RemovalPolicy, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
+
+from infra.application import BUNDLING_STACKS
+from infra.local_template import Template
+from tests.infra.resolved import comparable, resolved, settings_of, statements_of
+from tidewheel.cdk import Environment, TidewheelService, Topic
+from tidewheel.errors import InvalidValue
+from tidewheel.policies import (
+    CONSUMER_ACTIONS,
+    administrator_statements,
+    consumer_statements,
+    sender_statements,
+)
+
+DEVELOPMENT = Environment.development()
+
+
+def app() -> App:
+    return App(analytics_reporting=False, context={BUNDLING_STACKS: []})
+
+
+def synthesized(make: Callable[[Stack], object], *, name: str = "shop") -> Template:
+    """Returns the template of a stack that somebody else would write."""
+    scope = app()
+    make(Stack(scope, name))
+    template: Template = scope.synth().get_stack_by_name(name).template
+    return template
+
+
+def service_in(stack: Stack, **props: Any) -> TidewheelService:
+    return TidewheelService(stack, "Reminders", **{"environment": DEVELOPMENT, **props})
+
+
+def role(stack: Stack, name: str) -> iam.Role:
+    return iam.Role(stack, name, assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+
+
+def of_type(template: Template, type_: str) -> list[dict[str, Any]]:
+    return [each["Properties"] for each in template["Resources"].values() if each["Type"] == type_]
+
+
+# ---- names
+
+
+def names_in(template: Template) -> set[str]:
+    """Everything that has an explicit name."""
+    keys = ("FunctionName", "LogGroupName", "Name", "GroupName", "TableName", "DashboardName")
+    found = {
+        resolved(template, each["Properties"][key])
+        for each in template["Resources"].values()
+        if each["Type"].startswith(
+            ("AWS::Lambda::Function", "AWS::Glue::Job", "AWS::Logs", "AWS::SSM", "AWS::Scheduler")
+        )
+        for key in keys
+        if key in each.get("Properties", {})
+    }
+    databases = [resolved(template, each["DatabaseInput"]["Name"]) for each in of_type(template, "AWS::Glue::Database")]
+    return {name for name in {*found, *databases} if name != "sweep"}
+
+
+def test_everything_that_is_named_has_its_name_from_the_services() -> None:
+    names = names_in(synthesized(lambda stack: service_in(stack, service_name="late-notes")))
+    assert names > {"late-notes-dispatch", "late-notes-merge", "late-notes", "late_notes"}
+    assert "/tidewheel/late-notes/settings" in names
+    assert [name for name in names if not any(text in name for text in ("late-notes", "late_notes"))] == []
+
+
+def test_without_a_name_the_service_is_called_like_the_stack() -> None:
+    template = synthesized(service_in)
+    assert settings_of(template, "shop").stack == "shop"
+    assert [name for name in names_in(template) if "shop" not in name] == []
+
+
+def test_two_services_fit_into_one_stack() -> None:
+    def make(stack: Stack) -> None:
+        for name in ("one", "two"):
+            TidewheelService(stack, name, service_name=name, environment=DEVELOPMENT).add_topic("orders")
+
+    template = synthesized(make)
+    functions = [resolved(template, each["FunctionName"]) for each in of_type(template, "AWS::Lambda::Function")]
+    assert len(functions) == len(set(functions)) == 12
+    assert settings_of(template, "one").table != settings_of(template, "two").table
+
+
+# ---- properties
+
+
+def test_a_service_is_production_unless_it_is_told_otherwise() -> None:
+    template = synthesized(lambda stack: TidewheelService(stack, "Reminders"))
+    [table] = [each for each in template["Resources"].values() if each["Type"] == "AWS::DynamoDB::Table"]
+    assert table["DeletionPolicy"] == "Retain" and table["Properties"]["DeletionProtectionEnabled"] is True
+
+
+@pytest.mark.parametrize(
+    ("props", "message"),
+    [
+        ({"service_name": "late notes"}, r"service_name='late notes': use 1 to 48 letters, digits and '-'"),
+        ({"service_name": "9"}, "service_name='9': use 1 to 48"),
+        ({"service_name": "n" * 49}, "service_name='n+': use 1 to 48"),
+        ({"environment": "production"}, r"environment='production': give Environment.production\(\)"),
+        ({"encryption_key": "arn:aws:kms:x"}, "encryption_key='arn:aws:kms:x': import it: kms.Key.from_key_arn"),
+        ({"alarm_topic": "arn:aws:sns:x"}, "alarm_topic='arn:aws:sns:x': import it: sns.Topic.from_topic_arn"),
+    ],
+)
+def test_a_property_that_cannot_be_is_refused_at_synthesis(props: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidValue, match=message):
+        synthesized(lambda stack: service_in(stack, **props))
+
+
+def test_a_key_of_the_environment_and_one_of_the_app_exclude_each_other() -> None:
+    with pytest.raises(InvalidValue, match=r"environment='development': .*encryption_key is given as well"):
+        synthesized(
+            lambda stack: service_in(
+                stack, environment=Environment.development(own_key=True), encryption_key=kms.Key(stack, "Key")
+            )
+        )
+
+
+def test_a_nested_stack_and_one_with_a_long_name_need_a_name_for_the_service() -> None:
+    with pytest.raises(InvalidValue, match=r"service_name=None: the stack is nested, .* give service_name="):
+        synthesized(lambda stack: service_in(NestedStack(stack, "Nested")))
+    with pytest.raises(InvalidValue, match=r"service_name='s+': the stack's name"):
+        synthesized(service_in, name="s" * 49)
+
+
+def test_alarms_go_to_the_topic_that_is_given_and_none_is_made() -> None:
+    template = synthesized(lambda stack: service_in(stack, alarm_topic=sns.Topic(stack, "OnCall")))
+    [topic] = [name for name, each in template["Resources"].items() if each["Type"] == "AWS::SNS::Topic"]
+    assert topic.startswith("OnCall")
+    told = [action for each in of_type(template, "AWS::CloudWatch::Alarm") for action in each.get("AlarmActions", [])]
+    assert all(action == {"Ref": topic} for action in told)
+
+
+def test_the_key_that_is_given_encrypts_and_no_other_is_made() -> None:
+    template = synthesized(lambda stack: service_in(stack, encryption_key=kms.Key(stack, "Own")).add_topic("orders"))
+    [key] = [name for name, each in template["Resources"].items() if each["Type"] == "AWS::KMS::Key"]
+    assert key.startswith("Own")
+    assert {str(each["KmsMasterKeyId"]) for each in of_type(template, "AWS::SQS::Queue")} == {
+        str({"Fn::GetAtt": [key, "Arn"]})
+    }
+
+
+# ---- grants
+
+
+def test_grants_are_the_statements_that_the_command_line_prints() -> None:
+    def make(stack: Stack) -> None:
+        service = service_in(stack, environment=Environment.development(dedicated_topics=("orders",)))
+        orders = service.add_topic("orders")
+        orders.grant_send(role(stack, "One"), actions=("send",))
+        service.grant_send(role(stack, "Two"), orders, "invoices")
+        billing = orders.add_subscription("billing")
+        service.grant_consume(role(stack, "Reader"), billing, actions=CONSUMER_ACTIONS)
+        billing.grant_consume(role(stack, "Plain"))
+        service.grant_administer(role(stack, "Admin"))
+
+    template = synthesized(make)
+    settings = settings_of(template, "shop")
+    both = [each for topic in ("orders", "invoices") for each in sender_statements(settings, topic)]
+    queues = {name: name for name in template["Resources"] if "Subscriptionbilling" in name}
+    [queue] = [name for name in queues if "MessagesQueue" in name and "Policy" not in name]
+    [dead] = [name for name in queues if "MessagesDeadLetters" in name and "Policy" not in name]
+    arns = [f"arn:aws:sqs:us-east-1:123456789012:{name}" for name in (queue, dead)]
+    expected = {
+        "One": sender_statements(settings, "orders", actions=("send",)),
+        "Two": both,
+        "Reader": consumer_statements(settings, "orders", arns[0], dead_letter_queue=arns[1], actions=CONSUMER_ACTIONS),
+        "Plain": consumer_statements(settings, "orders", arns[0], dead_letter_queue=arns[1]),
+        "Admin": administrator_statements(settings),
+    }
+    for name, statements in expected.items():
+        given = statements_of(template, name)
+        assert comparable(given) == comparable(statements), name
+        assert not [action for each in given for action in each["Action"] if "*" in action]
+
+
+def test_a_grant_with_a_key_is_its_statements_and_the_use_of_the_key_through_the_clients_services() -> None:
+    def make(stack: Stack) -> None:
+        service = service_in(stack, encryption_key=kms.Key(stack, "Key"))
+        service.grant_send(role(stack, "Sender"), "orders", actions=("send",))
+
+    template = synthesized(make)
+    *given, key = statements_of(template, "Sender")
+    printed = sender_statements(settings_of(template, "shop"), "orders", actions=("send",))
+    assert comparable(given) == comparable(printed)
+    assert sorted(key["Action"]) == ["kms:Decrypt", "kms:GenerateDataKey"]
+    assert key["Condition"]["StringEquals"]["kms:ViaService"] == [
+        f"{name}.us-east-1.amazonaws.com" for name in ("dynamodb", "s3", "sqs")
+    ]
+
+
+def test_a_consumer_may_decrypt_a_queue_that_has_a_key_of_its_own() -> None:
+    def make(stack: Stack) -> None:
+        queue = sqs.Queue(stack, "Theirs", encryption_master_key=kms.Key(stack, "Own"))
+        service_in(stack).add_topic("orders").add_subscription("mail", queue=queue).grant_consume(role(stack, "Reader"))
+
+    decrypting = [each for each in statements_of(synthesized(make), "Reader") if "kms:Decrypt" in each["Action"]]
+    assert len(decrypting) == 1 and ":Own" in decrypting[0]["Resource"][0]
+
+
+def test_whoever_shares_queues_is_told_at_synthesis() -> None:
+    scope = app()
+    stack = Stack(scope, "shop")
+    service = service_in(stack, environment=Environment.development(dedicated_topics=("orders",)))
+    service.grant_send(role(stack, "Sender"), "orders", "invoices")
+    told = [each.entry.data for each in scope.synth().get_stack_by_name("shop").messages if each.level.name == "INFO"]
+    assert [text for text in told if "ingest queues of its own" in str(text)] == [
+        "Topic 'invoices' has no ingest queues of its own: who may send to it may send to every topic that has none. "
+        "To give it its own, list it in dedicated_topics of the environment."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("grant", "message"),
+    [
+        (lambda service, to: service.grant_send(to), "topics=.*: name at least one topic"),
+        (lambda service, to: service.grant_send(to, "no name"), "topic='no name'"),
+        (lambda service, to: service.grant_send(to, "orders", actions=("fly",)), "actions='fly': give some of send"),
+        (lambda service, to: service.grant_consume(to), "subscriptions=.*: give at least one"),
+    ],
+)
+def test_a_grant_that_cannot_be_is_refused(grant: Callable[[TidewheelService, iam.Role], object], message: str) -> None:
+    with pytest.raises(InvalidValue, match=message):
+        synthesized(lambda stack: grant(service_in(stack), role(stack, "Grantee")))
+
+
+# ---- declared topics
+
+
+def test_a_service_without_declared_topics_has_no_function_for_them() -> None:
+    def functions(template: Template) -> set[str]:
+        return {each["Handler"].split(".")[1] for each in of_type(template, "AWS::Lambda::Function")}
+
+    plain = functions(synthesized(service_in))
+    assert functions(synthesized(lambda stack: service_in(stack).add_topic("orders"))) - plain == {"declare"}
+    assert "declare" not in plain
+
+
+def declared(stack: Stack, **props: Any) -> None:
+    topic = service_in(stack, **props).add_topic("orders", slot=Duration.minutes(1), max_waiting=10)
+    topic.add_subscription("billing", filter_policy={"kind": ["a"]}, visibility_timeout=Duration.minutes(3))
+
+
+@cache
+def declared_in_development() -> Template:
+    return synthesized(declared)
+
+
+def test_a_declared_topic_and_its_subscription_are_resources_with_their_settings() -> None:
+    template = declared_in_development()
+    [topic] = of_type(template, "Custom::TidewheelTopic")
+    [subscription] = of_type(template, "Custom::TidewheelSubscription")
+    assert topic["Topic"] == "orders"
+    assert json.loads(topic["Settings"]).items() > {"slot_s": 60, "lookahead_s": 480, "max_waiting": 10}.items()
+    assert (subscription["Subscription"], subscription["FilterPolicy"]) == ("billing", '{"kind":["a"]}')
+    queue = template["Resources"][subscription["QueueUrl"]["Ref"]]
+    assert queue["Properties"]["VisibilityTimeout"] == 180 and "RedrivePolicy" in queue["Properties"]
+    assert topic["ServiceTimeout"] == subscription["ServiceTimeout"] == "180"
+
+
+@pytest.mark.parametrize(("environment", "policy"), [(DEVELOPMENT, "Delete"), (Environment.production(), "Retain")])
+def test_what_is_declared_stays_in_production_with_its_queues_and_goes_in_development(
+    environment: Environment, policy: str
+) -> None:
+    template = synthesized(lambda stack: declared(stack, environment=environment))
+    kept = [
+        each["DeletionPolicy"]
+        for name, each in template["Resources"].items()
+        if each["Type"].startswith("Custom::") or (each["Type"] == "AWS::SQS::Queue" and "billing" in name)
+    ]
+    assert kept == [policy] * 4
+
+
+def test_a_removal_policy_of_its_own_comes_before_the_environments() -> None:
+    def make(stack: Stack) -> None:
+        topic = service_in(stack).add_topic("orders", removal_policy=RemovalPolicy.RETAIN)
+        topic.add_subscription("mail", removal_policy=RemovalPolicy.DESTROY)
+
+    resources = synthesized(make)["Resources"].values()
+    policies = {each["Type"]: each["DeletionPolicy"] for each in resources if each["Type"].startswith("Custom::")}
+    assert policies == {"Custom::TidewheelTopic": "Retain", "Custom::TidewheelSubscription": "Delete"}
+
+
+def test_what_is_declared_comes_after_all_that_it_needs_and_a_subscription_after_its_topic_and_queue() -> None:
+    template = declared_in_development()
+    resources = template["Resources"]
+    [subscription] = [each for each in resources.values() if each["Type"] == "Custom::TidewheelSubscription"]
+    [topic] = [name for name, each in resources.items() if each["Type"] == "Custom::TidewheelTopic"]
+    waits = set(subscription["DependsOn"])
+    assert topic in waits
+    assert {resources[name]["Type"] for name in waits} >= {"AWS::SQS::Queue", "AWS::SQS::QueuePolicy"}
+    declare = resources[subscription["Properties"]["ServiceToken"]["Fn::GetAtt"][0]]
+    needed = [resources[name]["Type"] for name in declare["DependsOn"]]
+    for type_ in ("AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::SSM::Parameter", "AWS::IAM::Policy"):
+        assert type_ in needed
+
+
+def test_a_queue_that_is_made_lets_the_roles_that_deliver_send_and_nobody_without_tls() -> None:
+    template = declared_in_development()
+    [policy] = [
+        each["PolicyDocument"]["Statement"]
+        for each in of_type(template, "AWS::SQS::QueuePolicy")
+        if "TidewheelDelivers" in str(each)
+    ]
+    allow = [each for each in policy if each["Effect"] == "Allow"]
+    deny = [each for each in policy if each["Effect"] == "Deny"]
+    [published] = [p for p in of_type(template, "AWS::SSM::Parameter") if p["Type"] == "StringList"]
+    assert [each["Principal"]["AWS"] for each in allow] == [published["Value"]["Fn::Join"][1]]
+    assert [each["Condition"] for each in deny] == [{"Bool": {"aws:SecureTransport": "false"}}]
+
+
+def test_a_queue_that_was_made_elsewhere_is_allowed_to_the_roles_that_deliver() -> None:
+    arn = "arn:aws:sqs:us-east-1:123456789012:theirs"
+
+    def make(stack: Stack) -> None:
+        queue = sqs.Queue.from_queue_arn(stack, "Theirs", arn)
+        service_in(stack).add_topic("orders").add_subscription("mail", queue=queue)
+
+    template = synthesized(make)
+    [published] = [p for p in of_type(template, "AWS::SSM::Parameter") if p["Type"] == "StringList"]
+    for reference in published["Value"]["Fn::Join"][1]:
+        given = statements_of(template, reference["Fn::GetAtt"][0][:-8])
+        assert [arn] in [each["Resource"] for each in given if each["Action"] == ["sqs:SendMessage"]]
+
+
+def test_a_topic_may_be_declared_in_another_stack_of_the_app() -> None:
+    scope = app()
+    service = service_in(Stack(scope, "shop"))
+    theirs = Stack(scope, "theirs")
+    topic = Topic(theirs, "Orders", service=service, topic_name="orders")
+    topic.add_subscription("billing")
+    topic.grant_send(role(theirs, "Sender"))
+    template = scope.synth().get_stack_by_name("theirs").template
+    types = [each["Type"] for each in template["Resources"].values()]
+    assert types.count("AWS::SQS::Queue") == 2 and "AWS::Lambda::Function" not in types
+    [made] = of_type(template, "Custom::TidewheelTopic")
+    assert "Fn::ImportValue" in str(made["ServiceToken"])
+
+
+@pytest.mark.parametrize(
+    ("declare", "message"),
+    [
+        (lambda service: service.add_topic("no name"), "topic_name='no name'"),
+        (lambda service: service.add_topic("orders", slot_s=60), "slot_s=60: give slot= with a Duration"),
+        (lambda service: service.add_topic("orders", slots=60), "slots=60: a topic has no such setting; it has slot_s"),
+        (lambda service: service.add_topic("orders", slot=Duration.minutes(14)), "at most 900, SQS's longest delay"),
+        (
+            lambda service: service.add_topic("orders").add_subscription("mail", filter_policy={"kind": "a"}),
+            "filter_policy kind='a': give a list",
+        ),
+        (
+            lambda service: service.add_topic("orders").add_subscription(
+                "mail", queue=sqs.Queue(service, "Queue", fifo=True)
+            ),
+            "a FIFO queue takes no delay",
+        ),
+        (
+            lambda service: service.add_topic("orders").add_subscription(
+                "mail", queue=sqs.Queue(service, "Queue"), visibility_timeout=Duration.minutes(1)
+            ),
+            "visibility_timeout=60.*it is for a queue that is made here",
+        ),
+    ],
+)
+def test_what_cannot_be_declared_is_refused_at_synthesis(
+    declare: Callable[[TidewheelService], object], message: str
+) -> None:
+    with pytest.raises(InvalidValue, match=message):
+        synthesized(lambda stack: declare(service_in(stack)))

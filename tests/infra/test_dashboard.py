@@ -1,0 +1,69 @@
+"""The dashboard: its grid fits, it shows every metric of the service, and each that it shows exists."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from infra.application import BUNDLING_STACKS, build_app
+from tests.conftest import REPOSITORY
+from tests.infra.cloudwatch import STACK, reference
+from tidewheel.telemetry.metrics import DIMENSION, METRICS, NAMESPACE
+
+
+@pytest.fixture(scope="module")
+def widgets(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    folder = str(tmp_path_factory.mktemp("cdk"))
+    overrides = {BUNDLING_STACKS: [], "environment": "production", "stack": STACK}
+    template = build_app(outdir=folder, overrides=overrides).synth().get_stack_by_name(STACK).template
+    [dashboard] = [each for each in template["Resources"].values() if each["Type"] == "AWS::CloudWatch::Dashboard"]
+    assert reference(dashboard["Properties"]["DashboardName"]) == STACK
+    body: dict[str, Any] = json.loads(reference(dashboard["Properties"]["DashboardBody"]))
+    found: list[dict[str, Any]] = body["widgets"]
+    return found
+
+
+def test_the_widgets_fill_the_grid_without_overlaps(widgets: list[dict[str, Any]]) -> None:
+    cells = [
+        (x, y)
+        for each in widgets
+        for x in range(each["x"], each["x"] + each["width"])
+        for y in range(each["y"], each["y"] + each["height"])
+    ]
+    height = max(y for _, y in cells) + 1
+    assert len(cells) == len(set(cells)) == 24 * height
+
+
+def test_the_first_row_says_whether_anything_is_late(widgets: list[dict[str, Any]]) -> None:
+    row = [each["properties"] for each in widgets if each["y"] == 3]
+    assert [each["title"] for each in row] == [
+        "Lateness of what was delivered (ms)",
+        "Oldest due message that is not delivered (s)",
+        "Alarms",
+    ]
+    assert [metric[-1]["stat"] for metric in row[0]["metrics"]] == ["p50", "p99", "Maximum"]
+    assert len(row[2]["alarms"]) == 12
+
+
+def test_every_metric_of_the_service_is_shown_with_the_one_dimension(widgets: list[dict[str, Any]]) -> None:
+    shown = [metric for each in widgets for metric in each["properties"].get("metrics", ()) if metric[0] == NAMESPACE]
+    assert {metric[1] for metric in shown} == {metric.name for metric in METRICS}
+    assert {tuple(metric[2:4]) for metric in shown} == {(DIMENSION, STACK)}
+
+
+def test_each_row_says_how_to_read_it_and_the_runbook_is_linked(widgets: list[dict[str, Any]]) -> None:
+    texts = [each["properties"]["markdown"] for each in widgets if each["type"] == "text"]
+    assert len(texts) == 4 and all(text.startswith("#") for text in texts)
+    assert "docs/runbook.md" in texts[0]
+    titles = [each["properties"]["title"] for each in widgets if each["type"] != "text"]
+    assert len(titles) == len(set(titles)) == 21
+
+
+def test_the_documents_have_the_table_of_metrics_as_it_is() -> None:
+    text = (REPOSITORY / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    table = text.partition("| metric | unit | meaning | emitted by |")[2].partition("\n\n")[0]
+    assert table.splitlines()[2:] == [
+        f"| `{metric.name}` | {metric.unit} | {metric.meaning} | {', '.join(metric.emitters)} |" for metric in METRICS
+    ]

@@ -1,0 +1,328 @@
+"""Declared topics and subscriptions: the function is asked as CloudFormation asks it, also when it rolls back."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tidewheel.aws.custom_resource import Kind
+from tidewheel.clock import ManualClock
+from tidewheel.local import LocalTidewheel
+from tidewheel.local.declarations import CustomResources
+from tidewheel.local.handlers import FunctionSpec, Handler
+from tidewheel.sdk.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, DeclaredSubscription, DeclaredTopic
+from tidewheel.settings import TopicSettings, parameter_name
+from tidewheel.shipped import FUNCTIONS, shipped
+
+STACK = "arn:aws:cloudformation:us-east-1:123456789012:stack/team/1"
+ANOTHER_STACK = "arn:aws:cloudformation:us-east-1:123456789012:stack/team/2"
+SERVICE = "tidewheel"
+
+
+@dataclass(slots=True)
+class Resource:
+    """A resource of a stack, as CloudFormation keeps it between requests."""
+
+    cloud: Cloud
+    type: str
+    stack_id: str = STACK
+    physical_id: str | None = None
+    properties: Mapping[str, str] | None = None
+
+    def create(self, wanted: DeclaredTopic | DeclaredSubscription) -> dict[str, Any]:
+        answer = self._ask(Kind.CREATE, wanted.properties())
+        self.physical_id, self.properties = answer["PhysicalResourceId"], wanted.properties()
+        return answer
+
+    def update(self, wanted: DeclaredTopic | DeclaredSubscription) -> dict[str, Any]:
+        answer = self._ask(Kind.UPDATE, wanted.properties())
+        if answer["Status"] == "SUCCESS":
+            self.physical_id, self.properties = answer["PhysicalResourceId"], wanted.properties()
+        return answer
+
+    def delete(self, physical_id: str | None = None) -> dict[str, Any]:
+        return self._ask(Kind.DELETE, self.properties or {}, physical_id or self.physical_id)
+
+    def _ask(self, kind: Kind, properties: Mapping[str, str], physical_id: str | None = None) -> dict[str, Any]:
+        return self.cloud.resources.ask(
+            self.cloud.handler,
+            kind,
+            stack_id=self.stack_id,
+            logical_id="Declared",
+            resource_type=self.type,
+            properties={"ServiceToken": self.cloud.handler.spec.arn, **properties},
+            physical_id=physical_id or (None if kind is Kind.CREATE else self.physical_id),
+            old_properties=self.properties if kind is Kind.UPDATE else None,
+        )
+
+
+class Cloud:
+    """A local stack, with the function beside it."""
+
+    def __init__(self, stack: LocalTidewheel) -> None:
+        self.stack = stack
+        self.tw = stack.client()
+        self.resources = CustomResources(stack.session, stack.endpoint_url)
+        assert isinstance(stack.clock, ManualClock)
+        session = stack._emulator.core_session
+        self.handler = Handler(function(stack), shipped(FUNCTIONS), session, stack.clock, "DEBUG")
+
+    def topic(self, stack_id: str = STACK) -> Resource:
+        return Resource(self, TOPIC_TYPE, stack_id)
+
+    def subscription(self) -> Resource:
+        return Resource(self, SUBSCRIPTION_TYPE)
+
+    def queue_url(self, name: str = "theirs") -> str:
+        url: str = self.stack.session.client("sqs").create_queue(QueueName=name)["QueueUrl"]
+        return url
+
+    def settings(self, topic: str) -> TopicSettings | None:
+        return next((each.settings for each in self.tw.topics() if each.topic == topic), None)
+
+
+def function(stack: LocalTidewheel) -> FunctionSpec:
+    """The function as a template describes it, with the settings of the local stack."""
+    parameter = stack.session.client("ssm").get_parameter(Name=parameter_name(SERVICE))["Parameter"]["Value"]
+    return FunctionSpec(
+        function_name="tidewheel-declare",
+        arn="arn:aws:lambda:us-east-1:123456789012:function:tidewheel-declare",
+        handler="functions.declare.handler.handler",
+        environment={f"TIDEWHEEL_{name.upper()}": str(value) for name, value in json.loads(parameter).items()},
+        timeout_ms=60_000,
+        memory_mb=256,
+    )
+
+
+def topic(name: str = "orders", **settings: Any) -> DeclaredTopic:
+    return DeclaredTopic(name=name, settings=TopicSettings(**settings))
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with LocalTidewheel() as stack:
+        cloud = Cloud(stack)
+        try:
+            yield cloud
+        finally:
+            cloud.handler.close()
+
+
+# ---- topics
+
+
+def test_a_declared_topic_is_created_with_its_settings_and_a_repeated_request_finds_it_done(cloud: Cloud) -> None:
+    for _ in range(2):
+        answer = cloud.topic().create(topic(max_waiting=10))
+        assert (answer["Status"], answer["PhysicalResourceId"]) == ("SUCCESS", "tidewheel/orders")
+        assert (answer["StackId"], answer["LogicalResourceId"]) == (STACK, "Declared")
+    assert cloud.settings("orders") == TopicSettings(max_waiting=10)
+
+
+def test_a_stack_deletes_the_topic_that_it_created_and_may_ask_twice(cloud: Cloud) -> None:
+    mine = cloud.topic()
+    mine.create(topic())
+    assert [mine.delete()["Status"] for _ in range(2)] == ["SUCCESS"] * 2
+    assert cloud.settings("orders") is None
+
+
+def test_a_topic_that_agrees_is_adopted_and_stays_when_the_stack_goes(cloud: Cloud) -> None:
+    cloud.tw.create_topic("orders", max_waiting=10)
+    adopted = cloud.topic()
+    assert adopted.create(topic(max_waiting=10))["Status"] == "SUCCESS"
+    assert adopted.delete()["Status"] == "SUCCESS"
+    assert cloud.settings("orders") == TopicSettings(max_waiting=10)
+
+
+def test_a_topic_that_differs_fails_the_stack_and_outlives_its_rollback(cloud: Cloud) -> None:
+    cloud.tw.create_topic("orders", max_waiting=10)
+    failing = cloud.topic()
+    answer = failing.create(topic(max_waiting=11))
+    assert answer["Status"] == "FAILED"
+    assert answer["Reason"].startswith("topic 'orders' exists already with max_waiting=10 (asked for 11); use another")
+    assert failing.delete()["Status"] == "SUCCESS"
+    assert cloud.settings("orders") == TopicSettings(max_waiting=10)
+
+
+def test_a_creation_that_went_through_without_an_answer_is_taken_back_by_the_rollback(cloud: Cloud) -> None:
+    mine = cloud.topic()
+    mine.create(topic())
+    assert mine.delete(physical_id="the id of a request that failed")["Status"] == "SUCCESS"
+    assert cloud.settings("orders") is None
+
+
+def test_an_update_changes_what_differs_and_takes_back_what_is_declared_no_more(cloud: Cloud) -> None:
+    mine = cloud.topic()
+    mine.create(topic(max_waiting=10, retention_s=3600))
+    cloud.tw.update_topic("orders", part_rows=7)  # by hand
+    answer = mine.update(topic(retention_s=60))
+    assert (answer["Status"], answer["PhysicalResourceId"]) == ("SUCCESS", "tidewheel/orders")
+    assert cloud.settings("orders") == TopicSettings(retention_s=60)
+
+
+def test_the_slot_length_cannot_change_and_the_rollback_of_that_update_succeeds(cloud: Cloud) -> None:
+    mine = cloud.topic()
+    mine.create(topic(max_waiting=10))
+    answer = mine.update(topic(slot_s=60, max_waiting=20))
+    assert answer["Status"] == "FAILED"
+    assert answer["Reason"].startswith("slot_s=60: this setting is fixed when a topic is created; create another topic")
+    assert cloud.settings("orders") == TopicSettings(max_waiting=10)
+    assert mine.update(topic(max_waiting=10))["Status"] == "SUCCESS"
+
+
+def test_another_name_is_a_replacement_and_its_clean_up_deletes_the_old_topic(cloud: Cloud) -> None:
+    mine = cloud.topic()
+    old = mine.create(topic())["PhysicalResourceId"]
+    answer = mine.update(topic("invoices"))
+    assert answer["PhysicalResourceId"] == "tidewheel/invoices" != old
+    assert cloud.settings("orders") is not None  # until everything else is updated
+    mine.delete(physical_id=old)
+    assert [each.topic for each in cloud.tw.topics()] == ["invoices"]
+
+
+def test_a_replacement_that_is_rolled_back_leaves_the_old_topic_to_the_stack(cloud: Cloud) -> None:
+    mine = cloud.topic()
+    mine.create(topic())
+    new = mine.update(topic("invoices"))["PhysicalResourceId"]
+    assert mine.update(topic())["PhysicalResourceId"] == "tidewheel/orders"
+    mine.delete(physical_id=new)
+    assert [each.topic for each in cloud.tw.topics()] == ["orders"]
+    mine.delete()
+    assert cloud.tw.topics() == []
+
+
+def test_a_topic_that_somebody_deleted_is_created_again_by_an_update(cloud: Cloud) -> None:
+    mine = cloud.topic()
+    mine.create(topic())
+    cloud.tw.delete_topic("orders")
+    assert mine.update(topic(max_waiting=10))["Reason"].startswith("topic 'orders' is being deleted, which takes about")
+    cloud.stack.advance(minutes=20)
+    assert mine.update(topic(max_waiting=10))["Status"] == "SUCCESS"
+    assert cloud.settings("orders") == TopicSettings(max_waiting=10)
+
+
+def test_a_topic_that_another_stack_created_is_not_deleted(cloud: Cloud) -> None:
+    cloud.topic(ANOTHER_STACK).create(topic())
+    adopted = cloud.topic()
+    adopted.create(topic())
+    adopted.delete()
+    assert cloud.settings("orders") is not None
+
+
+# ---- subscriptions
+
+
+def test_a_declared_subscription_gets_what_it_takes_and_goes_with_its_stack(cloud: Cloud) -> None:
+    cloud.topic().create(topic())
+    mine = cloud.subscription()
+    wanted = DeclaredSubscription(
+        topic="orders", name="mail", queue_url=cloud.queue_url(), filter_policy='{"kind":["a"]}'
+    )
+    for _ in range(2):
+        assert mine.create(wanted)["PhysicalResourceId"] == "tidewheel/orders/mail"
+    for kind in "ab":
+        cloud.tw.send("orders", kind, delay="1h", attributes={"kind": kind})
+    cloud.stack.advance(hours=2)
+    assert [each.body for each in cloud.stack.receive("orders", "mail")] == ["a"]
+    assert [mine.delete()["Status"] for _ in range(2)] == ["SUCCESS"] * 2
+    assert cloud.tw.subscriptions("orders") == []
+    cloud.stack.queue(wanted.queue_url)  # is CloudFormation's: it is still there
+    assert cloud.stack.failures == []
+
+
+def test_the_filter_of_a_declared_subscription_may_change_and_its_queue_may_not(cloud: Cloud) -> None:
+    cloud.topic().create(topic())
+    mine = cloud.subscription()
+    mine.create(DeclaredSubscription(topic="orders", name="mail", queue_url=cloud.queue_url()))
+    filtered = DeclaredSubscription(
+        topic="orders", name="mail", queue_url=cloud.queue_url(), filter_policy='{"kind":["a"]}'
+    )
+    assert mine.update(filtered)["Status"] == "SUCCESS"
+    assert [each.filter_policy for each in cloud.tw.subscriptions("orders")] == ['{"kind":["a"]}']
+    moved = DeclaredSubscription(topic="orders", name="mail", queue_url=cloud.queue_url("another"))
+    answer = mine.update(moved)
+    assert answer["Status"] == "FAILED"
+    assert "subscription 'mail' exists already with queue" in answer["Reason"]
+    assert [each.queue_url for each in cloud.tw.subscriptions("orders")] == [cloud.queue_url()]
+
+
+def test_a_subscription_is_adopted_only_if_its_filter_agrees_and_stays_when_the_stack_goes(cloud: Cloud) -> None:
+    cloud.tw.create_topic("orders")
+    url = cloud.queue_url()
+    cloud.tw.create_subscription("orders", "mail", queue_url=url, filter_policy={"kind": ["a"]})
+    mine = cloud.subscription()
+    answer = mine.create(DeclaredSubscription(topic="orders", name="mail", queue_url=url))
+    assert answer["Reason"].startswith("subscription 'mail' exists already with filter")
+    mine.create(DeclaredSubscription(topic="orders", name="mail", queue_url=url, filter_policy='{"kind":["a"]}'))
+    mine.delete()
+    assert [each.name for each in cloud.tw.subscriptions("orders")] == ["mail"]
+
+
+def test_the_old_subscription_is_deleted_when_its_name_or_its_topic_changes(cloud: Cloud) -> None:
+    for name in ("orders", "invoices"):
+        cloud.topic().create(topic(name))
+    mine = cloud.subscription()
+    old = mine.create(DeclaredSubscription(topic="orders", name="mail", queue_url=cloud.queue_url()))
+    new = mine.update(DeclaredSubscription(topic="invoices", name="mail", queue_url=cloud.queue_url()))
+    assert (old["PhysicalResourceId"], new["PhysicalResourceId"]) == (
+        "tidewheel/orders/mail",
+        "tidewheel/invoices/mail",
+    )
+    mine.delete(physical_id=old["PhysicalResourceId"])
+    assert cloud.tw.subscriptions("orders") == [] and len(cloud.tw.subscriptions("invoices")) == 1
+
+
+# ---- failures
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"Topic": "no name"}, "Topic='no name': use 1 to 48 letters"),
+        ({"Topic": "orders", "Subscription": "mail"}, "queue_url='': give the queue's URL"),
+        (
+            {"Topic": "orders", "Subscription": "mail", "QueueUrl": "https://sqs.us-east-1.amazonaws.com/1/none"},
+            "queue https://sqs.us-east-1.amazonaws.com/1/none does not take messages",
+        ),
+        ({"Topic": "orders", "Subscription": "mail", "InitialPosition": "middle"}, "initial_position='middle': use"),
+        ({"Topic": "orders", "Subscription": "mail", "FilterPolicy": "["}, "filter_policy='[': "),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_reason_and_its_deletion_succeeds(
+    cloud: Cloud, properties: dict[str, str], reason: str
+) -> None:
+    mine = cloud.subscription()
+    answer = mine._ask(Kind.CREATE, properties)
+    assert (answer["Status"], answer["Reason"][: len(reason)]) == ("FAILED", reason)
+    mine.properties = properties
+    assert mine.delete(physical_id=answer["PhysicalResourceId"])["Status"] == "SUCCESS"
+
+
+def test_a_subscription_of_no_topic_is_refused(cloud: Cloud) -> None:
+    wanted = DeclaredSubscription(topic="orders", name="mail", queue_url=cloud.queue_url())
+    assert cloud.subscription().create(wanted)["Reason"].startswith("topic 'orders' does not exist")
+
+
+def test_an_error_that_nobody_foresaw_is_answered_and_says_where_to_read_more(cloud: Cloud) -> None:
+    cloud.stack.session.client("dynamodb").delete_table(TableName=cloud.handler.spec.environment["TIDEWHEEL_TABLE"])
+    answer = cloud.topic().create(topic())
+    assert answer["Status"] == "FAILED"
+    assert answer["Reason"].startswith("ResourceNotFoundException: ")
+    assert answer["Reason"].endswith("(see log stream local of /aws/lambda/tidewheel-declare)")
+
+
+def test_the_log_says_what_was_done_and_not_where_the_answer_goes(
+    caplog: pytest.LogCaptureFixture, cloud: Cloud
+) -> None:
+    cloud.topic().create(topic())
+    cloud.topic().create(topic(slot_s=60))
+    [handler] = logging.getLogger("declare").handlers
+    logged = "".join(handler.format(record) for record in caplog.records)
+    assert '"message":"declared"' in logged and '"message":"not declared"' in logged
+    assert '"resource":"Declared"' in logged
+    assert "cloudformation-answers" not in logged and "Signature" not in logged

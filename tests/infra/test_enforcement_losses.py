@@ -1,0 +1,77 @@
+"""A template that lacks a grant: the flow that needs it fails, and the denial says which role lacks what."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from dataclasses import dataclass
+
+import pytest
+
+from infra.local_template import Template, normalized
+from tests.infra.enforced import FLOWS, World
+from tests.infra.roles import DELIVER, DISPATCH, INGEST, SCHEDULE, SWEEP
+from tidewheel.local import LocalTidewheel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """A grant that is taken away, and the flow that must notice.
+
+    Attributes:
+        where: what the statement says beside the action.
+    """
+
+    role: str
+    action: str
+    where: str
+    flow: str
+
+
+LOSSES = (
+    Loss(role=INGEST, action="s3:PutObject", where="/ledgers/", flow="goes_direct"),
+    Loss(role=INGEST, action="dynamodb:PutItem", where="#TOMB", flow="waits_in_ledgers"),
+    Loss(role=INGEST, action="iam:PassRole", where="ScheduleRole", flow="goes_direct"),
+    Loss(role=DISPATCH, action="s3:GetObject", where="/ledgers/", flow="goes_direct"),
+    Loss(role=DELIVER, action="dynamodb:ConditionCheckItem", where="T#*", flow="breaks_half_way"),
+    Loss(role=SWEEP, action="scheduler:ListSchedules", where="", flow="is_deleted"),
+    Loss(role=SCHEDULE, action="lambda:InvokeFunction", where="Dispatch", flow="goes_direct"),
+    Loss(role=SCHEDULE, action="sqs:SendMessage", where="DeadLetters", flow="fails_for_good"),
+)
+
+
+def without(template: Template, loss: Loss) -> Template:
+    """The template less a grant."""
+    less = deepcopy(template)
+    [policy] = [name for name in less["Resources"] if name.startswith(f"{loss.role}DefaultPolicy")]
+    document = less["Resources"][policy]["Properties"]["PolicyDocument"]
+    taken = 0
+    for statement in document["Statement"]:
+        actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
+        if loss.action in actions and loss.where in json.dumps(statement):
+            taken += 1
+            statement["Action"] = [action for action in actions if action != loss.action]
+    assert taken == 1
+    document["Statement"] = [statement for statement in document["Statement"] if statement["Action"]]
+    return less
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.role}-{loss.action}")
+def test_a_flow_whose_role_lacks_a_grant_is_denied_exactly_that(template: Template, loss: Loss) -> None:
+    jobs: list[tuple[str, str]] = []
+    given = without(normalized(template), loss)
+    with LocalTidewheel(template=given, enforce_iam=True, job_runner=World.runner(jobs)) as stack:
+        try:
+            FLOWS[loss.flow](World(stack=stack, jobs=jobs))
+        except Exception:
+            failed = True
+        else:
+            failed = bool(stack.failures)
+        denied = {(each.role.split("-")[1].rstrip("0123456789ABCDEF"), each.action) for each in stack.denials}
+    assert failed and denied == {(loss.role, loss.action)}
+
+
+def test_a_function_that_may_not_read_its_queue_is_no_event_source(template: Template) -> None:
+    loss = Loss(role=DELIVER, action="sqs:ReceiveMessage", where="WorkQueue", flow="")
+    with pytest.raises(PermissionError, match=r"DeliveryDeliverRole.*sqs:ReceiveMessage on resource: \S+WorkQueue"):
+        LocalTidewheel(template=without(normalized(template), loss), enforce_iam=True).open()

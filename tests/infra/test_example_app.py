@@ -1,0 +1,162 @@
+"""The example of a team's own app: it synthesizes, it is clean, and what it declares works with the rights it gives."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from aws_cdk import App
+from cfnlint import ManualArgs, api
+
+from infra.application import BUNDLING_STACKS
+from infra.local_template import Template, normalized
+from tests.infra.resolved import settings_of, statements_of
+from tidewheel import Message
+from tidewheel.cdk import pinned_packages
+from tidewheel.cdk.sdk_layer import LocalLayer, fill, own_files
+from tidewheel.local import LocalTidewheel
+from tidewheel.policies import sender_statements
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "cdk_app"
+SERVICE = "shop-reminders"
+
+
+def load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"cdk_app_{path.parent.name}_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@cache
+def shop() -> Template:
+    scope = App(analytics_reporting=False, context={BUNDLING_STACKS: []})
+    load(EXAMPLE / "app.py").ShopStack(scope, "shop")
+    template: Template = scope.synth().get_stack_by_name("shop").template
+    return template
+
+
+def local_template() -> Template:
+    return normalized({"Description": "", "Outputs": {}, **shop()})
+
+
+def test_the_example_passes_cfn_lint() -> None:
+    # W3005 is the CDK's own doing: it makes every function depend on its role, to which it refers as well.
+    matches = api.lint(json.dumps(shop()), config=ManualArgs(regions=["us-east-1"], ignore_checks=["W3005"]))
+    assert [f"{match.rule.id} {match.path}: {match.message}" for match in matches] == []
+
+
+def test_a_policy_of_the_example_has_no_wildcard_in_an_action() -> None:
+    policies = [
+        statement
+        for each in shop()["Resources"].values()
+        if each["Type"] == "AWS::IAM::Policy"
+        for statement in each["Properties"]["PolicyDocument"]["Statement"]
+    ]
+    assert len(policies) > 30
+    assert [each for each in policies if "*" in str(each["Action"])] == []
+
+
+def test_what_the_example_declares_is_there_and_delivers_with_no_call_denied() -> None:
+    with LocalTidewheel(template=local_template(), stack_name=SERVICE, enforce_iam=True) as stack:
+        tw = stack.client()
+        [topic] = tw.topics()
+        assert (topic.topic, topic.settings.retention_s, topic.settings.max_waiting) == ("orders", 604_800, 5_000_000)
+        for kind in ("reminder", "other"):
+            tw.send_many("orders", [Message(body=kind, delay=delay, attributes={"kind": kind}) for delay in (5, "2h")])
+        stack.advance(hours=3)
+        assert len(stack.receive("orders", "billing")) == 4
+        assert [each.body for each in stack.receive("orders", "mail")] == ["reminder"] * 2
+        assert (stack.failures, stack.denials) == ([], [])
+
+
+def test_the_functions_of_the_example_send_cancel_and_consume() -> None:
+    with LocalTidewheel(template=local_template(), stack_name=SERVICE) as stack:
+        tw = stack.client()
+        with patch.dict(os.environ, {"TIDEWHEEL_SERVICE": SERVICE}), patch("tidewheel.Tidewheel", lambda _: tw):
+            sender = load(EXAMPLE / "sender" / "handler.py")
+        for order in (1, 2):
+            sender.handler({"order": order, "paid": False}, None)
+        stack.advance(hours=1)
+        sender.handler({"order": 2, "paid": True}, None)
+        stack.advance(days=3)
+        [due] = stack.receive("orders", "mail")
+        assert json.loads(due.body) == {"order": 1}
+        url = tw.subscriptions("orders")[0].queue_url
+        sqs = stack.session.client("sqs")
+        records = [record(raw) for raw in sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"])["Messages"]]
+    stranger = {**records[0], "messageId": "stranger", "body": "{}"}
+    answer = load(EXAMPLE / "consumer" / "handler.py").handler({"Records": [*records, stranger]}, None)
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "stranger"}]}
+
+
+def record(raw: Any) -> dict[str, Any]:
+    """A message as an event source hands it over."""
+    return {
+        "messageId": raw["MessageId"],
+        "receiptHandle": raw["ReceiptHandle"],
+        "body": raw["Body"],
+        "attributes": {"ApproximateReceiveCount": "1"},
+        "messageAttributes": {
+            name: {"stringValue": value["StringValue"], "dataType": value["DataType"]}
+            for name, value in raw["MessageAttributes"].items()
+        },
+    }
+
+
+def test_the_sender_may_do_what_it_does_and_the_consumer_reads_its_queue_only() -> None:
+    expected = sender_statements(settings_of(shop(), SERVICE), "orders", actions=("send", "cancel"))
+    given = statements_of(shop(), "SenderServiceRole")
+    for statement in expected:
+        assert statement in given
+    consumer = statements_of(shop(), "ConsumerServiceRole")
+    assert {action.split(":")[0] for each in consumer for action in each["Action"]} == {"kms", "sqs"}
+    assert all("billing" in resource for each in consumer if "kms" not in str(each) for resource in each["Resource"])
+
+
+def test_the_layer_has_all_that_the_client_needs_and_nothing_that_lambda_has(tmp_path: Path) -> None:
+    files = own_files()
+    assert {"python/tidewheel/__init__.py", "python/tidewheel/sdk/client.py"} < set(files)
+    assert [name for name in files if "/cdk/" in name or "/local/" in name or "/spark/" in name] == []
+    with patch("tidewheel.cdk.sdk_layer.install", lambda _requirements, folder, _machine: folder.mkdir(parents=True)):
+        made = tmp_path / "made"
+        made.mkdir()
+        assert LocalLayer().try_bundle(str(made), image=None)
+    assert set(zipfile.ZipFile(made / "sdk.zip").namelist()) == set(files)
+
+
+def test_the_client_works_from_the_layer_alone(tmp_path: Path) -> None:
+    machine = pinned_packages.Machine(
+        python=f"{sys.version_info.major}.{sys.version_info.minor}",
+        architecture=pinned_packages.X86.architecture,
+        elf=pinned_packages.X86.elf,
+    )
+    if os.uname().machine != machine.architecture:
+        pytest.skip("the layer's compiled package is tried on x86-64")
+    fill(tmp_path, machine)
+    boto3_of_lambda = Path(importlib.util.find_spec("boto3").origin).parents[1]  # type: ignore[union-attr, arg-type]
+    program = f"""
+import sys
+sys.path[:] = [{str(tmp_path / "python")!r}, *(p for p in sys.path if "site-packages" not in p and "src" not in p)]
+import tidewheel
+assert tidewheel.__file__.startswith({str(tmp_path)!r}), tidewheel.__file__
+import pyroaring, cronsim, tzdata
+assert "boto3" not in sys.modules
+sys.path.append({str(boto3_of_lambda)!r})
+for name in tidewheel.__all__:
+    getattr(tidewheel, name)
+client = tidewheel.Tidewheel("x")
+"""
+    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

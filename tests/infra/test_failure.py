@@ -1,0 +1,261 @@
+"""What fails is tried again in time, does not come twice at once, and is never forgotten.
+
+Time-outs, leases, visibility time-outs, receives and retention are set in many places; here they meet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.infra.variants import VARIANTS, template_of
+from tidewheel.aws.scheduler_wheel import MAX_EVENT_AGE_S, MAX_RETRIES
+from tidewheel.cdk.environment import Environment
+from tidewheel.errors import InvalidValue
+from tidewheel.local import MemoryTidewheel
+from tidewheel.settings import LEASE_MS, MAX_DELIVERY_S, MAX_FUNCTION_S, SCHEDULER_LATENESS_S, TopicSettings
+
+if TYPE_CHECKING:
+    from conftest import StackTemplate
+
+LEASE_S = LEASE_MS // 1000
+OUTAGE_S = 4 * 3600
+DAYS_14 = 14 * 24 * 3600
+BETWEEN_RETRIES_S = 60 + 120
+"""Lambda waits a minute before it repeats an asynchronous call that failed, and two before the second time."""
+
+DELIVERING = ("ingest", "dispatch", "deliver")
+CALLED = ("dispatch", "sweep", "compact")
+"""The functions that are called asynchronously."""
+
+INGEST_QUEUES = ("IngestionUrgentQueue", "IngestionBulkQueue")
+WORK_QUEUE = "DeliveryWorkQueue"
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def any_stack(request: pytest.FixtureRequest) -> StackTemplate:
+    """Each stack that a team may deploy."""
+    from conftest import StackTemplate
+
+    return StackTemplate(template_of(request.param))
+
+
+# ---- queues and the functions that read them
+
+
+def test_a_message_comes_again_only_when_the_call_that_has_it_must_be_over(any_stack: StackTemplate) -> None:
+    for source in sources(any_stack):
+        window_s = source["mapping"].get("MaximumBatchingWindowInSeconds", 0)
+        assert source["queue"]["VisibilityTimeout"] >= 2 * source["function"]["Timeout"] + window_s
+
+
+def test_whoever_reads_a_queue_reports_what_failed_and_leaves_the_rest_done(any_stack: StackTemplate) -> None:
+    for source in sources(any_stack):
+        assert source["mapping"]["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+
+
+def test_each_queue_that_a_function_reads_has_a_dead_letter_queue_of_its_own_that_nothing_reads(
+    any_stack: StackTemplate,
+) -> None:
+    read = {source["id"] for source in sources(any_stack)}
+    targets = [dead_letter_id(source["queue"]) for source in sources(any_stack)]
+    assert len(targets) == len(set(targets)) == len(read)
+    assert not read & set(targets)
+    assert set(targets) <= set(any_stack.of_type("AWS::SQS::Queue"))
+
+
+def test_what_people_must_look_at_stays_for_two_weeks_less_the_time_it_was_tried(any_stack: StackTemplate) -> None:
+    queues = any_stack.of_type("AWS::SQS::Queue")
+    # A message keeps its age when SQS moves it to a dead-letter queue, so none may keep messages for less.
+    assert {queue["MessageRetentionPeriod"] for queue in queues.values()} == {DAYS_14}
+    for source in sources(any_stack):
+        assert tried_s(source["queue"]) < 24 * 3600
+
+
+def test_an_outage_of_four_hours_heals_by_itself(any_stack: StackTemplate) -> None:
+    tried = [tried_s(each["queue"]) for each in sources(any_stack) if not each["id"].startswith(WORK_QUEUE)]
+    assert len(tried) >= 2
+    assert all(OUTAGE_S <= each < 1.1 * OUTAGE_S for each in tried)
+
+
+def test_the_sweep_enqueues_a_part_again_only_when_its_job_is_over(stack: StackTemplate) -> None:
+    redrive_s = TopicSettings().redrive_s
+    assert redrive_s / 2 < tried_s(stack.one("AWS::SQS::Queue", WORK_QUEUE)) <= redrive_s
+
+
+def test_a_part_that_failed_is_tried_twice_more_before_its_first_message_is_due(stack: StackTemplate) -> None:
+    again_s = stack.one("AWS::SQS::Queue", WORK_QUEUE)["VisibilityTimeout"]
+    last_s = stack.functions()["deliver"]["Timeout"]
+    assert SCHEDULER_LATENESS_S + 2 * again_s + last_s <= TopicSettings().lookahead_s
+
+
+# ---- leases
+
+
+def test_a_lease_outlives_every_function_that_delivers(any_stack: StackTemplate) -> None:
+    functions = any_stack.functions()
+    assert max(functions[name]["Timeout"] for name in DELIVERING) == MAX_DELIVERY_S < LEASE_S
+
+
+def test_a_part_whose_worker_died_is_free_when_it_comes_again(stack: StackTemplate) -> None:
+    assert stack.one("AWS::SQS::Queue", WORK_QUEUE)["VisibilityTimeout"] > LEASE_S
+
+
+def test_no_function_outlives_what_deletions_and_rebuilds_wait_for(any_stack: StackTemplate) -> None:
+    assert max(function["Timeout"] for function in any_stack.functions().values()) <= MAX_FUNCTION_S
+    assert TopicSettings().redrive_s >= MAX_FUNCTION_S * 2
+
+
+def test_a_sweep_is_over_when_the_next_one_begins(stack: StackTemplate) -> None:
+    assert stack.functions()["sweep"]["Timeout"] < Environment.development().sweep_interval_s
+
+
+# ---- asynchronous calls
+
+
+@pytest.mark.parametrize(("function", "retries"), [("dispatch", 2), ("sweep", 0), ("compact", 0)])
+def test_a_call_that_fails_is_tried_again_where_that_helps(stack: StackTemplate, function: str, retries: int) -> None:
+    assert asynchronous(stack)[function]["MaximumRetryAttempts"] == retries
+
+
+def test_every_function_that_reads_no_queue_records_the_calls_that_were_given_up(any_stack: StackTemplate) -> None:
+    readers = {source["name"] for source in sources(any_stack)}
+    configs = asynchronous(any_stack)
+    assert set(configs) == set(any_stack.functions()) - readers == set(CALLED)
+    for config in configs.values():
+        assert config["Qualifier"] == "$LATEST"
+        target = config["DestinationConfig"]["OnFailure"]["Destination"]["Fn::GetAtt"][0]
+        assert target.startswith("TimingWheelScheduleDeadLetters")
+
+
+@pytest.mark.parametrize("role", ["TimingWheelDispatchRole", "TimingWheelSweepRole", "CompactionCompactRole"])
+def test_who_is_called_asynchronously_may_send_to_the_queue_of_what_was_given_up(
+    stack: StackTemplate, role: str
+) -> None:
+    assert "TimingWheelScheduleDeadLetters" in str(stack.resources(role, "sqs:SendMessage"))
+
+
+def test_a_dispatch_is_given_up_when_both_repeats_had_their_time_and_sweeps_have_seen_the_topic(
+    stack: StackTemplate,
+) -> None:
+    age_s = asynchronous(stack)["dispatch"]["MaximumEventAgeInSeconds"]
+    # The age counts until a try starts, so the last one is not in it.
+    assert 2 * stack.functions()["dispatch"]["Timeout"] + BETWEEN_RETRIES_S <= age_s
+    assert 2 * Environment.development().sweep_interval_s <= age_s <= TopicSettings().redrive_s
+
+
+def test_a_late_sweep_is_dropped_when_the_next_one_is_due(stack: StackTemplate) -> None:
+    interval_s = Environment.development().sweep_interval_s
+    assert asynchronous(stack)["sweep"]["MaximumEventAgeInSeconds"] == interval_s
+    policy = stack.one("AWS::Scheduler::Schedule")["Target"]["RetryPolicy"]
+    assert policy == {"MaximumEventAgeInSeconds": interval_s, "MaximumRetryAttempts": MAX_RETRIES}
+
+
+def test_the_scheduler_gives_up_a_topic_when_a_sweep_has_seen_it() -> None:
+    sweep_s = Environment.development().sweep_interval_s
+    assert sweep_s <= MAX_EVENT_AGE_S <= TopicSettings().lookahead_s
+    assert MAX_RETRIES >= 1
+
+
+def test_what_the_scheduler_gives_up_is_kept(stack: StackTemplate) -> None:
+    target = stack.one("AWS::Scheduler::Schedule")["Target"]["DeadLetterConfig"]["Arn"]["Fn::GetAtt"][0]
+    variable = stack.functions()["ingest"]["Environment"]["Variables"]["TIDEWHEEL_SCHEDULE_DEAD_LETTER_ARN"]
+    assert variable == {"Fn::GetAtt": [target, "Arn"]}
+    assert "TimingWheelScheduleDeadLetters" in str(stack.resources("TimingWheelScheduleRole", "sqs:SendMessage"))
+
+
+# ---- concurrency
+
+
+def test_no_queue_can_take_all_of_the_accounts_concurrency(any_stack: StackTemplate) -> None:
+    limits = [source["mapping"]["ScalingConfig"]["MaximumConcurrency"] for source in sources(any_stack)]
+    assert len(limits) == len(any_stack.mappings())
+    assert max(limits) <= 100
+
+
+def test_nothing_is_reserved_unless_the_environment_says_so(stack: StackTemplate) -> None:
+    assert not any("ReservedConcurrentExecutions" in each for each in stack.functions().values())
+    reserved = stack_of("topics with queues of their own").functions()
+    found = {name: each.get("ReservedConcurrentExecutions") for name, each in reserved.items()}
+    assert found == {"ingest": 360, "dispatch": 50, "deliver": None, "sweep": None, "compact": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"urgent_concurrency": 1}, "urgent_concurrency=1: give 2 to 1000"),
+        ({"work_concurrency": 1001}, "work_concurrency=1001: give 2 to 1000"),
+        ({"reserved_concurrency": {"ingest": 119}}, "reserved_concurrency=119: ingest needs at least 120"),
+        ({"reserved_concurrency": {"deliver": 99}}, "reserved_concurrency=99: deliver needs at least 100"),
+        ({"reserved_concurrency": {"import": 5}}, "reserved_concurrency='import': name some of ingest"),
+        ({"deleted_object_days": 0}, "deleted_object_days=0: give whole days"),
+        ({"own_key": True, "encryption_key_arn": "arn"}, "encryption_key_arn='arn': own_key makes a key"),
+    ],
+)
+def test_an_environment_that_cannot_work_is_refused(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        Environment.development(**changes)
+    assert told in str(refused.value)
+
+
+# ---- the local runtime
+
+
+def test_the_stack_in_memory_tries_as_long_and_as_often_as_the_deployed_one(stack: StackTemplate) -> None:
+    with MemoryTidewheel() as memory:
+        for name, prefix in {"urgent": INGEST_QUEUES[0], "bulk": INGEST_QUEUES[1], "work": WORK_QUEUE}.items():
+            url = memory.queue(f"tidewheel_{name}").url
+            found = memory.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+            queue = stack.one("AWS::SQS::Queue", prefix)
+            assert int(found["VisibilityTimeout"]) == queue["VisibilityTimeout"]
+            assert int(found["MessageRetentionPeriod"]) == queue["MessageRetentionPeriod"]
+            assert f'"maxReceiveCount": {queue["RedrivePolicy"]["maxReceiveCount"]}' in found["RedrivePolicy"]
+
+
+def stack_of(variant: str) -> StackTemplate:
+    """The questions that tests ask of a variant."""
+    from conftest import StackTemplate
+
+    return StackTemplate(template_of(variant))
+
+
+def sources(stack: StackTemplate) -> list[dict[str, Any]]:
+    """Each queue that a function reads: the queue with its id, the mapping, and the function with its name."""
+    queues = stack.of_type("AWS::SQS::Queue")
+    by_id = stack.of_type("AWS::Lambda::Function")
+    names = {id(properties): name for name, properties in stack.functions().items()}
+    found = []
+    for mapping in stack.of_type("AWS::Lambda::EventSourceMapping").values():
+        queue_id = mapping["EventSourceArn"]["Fn::GetAtt"][0]
+        function = by_id[mapping["FunctionName"]["Ref"]]
+        found.append(
+            {
+                "id": queue_id,
+                "queue": queues[queue_id],
+                "mapping": mapping,
+                "function": function,
+                "name": names[id(function)],
+            }
+        )
+    return found
+
+
+def asynchronous(stack: StackTemplate) -> dict[str, dict[str, Any]]:
+    """How each function's asynchronous calls are tried, by the function's name."""
+    by_id = stack.of_type("AWS::Lambda::Function")
+    names = {id(properties): name for name, properties in stack.functions().items()}
+    return {
+        names[id(by_id[config["FunctionName"]["Ref"]])]: config
+        for config in stack.of_type("AWS::Lambda::EventInvokeConfig").values()
+    }
+
+
+def dead_letter_id(queue: dict[str, Any]) -> str:
+    """The logical id of a queue's dead-letter queue."""
+    return str(queue["RedrivePolicy"]["deadLetterTargetArn"]["Fn::GetAtt"][0])
+
+
+def tried_s(queue: dict[str, Any]) -> int:
+    """How long a message that always fails is tried before it is a dead letter."""
+    return int(queue["VisibilityTimeout"] * queue["RedrivePolicy"]["maxReceiveCount"])

@@ -1,0 +1,97 @@
+"""cdk-nag, AWS Solutions: no finding without a reason, and no reason without a finding."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from aws_cdk import App
+from cdk_nag import AwsSolutionsChecks
+
+from infra.application import BUNDLING_STACKS, DEFAULT_STACK, build_app
+from tests.infra.variants import VARIANTS
+from tidewheel.cdk import acknowledged
+from tidewheel.cdk.environment import Environment
+
+ACKNOWLEDGED = "aws:cdk:acknowledged-rules"
+
+Finding = tuple[str, str]
+"""The path of a construct, and the id of a rule."""
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_finding_is_acknowledged(variant: str, tmp_path: Path) -> None:
+    assert findings(app_of(VARIANTS[variant], tmp_path)) == set()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_acknowledgement_has_a_reason_and_a_finding_that_needs_it(
+    variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = acknowledgements(app_of(VARIANTS[variant], tmp_path / "with"), tmp_path / "with")
+    monkeypatch.setattr(acknowledged, "Validations", Deaf)
+    found = findings(app_of(VARIANTS[variant], tmp_path / "without"))
+    assert found, "cdk-nag finds nothing at all: does it run?"
+    needless = {
+        (scope, rule)
+        for scope, rule in given
+        if not any(rule == other and f"{path}/".startswith(f"{scope}/") for path, other in found)
+    }
+    assert needless == set()
+    assert all(len(reason.split()) > 5 for reason in given.values())
+
+
+def test_synthesis_fails_on_a_finding_when_the_app_is_asked_to_check_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = VARIANTS["development"]
+    app_of(environment, tmp_path / "explained", nag=True).synth()
+    monkeypatch.setattr(acknowledged, "Validations", Deaf)
+    app_of(environment, tmp_path / "unasked").synth()
+    with pytest.raises(RuntimeError, match="ValidationFailed"):
+        app_of(environment, tmp_path / "found", nag=True).synth()
+    assert "AwsSolutions-S1" in (tmp_path / "found" / "validation-report.json").read_text(encoding="utf-8")
+
+
+class Deaf:
+    """Stands for the CDK's `Validations` and hears no acknowledgement."""
+
+    @classmethod
+    def of(cls, _: object) -> Deaf:
+        return cls()
+
+    def acknowledge(self, *_: object) -> None:
+        pass
+
+
+def app_of(environment: Environment, folder: Path, *, nag: bool = False) -> App:
+    """The app with one environment, not yet synthesized."""
+    return build_app(
+        outdir=str(folder),
+        overrides={BUNDLING_STACKS: [], "stack": DEFAULT_STACK, "nag": nag},
+        environment=environment,
+    )
+
+
+def findings(app: App) -> set[Finding]:
+    """What cdk-nag finds and nobody acknowledges."""
+    report = AwsSolutionsChecks(app).validate_scope(app)
+    return {
+        (resource.construct_path, violation.rule_name)
+        for violation in report.violations
+        for resource in violation.violating_resources
+    }
+
+
+def acknowledgements(app: App, folder: Path) -> dict[Finding, str]:
+    """What the constructs acknowledge, with the reasons."""
+    app.synth()
+    metadata = json.loads((folder / f"{DEFAULT_STACK}.metadata.json").read_text(encoding="utf-8"))
+    return {
+        (path.removeprefix("/"), rule.removeprefix("Annotation::")): reason
+        for path, entries in metadata.items()
+        for entry in entries
+        if entry["type"] == ACKNOWLEDGED
+        for rule, reason in entry["data"].items()
+    }

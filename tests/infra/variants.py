@@ -1,0 +1,27 @@
+"""The stacks that the tests look at: the app's own environments, and what else a team may switch on."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from infra.local_template import Template, synthesize
+from tidewheel.cdk.environment import Environment
+
+KEY_ARN = "arn:aws:kms:us-east-1:123456789012:key/11111111-2222-3333-4444-555555555555"
+
+VARIANTS: dict[str, Environment] = {
+    "development": Environment.development(),
+    "production": Environment.production(),
+    "a key of its own": Environment.production(own_key=True),
+    "an existing key": Environment.development(encryption_key_arn=KEY_ARN, access_log_bucket="team-access-logs"),
+    "topics with queues of their own": Environment.production(
+        dedicated_topics=("orders", "Default"), reserved_concurrency={"ingest": 360, "dispatch": 50}
+    ),
+}
+"""What is asked of every stack is asked of each of these."""
+
+
+@cache
+def template_of(variant: str) -> Template:
+    """Returns the template of a variant, as the CDK writes it; tests share it and must not change it."""
+    return synthesize(VARIANTS[variant])

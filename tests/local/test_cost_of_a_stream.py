@@ -1,0 +1,63 @@
+"""The calculator against a stream that ran: what it says must be what was counted."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from tests.conftest import TOPIC, orders
+from tidewheel.cost import prices
+from tidewheel.cost.assumptions import Assumptions
+from tidewheel.cost.bill import units_a_day
+from tidewheel.cost.stream import Stream
+from tidewheel.cost.workload import Workload
+from tidewheel.message import Message
+from tidewheel.settings import TopicSettings
+
+HOUR_S = 3600
+
+
+@pytest.mark.parametrize(("batch", "every_s", "subscriptions"), [(10, 60, 2), (3, 600, 1)])
+def test_the_calculator_is_within_fifteen_percent_of_a_stream_that_was_counted(
+    batch: int, every_s: int, subscriptions: int
+) -> None:
+    """The local runtime has one poller a queue, and leaves out sweeps that would find nothing."""
+    mean_s, counted_hours = 1.5 * HOUR_S, 3 if every_s < 600 else 8
+    choose, names = random.Random(3), [f"reader{i}" for i in range(subscriptions)]
+    with orders(*names) as service:
+
+        def run(hours: float) -> None:
+            for step in range(round(hours * HOUR_S / every_s)):
+                delays = [round(choose.uniform(0, 2 * mean_s), 3) for _ in range(batch)]
+                service.client.send_many(TOPIC, [Message(body=f"{choose.random():0216}", delay=d) for d in delays])
+                service.stack.advance(seconds=every_s)
+                if step % 20 == 0:
+                    for name in names:
+                        service.stack.receive(TOPIC, name)
+
+        service.stack.advance(days=1)
+        run(3.2)
+        before, sweeps = Counter(service.stack.requests.units), service.stack.invocations["sweep"]
+        run(counted_hours)
+        assert service.stack.failures == []
+        counted = Counter(service.stack.requests.units) - before
+        sweeps = service.stack.invocations["sweep"] - sweeps
+    workload = Workload(
+        per_day=batch * 86_400 / every_s,
+        delay_mean_s=mean_s,
+        size_bytes=216,
+        subscriptions=subscriptions,
+        batch=batch,
+    )
+    stream = Stream(workload, Assumptions(batching_pollers=1, receives_a_second=1000), TopicSettings())
+    expected = units_a_day(stream.runs())
+    days = counted_hours / 24
+    a_sweep = {"scheduler.invocation": 1, "lambda.invocation": 1, "dynamodb.read": 16}
+    by_calculator = sum(prices.dollars(unit, count * days) for unit, count in expected.items())
+    by_calculator += sum(prices.dollars(unit, count * sweeps) for unit, count in a_sweep.items())
+    by_count = sum(prices.dollars(unit, count) for unit, count in counted.items())
+    assert by_calculator == pytest.approx(by_count, rel=0.15), {
+        unit: (counted[unit], round(count * days)) for unit, count in sorted(expected.items())
+    }

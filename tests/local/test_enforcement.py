@@ -1,0 +1,155 @@
+"""`enforce_iam`: functions and jobs have the rights of their own roles."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tidewheel.local import LocalTidewheel
+from tidewheel.local.emulator.iam_policy import Request, allowed
+from tidewheel.local.emulator.iam_requests import requests_of
+from tidewheel.local.emulator.wire_calls import WireRequest, read_call
+from tidewheel.policies import queue_policy
+
+TABLE = "arn:aws:dynamodb:us-east-1:123456789012:table/t"
+
+
+def statement(**condition: Any) -> dict[str, Any]:
+    return {"Effect": "Allow", "Action": "dynamodb:*Item", "Resource": TABLE, "Condition": condition}
+
+
+def request(*partitions: str) -> Request:
+    context = (("dynamodb:LeadingKeys", partitions),) if partitions else ()
+    return Request(action="dynamodb:PutItem", resource=TABLE, context=context)
+
+
+LIKE, NOT_LIKE, ANY = "ForAllValues:StringLike", "ForAllValues:StringNotLike", "ForAnyValue:StringLike"
+KEYS = "dynamodb:LeadingKeys"
+
+
+@pytest.mark.parametrize(
+    ("condition", "partitions", "expected"),
+    [
+        ({LIKE: {KEYS: "T#*"}}, ("T#a", "T#a#TOMB"), True),
+        ({LIKE: {KEYS: "T#*"}}, ("T#a", "S"), False),
+        ({LIKE: {KEYS: "T#*"}}, (), True),
+        ({LIKE: {KEYS: "T#*"}, "Null": {KEYS: "false"}}, (), False),
+        ({LIKE: {KEYS: "T#*"}, NOT_LIKE: {KEYS: ["T#*#*"]}}, ("T#a",), True),
+        ({LIKE: {KEYS: "T#*"}, NOT_LIKE: {KEYS: ["T#*#*"]}}, ("T#a", "T#a#TOMB"), False),
+        ({ANY: {KEYS: "T#*"}}, ("S", "T#a"), True),
+        ({ANY: {KEYS: "T#*"}}, (), False),
+        ({"StringEquals": {KEYS: "T#a"}}, (), False),
+        ({"StringNotEquals": {KEYS: "T#a"}}, (), True),
+        ({"StringEqualsIfExists": {KEYS: "T#a"}}, (), True),
+        ({"StringEquals": {"Dynamodb:leadingkeys": "T#a"}}, ("T#a",), True),
+        ({LIKE: {KEYS: "T[a]"}}, ("Ta",), False),
+    ],
+)
+def test_conditions_hold_as_iam_says(condition: Any, partitions: tuple[str, ...], expected: bool) -> None:
+    assert allowed([statement(**condition)], request(*partitions)) is expected
+
+
+def test_a_denial_wins_over_what_is_allowed() -> None:
+    assert not allowed([statement(), {**statement(), "Effect": "Deny"}], request("T#a"))
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        {"Condition": {"IpAddress": {KEYS: "10.0.0.0/8"}}},
+        {"Condition": {"StringEquals": {"aws:SourceIp": "x"}}},
+        {"NotPrincipal": "x"},
+        {"Resource": "arn:aws:dynamodb:*:*:table/${aws:username}"},
+    ],
+)
+def test_what_the_evaluator_does_not_know_is_an_error_and_no_guess(unknown: dict[str, Any]) -> None:
+    with pytest.raises(NotImplementedError):
+        allowed([{**statement(), **unknown}], request("T#a"))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "expected"),
+    [
+        ("GET", "/b/k%20x?x-id=GetObject", {("s3:GetObject", "b/k x")}),
+        ("HEAD", "/b/k", {("s3:GetObject", "b/k")}),
+        ("HEAD", "/b", {("s3:ListBucket", "b")}),
+        ("GET", "/b?list-type=2&prefix=p%2F", {("s3:ListBucket", "b")}),
+        ("PUT", "/b/k?partNumber=1&uploadId=u", {("s3:PutObject", "b/k")}),
+        ("POST", "/b/k?uploads", {("s3:PutObject", "b/k")}),
+        ("POST", "/b/k?uploadId=u", {("s3:PutObject", "b/k")}),
+        ("DELETE", "/b/k?uploadId=u", {("s3:AbortMultipartUpload", "b/k")}),
+        ("DELETE", "/b/k", {("s3:DeleteObject", "b/k")}),
+        ("GET", "/b?location", {("s3:GetBucketLocation", "b")}),
+    ],
+)
+def test_a_request_of_an_s3_client_that_is_no_botocore_is_read(
+    method: str, path: str, expected: set[tuple[str, str]]
+) -> None:
+    wire = WireRequest(
+        service="s3", operation=None, method=method, url=f"http://127.0.0.1:1{path}", headers={}, body=b""
+    )
+    call = read_call(wire)
+    found = {(each.action, each.resource.rpartition(":")[2]) for each in requests_of("s3", call.operation, call.params)}
+    assert found == expected
+
+
+def test_a_copy_asks_for_its_source_too() -> None:
+    wire = WireRequest(
+        service="s3",
+        operation=None,
+        method="PUT",
+        url="https://b.s3.us-east-1.amazonaws.com/to",
+        headers={"x-amz-copy-source": "/other/from"},
+        body=b"",
+    )
+    call = read_call(wire)
+    found = [(each.action, each.resource) for each in requests_of("s3", call.operation, call.params)]
+    assert found == [("s3:GetObject", "arn:aws:s3:::other/from"), ("s3:PutObject", "arn:aws:s3:::b/to")]
+
+
+def test_without_enforcement_nothing_can_be_said_of_denials() -> None:
+    with LocalTidewheel() as stack, pytest.raises(ValueError, match="enforce_iam=True"):
+        _ = stack.denials
+
+
+def test_an_enforced_stack_delivers_as_any_other_and_the_callers_own_clients_have_all_rights() -> None:
+    with LocalTidewheel(enforce_iam=True) as stack:
+        client = stack.client()
+        client.create_topic("orders")
+        client.create_subscription("orders", "mail")
+        client.send("orders", "x", delay="2h")
+        stack.advance(hours=3)
+        assert [each.body for each in stack.receive("orders", "mail")] == ["x"]
+        assert (stack.failures, stack.denials) == ([], [])
+
+
+def test_a_queue_of_ones_own_is_denied_until_its_policy_names_the_roles() -> None:
+    with LocalTidewheel(enforce_iam=True) as stack:
+        sqs, ssm = stack.session.client("sqs"), stack.session.client("ssm")
+        url = sqs.create_queue(QueueName="legacy")["QueueUrl"]
+        client = stack.client()
+        client.create_topic("orders")
+        client.create_subscription("orders", "mail", queue_url=url)
+        client.send("orders", "x", delay=5)
+        stack.advance(minutes=1)
+        assert {(each.action, each.resource.rpartition(":")[2]) for each in stack.denials} == {
+            ("sqs:SendMessage", "legacy")
+        }
+        roles = ssm.get_parameter(Name="/tidewheel/tidewheel/delivery-roles")["Parameter"]["Value"].split(",")
+        policy = queue_policy("arn:aws:sqs:us-east-1:123456789012:legacy", role_arns=roles)
+        sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": json.dumps(policy)})
+        stack.denials.clear()
+        stack.advance(hours=1)
+        assert [each.body for each in stack.receive("orders", "mail")] == ["x"]
+        assert stack.denials == []
+
+
+def test_a_call_that_is_not_known_is_denied_if_no_statement_names_it() -> None:
+    with LocalTidewheel(enforce_iam=True) as stack:
+        arn = stack.session.client("iam").list_roles()["Roles"][0]["Arn"]
+        sns = stack._emulator.core_session(role_arn=arn).create_client("sns")
+        with pytest.raises(ClientError, match="not authorized to perform: sns:ListTopics"):
+            sns.list_topics()

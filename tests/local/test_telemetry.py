@@ -1,0 +1,135 @@
+"""The functions' metrics and logs: each says what it should, once, and nothing when there is nothing to say."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import SKEW, TOPIC, Orders
+from tests.local.told import TELLING, Point, documents, points, total
+from tidewheel.local import LocalTidewheel
+from tidewheel.message import Message
+from tidewheel.telemetry import metrics
+from tidewheel.telemetry.samples import MOST_VALUES, sample
+
+
+@pytest.fixture
+def service() -> Iterator[Orders]:
+    """A stack whose functions tell all that they can, with one topic and one subscription."""
+    with LocalTidewheel(environment=SKEW | TELLING, log_level="INFO") as stack:
+        client = stack.client()
+        client.create_topic(TOPIC)
+        client.create_subscription(TOPIC, "billing")
+        yield Orders(stack, client)
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> list[Point]:
+    return points(capsys.readouterr().out)
+
+
+def test_messages_are_counted_on_their_way(service: Orders, capsys: pytest.CaptureFixture[str]) -> None:
+    service.client.send_many(TOPIC, [Message(body="x", delay=delay) for delay in ["2m"] * 3 + ["2h"] * 5])
+    gone, expiring = service.client.send_many(
+        TOPIC, [Message(body="x", delay="2h"), Message(body="x", delay="2h", expires_in="1s")]
+    )
+    service.stack.advance(minutes=10)
+    service.client.cancel(TOPIC, gone.id)
+    service.stack.advance(hours=3)
+    found = told(capsys)
+    assert total(found, "Accepted") == 10
+    assert total(found, "Ledgers") >= 1
+    assert total(found, "Planned") >= 6
+    assert total(found, "Delivered") == sum(service.ids().values()) == 9
+    assert total(found, "Cancelled") == 1
+    assert total(found, "Failures") == 0
+    late = [value for point in found if point.name == "Lateness" for value in point.values]
+    assert len(late) == 9 and min(late) >= 0 and max(late) <= 1100
+    assert total(found, "Requests") > 10
+    assert expiring is not None
+
+
+def test_every_metric_is_of_the_table_with_its_unit_its_emitter_and_the_one_dimension(
+    service: Orders, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service.client.send_many(TOPIC, [Message(body="x", delay=delay) for delay in ("2m", "2h", "3d")])
+    service.stack.drop_schedules = True
+    service.stack.advance(days=2)
+    service.invoke("sweep")
+    service.stack.advance(days=2)
+    found = told(capsys)
+    assert {point.name for point in found} >= {"Accepted", "Ledgers", "Planned", "Delivered", "Lateness", "Backlog"}
+    for point in found:
+        metric = metrics.BY_NAME[point.name]
+        assert point.unit == metric.unit
+        assert point.function in metric.emitters
+        assert point.dimensions == ((metrics.DIMENSION, "tidewheel"),)
+        assert any(point.values)
+
+
+def test_there_are_at_most_fifteen_metrics_with_a_name_each() -> None:
+    assert len(metrics.METRICS) == len(metrics.BY_NAME) == 15
+
+
+def test_an_idle_service_has_no_metrics_at_all(service: Orders, capsys: pytest.CaptureFixture[str]) -> None:
+    service.stack.advance(hours=3)
+    capsys.readouterr()
+    for _ in range(3):
+        service.stack.advance(minutes=5)
+        service.invoke("sweep")
+    assert "_aws" not in capsys.readouterr().out
+
+
+def test_a_function_that_has_metrics_switched_off_prints_none(capsys: pytest.CaptureFixture[str]) -> None:
+    with LocalTidewheel(environment=SKEW) as stack:
+        client = stack.client()
+        client.create_topic(TOPIC)
+        client.create_subscription(TOPIC, "billing")
+        client.send_many(TOPIC, [Message(body="x", delay="2m")] * 120)
+        stack.advance(minutes=5)
+        assert len(stack.receive(TOPIC, "billing")) == 120
+    assert capsys.readouterr().out == ""
+
+
+def test_a_replay_and_a_drained_park_are_delivered_but_not_late(
+    service: Orders, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service.client.pause(TOPIC, "billing")
+    service.client.send(TOPIC, "x", delay="2m")
+    service.stack.advance(hours=5)
+    service.client.resume(TOPIC, "billing")
+    service.stack.advance(minutes=10)
+    found = told(capsys)
+    assert total(found, "Parked") == total(found, "Delivered") == 1
+    assert "Lateness" not in {point.name for point in found}
+
+
+def test_a_record_of_metrics_names_the_requests_behind_it(service: Orders, capsys: pytest.CaptureFixture[str]) -> None:
+    service.stack.advance(hours=1, minutes=1)
+    service.client.send(TOPIC, "x", delay="55m")
+    sent = Counter(dict(service.stack.requests))
+    service.stack.advance()
+    [record] = [each for each in documents(capsys.readouterr().out) if each.get("function") == "ingest"]
+    asked = Counter(dict(service.stack.requests)) - sent
+    of_lambda = {"lambda.Invoke", "sqs.ReceiveMessage", "sqs.DeleteMessageBatch"}
+    assert record["requests"] == {name: count for name, count in asked.items() if name not in of_lambda}
+    assert record["requests"]["s3.PutObject"] == 1
+    assert record["Requests"] == [sum(record["requests"].values())]
+
+
+@pytest.mark.parametrize("size", [0, 1, 98, 99, 100, 5000])
+def test_a_sample_keeps_the_ends_and_the_percentiles(size: int) -> None:
+    values = [round(random.Random(size).expovariate(1 / 300)) for _ in range(size)]
+    taken = sample(values)
+    assert len(taken) == min(size, MOST_VALUES)
+    assert taken == sorted(taken) and set(taken) <= set(values)
+    if values:
+        assert (taken[0], taken[-1]) == (min(values), max(values))
+    ordered = sorted(values)
+    for percentile in (50, 90, 99) if size > 1 else ():
+        of_all = percentile / 100 * (size - 1)
+        near = taken[round(percentile / 100 * (len(taken) - 1))]
+        spread = size / MOST_VALUES + 1
+        assert ordered[max(0, int(of_all - spread))] <= near <= ordered[min(size - 1, int(of_all + spread))]

@@ -1,0 +1,39 @@
+"""The model of capacity: its tables are those of the document, and its limits are where the design says they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.capacity import DOCUMENT, LIMITS, RATES, TOPICS, loads, regime, shares, with_tables
+from tidewheel.settings import TopicSettings
+
+
+def test_the_tables_of_the_document_are_those_of_the_model() -> None:
+    text = DOCUMENT.read_text()
+    assert with_tables(text) == text, "python -m benchmarks.capacity --write"
+
+
+@pytest.mark.parametrize("topics", TOPICS)
+def test_no_load_becomes_less_when_more_messages_come(topics: int) -> None:
+    before = loads(regime(RATES[0], topics))
+    assert set(before) == set(LIMITS)
+    for rate in RATES[1:]:
+        after = loads(regime(rate, topics))
+        # Where more comes at once, small plans become large ones: another function does the same work.
+        assert all(after[name] >= before[name] * 0.99 for name in LIMITS if name != "deliver at one time")
+        before = after
+
+
+def test_a_topic_alone_is_limited_by_its_deliveries_at_33_000_a_second_and_large_parts_make_it_160_000() -> None:
+    assert shares(regime(33_000, 1))[0] == ("one delivery's item", pytest.approx(0.99, abs=0.01))
+    large = TopicSettings(part_rows=5000)
+    assert dict(shares(regime(160_000, 1), large))["one delivery's item"] == pytest.approx(0.94, abs=0.05)
+
+
+def test_the_scheduler_starts_300_000_topics_in_a_slot() -> None:
+    share = dict(shares(regime(1_000_000, 300_000)))["dispatches of a slot"]
+    assert share == pytest.approx(1.0, abs=0.01)
+
+
+def test_ten_thousand_messages_a_second_over_ten_thousand_topics_need_no_other_quota() -> None:
+    assert [name for name, share in shares(regime(10_000, 10_000)) if share > 1] == []

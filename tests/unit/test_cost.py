@@ -1,0 +1,143 @@
+"""What `tidewheel cost` says, and that its data is that of the code and the templates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tidewheel.cost import prices
+from tidewheel.cost.bill import Bill, bill, grouped, total
+from tidewheel.cost.deployed import ENVIRONMENTS
+from tidewheel.cost.function_time import FUNCTIONS, cold_share, gb_seconds
+from tidewheel.cost.requests import FLOWS
+from tidewheel.cost.rivals import rivals
+from tidewheel.cost.stream import BULK_WINDOW_S, URGENT_S
+from tidewheel.cost.workload import Spread, Workload
+from tidewheel.errors import InvalidValue
+from tidewheel.sdk.sender import URGENT_MS
+
+TEMPLATES = {
+    "development": REPOSITORY / "src" / "tidewheel" / "local" / "template.json",
+    "production": REPOSITORY / "tests" / "infra" / "snapshots" / "production.json",
+}
+
+
+def _resources(path: Path, kind: str) -> list[dict[str, Any]]:
+    resources = json.loads(path.read_text())["Resources"].values()
+    return [each["Properties"] for each in resources if each["Type"] == kind]
+
+
+def _million(**changes: Any) -> Bill:
+    return bill(Workload(per_day=1_000_000, **changes), ENVIRONMENTS["development"])
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_what_an_environment_is_billed_for_is_what_its_template_has(name: str) -> None:
+    deployed, path = ENVIRONMENTS[name], TEMPLATES[name]
+    alarms = _resources(path, "AWS::CloudWatch::Alarm")
+    looked_at = (sum("MetricStat" in m for m in each["Metrics"]) if "Metrics" in each else 1 for each in alarms)
+    assert deployed.alarms == sum(looked_at)
+    assert deployed.dashboards == len(_resources(path, "AWS::CloudWatch::Dashboard"))
+    assert deployed.polled_queues == len(_resources(path, "AWS::Lambda::EventSourceMapping"))
+    assert deployed.keys == len(_resources(path, "AWS::KMS::Key"))
+    functions = _resources(path, "AWS::Lambda::Function")
+    assert deployed.traced == any(each.get("TracingConfig", {}).get("Mode") == "Active" for each in functions)
+    memory = {each["Handler"].split(".")[1]: each["MemorySize"] for each in functions}
+    assert memory == {function: its.memory_mib for function, its in FUNCTIONS.items()}
+
+
+def test_the_arithmetic_has_the_codes_own_constants() -> None:
+    assert URGENT_S * 1000 == URGENT_MS
+    windows = {
+        each.get("MaximumBatchingWindowInSeconds")
+        for each in _resources(TEMPLATES["development"], "AWS::Lambda::EventSourceMapping")
+    }
+    assert BULK_WINDOW_S in windows
+
+
+def test_every_unit_of_every_flow_has_a_price_and_every_request_a_latency() -> None:
+    for flow in FLOWS.values():
+        for asked in flow.asked.values():
+            for unit in asked.units:
+                assert prices.dollars(unit, 1) > 0
+            if flow.function is not None:
+                assert gb_seconds(flow.function, 1, 0, asked.requests) > 0
+
+
+def test_an_idle_development_stack_costs_fifteen_cents_beside_its_pollers() -> None:
+    idle = bill(Workload(per_day=0), ENVIRONMENTS["development"])
+    assert idle.messages == () and idle.consumers == ()
+    assert total(line for line in idle.standing if line.flow != "pollers") <= 0.15
+    assert total(line for line in idle.standing if line.flow == "pollers") == pytest.approx(0.7776)
+
+
+def test_a_bill_is_the_same_by_service_and_by_flow() -> None:
+    found = _million()
+    by_service = sum(grouped(found.messages, lambda line: line.service).values())
+    by_flow = sum(grouped(found.messages, lambda line: line.flow).values())
+    assert by_service == pytest.approx(by_flow) == pytest.approx(total(found.messages))
+
+
+def test_what_larger_batches_save_and_subscriptions_more_cost() -> None:
+    costs = [total(_million(batch=batch).messages) for batch in (1, 10, 100, 1000)]
+    assert costs == sorted(costs, reverse=True)
+    # Two more subscriptions: their sends, four cents a million each, and not much more.
+    more = total(_million(subscriptions=3).messages) - total(_million().messages)
+    assert 2 * 1.2 < more < 2 * 2.2
+
+
+def test_the_floor_of_a_million_is_its_sends_to_the_queue() -> None:
+    deliver = total(line for line in _million().messages if line.flow == "deliver" and line.service == "SQS")
+    assert 1.2 < deliver < 1.25  # 30 million messages in tens, at $0.40 a million requests
+
+
+def test_storage_grows_with_the_mean_delay() -> None:
+    def stored(days: int) -> float:
+        found = _million(delay_mean_s=days * 86_400)
+        return total(line for line in found.messages if line.flow == "storage" and line.service == "S3")
+
+    assert stored(70) == pytest.approx(10 * stored(7))
+
+
+def test_rare_messages_pay_for_their_slots_alone() -> None:
+    found = bill(Workload(per_day=100), ENVIRONMENTS["development"])
+    dispatch = total(line for line in found.messages if line.flow == "dispatch")
+    assert dispatch * 1e6 / found.a_month > 10
+    assert dispatch < 0.2
+
+
+@pytest.mark.parametrize("spread", Spread)
+@pytest.mark.parametrize("mean_s", [1, 300, 3600, 86_400, 300_000_000])
+@pytest.mark.parametrize("per_day", [1, 1e4, 1e10])
+def test_every_workload_has_a_bill_of_sane_lines(spread: Spread, mean_s: float, per_day: float) -> None:
+    for topics in (1, 10_000):
+        workload = Workload(per_day=per_day, delay_mean_s=mean_s, spread=spread, topics=topics)
+        found = bill(workload, ENVIRONMENTS["production"])
+        assert all(line.dollars >= 0 for line in found.messages + found.standing)
+        assert total(found.messages) > 0
+
+
+def test_a_function_that_is_called_often_starts_seldom() -> None:
+    assert cold_share(0) == 0
+    assert cold_share(288) < 0.05 < cold_share(100) < cold_share(1) < 1
+
+
+def test_others_cost_what_their_formulas_say() -> None:
+    workload = Workload(per_day=1_000_000, subscriptions=2)
+    scheduler, steps, table = rivals(workload)
+    assert scheduler.dollars == pytest.approx(60 * 1.40)
+    assert steps.dollars == pytest.approx(60 * 50.40)
+    assert 60 * 3 < table.dollars < 60 * 4
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("per_day", -1), ("per_day", float("nan")), ("delay_mean_s", 0), ("size_bytes", 2_000_000), ("batch", 0)],
+)
+def test_a_value_out_of_range_is_named_with_what_to_give(field: str, value: float) -> None:
+    with pytest.raises(InvalidValue, match=field):
+        Workload(**{"per_day": 1, field: value})  # type: ignore[arg-type]

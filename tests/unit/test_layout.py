@@ -1,0 +1,58 @@
+"""The layout of a topic's data: what is said to whom meets a newer one."""
+
+from __future__ import annotations
+
+import json
+import zlib
+
+import pytest
+
+import tidewheel
+from tests.contract.builders import a_fence
+from tidewheel.aws.dynamodb_items import decode_fence, encode_fence
+from tidewheel.checkpoint import checkpoint_of, decode_checkpoint, encode_checkpoint
+from tidewheel.errors import NewerLayout, TidewheelError
+from tidewheel.fence import LAYOUT, check_layout
+from tidewheel.plan import decode_plan
+
+
+def test_the_error_is_one_of_the_package_and_names_topic_layout_and_remedy() -> None:
+    assert tidewheel.NewerLayout is NewerLayout and issubclass(NewerLayout, TidewheelError)
+    with pytest.raises(NewerLayout) as raised:
+        check_layout("orders", LAYOUT + 3)
+    assert str(raised.value) == (
+        f"the data of topic 'orders' has layout {LAYOUT + 3}, and this release reads layouts up to {LAYOUT}; nothing "
+        "was changed: upgrade Tidewheel where this was called, a client, or the stack's functions"
+    )
+    check_layout("orders", LAYOUT)
+
+
+def test_a_fence_of_layout_1_has_no_attribute_for_it_and_absent_is_read_as_1() -> None:
+    item = encode_fence(a_fence())
+    assert "layout" not in item and decode_fence(item).layout == 1
+
+
+def test_a_newer_layout_is_told_before_anything_else_of_the_fence_is_read() -> None:
+    item = {"pk": {"S": "T#orders"}, "sk": {"S": "FENCE"}, "v": {"N": "9"}, "layout": {"N": str(LAYOUT + 1)}}
+    with pytest.raises(NewerLayout, match="orders"):
+        decode_fence(item)
+
+
+def test_a_checkpoint_of_a_newer_layout_is_not_taken_for_a_damaged_one() -> None:
+    data = encode_checkpoint(checkpoint_of(a_fence(), (), (), (), 1))
+    document = json.loads(zlib.decompress(data)) | {"v": LAYOUT + 1}
+    with pytest.raises(NewerLayout, match=f"topic 'orders' has layout {LAYOUT + 1}"):
+        decode_checkpoint(zlib.compress(json.dumps(document).encode()))
+
+
+def test_what_a_newer_release_adds_to_a_manifest_is_passed_over() -> None:
+    document = {
+        "v": 1,
+        "objects": ["ledgers/orders/a"],
+        "segments": [[0, 4, 100, 5, 500, 1000, 2000, 5, "newer"]],
+        "cancelled": [],
+        "part_rows": 10,
+        "newer": {},
+    }
+    plan = decode_plan("orders", 1, 2, zlib.compress(json.dumps(document).encode()))
+    assert plan.due_rows == 5 and plan.segments[0].segment.length == 100
