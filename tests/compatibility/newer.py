@@ -1,0 +1,85 @@
+"""A recording as a newer release would have left it: in the same layout with more in it, or in the next layout."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tests.compatibility.recording import RecordedQueue, Recording
+from tidewheel.aws import table_layout as layout
+from tidewheel.fence import LAYOUT
+from tidewheel.flows.ports import CHECKPOINTS
+
+ATTRIBUTE = "of_a_newer_release"
+_VALUE = {"M": {"count": {"N": "7"}, "names": {"L": [{"S": "x"}]}}}
+_DOCUMENT = {ATTRIBUTE: {"count": 7}}
+
+
+def with_more(recording: Recording) -> Recording:
+    """Returns a recording in which whatever may be added within a layout has been added, wherever it may be."""
+    return replace(
+        recording,
+        items=[_item(each) for each in recording.items],
+        objects={name: _object(name, data) for name, data in recording.objects.items()},
+        queues=[_queue(each) for each in recording.queues],
+        schedules=[each | {"input": _json(each["input"])} for each in recording.schedules],
+    )
+
+
+def with_next_layout(recording: Recording) -> Recording:
+    """Returns a recording whose topics were all moved to the next layout, which this release does not know."""
+    moved = {"layout": {"N": str(LAYOUT + 1)}}
+    items = [each | moved if each["sk"]["S"] == layout.FENCE else each for each in recording.items]
+    return replace(recording, items=items)
+
+
+def _json(text: str) -> str:
+    return json.dumps(json.loads(text) | _DOCUMENT)
+
+
+def _item(item: dict[str, Any]) -> dict[str, Any]:
+    changed = item | {ATTRIBUTE: _VALUE}
+    if "settings" in item:
+        changed["settings"] = {"S": _json(item["settings"]["S"])}
+    if "purges" in item:
+        changed["purges"] = {"S": json.dumps([[*each, "more"] for each in json.loads(item["purges"]["S"])])}
+    if "manifest" in item:
+        changed["manifest"] = {"B": _manifest(item["manifest"]["B"])}
+    return changed
+
+
+def _queue(queue: RecordedQueue) -> RecordedQueue:
+    if queue.role != "work":
+        return queue
+    return replace(queue, messages=[each | {"body": _json(each["body"])} for each in queue.messages])
+
+
+def _object(name: str, data: bytes) -> bytes:
+    return _checkpoint(data) if name.startswith(CHECKPOINTS) else data
+
+
+def _rewritten(change: Callable[[dict[str, Any]], None], data: bytes) -> bytes:
+    document = json.loads(zlib.decompress(data))
+    change(document)
+    return zlib.compress(json.dumps(document | _DOCUMENT).encode())
+
+
+def _manifest(data: bytes) -> bytes:
+    def change(document: dict[str, Any]) -> None:
+        document["segments"] = [[*each, "more"] for each in document["segments"]]
+
+    return _rewritten(change, data)
+
+
+def _checkpoint(data: bytes) -> bytes:
+    def change(document: dict[str, Any]) -> None:
+        for name, length in (("subscriptions", 7), ("tombstones", 4), ("recurring", 8), ("purges", 3)):
+            rows = document.get(name, [])
+            # Behind all that this release knows, absent ones included.
+            document[name] = [[*each, *[None] * (length - len(each)), "more"] for each in rows]
+        document["settings"] |= _DOCUMENT
+
+    return _rewritten(change, data)

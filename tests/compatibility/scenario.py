@@ -1,0 +1,331 @@
+"""What is recorded of a release: one small story a kind of data, all of them in one stack, stopped in the middle.
+
+Each story has a topic of its own. Its bodies differ, so that what must come is told by due time and body.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from tests.compatibility.aftermath import counted, digest, taken
+from tests.compatibility.recording import Story, settings_of
+from tidewheel import Tidewheel
+from tidewheel.aws import dynamodb_topics
+from tidewheel.aws.service import Service
+from tidewheel.bucket import content_id
+from tidewheel.flows import parking
+from tidewheel.flows.commit import commit_and_arm
+from tidewheel.flows.ingest import pack_rows
+from tidewheel.flows.ports import Commit
+from tidewheel.ledger import encode_ledger
+from tidewheel.local import LocalTidewheel
+from tidewheel.message import Message, Receipt
+from tidewheel.outgoing import check_message
+from tidewheel.pack import decode_pack, packs
+from tidewheel.subscription import State
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+STOPPED = START + timedelta(hours=6)
+SECONDS_A_BATCH = 301
+"""The bulk queue's window, and one: what is sent is in a ledger by then."""
+
+
+@dataclass(slots=True)
+class Script:
+    """A stack in the middle of its stories, and what is expected of each of its subscriptions from now on."""
+
+    stack: LocalTidewheel
+    expected: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    steps: list[list[Any]] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    numbers: random.Random = field(default_factory=lambda: random.Random(1))
+
+    @property
+    def client(self) -> Tidewheel:
+        return self.stack.client()
+
+    def topic(self, name: str, *subscriptions: str, **settings: Any) -> None:
+        """Creates a topic with subscriptions; it is collected rarely, so that the test has less to do."""
+        self.client.create_topic(name, **{"collect_interval_s": 86_400, **settings})
+        for each in subscriptions or ("billing",):
+            self.client.create_subscription(name, each)
+            self.expected[f"{name}/{each}"] = []
+
+    def send(self, topic: str, body: str | bytes, due: datetime, *to: str, **options: Any) -> Receipt:
+        """Sends a message that is expected at these subscriptions, "billing" if none is named."""
+        receipt = self.client.send(topic, body, deliver_at=due, **options)
+        text = body if isinstance(body, str) else base64.b64encode(body).decode()
+        for each in to or ("billing",):
+            self.expected[f"{topic}/{each}"].append((receipt.deliver_at_ms, digest(text)))
+        return receipt
+
+    def lost(self, topic: str, body: str, due: datetime, **options: Any) -> Receipt:
+        """Sends a message that nobody gets."""
+        return self.client.send(topic, body, deliver_at=due, **options)
+
+    def later(self, after: timedelta, verb: str, *arguments: str) -> None:
+        """Notes what users do after the recording."""
+        self.steps.append([round((STOPPED + after).timestamp() * 1000), verb, *arguments])
+
+    def store(self) -> None:
+        """Lets what was sent become a ledger."""
+        self.stack.advance(seconds=SECONDS_A_BATCH)
+
+    def service(self) -> Service:
+        """The stack's ports, for what no user can do."""
+        return Service.of(settings_of(self.stack), self.stack.session, self.stack.clock)
+
+    def receive(self, whom: str) -> list[tuple[int, str]]:
+        """Receives what "<topic>/<subscription>" has by now, which is not expected again; returns it."""
+        came = list(counted(taken(self.stack, whom)).elements())
+        for each in came:
+            self.expected[whom].remove(each)
+        return came
+
+    def story(self) -> Story:
+        """Returns what must come of the recording: all that was not received until now."""
+        for whom in self.expected:
+            self.receive(whom)
+        return Story(
+            expected={whom: sorted(each) for whom, each in self.expected.items()},
+            steps=sorted(self.steps),
+            gone=self.gone,
+        )
+
+
+@contextmanager
+def failing(stack: LocalTidewheel, function: str, name: str) -> Iterator[None]:
+    """Makes what a function calls fail, so that its work stays where it is."""
+    [handler] = [each for each in stack._handlers if each.spec.folder == function]
+    with patch.object(sys.modules[handler._module_name], name, side_effect=RuntimeError("stopped for the recording")):
+        yield
+
+
+def drive(stack: LocalTidewheel) -> Story:
+    """Tells all stories from START to STOPPED, in the order of time."""
+    script = Script(stack)
+    with patch.object(parking, "MAX_INLINE_PARK_BYTES", 4_000):
+        with patch.object(dynamodb_topics, "MAX_INLINE_MANIFEST_BYTES", 100):
+            first_hours(script)
+        stack.advance_to(STOPPED - timedelta(minutes=20))
+        with failing(stack, "deliver", "do_job"):
+            last_minutes(script)
+            return script.story()
+
+
+def first_hours(script: Script) -> None:
+    """What has come to rest long before the recording."""
+    waiting(script)
+    merged(script)
+    keys(script)
+    recurring(script)
+    purged(script)
+    large(script)
+    kept(script)
+    script.topic("opened", inline_rows=1, part_rows=3)
+    paused(script)
+    broken(script)
+    script.topic("sealed")
+    imported(script)
+    script.topic("idle")
+    script.topic("deleting")
+    script.gone.append("deleting")
+    for number in range(6):
+        script.send("sealed", f"sealed {number}", STOPPED + timedelta(minutes=10, seconds=40 * number))
+        script.send("opened", f"opened {number}", STOPPED + timedelta(minutes=1, seconds=40 * number))
+        script.send("opened", f"opened later {number}", STOPPED + timedelta(hours=number + 1))
+    script.store()
+
+
+def last_minutes(script: Script) -> None:
+    """What is under way when the recording is taken: the deliver function does nothing any more."""
+    script.stack.advance_to(STOPPED - timedelta(minutes=2))
+    resumed(script)
+    replayed(script)
+    script.lost("deleting", "deleted with its topic", STOPPED + timedelta(hours=2))
+    script.client.delete_topic("deleting")
+    script.stack.advance_to(STOPPED)
+    fence = script.service().topics.fence("sealed")
+    assert fence is not None
+    script.service().topics.seal(fence, round((STOPPED + timedelta(minutes=15)).timestamp()) // 300)
+    on_the_way(script)
+
+
+# ---- at rest
+def waiting(script: Script) -> None:
+    """Ledgers that wait, for up to two weeks; bytes, attributes, a filter, an expiry; cancelled and moved ones."""
+    script.topic("waiting")
+    script.client.create_subscription(
+        "waiting", "invoices", filter_policy={"kind": ["invoice"], "sum": [{"exists": True}]}
+    )
+    script.expected["waiting/invoices"] = []
+    for number in range(24):
+        due = STOPPED + timedelta(hours=script.numbers.uniform(0.5, 24 * 8))
+        to = ("billing", "invoices") if number % 3 == 0 else ("billing",)
+        attributes = {"kind": "invoice" if number % 3 == 0 else "order", "sum": str(number)}
+        script.send("waiting", f"waits {number}", due, *to, attributes=attributes)
+    script.send("waiting", b"\x00\xff bytes", STOPPED + timedelta(days=3))
+    script.send("waiting", "in two weeks, \u00fc\u4e16", STOPPED + timedelta(days=14))
+    script.send("waiting", "expires long after", STOPPED + timedelta(days=2), expires_in="1h")
+    early = script.lost("waiting", "cancelled before its ledger", STOPPED + timedelta(days=1))
+    assert script.client.cancel("waiting", early.id)
+    script.store()
+    cancelled = script.lost("waiting", "cancelled in its ledger", STOPPED + timedelta(days=4))
+    moved = script.lost("waiting", "moved", STOPPED + timedelta(days=5))
+    to_cancel = script.lost("waiting", "cancelled after the recording", STOPPED + timedelta(days=6))
+    script.store()
+    assert script.client.cancel("waiting", cancelled.id)
+    again = script.client.reschedule("waiting", moved.id, deliver_at=STOPPED + timedelta(days=1))
+    assert again
+    script.expected["waiting/billing"].append(
+        (round((STOPPED + timedelta(days=1)).timestamp() * 1000), digest("moved"))
+    )
+    script.later(timedelta(days=1, hours=1), "cancel", "waiting", to_cancel.id)
+
+
+def merged(script: Script) -> None:
+    """A merged ledger beside small ones; the old ones are in the trash, which no collection takes for a day."""
+    script.topic("merged", max_buckets=8)
+    for number in range(14):
+        script.send("merged", f"merged {number}", STOPPED + timedelta(days=2, hours=7 * number))
+        script.store()
+
+
+def keys(script: Script) -> None:
+    """A key that drops a duplicate, one that replaces, one that is cancelled; one is cancelled after the recording."""
+    script.topic("keys")
+    script.send("keys", "first", STOPPED + timedelta(hours=3), key="kept")
+    script.lost("keys", "to be replaced", STOPPED + timedelta(hours=4), key="replaced")
+    script.lost("keys", "cancelled by its key", STOPPED + timedelta(hours=5), key="cancelled")
+    script.lost("keys", "cancelled by its key later", STOPPED + timedelta(hours=6), key="cancelled later")
+    script.store()
+    script.lost("keys", "a duplicate", STOPPED + timedelta(hours=3), key="kept")
+    script.send("keys", "the replacement", STOPPED + timedelta(hours=7), key="replaced", replace=True)
+    script.store()
+    assert script.client.cancel("keys", key="cancelled")
+    script.later(timedelta(hours=1), "cancel_key", "keys", "cancelled later")
+
+
+def recurring(script: Script) -> None:
+    """A message that comes each day at five and at nine, until it ends after the recording."""
+    script.topic("recurring")
+    script.client.send_recurring("recurring", "daily", "good morning", cron="0 5,9 * * *", attributes={"kind": "hello"})
+    for day, hour in product(range(3), (5, 9)):
+        due = START.replace(hour=hour) + timedelta(days=day)
+        script.expected["recurring/billing"].append((round(due.timestamp() * 1000), digest("good morning")))
+    script.later(timedelta(days=2, hours=6), "cancel_recurring", "recurring", "daily")
+
+
+def purged(script: Script) -> None:
+    """A range of time that was purged, with messages that stay beside it in the same ledger."""
+    script.topic("purged")
+    script.lost("purged", "purged", STOPPED + timedelta(hours=30))
+    script.send("purged", "due before the range", STOPPED + timedelta(hours=10))
+    script.send("purged", "due after the range", STOPPED + timedelta(hours=50))
+    script.store()
+    start, end = STOPPED + timedelta(hours=24), STOPPED + timedelta(hours=48)
+    script.client.purge("purged", start=start, end=end)
+    script.send("purged", "sent after the purge", STOPPED + timedelta(hours=31))
+
+
+def large(script: Script) -> None:
+    """A body that is too large for SQS, in S3."""
+    script.topic("large")
+    script.send("large", "large " * 200_000, STOPPED + timedelta(days=8))
+
+
+def kept(script: Script) -> None:
+    """Ledgers that are kept after delivery, for replay."""
+    script.topic("kept", retention_s=86_400, collect_interval_s=3_600, inline_rows=1)
+    for number in range(4):
+        script.send("kept", f"kept {number}", START + timedelta(hours=2, minutes=number))
+    script.send("kept", "kept and still waiting", STOPPED + timedelta(days=9))
+
+
+def paused(script: Script) -> None:
+    """Two paused subscriptions: plans behind their cursors, small and large parks of direct messages."""
+    for topic in ("paused", "resumed"):
+        script.topic(topic)
+        for number in range(3):
+            script.send(topic, f"{topic} {number}", START + timedelta(hours=3, minutes=number))
+        script.send(topic, f"{topic} and still waiting", STOPPED + timedelta(days=1))
+        script.store()
+        script.client.pause(topic, "billing")
+        now = script.stack.now()
+        script.send(topic, f"{topic} direct", now + timedelta(minutes=2))
+        script.stack.advance(minutes=4)
+        noise = script.numbers.randbytes(6_000).hex()
+        script.send(topic, f"{topic} direct and large {noise}", script.stack.now() + timedelta(minutes=2))
+        script.stack.advance(minutes=4)
+    script.later(timedelta(hours=1), "resume", "paused", "billing")
+
+
+def broken(script: Script) -> None:
+    """A subscription whose queue is gone: its work is parked until there is a queue again."""
+    script.topic("broken")
+    [subscription] = script.client.subscriptions("broken")
+    script.stack.session.client("sqs").delete_queue(QueueUrl=subscription.queue_url)
+    for number in range(3):
+        script.send("broken", f"broken {number}", script.stack.now() + timedelta(hours=1, minutes=number))
+    script.send("broken", "broken direct", script.stack.now() + timedelta(minutes=2))
+    script.stack.advance(hours=2)
+    [subscription] = script.client.subscriptions("broken")
+    assert subscription.state is State.BROKEN
+    script.later(timedelta(hours=2), "create_queue", subscription.queue_url.rpartition("/")[2])
+
+
+def imported(script: Script) -> None:
+    """A ledger that an import has committed, and the mark that it has."""
+    script.topic("imported")
+    service, now_ms = script.service(), script.stack.clock.now_ms()
+    fence = service.topics.fence("imported")
+    assert fence is not None
+    due = STOPPED + timedelta(hours=12)
+    message = check_message(Message(body="imported", deliver_at=due), script.client._ids, now_ms)
+    [(_, data)] = packs("imported", fence.generation, now_ms, [message])
+    rows: pa.Table = pack_rows(decode_pack(data, now_ms))
+    ledger = encode_ledger(rows, topic="imported", generation=fence.generation, slot_ms=fence.slot_ms)
+    bucket_id = content_id(ledger.data)
+    first_slot = round(due.timestamp() * 1000) // fence.slot_ms
+    name = service.objects.new_ledger_name("imported", first_slot, fence.slot_ms, bucket_id)
+    service.objects.put(name, ledger.data)
+    commit = commit_and_arm(service, fence, ledger.summary.bucket(bucket_id, name), "an-import#0")
+    assert commit is Commit.COMMITTED
+    script.expected["imported/billing"].append((round(due.timestamp() * 1000), digest("imported")))
+
+
+# ---- under way
+def resumed(script: Script) -> None:
+    """A resume whose job, and the draining of a park, are in the work queue."""
+    script.client.resume("resumed", "billing")
+    service = script.service()
+    [park, *_] = service.topics.parks("resumed")
+    service.queues.enqueue_parks([park.key])
+
+
+def replayed(script: Script) -> None:
+    """A replay whose parts are in the work queue: what was delivered comes again."""
+    came = script.receive("kept/billing")
+    assert len(came) == 4
+    script.client.replay("kept", "billing", start=START + timedelta(hours=1), end=START + timedelta(hours=5))
+    script.expected["kept/billing"] += came
+
+
+def on_the_way(script: Script) -> None:
+    """Packs of both versions in the urgent and the bulk queue, which ingest has not seen."""
+    script.send("waiting", "a pack in the urgent queue", STOPPED + timedelta(minutes=30))
+    script.send("waiting", "a pack in the bulk queue", STOPPED + timedelta(days=10))
+    script.send("waiting", "with options, urgent", STOPPED + timedelta(minutes=40), expires_in="1h")
+    script.send("keys", "with a key, in the bulk queue", STOPPED + timedelta(days=11), key="on its way")
+    script.lost("keys", "a duplicate on its way", STOPPED + timedelta(days=11), key="kept")
