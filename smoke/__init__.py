@@ -2,7 +2,7 @@
 
 `python -m smoke` does so in the caller's AWS account, `python -m smoke --local` rehearses it on the emulated AWS.
 
-    __main__   asks for consent, shows the report
+    command    asks for consent, shows the report
     trial      deploy, scenario, checks, removal: in this order, whatever happens
     scenario   the acts: what is sent, cancelled, paused, broken, merged, rebuilt
     record     what was sent and what arrived      verdict   what that proves

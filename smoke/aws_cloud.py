@@ -51,6 +51,7 @@ class AwsCloud:
         self.stack_name = stack_name
         self.session = session
         self.clock: Clock = SystemClock()
+        self.has_alarms = True
         self._say = say
         self._deaf = threading.Event()
         self._threads: list[threading.Thread] = []

@@ -51,6 +51,7 @@ class Cloud(Protocol):
         stack_name: the stack that `deploy` makes; no other has a name that begins like it.
         session: boto3's session, for everything that AWS and its emulation have in common.
         clock: this machine's clock, or the virtual one.
+        has_alarms: whether its stacks have alarms, so that to find none is a fault.
     """
 
     @property
@@ -66,6 +67,11 @@ class Cloud(Protocol):
     @property
     def clock(self) -> Clock:
         """The clock."""
+        ...
+
+    @property
+    def has_alarms(self) -> bool:
+        """Whether there are alarms."""
         ...
 
     def deploy(self) -> None:

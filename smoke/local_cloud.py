@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from smoke.cloud import DeployFailed, Take, Usage
 from tidewheel.clock import Clock
 from tidewheel.local import LocalTidewheel
-from tidewheel.local.stack import TEMPLATE
+from tidewheel.local.synthesized import PACKAGED
 
 if TYPE_CHECKING:
     import boto3
@@ -24,6 +24,8 @@ class LocalCloud:
 
     def __init__(self, stack_name: str) -> None:
         self.stack_name = stack_name
+        # The packaged template is that of `development`.
+        self.has_alarms = False
         # moto has no windows to change while it runs, so the bulk queue's is short from the beginning.
         self._stack = LocalTidewheel(
             stack_name=stack_name, template=_hastened(), environment={"TIDEWHEEL_MAX_SKEW_MS": "100"}
@@ -96,7 +98,7 @@ class LocalCloud:
 
 def _hastened() -> dict[str, Any]:
     """Returns the packaged template with a short window of the bulk queue."""
-    template: dict[str, Any] = json.loads(TEMPLATE.read_text(encoding="utf-8"))
+    template: dict[str, Any] = json.loads(PACKAGED.read_text(encoding="utf-8"))
     for resource in template["Resources"].values():
         properties = resource.get("Properties", {})
         if properties.get("MaximumBatchingWindowInSeconds"):

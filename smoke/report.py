@@ -27,6 +27,7 @@ class Report:
         dollars: what that comes to, by service.
         removal: what was removed and what is left; None if the stack was to be kept.
         interrupted: whether somebody stopped it.
+        emulated: whether it was a rehearsal, of which nothing is left when the program ends.
     """
 
     stack: str
@@ -41,6 +42,7 @@ class Report:
     dollars: Mapping[str, float] = field(default_factory=dict)
     removal: Removal | None = None
     interrupted: bool = False
+    emulated: bool = False
 
     @property
     def passed(self) -> bool:
@@ -99,6 +101,11 @@ class Report:
             yield f"kept; remove it with: python -m smoke --remove {self.stack}"
             return
         yield f"removed: {', '.join(self.removal.removed) or 'nothing'}"
+        if self.emulated:
+            if not self.removal.finished:
+                yield "the removal was broken off; the emulated AWS is gone with this program, so nothing is left"
+            yield from (f"LEFT: {left.name}: {left.why}" for left in self.removal.leftovers)
+            return
         if not self.removal.finished:
             yield f"the removal was broken off; go on with: python -m smoke --remove {self.stack}"
         for left in self.removal.leftovers:

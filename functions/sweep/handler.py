@@ -51,6 +51,7 @@ def tell(swept: Swept) -> None:
         "parks": swept.drains,
         "orphans": 0 if swept.orphans is None else swept.orphans.objects,
         "payloads": swept.payloads,
+        "left": swept.left,
     }
     did = {name: value[:20] if isinstance(value, list) else value for name, value in done.items() if value}
     if did:

@@ -210,9 +210,7 @@ def administrator_statements(
 
 def _redriving(settings: ServiceSettings, dead_letter_queues: Sequence[str], place: _Place) -> list[Statement]:
     """Allows to move dead letters of the service's queues back; SQS does it with the rights of who asks for it."""
-    shared = (settings.urgent_queue_url, settings.bulk_queue_url, settings.work_queue_url)
-    own = dict.fromkeys([*shared, *(url for urls in settings.topic_queues.values() for url in urls)])
-    sources = [_queue_arn(url, place) for url in own]
+    sources = [_queue_arn(url, place) for url in settings.own_queue_urls]
     dead = [_queue_arn(queue, place) for queue in dead_letter_queues]
     moving = ("DeleteMessage", "GetQueueUrl", "ListDeadLetterSourceQueues", "ReceiveMessage", "StartMessageMoveTask")
     return [

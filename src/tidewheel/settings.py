@@ -133,6 +133,8 @@ class ServiceSettings:
     """Where the deployed service's parts are; read from the environment or from the SSM parameter.
 
     Attributes:
+        max_skew_ms: by how much two clocks may differ; added to every delay, so that nothing is early.
+        send_threads: parallel SQS requests of one function call.
         topic_queues: topic -> URLs of its own urgent and bulk ingest queue, for the topics that have such; both
             sources hold it as one JSON text.
     """
@@ -154,9 +156,21 @@ class ServiceSettings:
     send_threads: int = 8
     topic_queues: Mapping[str, tuple[str, str]] = dataclass_field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.max_skew_ms < 0:
+            raise InvalidValue("max_skew_ms", self.max_skew_ms, "at least 0: less would make messages early")
+        if self.send_threads < 1:
+            raise InvalidValue("send_threads", self.send_threads, "at least 1: none would send nothing")
+
     def ingest_queues(self, topic: str) -> tuple[str, str]:
         """Returns the URLs of the urgent and the bulk queue that a topic's senders use."""
         return self.topic_queues.get(topic, (self.urgent_queue_url, self.bulk_queue_url))
+
+    @property
+    def own_queue_urls(self) -> list[str]:
+        """The URLs of the queues that the service's functions read: all ingest queues and the work queue."""
+        pairs = [(self.urgent_queue_url, self.bulk_queue_url), *self.topic_queues.values()]
+        return [*dict.fromkeys(url for pair in pairs for url in pair), self.work_queue_url]
 
     def check_ingest_queue(self, queue_arn: str, topic: str) -> None:
         """Raises WrongQueue if a topic's messages must not come through this ingest queue.
@@ -174,6 +188,7 @@ class ServiceSettings:
 
         Raises:
             NotConfigured: a field is missing; the message names it and `source`.
+            InvalidValue: a field has a value that cannot be.
         """
         missing = [f.name for f in fields(cls) if f.name not in values and f.name not in _OPTIONAL]
         if missing:

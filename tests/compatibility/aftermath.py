@@ -9,8 +9,10 @@ from datetime import UTC, datetime, timedelta
 
 from botocore.exceptions import ClientError
 
-from tests.compatibility.recording import Recording
+from tests.compatibility.recording import Recording, take
+from tidewheel.aws.table_layout import partitions
 from tidewheel.errors import UnknownTopic
+from tidewheel.flows.ports import topic_prefixes
 from tidewheel.local import LocalTidewheel
 from tidewheel.received import ReceivedMessage
 
@@ -86,9 +88,11 @@ def counted(messages: Iterable[ReceivedMessage]) -> Counter[tuple[int, str]]:
 
 
 def nothing_is_left(stack: LocalTidewheel, recording: Recording) -> None:
-    """Asserts that the topics that were being deleted are gone."""
-    topics = {fence.topic for fence in stack.client().topics()}
-    assert not topics & set(recording.story.gone)
+    """Asserts that of the topics that were being deleted neither items nor objects are left."""
+    left = take(stack, release=recording.release, layout=recording.layout, story=recording.story)
+    for topic in recording.story.gone:
+        assert not [item for item in left.items if item["pk"]["S"] in partitions(topic)], topic
+        assert not [name for name in left.objects if name.startswith(topic_prefixes(topic))], topic
 
 
 def _utc(at_ms: int) -> datetime:

@@ -262,6 +262,17 @@ def test_the_object_of_a_plan_goes_after_the_item(dynamodb: Any) -> None:
     assert deleted == [1]
 
 
+def test_a_plan_that_is_not_read_whole_has_its_range_though_its_manifest_is_gone(dynamodb: Any, store: Store) -> None:
+    store.topics.commit_plan(store.topic(), large_plan(), 103)
+    store.topics.commit_plan(store.current(), a_plan(103, 105), 105)
+    for name in store.object_names():
+        store.objects.delete([name])
+    large = store.topics.plan("orders", 100, whole=False)
+    assert large is not None and (large.a, large.b, large.segments) == (100, 103, ())
+    assert store.topics.next_plan("orders", 90, whole=False) == large
+    assert store.topics.next_plan("orders", 101, whole=False) == a_plan(103, 105)
+
+
 def test_a_manifest_stays_if_the_plan_that_seems_refused_was_put_after_all(dynamodb: Any, store: Store) -> None:
     """The answer to the first try was lost, and the second is refused by the first one's work."""
     fence = store.topic()

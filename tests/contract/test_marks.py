@@ -208,6 +208,13 @@ def test_topics_and_deliveries_are_due_from_their_look_on(store: Store) -> None:
     assert store.topics.due_for_look(6000) == (["orders"], [delivery.key], [])
 
 
+def test_what_is_due_for_the_longest_comes_first_wherever_the_index_keeps_it(store: Store) -> None:
+    times = {f"topic-{number}": number * 37 % 60 for number in range(60)}
+    for name, look_at_ms in times.items():
+        store.topics.create_topic(a_fence(name, look_at_ms=look_at_ms))
+    assert [times[name] for name in store.topics.due_for_look(49).topics] == list(range(50))
+
+
 def test_what_needs_no_look_any_more_is_not_due(store: Store) -> None:
     fence = store.topic(look_at_ms=1, wake_slot=100)
     assert store.topics.raise_wake(fence, Wake(wake_slot=None, look_at_ms=None, collect_at_ms=None))

@@ -18,7 +18,7 @@ from botocore.model import OperationModel, Shape
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from smoke.__main__ import _parser as smoke_parser
+from smoke.command import _parser as smoke_parser
 from tests.docs.shell import PLACE, Command, commands
 from tests.docs.test_snippets import COMMANDS_OF_THEIR_OWN, DOCUMENTS, ROOT
 from tidewheel.cli.main import app

@@ -46,6 +46,13 @@ def test_a_portion_that_has_no_time_left_is_continued_until_all_topics_are_visit
     assert work.visited == [(prefix, topic, 2 if prefix == LEDGERS else 1) for prefix, topic in expected]
 
 
+def test_a_portion_ends_earlier_when_the_sweep_does_and_is_continued_all_the_same() -> None:
+    work = Work("a", "b", "c")
+    while walk_daily(work.service, "WORK", PREFIXES, work._visit, ends_ms=work.clock.now_ms() + 1) is not None:
+        pass
+    assert work.visited == [(prefix, topic, 2 if prefix == LEDGERS else 1) for prefix in PREFIXES for topic in "abc"]
+
+
 def test_the_next_day_begins_at_the_first_topic_again() -> None:
     work = Work("a", "b", "c", "d")
     while work.portion() is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.flows.test_tails import shrunk
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, World
 from tidewheel.errors import CorruptMetadata
 from tidewheel.flows import health as module
@@ -20,7 +21,7 @@ QUIET = Health()
 
 
 class Counted:
-    """Ports that count what is asked of `topics`, by name."""
+    """Ports that count what is asked of `topics`, by name; they have no objects, as who looks may read none."""
 
     def __init__(self, service: MemoryService) -> None:
         self.calls: Counter[str] = Counter()
@@ -191,6 +192,50 @@ def test_a_new_subscription_of_an_empty_topic_is_not_late() -> None:
     world.run(4 * MINUTE)
     assert world.fence.wake_slot is not None
     assert look(world) == QUIET
+
+
+def seen_without_objects(world: World) -> Health:
+    """Looks with no access to objects at all."""
+    found = replace(health(Counted(world.service)), backlog=None)  # type: ignore[arg-type]
+    assert found.failures == {}
+    return found
+
+
+@pytest.mark.parametrize("shift", [0, 1, 4, 12])
+def test_of_a_ledger_with_a_coarse_bitmap_the_age_is_at_least_the_true_one_and_no_ledger_is_read(shift: int) -> None:
+    world = World()
+    world.send(2 * HOUR, 5 * HOUR, DAY)
+    shrunk(world, shift=shift)
+    dispatch(world.ports, TOPIC)
+    world.run(2 * HOUR, schedules=False)
+    assert seen_without_objects(world) == QUIET
+    world.run(30 * MINUTE, schedules=False)
+    assert seen_without_objects(world) == Health(oldest_due_age_ms=30 * MINUTE)
+    dispatch(world.ports, TOPIC)
+    assert seen_without_objects(world) == QUIET
+    world.run(4 * HOUR, schedules=False)
+    assert seen_without_objects(world).oldest_due_age_ms >= HOUR + 30 * MINUTE
+
+
+def test_of_a_plan_without_its_manifest_the_age_is_that_of_its_first_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(inline_rows=1, part_rows=1)
+    world.send(2 * HOUR, 2 * HOUR + MINUTE)
+    world.work = lambda: None  # type: ignore[method-assign]
+    topics = world.service.topics
+    world.run(2 * HOUR + 40 * MINUTE)
+    exact = look(world)
+    plan = type(topics).plan
+
+    def without_segments(topic: str, a: int, *, whole: bool = True) -> Any:
+        found = plan(topics, topic, a)
+        return found if whole or found is None else replace(found, segments=())
+
+    monkeypatch.setattr(topics, "plan", without_segments)
+    bound = seen_without_objects(world)
+    assert bound.open_deliveries == exact.open_deliveries == 1
+    [delivery] = topics.open_deliveries(TOPIC)
+    assert bound.oldest_due_age_ms == world.clock.now_ms() - delivery.key.plan * world.fence.slot_ms
+    assert bound.oldest_due_age_ms >= exact.oldest_due_age_ms > 0
 
 
 def test_an_overdue_topic_costs_two_reads_more() -> None:

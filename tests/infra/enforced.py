@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +16,8 @@ from tidewheel.aws.s3_layout import LEDGERS, PARKED, PAYLOADS, PLANS
 from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.clock import Clock
 from tidewheel.errors import QueueUnavailable
-from tidewheel.flows.ports import topic_prefixes
+from tidewheel.flows.health import Health, health
+from tidewheel.flows.ports import Ports, topic_prefixes
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.jobs import JobRunner
 from tidewheel.message import Message
@@ -287,6 +289,55 @@ def lost_its_schedule(world: World) -> None:
     assert world.bodies(topic) == ["armed"] * 3
 
 
+def is_late_in_a_wide_ledger(world: World) -> None:
+    """Nothing dispatches: the sweep sees how late a ledger is whose index is in its tail, its bitmap coarse.
+
+    So it does of a plan that is behind, and of a delivery, whose manifest is an object.
+    """
+    with world.patched(
+        tidewheel__bucket__INLINE_SLOTS_BYTES=20,
+        tidewheel__bucket__INLINE_SEGMENTS_BYTES=1,
+        tidewheel__aws__dynamodb_topics__MAX_INLINE_MANIFEST_BYTES=10,
+    ):
+        topic = world.topic("wide", inline_rows=1, part_rows=1)
+        world.client.send_many(topic, [Message(body=f"{i}", delay=7_200 + 900 * i) for i in range(40)])
+        world.stack.advance(minutes=10)
+    [bucket] = sweeps(world).topics.buckets(topic)
+    assert bucket.slot_shift and not bucket.segments
+    with world.patched(tidewheel__aws__runs__AwsRuns__dispatch=lambda *_: None):
+        world.stack.drop_schedules = True
+        world.stack.advance(hours=3)
+        assert seen(world).oldest_due_age_ms >= 3_000_000
+        world.stack.drop_schedules = False
+    lost = {
+        "tidewheel__aws__sqs_queues__SqsQueues__enqueue_parts": lambda *_: None,
+        # What it has looked after is seen half an hour later only.
+        "tidewheel__flows__sweep___look_after_delivery": lambda *_: None,
+        "tidewheel__aws__dynamodb_topics__MAX_INLINE_MANIFEST_BYTES": 10,
+    }
+    with world.patched(**lost):
+        world.invoke("dispatch", topic)
+        world.stack.advance(minutes=40)
+        assert world.names(f"{PLANS}{topic}/")
+        assert seen(world).open_deliveries >= 1
+    world.stack.advance(days=5)
+    assert len(world.bodies(topic)) == 40
+
+
+def sweeps(world: World) -> Ports:
+    """What the sweep has in its hands, with the rights of its role."""
+    [handler] = [each for each in world.stack._handlers if each.spec.folder == "sweep"]
+    ports: Ports = sys.modules[handler._module_name].service
+    return ports
+
+
+def seen(world: World) -> Health:
+    """What the sweep sees, all of which it can read."""
+    found = health(sweeps(world))
+    assert found.failures == {}
+    return found
+
+
 def lost_its_parts(world: World) -> None:
     """The sweep enqueues parts again whose jobs were lost."""
     topic = world.topic("parts", inline_rows=1)
@@ -471,6 +522,7 @@ FLOWS: dict[str, Callable[[World], None]] = {
         is_a_burst,
         is_refused,
         lost_its_schedule,
+        is_late_in_a_wide_ledger,
         lost_its_parts,
         is_purged,
         is_merged_small,

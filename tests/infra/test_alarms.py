@@ -157,6 +157,21 @@ def test_an_alarm_on_metrics_of_aws_fires_for_each_of_them_alone(
     assert not fires(alarms[name], {})
 
 
+def test_a_pack_whose_call_failed_once_is_younger_than_the_age_that_raises_an_alarm(
+    alarms: dict[str, dict[str, Any]], production: dict[str, Any]
+) -> None:
+    read = {dict(series.dimensions)["QueueName"].partition(".")[0] for series in series_in(alarms["QueueAge"])}
+    mappings = [each["Properties"] for each in production.values() if each["Type"] == "AWS::Lambda::EventSourceMapping"]
+    windows = {
+        each["EventSourceArn"]["Fn::GetAtt"][0]: each.get("MaximumBatchingWindowInSeconds", 0) for each in mappings
+    }
+    assert read <= set(windows)
+    for queue in read:
+        # It is visible again a visibility time-out after the call began, and both calls wait for a batch.
+        once_s = windows[queue] + production[queue]["Properties"]["VisibilityTimeout"]
+        assert once_s + windows[queue] <= alarms["QueueAge"]["Threshold"]
+
+
 def test_dead_letters_are_those_of_every_queue_that_has_such(
     alarms: dict[str, dict[str, Any]], production: dict[str, Any]
 ) -> None:
@@ -234,18 +249,30 @@ def test_development_has_no_alarms_no_dashboard_and_tells_of_jobs_all_the_same(t
     assert types.count("AWS::Events::Rule") == types.count("AWS::SNS::Topic") == 1
 
 
+def test_alarms_on_metrics_that_nothing_emits_are_left_out(alarms: dict[str, dict[str, Any]]) -> None:
+    from tidewheel.cdk import Environment, TidewheelService
+
+    stack = Stack(App(context={BUNDLING_STACKS: []}), "quiet")
+    service = TidewheelService(stack, "Default", environment=Environment.production(metrics=False))
+    own = {
+        name for name, alarm in alarms.items() if any(each.namespace == metrics.NAMESPACE for each in series_in(alarm))
+    }
+    assert len(own) == 5
+    assert {alarm.node.id for alarm in service.alarms.alarms} == set(alarms) - own
+
+
 def test_more_than_ten_queues_of_dead_letters_have_more_than_one_alarm() -> None:
     from tidewheel.cdk import Environment, TidewheelService
 
     stack = Stack(App(context={BUNDLING_STACKS: []}), "many")
-    topics = tuple(f"topic{number}" for number in range(7))
+    topics = tuple(f"topic{number}" for number in range(6))
     service = TidewheelService(stack, "Default", environment=Environment.production(dedicated_topics=topics))
     names = [alarm.node.id for alarm in service.alarms.alarms]
     assert [name for name in names if name.startswith("DeadLetters")] == ["DeadLetters", "DeadLetters10"]
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("log_level", "LOUD"), ("oldest_due_alarm_s", 1), ("queue_age_alarm_s", 300)]
+    ("field", "value"), [("log_level", "LOUD"), ("oldest_due_alarm_s", 1), ("queue_age_alarm_s", 900)]
 )
 def test_an_environment_that_would_be_deaf_or_cry_wolf_is_rejected(field: str, value: object) -> None:
     from tidewheel.cdk import Environment

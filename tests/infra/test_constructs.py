@@ -8,16 +8,18 @@ from functools import cache
 from typing import Any
 
 import pytest
-from aws_cdk import App, Duration, NestedStack, RemovalPolicy, Stack
+from aws_cdk import App, CfnOutput, Duration, NestedStack, RemovalPolicy, Stack
+from aws_cdk import Environment as Place
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
+from constructs import Construct
 
 from infra.application import BUNDLING_STACKS
 from infra.local_template import Template
 from tests.infra.resolved import comparable, resolved, settings_of, statements_of
-from tidewheel.cdk import Environment, TidewheelService, Topic
+from tidewheel.cdk import Environment, Subscription, TidewheelService, Topic
 from tidewheel.errors import InvalidValue
 from tidewheel.policies import (
     CONSUMER_ACTIONS,
@@ -25,6 +27,7 @@ from tidewheel.policies import (
     consumer_statements,
     sender_statements,
 )
+from tidewheel.settings import ServiceSettings
 
 DEVELOPMENT = Environment.development()
 
@@ -96,6 +99,33 @@ def test_two_services_fit_into_one_stack() -> None:
     assert settings_of(template, "one").table != settings_of(template, "two").table
 
 
+def test_two_services_of_one_name_in_one_stack_are_refused() -> None:
+    def make(*names: str | None) -> None:
+        synthesized(lambda stack: [TidewheelService(stack, f"S{n}", service_name=x) for n, x in enumerate(names)])
+
+    for names in ((None, None), ("late", "late"), (None, "shop")):
+        with pytest.raises(InvalidValue, match=r"service_name='(shop|late)': another service of this stack has it"):
+            make(*names)
+
+
+def test_a_service_without_a_name_is_called_like_its_own_stack_in_every_template() -> None:
+    scope = app()
+    keys = Stack(scope, "keys")
+    service = service_in(Stack(scope, "shop"), encryption_key=kms.Key(keys, "Key"))
+    theirs = Stack(scope, "theirs")
+    service.grant_send(role(theirs, "Sender"), "orders")
+    service.grant_administer(role(theirs, "Admin"))
+    CfnOutput(theirs, "Service", value=service.service_name)
+    CfnOutput(service, "Service", value=service.service_name)
+    assembly = scope.synth()
+    shop, other, key = (assembly.get_stack_by_name(name).template for name in ("shop", "theirs", "keys"))
+    assert [each["Value"] for each in other["Outputs"].values()] == ["shop"]
+    assert {"Ref": "AWS::StackName"} in [each["Value"] for each in shop["Outputs"].values()]
+    assert "parameter/tidewheel/shop/settings" in json.dumps(other)
+    assert "log-group:/aws/lambda/shop-*" in json.dumps(key)
+    assert "AWS::StackName" not in json.dumps([other, key])
+
+
 # ---- properties
 
 
@@ -121,6 +151,52 @@ def test_a_property_that_cannot_be_is_refused_at_synthesis(props: dict[str, Any]
         synthesized(lambda stack: service_in(stack, **props))
 
 
+@pytest.mark.parametrize(
+    "alias",
+    [
+        lambda stack: kms.Alias.from_alias_name(stack, "Alias", "alias/own"),
+        lambda stack: kms.Alias(stack, "Alias", alias_name="own", target_key=kms.Key(stack, "Key")),
+    ],
+)
+def test_an_alias_is_no_key_that_encrypts(alias: Callable[[Stack], kms.IKey]) -> None:
+    with pytest.raises(InvalidValue, match=r"encryption_key='shop/Alias': .* need the key itself"):
+        synthesized(lambda stack: service_in(stack, encryption_key=alias(stack)))
+
+
+def test_what_two_services_add_to_the_policy_of_their_one_key_or_queue_has_no_sid_twice() -> None:
+    def make(stack: Stack) -> None:
+        key, queue = kms.Key(stack, "Key"), sqs.Queue(stack, "Queue")
+        for name in ("one", "two"):
+            service = service_in_key(stack, name, key)
+            service.add_topic("orders").add_subscription("mail", queue=queue)
+
+    template = synthesized(make)
+    [key] = of_type(template, "AWS::KMS::Key")
+    policies = [each["PolicyDocument"] for each in of_type(template, "AWS::SQS::QueuePolicy")]
+    for policy in (key["KeyPolicy"], *policies):
+        sids = [each["Sid"] for each in policy["Statement"] if "Sid" in each]
+        assert len(sids) == len(set(sids))
+    [senders] = [
+        [each for each in policy["Statement"] if each["Action"] == "sqs:SendMessage" and each["Effect"] == "Allow"]
+        for policy in policies
+        if all("AWS" in each["Principal"] and each["Effect"] == "Allow" for each in policy["Statement"])
+    ]
+    told = json.dumps([each["Principal"] for each in senders])
+    assert "oneDelivery" in told and "twoDelivery" in told
+    assert all(f"/aws/lambda/{name}-*" in json.dumps(key["KeyPolicy"]) for name in ("one", "two"))
+
+
+def service_in_key(stack: Stack, name: str, key: kms.IKey) -> TidewheelService:
+    return TidewheelService(stack, name, service_name=name, environment=DEVELOPMENT, encryption_key=key)
+
+
+def test_a_service_warns_of_nothing_at_synthesis() -> None:
+    scope = app()
+    service_in(Stack(scope, "shop"))
+    messages = scope.synth().get_stack_by_name("shop").messages
+    assert [each.entry.data for each in messages if each.level.name != "INFO"] == []
+
+
 def test_a_key_of_the_environment_and_one_of_the_app_exclude_each_other() -> None:
     with pytest.raises(InvalidValue, match=r"environment='development': .*encryption_key is given as well"):
         synthesized(
@@ -143,6 +219,21 @@ def test_alarms_go_to_the_topic_that_is_given_and_none_is_made() -> None:
     assert topic.startswith("OnCall")
     told = [action for each in of_type(template, "AWS::CloudWatch::Alarm") for action in each.get("AlarmActions", [])]
     assert all(action == {"Ref": topic} for action in told)
+
+
+def test_the_key_of_the_topic_that_is_given_lets_alarms_and_rules_use_it() -> None:
+    def on_call(stack: Stack) -> object:
+        topic = sns.Topic(stack, "OnCall", master_key=kms.Key(stack, "OnCallKey"))
+        return service_in(stack, alarm_topic=topic)
+
+    [key] = of_type(synthesized(on_call), "AWS::KMS::Key")
+    users = {
+        each["Principal"]["Service"]: each for each in key["KeyPolicy"]["Statement"] if "Service" in each["Principal"]
+    }
+    assert set(users) == {"cloudwatch.amazonaws.com", "events.amazonaws.com"}
+    alarms = users["cloudwatch.amazonaws.com"]
+    assert set(alarms["Action"]) == {"kms:Decrypt", "kms:GenerateDataKey"}
+    assert alarms["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
 
 
 def test_the_key_that_is_given_encrypts_and_no_other_is_made() -> None:
@@ -180,12 +271,22 @@ def test_grants_are_the_statements_that_the_command_line_prints() -> None:
         "Two": both,
         "Reader": consumer_statements(settings, "orders", arns[0], dead_letter_queue=arns[1], actions=CONSUMER_ACTIONS),
         "Plain": consumer_statements(settings, "orders", arns[0], dead_letter_queue=arns[1]),
-        "Admin": administrator_statements(settings),
+        "Admin": administrator_statements(settings, dead_letter_queues=dead_letters_of(template, settings)),
     }
     for name, statements in expected.items():
         given = statements_of(template, name)
         assert comparable(given) == comparable(statements), name
         assert not [action for each in given for action in each["Action"] if "*" in action]
+
+
+def dead_letters_of(template: Template, settings: ServiceSettings) -> list[str]:
+    """The dead-letter queues of the service's own queues, which `settings_of` names by their logical ids."""
+    found = []
+    for url in settings.own_queue_urls:
+        place, _, name = url.rpartition("/")
+        dead = template["Resources"][name]["Properties"]["RedrivePolicy"]["deadLetterTargetArn"]["Fn::GetAtt"][0]
+        found.append(f"{place}/{dead}")
+    return found
 
 
 def test_a_grant_with_a_key_is_its_statements_and_the_use_of_the_key_through_the_clients_services() -> None:
@@ -272,6 +373,50 @@ def test_a_declared_topic_and_its_subscription_are_resources_with_their_settings
     assert topic["ServiceTimeout"] == subscription["ServiceTimeout"] == "180"
 
 
+def test_a_request_that_waited_long_is_not_begun_as_it_would_work_after_its_rollback() -> None:
+    template = declared_in_development()
+    [topic] = of_type(template, "Custom::TidewheelTopic")
+    id_ = topic["ServiceToken"]["Fn::GetAtt"][0]
+    function = template["Resources"][id_]["Properties"]
+    configs = of_type(template, "AWS::Lambda::EventInvokeConfig")
+    [config] = [each for each in configs if each["FunctionName"] == {"Ref": id_}]
+    assert config["MaximumEventAgeInSeconds"] + function["Timeout"] <= int(topic["ServiceTimeout"])
+    assert config["MaximumRetryAttempts"] == 0
+
+
+def declared_ids(template: Template) -> dict[str, list[str]]:
+    ids: dict[str, list[str]] = {}
+    for name, each in template["Resources"].items():
+        if each["Type"].startswith("Custom::"):
+            ids.setdefault(each["Type"].removeprefix("Custom::Tidewheel"), []).append(name)
+    return ids
+
+
+def test_cloudformation_knows_what_is_declared_by_its_name_wherever_it_stands() -> None:
+    def elsewhere(stack: Stack) -> None:
+        service = service_in(stack)
+        topic = Topic(Construct(stack, "Moved"), "Renamed", service=service, topic_name="orders")
+        queue = sqs.Queue(stack, "Queue")
+        Subscription(Construct(stack, "Too"), "Renamed", topic=topic, subscription_name="billing", queue=queue)
+
+    before, after = declared_ids(declared_in_development()), declared_ids(synthesized(elsewhere))
+    assert before == after and sorted(before) == ["Subscription", "Topic"]
+
+
+def test_the_same_topics_of_two_services_are_two_resources() -> None:
+    def make(stack: Stack) -> None:
+        for name in ("one", "two"):
+            service = TidewheelService(stack, name, service_name=name, environment=DEVELOPMENT)
+            # Names that differ in a hyphen only, or where the subscription's begins.
+            for topic_name in ("a-b", "ab"):
+                topic = service.add_topic(topic_name)
+                topic.add_subscription("c")
+                topic.add_subscription("bc")
+
+    ids = declared_ids(synthesized(make))
+    assert (len(set(ids["Topic"])), len(set(ids["Subscription"]))) == (4, 8)
+
+
 @pytest.mark.parametrize(("environment", "policy"), [(DEVELOPMENT, "Delete"), (Environment.production(), "Retain")])
 def test_what_is_declared_stays_in_production_with_its_queues_and_goes_in_development(
     environment: Environment, policy: str
@@ -314,7 +459,7 @@ def test_a_queue_that_is_made_lets_the_roles_that_deliver_send_and_nobody_withou
     [policy] = [
         each["PolicyDocument"]["Statement"]
         for each in of_type(template, "AWS::SQS::QueuePolicy")
-        if "TidewheelDelivers" in str(each)
+        if "sqs:SendMessage" in str(each)
     ]
     allow = [each for each in policy if each["Effect"] == "Allow"]
     deny = [each for each in policy if each["Effect"] == "Deny"]
@@ -351,10 +496,67 @@ def test_a_topic_may_be_declared_in_another_stack_of_the_app() -> None:
     assert "Fn::ImportValue" in str(made["ServiceToken"])
 
 
+def test_a_queue_of_another_stack_takes_messages_of_a_topic_of_the_services() -> None:
+    scope = app()
+    theirs = Stack(scope, "theirs")
+    queue = sqs.Queue(theirs, "Queue", encryption_master_key=kms.Key(theirs, "Own"))
+    service = service_in(Stack(scope, "shop"))
+    service.add_topic("orders").add_subscription("mail", queue=queue)
+    template = scope.synth().get_stack_by_name("shop").template
+    [published] = [p for p in of_type(template, "AWS::SSM::Parameter") if p["Type"] == "StringList"]
+    for reference in published["Value"]["Fn::Join"][1]:
+        given = statements_of(template, reference["Fn::GetAtt"][0][:-8])
+        for action in ("sqs:SendMessage", "kms:GenerateDataKey"):
+            resources = [each["Resource"] for each in given if action in each["Action"]]
+            assert any("theirs:ExportsOutput" in str(each) for each in resources), action
+
+
+def test_a_topic_in_the_stack_of_its_queue_lets_the_roles_send_by_the_queues_policy() -> None:
+    scope = app()
+    service = service_in(Stack(scope, "shop"))
+    theirs = Stack(scope, "theirs")
+    Topic(theirs, "Orders", service=service, topic_name="orders").add_subscription("mail", queue=sqs.Queue(theirs, "Q"))
+    [policy] = of_type(scope.synth().get_stack_by_name("theirs").template, "AWS::SQS::QueuePolicy")
+    [statement] = policy["PolicyDocument"]["Statement"]
+    assert statement["Action"] == "sqs:SendMessage" and "shop:ExportsOutput" in str(statement["Principal"])
+
+
+def test_a_queue_of_a_stack_elsewhere_is_refused_where_the_service_declares_the_topic() -> None:
+    scope = app()
+    home, away = (Place(account="111122223333", region=region) for region in ("us-east-1", "eu-west-1"))
+    queue = sqs.Queue(Stack(scope, "theirs", env=away), "Queue")
+    topic = service_in(Stack(scope, "shop", env=home)).add_topic("orders")
+    with pytest.raises(
+        InvalidValue, match=r"queue='theirs/Queue': .*eu-west-1.*declare the topic in the queue's stack"
+    ):
+        topic.add_subscription("mail", queue=queue)
+
+
+def two_scopes(service: TidewheelService) -> list[Construct]:
+    return [service, Stack(service.node.root, "theirs")]
+
+
+def subscribe_twice(topic: Topic) -> None:
+    topic.add_subscription("mail")
+    Subscription(Stack(topic.node.root, "theirs"), "Mail", topic=topic, subscription_name="mail")
+
+
 @pytest.mark.parametrize(
     ("declare", "message"),
     [
         (lambda service: service.add_topic("no name"), "topic_name='no name'"),
+        (
+            lambda service: [service.add_topic("orders") for _ in range(2)],
+            "topic_name='orders': service shop/Reminders declares it already: use that one, or another name",
+        ),
+        (
+            lambda service: [Topic(scope, "T", service=service, topic_name="orders") for scope in two_scopes(service)],
+            "topic_name='orders': service shop/Reminders declares it already",
+        ),
+        (
+            lambda service: subscribe_twice(service.add_topic("orders")),
+            "subscription_name='mail': service shop/Reminders declares it already",
+        ),
         (lambda service: service.add_topic("orders", slot_s=60), "slot_s=60: give slot= with a Duration"),
         (lambda service: service.add_topic("orders", slots=60), "slots=60: a topic has no such setting; it has slot_s"),
         (lambda service: service.add_topic("orders", slot=Duration.minutes(14)), "at most 900, SQS's longest delay"),

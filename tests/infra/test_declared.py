@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from tidewheel.aws.custom_resource import Kind
+from tidewheel.aws.custom_resource import AnsweredAlready, Kind, Request
 from tidewheel.clock import ManualClock
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.declarations import CustomResources
 from tidewheel.local.handlers import FunctionSpec, Handler
-from tidewheel.sdk.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, DeclaredSubscription, DeclaredTopic
-from tidewheel.settings import TopicSettings, parameter_name
+from tidewheel.sdk.connection import Connection
+from tidewheel.sdk.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, DeclaredSubscription, DeclaredTopic, fulfil
+from tidewheel.settings import ServiceSettings, TopicSettings, parameter_name
 from tidewheel.shipped import FUNCTIONS, shipped
 
 STACK = "arn:aws:cloudformation:us-east-1:123456789012:stack/team/1"
@@ -31,6 +32,7 @@ class Resource:
     cloud: Cloud
     type: str
     stack_id: str = STACK
+    logical_id: str = "Declared"
     physical_id: str | None = None
     properties: Mapping[str, str] | None = None
 
@@ -53,7 +55,7 @@ class Resource:
             self.cloud.handler,
             kind,
             stack_id=self.stack_id,
-            logical_id="Declared",
+            logical_id=self.logical_id,
             resource_type=self.type,
             properties={"ServiceToken": self.cloud.handler.spec.arn, **properties},
             physical_id=physical_id or (None if kind is Kind.CREATE else self.physical_id),
@@ -72,11 +74,15 @@ class Cloud:
         session = stack._emulator.core_session
         self.handler = Handler(function(stack), shipped(FUNCTIONS), session, stack.clock, "DEBUG")
 
-    def topic(self, stack_id: str = STACK) -> Resource:
-        return Resource(self, TOPIC_TYPE, stack_id)
+    def topic(self, stack_id: str = STACK, logical_id: str = "Declared") -> Resource:
+        return Resource(self, TOPIC_TYPE, stack_id, logical_id)
 
-    def subscription(self) -> Resource:
-        return Resource(self, SUBSCRIPTION_TYPE)
+    def subscription(self, logical_id: str = "Declared") -> Resource:
+        return Resource(self, SUBSCRIPTION_TYPE, STACK, logical_id)
+
+    def connection(self) -> Connection:
+        settings = ServiceSettings.from_environment(self.handler.spec.environment)
+        return Connection.of(settings, self.stack.session)
 
     def queue_url(self, name: str = "theirs") -> str:
         url: str = self.stack.session.client("sqs").create_queue(QueueName=name)["QueueUrl"]
@@ -103,6 +109,21 @@ def topic(name: str = "orders", **settings: Any) -> DeclaredTopic:
     return DeclaredTopic(name=name, settings=TopicSettings(**settings))
 
 
+def creation(wanted: DeclaredTopic, request_id: str) -> Request:
+    """A request to create, for `fulfil` itself."""
+    return Request(
+        kind=Kind.CREATE,
+        answer_url="https://nowhere",
+        stack_id=STACK,
+        request_id=request_id,
+        logical_id="Declared",
+        resource_type=TOPIC_TYPE,
+        physical_id=None,
+        properties=wanted.properties(),
+        old_properties={},
+    )
+
+
 @pytest.fixture
 def cloud() -> Iterator[Cloud]:
     with LocalTidewheel() as stack:
@@ -116,12 +137,20 @@ def cloud() -> Iterator[Cloud]:
 # ---- topics
 
 
-def test_a_declared_topic_is_created_with_its_settings_and_a_repeated_request_finds_it_done(cloud: Cloud) -> None:
-    for _ in range(2):
-        answer = cloud.topic().create(topic(max_waiting=10))
-        assert (answer["Status"], answer["PhysicalResourceId"]) == ("SUCCESS", "tidewheel/orders")
-        assert (answer["StackId"], answer["LogicalResourceId"]) == (STACK, "Declared")
+def test_a_declared_topic_is_created_with_its_settings(cloud: Cloud) -> None:
+    answer = cloud.topic().create(topic(max_waiting=10))
+    assert (answer["Status"], answer["PhysicalResourceId"]) == ("SUCCESS", "tidewheel/orders")
+    assert (answer["StackId"], answer["LogicalResourceId"]) == (STACK, "Declared")
     assert cloud.settings("orders") == TopicSettings(max_waiting=10)
+
+
+def test_a_request_that_is_repeated_finds_it_done_and_another_one_adopts(cloud: Cloud) -> None:
+    connection = cloud.connection()
+    first = creation(topic(), "first")
+    for _ in range(2):
+        assert fulfil(connection, cloud.stack.clock, first, lambda: None) == "tidewheel/orders"
+    second = creation(topic(), "second")
+    assert fulfil(connection, cloud.stack.clock, second, lambda: None) == "tidewheel/orders:adopted"
 
 
 def test_a_stack_deletes_the_topic_that_it_created_and_may_ask_twice(cloud: Cloud) -> None:
@@ -151,9 +180,74 @@ def test_a_topic_that_differs_fails_the_stack_and_outlives_its_rollback(cloud: C
 
 def test_a_creation_that_went_through_without_an_answer_is_taken_back_by_the_rollback(cloud: Cloud) -> None:
     mine = cloud.topic()
-    mine.create(topic())
-    assert mine.delete(physical_id="the id of a request that failed")["Status"] == "SUCCESS"
+    request_id = mine.create(topic())["RequestId"]
+    assert mine.delete(physical_id="the id of another request")["Status"] == "SUCCESS"
+    assert cloud.settings("orders") is not None
+    assert mine.delete(physical_id=request_id)["Status"] == "SUCCESS"
     assert cloud.settings("orders") is None
+
+
+def test_a_second_resource_of_the_stack_that_fails_leaves_the_topic_to_the_first(cloud: Cloud) -> None:
+    first, second = cloud.topic(), cloud.topic(logical_id="Second")
+    first.create(topic(max_waiting=10))
+    answer = second.create(topic(max_waiting=11))
+    assert (answer["Status"], answer["PhysicalResourceId"]) == ("FAILED", answer["RequestId"])
+    assert second.delete()["Status"] == "SUCCESS"
+    assert cloud.settings("orders") == TopicSettings(max_waiting=10)
+    first.delete()
+    assert cloud.settings("orders") is None
+
+
+def test_another_resource_of_the_stack_adopts_and_its_rollback_leaves_the_topic_to_the_first(cloud: Cloud) -> None:
+    first, second = cloud.topic(), cloud.topic(logical_id="Second")
+    first.create(topic())
+    assert second.create(topic())["PhysicalResourceId"] == "tidewheel/orders:adopted"
+    assert second.update(topic(max_waiting=10))["PhysicalResourceId"] == "tidewheel/orders:adopted"
+    assert second.delete()["Status"] == "SUCCESS"
+    assert cloud.settings("orders") == TopicSettings(max_waiting=10)
+
+
+def test_what_a_resource_had_retained_outlives_the_rollback_of_its_next_declaration(cloud: Cloud) -> None:
+    cloud.topic().create(topic(max_waiting=10))  # and retained: no request tells that it is declared no more
+    for wanted in (topic(max_waiting=10), topic(max_waiting=11)):
+        again = cloud.topic()
+        again.create(wanted)
+        again.delete()
+        assert cloud.settings("orders") == TopicSettings(max_waiting=10)
+
+
+def test_a_change_of_name_to_what_is_there_does_not_delete_that_when_it_is_rolled_back(cloud: Cloud) -> None:
+    cloud.tw.create_topic("invoices")
+    mine = cloud.topic()
+    mine.create(topic())
+    adopted = mine.update(topic("invoices"))["PhysicalResourceId"]
+    assert mine.update(topic())["PhysicalResourceId"] == "tidewheel/orders"
+    mine.delete(physical_id=adopted)
+    assert {each.topic for each in cloud.tw.topics()} == {"orders", "invoices"}
+
+
+def test_no_request_goes_out_any_more_once_the_creation_is_answered(cloud: Cloud) -> None:
+    calls = 0
+    allowed = 0
+
+    def check() -> None:
+        nonlocal calls
+        calls += 1
+        if calls > allowed:
+            raise AnsweredAlready
+
+    while True:
+        calls = 0
+        try:
+            fulfil(cloud.connection(), cloud.stack.clock, creation(topic(), "first"), check)
+        except AnsweredAlready:
+            assert calls == allowed + 1  # it is not tried again
+            assert cloud.settings("orders") is None
+            allowed += 1
+        else:
+            break
+    assert allowed >= 3  # the fence, a deletion, the write
+    assert cloud.settings("orders") is not None
 
 
 def test_an_update_changes_what_differs_and_takes_back_what_is_declared_no_more(cloud: Cloud) -> None:
@@ -223,8 +317,7 @@ def test_a_declared_subscription_gets_what_it_takes_and_goes_with_its_stack(clou
     wanted = DeclaredSubscription(
         topic="orders", name="mail", queue_url=cloud.queue_url(), filter_policy='{"kind":["a"]}'
     )
-    for _ in range(2):
-        assert mine.create(wanted)["PhysicalResourceId"] == "tidewheel/orders/mail"
+    assert mine.create(wanted)["PhysicalResourceId"] == "tidewheel/orders/mail"
     for kind in "ab":
         cloud.tw.send("orders", kind, delay="1h", attributes={"kind": kind})
     cloud.stack.advance(hours=2)
@@ -261,6 +354,30 @@ def test_a_subscription_is_adopted_only_if_its_filter_agrees_and_stays_when_the_
     mine.create(DeclaredSubscription(topic="orders", name="mail", queue_url=url, filter_policy='{"kind":["a"]}'))
     mine.delete()
     assert [each.name for each in cloud.tw.subscriptions("orders")] == ["mail"]
+
+
+def test_another_resource_leaves_the_subscription_to_the_first_when_it_fails_and_when_it_adopted(cloud: Cloud) -> None:
+    cloud.topic().create(topic())
+    mine = cloud.subscription()
+    mine.create(DeclaredSubscription(topic="orders", name="mail", queue_url=cloud.queue_url()))
+    for url, status, ending in ((cloud.queue_url("another"), "FAILED", ""), (cloud.queue_url(), "SUCCESS", ":adopted")):
+        second = cloud.subscription(logical_id="Second")
+        answer = second.create(DeclaredSubscription(topic="orders", name="mail", queue_url=url))
+        assert answer["Status"] == status and answer["PhysicalResourceId"].endswith(ending)
+        assert second.delete()["Status"] == "SUCCESS"
+        assert [each.queue_url for each in cloud.tw.subscriptions("orders")] == [cloud.queue_url()]
+    mine.delete()
+    assert cloud.tw.subscriptions("orders") == []
+
+
+def test_a_creation_of_a_subscription_without_an_answer_is_taken_back_by_its_own_rollback_alone(cloud: Cloud) -> None:
+    cloud.topic().create(topic())
+    mine = cloud.subscription()
+    answer = mine.create(DeclaredSubscription(topic="orders", name="mail", queue_url=cloud.queue_url()))
+    mine.delete(physical_id="the id of another request")
+    assert [each.name for each in cloud.tw.subscriptions("orders")] == ["mail"]
+    mine.delete(physical_id=answer["RequestId"])
+    assert cloud.tw.subscriptions("orders") == []
 
 
 def test_the_old_subscription_is_deleted_when_its_name_or_its_topic_changes(cloud: Cloud) -> None:

@@ -32,7 +32,7 @@ LOSSES = (
     Loss(role=INGEST, action="s3:PutObject", where="/ledgers/", flow="goes_direct"),
     Loss(role=INGEST, action="dynamodb:PutItem", where="#TOMB", flow="waits_in_ledgers"),
     Loss(role=INGEST, action="iam:PassRole", where="ScheduleRole", flow="goes_direct"),
-    Loss(role=DISPATCH, action="s3:GetObject", where="/ledgers/", flow="goes_direct"),
+    Loss(role=DISPATCH, action="s3:PutObject", where="/plans/", flow="is_a_burst"),
     Loss(role=DELIVER, action="dynamodb:ConditionCheckItem", where="T#*", flow="breaks_half_way"),
     Loss(role=SWEEP, action="scheduler:ListSchedules", where="", flow="is_deleted"),
     Loss(role=SCHEDULE, action="lambda:InvokeFunction", where="Dispatch", flow="goes_direct"),

@@ -19,11 +19,12 @@ from aws_cdk import App
 from cfnlint import ManualArgs, api
 
 from infra.application import BUNDLING_STACKS
-from infra.local_template import Template, normalized
+from infra.local_template import Template
 from tests.infra.resolved import settings_of, statements_of
 from tidewheel import Message
 from tidewheel.cdk import pinned_packages
 from tidewheel.cdk.sdk_layer import LocalLayer, fill, own_files
+from tidewheel.errors import InvalidValue
 from tidewheel.local import LocalTidewheel
 from tidewheel.policies import sender_statements
 
@@ -47,10 +48,6 @@ def shop() -> Template:
     return template
 
 
-def local_template() -> Template:
-    return normalized({"Description": "", "Outputs": {}, **shop()})
-
-
 def test_the_example_passes_cfn_lint() -> None:
     # W3005 is the CDK's own doing: it makes every function depend on its role, to which it refers as well.
     matches = api.lint(json.dumps(shop()), config=ManualArgs(regions=["us-east-1"], ignore_checks=["W3005"]))
@@ -69,7 +66,7 @@ def test_a_policy_of_the_example_has_no_wildcard_in_an_action() -> None:
 
 
 def test_what_the_example_declares_is_there_and_delivers_with_no_call_denied() -> None:
-    with LocalTidewheel(template=local_template(), stack_name=SERVICE, enforce_iam=True) as stack:
+    with LocalTidewheel(template=shop(), stack_name=SERVICE, enforce_iam=True) as stack:
         tw = stack.client()
         [topic] = tw.topics()
         assert (topic.topic, topic.settings.retention_s, topic.settings.max_waiting) == ("orders", 604_800, 5_000_000)
@@ -81,8 +78,10 @@ def test_what_the_example_declares_is_there_and_delivers_with_no_call_denied() -
         assert (stack.failures, stack.denials) == ([], [])
 
 
-def test_the_functions_of_the_example_send_cancel_and_consume() -> None:
-    with LocalTidewheel(template=local_template(), stack_name=SERVICE) as stack:
+def test_the_functions_of_the_example_send_cancel_and_consume(tmp_path: Path) -> None:
+    written = tmp_path / "shop.template.json"
+    written.write_text(json.dumps(shop()), encoding="utf-8")
+    with LocalTidewheel(template=written, stack_name=SERVICE) as stack:
         tw = stack.client()
         with patch.dict(os.environ, {"TIDEWHEEL_SERVICE": SERVICE}), patch("tidewheel.Tidewheel", lambda _: tw):
             sender = load(EXAMPLE / "sender" / "handler.py")
@@ -99,6 +98,17 @@ def test_the_functions_of_the_example_send_cancel_and_consume() -> None:
     stranger = {**records[0], "messageId": "stranger", "body": "{}"}
     answer = load(EXAMPLE / "consumer" / "handler.py").handler({"Records": [*records, stranger]}, None)
     assert answer == {"batchItemFailures": [{"itemIdentifier": "stranger"}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [(None, "No such file.*: give a template, or the path"), ("[", "Expecting value"), ("{}", "it has no Resources")],
+)
+def test_a_file_that_is_no_template_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
+    if text is not None:
+        (tmp_path / "it.json").write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidValue, match=f"template='.*it.json': .*{message}"):
+        LocalTidewheel(template=str(tmp_path / "it.json")).open()
 
 
 def record(raw: Any) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from tests.infra.variants import VARIANTS, template_of
 from tidewheel.aws.scheduler_wheel import MAX_EVENT_AGE_S, MAX_RETRIES
 from tidewheel.cdk.environment import Environment
 from tidewheel.errors import InvalidValue
+from tidewheel.flows.daily import PORTION_MS
+from tidewheel.flows.sweep import MOST_DISPATCHES, SWEEP_MS
 from tidewheel.local import MemoryTidewheel
 from tidewheel.settings import LEASE_MS, MAX_DELIVERY_S, MAX_FUNCTION_S, SCHEDULER_LATENESS_S, TopicSettings
 
@@ -24,6 +26,9 @@ OUTAGE_S = 4 * 3600
 DAYS_14 = 14 * 24 * 3600
 BETWEEN_RETRIES_S = 60 + 120
 """Lambda waits a minute before it repeats an asynchronous call that failed, and two before the second time."""
+
+ACCOUNT_CONCURRENCY = 1000
+"""Lambda's default quota of calls at one time."""
 
 DELIVERING = ("ingest", "dispatch", "deliver")
 CALLED = ("dispatch", "sweep", "compact")
@@ -111,6 +116,16 @@ def test_a_sweep_is_over_when_the_next_one_begins(stack: StackTemplate) -> None:
     assert stack.functions()["sweep"]["Timeout"] < Environment.development().sweep_interval_s
 
 
+def test_a_sweep_begins_nothing_in_the_last_minute_of_its_functions_time(any_stack: StackTemplate) -> None:
+    assert any_stack.functions()["sweep"]["Timeout"] * 1000 == SWEEP_MS + 60_000
+    assert 3 * PORTION_MS <= SWEEP_MS
+
+
+def test_the_dispatches_of_one_sweep_leave_ingest_and_deliver_their_calls(stack: StackTemplate) -> None:
+    others = sum(source["mapping"]["ScalingConfig"]["MaximumConcurrency"] for source in sources(stack))
+    assert MOST_DISPATCHES + others <= 0.8 * ACCOUNT_CONCURRENCY
+
+
 # ---- asynchronous calls
 
 
@@ -174,6 +189,11 @@ def test_no_queue_can_take_all_of_the_accounts_concurrency(any_stack: StackTempl
     assert max(limits) <= 100
 
 
+def test_functions_that_come_again_in_one_chain_of_messages_are_not_taken_for_a_loop(any_stack: StackTemplate) -> None:
+    loops = {name: each.get("RecursiveLoop") for name, each in any_stack.functions().items()}
+    assert {name for name, setting in loops.items() if setting == "Allow"} == {"ingest", "deliver"}
+
+
 def test_nothing_is_reserved_unless_the_environment_says_so(stack: StackTemplate) -> None:
     assert not any("ReservedConcurrentExecutions" in each for each in stack.functions().values())
     reserved = stack_of("topics with queues of their own").functions()
@@ -184,12 +204,15 @@ def test_nothing_is_reserved_unless_the_environment_says_so(stack: StackTemplate
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"urgent_concurrency": 1}, "urgent_concurrency=1: give 2 to 1000"),
-        ({"work_concurrency": 1001}, "work_concurrency=1001: give 2 to 1000"),
+        ({"sweep_interval_s": 30}, "sweep_interval_s=30: give whole minutes, 60 to 300"),
+        ({"sweep_interval_s": 90}, "sweep_interval_s=90: give whole minutes, 60 to 300"),
+        ({"sweep_interval_s": 360}, "sweep_interval_s=360: give whole minutes, 60 to 300"),
+        ({"urgent_concurrency": 1}, "urgent_concurrency=1: give a whole number from 2 to 1000"),
+        ({"work_concurrency": 1001}, "work_concurrency=1001: give a whole number from 2 to 1000"),
         ({"reserved_concurrency": {"ingest": 119}}, "reserved_concurrency=119: ingest needs at least 120"),
         ({"reserved_concurrency": {"deliver": 99}}, "reserved_concurrency=99: deliver needs at least 100"),
         ({"reserved_concurrency": {"import": 5}}, "reserved_concurrency='import': name some of ingest"),
-        ({"deleted_object_days": 0}, "deleted_object_days=0: give whole days"),
+        ({"deleted_object_days": 0}, "deleted_object_days=0: give a whole number of at least 1"),
         ({"own_key": True, "encryption_key_arn": "arn"}, "encryption_key_arn='arn': own_key makes a key"),
     ],
 )

@@ -190,7 +190,7 @@ def test_a_job_reads_the_settings_and_writes_its_own_logs(stack: StackTemplate, 
         "/settings",
     ]
     [logs] = [s for s in stack.statements(role) if "logs:PutLogEvents" in s["Action"]]
-    assert set(logs["Action"]) == {"logs:CreateLogStream", "logs:PutLogEvents"}
+    assert set(logs["Action"]) == {"logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"}
     name = role.removesuffix("Role")
     assert referenced(logs["Resource"]) == {f"{name}ErrorLogs", f"{name}OutputLogs"}
 

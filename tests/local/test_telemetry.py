@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import SKEW, TOPIC, Orders
 from tests.local.told import TELLING, Point, documents, points, total
+from tidewheel.errors import InvalidValue
 from tidewheel.local import LocalTidewheel
 from tidewheel.message import Message
 from tidewheel.telemetry import metrics
@@ -91,6 +92,22 @@ def test_a_function_that_has_metrics_switched_off_prints_none(capsys: pytest.Cap
         stack.advance(minutes=5)
         assert len(stack.receive(TOPIC, "billing")) == 120
     assert capsys.readouterr().out == ""
+
+
+def test_a_value_that_an_errors_cause_quotes_is_not_logged(
+    service: Orders, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        try:
+            raise InvalidValue("body", "a secret", "give another")
+        except InvalidValue as error:
+            raise ValueError("not ingested") from error
+
+    monkeypatch.setattr(service.function("ingest"), "ingest", failing)
+    service.client.send(TOPIC, "x", delay="2m")
+    service.stack.advance(seconds=10)
+    [record] = [each for each in caplog.records if each.message == "topic not ingested"]
+    assert vars(record)["field"] == "body" and "a secret" not in caplog.text + str(vars(record))
 
 
 def test_a_replay_and_a_drained_park_are_delivered_but_not_late(

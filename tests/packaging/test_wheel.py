@@ -179,7 +179,7 @@ def test_the_wheel_names_the_command_and_the_pytest_plugin(wheel: Path) -> None:
     with ZipFile(wheel) as archive:
         [name] = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
         text = archive.read(name).decode()
-    assert "tidewheel = tidewheel.cli.main:run" in text
+    assert "tidewheel = tidewheel.cli:run" in text
     assert "tidewheel = tidewheel.local.pytest_plugin" in text
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import runpy
+import sys
 from collections.abc import Iterator
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +14,10 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from smoke import __main__ as command
-from smoke import trial
+from smoke import command, trial
 from smoke.cloud import Cloud
 from smoke.price import estimate_dollars
+from smoke.removal import Leftover, Removal
 from smoke.report import Report
 from smoke.verdict import Check
 from tests.smoke.clouds import short_play
@@ -132,3 +135,58 @@ def test_a_rehearsal_needs_no_account(
     monkeypatch.setattr(command, "end_on_termination", lambda: None)
     assert started(tmp_path, "--local") == command.PASSED
     assert capsys.readouterr().out.splitlines()[-2] == "passed"
+
+
+@pytest.mark.parametrize("name", ["no/folder/report.json", "."])
+def test_a_report_that_cannot_be_written_is_refused_before_the_trial(
+    trials: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        command.main(["--yes", "--report", str(tmp_path / name)])
+    assert refused.value.code == command.REFUSED and trials == []
+    assert f"--report: {tmp_path / name} cannot be written" in capsys.readouterr().err
+
+
+def test_a_rehearsal_has_nothing_to_remove(
+    trials: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        started(tmp_path, "--local", "--remove", f"{command.PREFIX}left")
+    assert refused.value.code == command.REFUSED
+    assert "leave one of the two out" in capsys.readouterr().err and trials == []
+
+
+@pytest.mark.parametrize("emulated", [True, False])
+def test_only_of_an_account_is_anything_left_to_remove(emulated: bool) -> None:
+    left = Leftover(name="queue q", why="it resists", command="aws sqs delete-queue")
+    removal = Removal(leftovers=[left])
+    report = Report(stack="s", began_at="now", interrupted=True, removal=removal, emulated=emulated)
+    text = "\n".join(report.lines())
+    assert "the removal was broken off" in text and "LEFT: queue q: it resists" in text
+    assert ("python -m smoke --remove s" in text) is ("aws sqs delete-queue" in text) is (not emulated)
+
+
+class _Interrupted(MetaPathFinder):
+    """Somebody presses Ctrl-C while the command is imported."""
+
+    def find_spec(self, fullname: str, *_: object) -> None:
+        if fullname == "smoke.command":
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("when", ["it is imported", "it runs"])
+def test_an_interrupt_before_the_trial_ends_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], when: str
+) -> None:
+    def interrupted() -> int:
+        raise KeyboardInterrupt
+
+    if when == "it runs":
+        monkeypatch.setattr(command, "main", interrupted)
+    else:
+        monkeypatch.delitem(sys.modules, "smoke.command")
+        monkeypatch.setattr(sys, "meta_path", [_Interrupted(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("smoke", run_name="__main__")
+    assert ended.value.code == command.INTERRUPTED
+    assert capsys.readouterr().err == "interrupted\n"

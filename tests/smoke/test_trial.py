@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from botocore.exceptions import ClientError
 
 from smoke import trial
+from smoke.cloud import Usage
 from smoke.interrupts import patient
 from smoke.local_cloud import LocalCloud
 from smoke.removal import Removal, remove
@@ -86,8 +88,12 @@ def test_an_error_of_aws_in_the_middle_ends_the_trial_and_everything_is_removed(
 
 
 def test_metrics_that_cannot_be_read_are_a_failed_check() -> None:
-    with tried(LocalCloud(STACK), refused=("cloudwatch.DescribeAlarms",)) as report:
-        assert "DescribeAlarms" in failed(report)["the trial comes to its end"]
+    class Blind(LocalCloud):
+        def usage(self, since_ms: int) -> Usage:
+            raise ClientError({"Error": {"Code": "AccessDenied"}}, "GetMetricData")
+
+    with tried(Blind(STACK)) as report:
+        assert "GetMetricData" in failed(report)["the trial comes to its end"]
 
 
 def test_a_kept_stack_stays_and_the_report_says_how_to_remove_it() -> None:

@@ -433,3 +433,10 @@ def test_a_target_that_cannot_be_reached_is_one_clear_line(
 def test_an_endpoint_that_is_no_url_is_refused() -> None:
     with pytest.raises(InvalidValue, match="--endpoint-url"):
         Target(endpoint_url="ftp://x").client()
+
+
+def test_where_only_the_sdk_is_installed_the_command_says_what_to_install() -> None:
+    code = "import sys; sys.modules['typer'] = None; from tidewheel.cli import run; run()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "tidewheel: the command line needs more packages: pip install 'tidewheel[cli]'\n"

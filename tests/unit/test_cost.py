@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import REPOSITORY
+from tidewheel.cli.cost import as_document, notes
 from tidewheel.cost import prices
 from tidewheel.cost.bill import Bill, bill, grouped, total
 from tidewheel.cost.deployed import ENVIRONMENTS
@@ -141,3 +142,14 @@ def test_others_cost_what_their_formulas_say() -> None:
 def test_a_value_out_of_range_is_named_with_what_to_give(field: str, value: float) -> None:
     with pytest.raises(InvalidValue, match=field):
         Workload(**{"per_day": 1, field: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("per_day", "topics", "said"),
+    [(1e6, 1, []), (33_000 * 86_400, 1, []), (1e10, 4, []), (1e10, 1, ["4 topics"]), (1e10, 3, ["4 topics"])],
+)
+def test_more_messages_than_a_topic_takes_are_told(per_day: float, topics: int, said: list[str]) -> None:
+    found = bill(Workload(per_day=per_day, topics=topics), ENVIRONMENTS["development"])
+    told = notes(found)
+    assert len(told) == len(said) and all(part in note for part, note in zip(said, told, strict=True))
+    assert as_document(found, (), "development")["notes"] == told

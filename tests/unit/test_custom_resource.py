@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 from typing import Any
 
+import boto3
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
-from tidewheel.aws.custom_resource import ATTEMPTS, PUT_TIMEOUT_S, RESERVE_S, Request, answered, put_answer
+from tidewheel.aws.custom_resource import (
+    ATTEMPTS,
+    PUT_TIMEOUT_S,
+    RESERVE_S,
+    AnsweredAlready,
+    Check,
+    Request,
+    Work,
+    answered,
+    put_answer,
+)
 from tidewheel.errors import InvalidValue, UnknownTopic
+from tidewheel.sdk.connection import Connection
 
 EVENT = {
     "RequestType": "Create",
@@ -51,13 +65,13 @@ class Answers:
         self.cancelled = True
 
 
-def ask(work: Callable[[Request], str], answers: Answers, **changes: Any) -> str | None:
+def ask(work: Work, answers: Answers, **changes: Any) -> str | None:
     request = Request.from_event({**EVENT, **changes})
     return answered(request, work, remaining_s=60, where="the log", put=answers.take, timer=answers.timer)
 
 
-def fail(error: Exception) -> Callable[[Request], str]:
-    def work(_: Request) -> str:
+def fail(error: Exception) -> Work:
+    def work(_: Request, __: Check) -> str:
         raise error
 
     return work
@@ -65,7 +79,7 @@ def fail(error: Exception) -> Callable[[Request], str]:
 
 def test_what_is_done_is_answered_with_its_id() -> None:
     answers = Answers()
-    assert ask(lambda request: f"made {request.properties['Topic']}", answers) is None
+    assert ask(lambda request, _: f"made {request.properties['Topic']}", answers) is None
     assert answers.put == [
         {
             "Status": "SUCCESS",
@@ -98,13 +112,71 @@ def test_a_creation_that_failed_has_an_id_and_an_update_keeps_the_one_that_it_ha
 def test_the_timer_answers_before_lambda_ends_the_function_and_nothing_is_answered_twice() -> None:
     answers = Answers()
 
-    def slow(_: Request) -> str:
+    def slow(_: Request, __: Check) -> str:
         answers.go_off()
         return "made"
 
     reason = "not done within 50 s; deploy again, which goes on from there (see the log)"
     assert ask(slow, answers) == reason
     assert [(each["Status"], each["Reason"]) for each in answers.put] == [("FAILED", reason)]
+
+
+def test_work_that_the_timer_has_answered_for_stops_before_its_next_step() -> None:
+    answers = Answers()
+    steps: list[str] = []
+
+    def slow(_: Request, check: Check) -> str:
+        for step in ("first", "second", "third"):
+            check()
+            steps.append(step)
+            if step == "second":
+                answers.go_off()
+        return "made"
+
+    reason = ask(slow, answers)
+    assert steps == ["first", "second"]
+    assert reason is not None and reason.startswith("not done within 50 s")
+    assert [(each["Status"], each["Reason"]) for each in answers.put] == [("FAILED", reason)]
+
+
+def test_a_request_to_aws_is_not_repeated_once_the_answer_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _: None)
+    session = boto3.Session(aws_access_key_id="a", aws_secret_access_key="b", region_name="us-east-1")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    nobody = f"http://127.0.0.1:{port}"  # refuses connections, which is tried again
+    connection = Connection("x", session=session, settings=None, endpoint_url=nobody, topics=None)
+    asked = []
+
+    def check() -> None:
+        asked.append(True)
+        if len(asked) == 3:  # the call, its first attempt, its second one
+            raise AnsweredAlready
+
+    with connection.checked(check), pytest.raises(AnsweredAlready):
+        connection.sqs.list_queues()
+    with pytest.raises(EndpointConnectionError):
+        connection.sqs.list_queues()  # after that nobody checks
+    assert len(asked) == 3
+
+
+def test_work_goes_on_after_a_timer_that_could_not_answer() -> None:
+    answers = Answers()
+
+    def put(url: str, body: bytes) -> None:
+        if b"FAILED" in body:
+            raise OSError("no network")
+        answers.take(url, body)
+
+    def slow(_: Request, check: Check) -> str:
+        with pytest.raises(OSError, match="no network"):
+            answers.go_off()
+        check()
+        return "made"
+
+    request = Request.from_event(EVENT)
+    assert answered(request, slow, remaining_s=60, where="", put=put, timer=answers.timer) is None
+    assert [each["PhysicalResourceId"] for each in answers.put] == ["made"]
 
 
 def test_the_reserve_is_enough_for_every_attempt_to_answer() -> None:
@@ -120,7 +192,7 @@ def test_a_timer_that_could_not_answer_leaves_it_to_the_work() -> None:
             raise error
         answers.take(url, body)
 
-    def slow(_: Request) -> str:
+    def slow(_: Request, __: Check) -> str:
         with pytest.raises(OSError, match="no network"):
             answers.go_off()
         return "made"

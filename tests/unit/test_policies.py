@@ -30,6 +30,7 @@ from tidewheel.policies import (
     sender_statements,
 )
 from tidewheel.sdk.client import Tidewheel
+from tidewheel.sdk.redrive import service_dead_letters
 from tidewheel.settings import DELIVERY_ROLES, ServiceSettings, parameter_name
 
 MINE, SHARED = "orders", "invoices"
@@ -205,7 +206,10 @@ def test_the_command_prints_the_statements_with_the_values_of_the_stack(stack: L
     consumer = run(stack, "consumer", MINE, "mail")
     assert json.loads(consumer.stdout)["Statement"] == consumer_statements(settings, MINE, subscription.queue_url)
     administrator = run(stack, "administrator")
-    assert json.loads(administrator.stdout)["Statement"] == administrator_statements(settings)
+    dead = service_dead_letters(stack.session.client("sqs"), settings)
+    assert len(dead) == len(settings.own_queue_urls)
+    expected = administrator_statements(settings, dead_letter_queues=dead)
+    assert json.loads(administrator.stdout)["Statement"] == expected
     [statement] = json.loads(run(stack, "queue", ARN).stdout)["Statement"]
     assert len(statement["Principal"]["AWS"]) == DELIVERY_ROLES
     assert all(":role/tidewheel-" in role for role in statement["Principal"]["AWS"])

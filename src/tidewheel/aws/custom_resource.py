@@ -12,6 +12,9 @@ resource's `ServiceTimeout`. So an answer goes out on an error too, and from a t
 
 If it stops before the answer: CloudFormation takes the resource for failed when its time is up, and rolls back. The
 next request finds what was done until then, so any request may find anything done already. After the answer: done.
+
+After FAILED, the Delete may come at once. So work that the timer has answered for asks before each of its steps whether
+there is still a point in it, and stops: what it did later would be there after its deletion.
 """
 
 from __future__ import annotations
@@ -40,6 +43,10 @@ class Kind(StrEnum):
     CREATE = "Create"
     UPDATE = "Update"
     DELETE = "Delete"
+
+
+class AnsweredAlready(Exception):
+    """CloudFormation was told that the request failed: nothing more may be done for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +110,14 @@ class Timer(Protocol):
 
 StartTimer = Callable[[float, Callable[[], None]], Timer]
 Put = Callable[[str, bytes], None]
+Check = Callable[[], None]
+"""Raises AnsweredAlready as soon as there is an answer; while one is put, it waits."""
+Work = Callable[[Request, Check], str]
 
 
 def answered(
     request: Request,
-    work: Callable[[Request], str],
+    work: Work,
     *,
     remaining_s: float,
     where: str,
@@ -118,7 +128,7 @@ def answered(
 
     Args:
         request: the request.
-        work: does it; returns the physical id.
+        work: does it; returns the physical id. It calls the check before each step that changes something.
         remaining_s: how long the function may still run.
         where: where to read more about an error that nobody has foreseen, such as a log stream's name.
         put: puts an answer to a URL; `put_answer` by default.
@@ -136,14 +146,13 @@ def answered(
     guard = timer(seconds, lambda: answer.failed(late))
     guard.start()
     try:
-        physical_id = work(request)
+        physical_id = work(request, answer.check)
     except Exception as error:
         guard.cancel()
-        reason = _reason(error, where)
-        answer.failed(reason)
-        return reason
-    guard.cancel()
-    answer.succeeded(physical_id)
+        answer.failed(_reason(error, where))
+    else:
+        guard.cancel()
+        answer.succeeded(physical_id)
     return answer.reason
 
 
@@ -156,6 +165,12 @@ class _Answer:
         self._lock = threading.Lock()
         self._given = False
         self.reason: str | None = None
+
+    def check(self) -> None:
+        """Raises AnsweredAlready if the answer is given."""
+        with self._lock:
+            if self._given:
+                raise AnsweredAlready(f"request {self._request.request_id} is answered already")
 
     def succeeded(self, physical_id: str) -> None:
         self._give("SUCCESS", "", physical_id)

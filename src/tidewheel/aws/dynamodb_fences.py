@@ -6,7 +6,7 @@ from tidewheel import clock as clocks
 from tidewheel.aws import dynamodb_items as items
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_table import Table
-from tidewheel.aws.dynamodb_writes import Change, Put, Value, item_of
+from tidewheel.aws.dynamodb_writes import Change, Item, Put, Value, item_of
 from tidewheel.bucket import Bucket, BucketId
 from tidewheel.fence import Fence, above
 from tidewheel.flows.ports import Commit, DailyClaim, Due, Wake
@@ -164,18 +164,19 @@ class DynamoFences:
 
     def due_for_look(self, now_ms: int) -> Due:
         """One query for each of the 16 shards of the index."""
-        found = Due([], [], [])
+        due: list[Item] = []
         for shard in layout.wake_shards():
-            due = self._table.query(
+            due += self._table.query(
                 "wake_shard = :shard AND look_at_ms <= :now", {"shard": shard, "now": now_ms}, index=layout.WAKE_INDEX
             )
-            for key in map(items.key_of, due):
-                if key[1] == layout.FENCE:
-                    found.topics.append(layout.topic_of(key[0]))
-                elif key[1].startswith(layout.PARKS):
-                    found.parks.append(layout.parse_park_key(key))
-                else:
-                    found.deliveries.append(layout.parse_delivery_key(key))
+        found = Due([], [], [])
+        for key in map(items.key_of, sorted(due, key=items.look_at_ms_of)):
+            if key[1] == layout.FENCE:
+                found.topics.append(layout.topic_of(key[0]))
+            elif key[1].startswith(layout.PARKS):
+                found.parks.append(layout.parse_park_key(key))
+            else:
+                found.deliveries.append(layout.parse_delivery_key(key))
         return found
 
     def bucket(self, topic: str, bucket_id: BucketId) -> Bucket | None:

@@ -79,6 +79,11 @@ def key_of(item: Item) -> layout.Key:
     return _text(item, layout.PARTITION_KEY), _text(item, layout.SORT_KEY)
 
 
+def look_at_ms_of(item: Item) -> int:
+    """Returns when the sweep is to look at an item of the index."""
+    return _number(item, layout.WAKE_SORT_KEY)
+
+
 def _topic(item: Item) -> str:
     return layout.topic_of(_text(item, layout.PARTITION_KEY))
 

@@ -108,12 +108,12 @@ class DynamoTopics(DynamoFences, DynamoDeliveries, DynamoParks, DynamoKeys, Dyna
         if item is None or items.decode_plan_item(item).object_name != refused.object_name:
             self._objects.delete([str(refused.object_name)])
 
-    def plan(self, topic: str, a: int) -> Plan | None:
+    def plan(self, topic: str, a: int, *, whole: bool = True) -> Plan | None:
         """One GetItem, and one GET if the manifest is an object."""
         item = self._table.get(layout.plan_key(topic, a))
-        return None if item is None else self._plan_of(item)
+        return None if item is None else self._plan_of(item, whole)
 
-    def next_plan(self, topic: str, at_or_after: int) -> Plan | None:
+    def next_plan(self, topic: str, at_or_after: int, *, whole: bool = True) -> Plan | None:
         """One query of one item, and one GET if the manifest is an object."""
         partition, first = layout.plan_key(topic, max(0, at_or_after))
         found = self._table.query(
@@ -122,11 +122,13 @@ class DynamoTopics(DynamoFences, DynamoDeliveries, DynamoParks, DynamoKeys, Dyna
             limit=1,
         )
         item = next(found, None)
-        return None if item is None else self._plan_of(item)
+        return None if item is None else self._plan_of(item, whole)
 
-    def _plan_of(self, item: Item) -> Plan:
+    def _plan_of(self, item: Item, whole: bool) -> Plan:
         found = items.decode_plan_item(item)
         manifest = found.manifest
+        if manifest is None and not whole:
+            return Plan(topic=found.topic, a=found.a, b=found.b, segments=(), occurrences=found.occurrences)
         if manifest is None:
             manifest = self._objects.get_range(str(found.object_name), 0, found.object_bytes)
         return decode_plan(found.topic, found.a, found.b, manifest, found.occurrences)

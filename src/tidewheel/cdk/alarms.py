@@ -2,7 +2,8 @@
 
 Each has a page in the runbook, `docs/runbook.md`, under the title that its description ends with. CloudWatch bills
 $0.10 a month for each metric that an alarm reads. The twelve alarms read 25: eight of functions, four queues of dead
-letters, three other queues, two of the scheduler, and one each.
+letters, three other queues, two of the scheduler, and one each. Five of them read the service's own metrics, and are
+left out where the functions emit none.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk.aws_cloudwatch_actions import SnsAction
 from constructs import Construct
 
-from tidewheel.cdk.encryption import key_of
+from tidewheel.cdk.encryption import allow_alarms, key_of
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.watched import PERIOD, Watched
 from tidewheel.telemetry import metrics
@@ -41,15 +42,19 @@ class Alarms(Construct):
     """
 
     def __init__(self, scope: Construct, id_: str, *, topic: sns.ITopic | None = None) -> None:
-        """Make the topic, or take one; CloudWatch and EventBridge, in this account, may publish.
+        """Make the topic, or take one; CloudWatch, for this account, and EventBridge may publish.
 
-        The policy of a topic that was made elsewhere stays as it is.
+        EventBridge says neither account nor rule when it publishes to SNS, so no condition can ask for them.
+        https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-resource-based.html#eb-sns-permissions
+        The policies of a topic and of a key that were made elsewhere stay as they are.
         """
         super().__init__(scope, id_)
         self.alarms: list[cloudwatch.Alarm] = []
         self.topic = topic or sns.Topic(
             self, "Topic", display_name="Tidewheel", enforce_ssl=True, master_key=key_of(self)
         )
+        if topic is not None and topic.master_key is not None and topic.master_key is not key_of(self):
+            allow_alarms(topic.master_key)
         # The rules' targets give the topic a policy, which replaces the default one that lets alarms publish.
         self.topic.add_to_resource_policy(
             iam.PolicyStatement(
@@ -66,9 +71,10 @@ class Alarms(Construct):
         if not environment.alarms:
             return
         self._runbook, self._name = environment.runbook_url, watched.service_name
-        self._watch_delivery(watched, environment)
+        if environment.metrics:
+            self._watch_delivery(watched, environment)
         self._watch_queues(watched, environment)
-        self._watch_functions(watched, environment)
+        self._watch_functions(watched)
         self._watch_jobs(rule)
 
     def _watch_delivery(self, watched: Watched, environment: Environment) -> None:
@@ -91,9 +97,10 @@ class Alarms(Construct):
         self._alarm(
             "OpenDeliveries",
             "Open deliveries",
-            "Deliveries stay open although the sweep has enqueued their parts again.",
+            "Deliveries were left open twice within an hour; the sweep enqueues their parts again.",
             watched.own(metrics.OPEN_DELIVERIES),
-            # The sweep looks at a delivery each half hour (redrive_s): the second look counts.
+            # The sweep's first look, after LEASE_MS or redrive_s, ends what a function left that died. So the second
+            # counts, redrive_s later: of the same delivery up to a redrive_s of an hour, or of another one.
             seen=2,
             periods=13,
         )
@@ -143,7 +150,7 @@ class Alarms(Construct):
             threshold=environment.queue_age_alarm_s,
         )
 
-    def _watch_functions(self, watched: Watched, environment: Environment) -> None:
+    def _watch_functions(self, watched: Watched) -> None:
         """Make the alarms on functions that fail, are throttled, or do not run."""
         errors = [watched.of_function(name, "Errors") for name in watched.functions]
         throttles = [watched.of_function(name, "Throttles") for name in ("ingest", "dispatch", "deliver")]
@@ -161,9 +168,9 @@ class Alarms(Construct):
             "The sweep has not run: nothing heals a lost schedule, and nothing above is measured.",
             watched.of_function("sweep", "Invocations"),
             below=True,
-            # Of three intervals, whatever the interval is.
-            seen=max(3, 3 * environment.sweep_interval_s // 300),
-            periods=max(3, 3 * environment.sweep_interval_s // 300),
+            # The interval is at most a period.
+            seen=3,
+            periods=3,
         )
         self._alarm(
             "Scheduler",

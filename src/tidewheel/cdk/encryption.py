@@ -16,6 +16,7 @@ from constructs import Construct, IConstruct
 
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.names import service_name
+from tidewheel.errors import InvalidValue
 
 ID = "Encryption"
 
@@ -51,12 +52,16 @@ class Encryption(Construct):
             scope: The construct of the whole service; `of` finds this from anywhere in it.
             environment: May name a key, or ask for one.
             key: A key of the same app or an imported one; comes before the environment's.
+
+        Raises:
+            InvalidValue: The key is an alias.
         """
         super().__init__(scope, ID)
         self.key = key or self._key_of(environment)
         if self.key is not None:
+            _check_no_alias(self.key)
             self._allow_logs(self.key)
-            self._allow_alarms(self.key)
+            allow_alarms(self.key)
 
     @staticmethod
     def of(scope: IConstruct) -> Encryption | None:
@@ -106,7 +111,6 @@ class Encryption(Construct):
         ]
         key.add_to_resource_policy(
             iam.PolicyStatement(
-                sid="TidewheelLogs",
                 principals=[iam.ServicePrincipal(f"logs.{Aws.REGION}.{Aws.URL_SUFFIX}")],
                 actions=list(LOG_ACTIONS),
                 resources=["*"],
@@ -114,17 +118,23 @@ class Encryption(Construct):
             )
         )
 
-    def _allow_alarms(self, key: kms.IKey) -> None:
-        """Let alarms of this account publish to the encrypted topic; what makes a rule allows EventBridge the same."""
-        key.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="TidewheelAlarms",
-                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
-                actions=list(USE),
-                resources=["*"],
-                conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
-            )
+
+def _check_no_alias(key: kms.IKey) -> None:
+    if isinstance(key, kms.Alias) or ":alias/" in key.key_arn:
+        advice = "IAM and log groups need the key itself and not its alias: kms.Key.from_lookup(...) finds it"
+        raise InvalidValue("encryption_key", key.node.path, advice)
+
+
+def allow_alarms(key: kms.IKey) -> None:
+    """Let alarms of this account publish to a topic with this key; what makes a rule allows EventBridge the same."""
+    key.add_to_resource_policy(
+        iam.PolicyStatement(
+            principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+            actions=list(USE),
+            resources=["*"],
+            conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
         )
+    )
 
 
 def key_of(scope: IConstruct) -> kms.IKey | None:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aws_cdk import RemovalPolicy
+from aws_cdk import RemovalPolicy, Token
 from aws_cdk.aws_logs import RetentionDays
 
 from tidewheel.errors import InvalidValue
 from tidewheel.topic import check_name
 
-MAX_DEDICATED_TOPICS = 7
+MAX_DEDICATED_TOPICS = 6
 """Each function's variables, and the SSM parameter with the same settings, hold 4 KB.
 
 Two queues with the longest names that CloudFormation makes, of a topic with the longest name, take 350 bytes.
@@ -21,7 +21,41 @@ Two queues with the longest names that CloudFormation makes, of a topic with the
 MAX_SOURCE_CONCURRENCY = 1000
 """Lambda's limit of an event source's `MaximumConcurrency`."""
 
+MAX_SWEEP_INTERVAL_S = 300
+"""Alarms look at what sweeps tell in periods of five minutes, and the backlog is told in the first five of an hour."""
+
+MIN_QUEUE_AGE_ALARM_S = 960
+"""A bulk pack waits for 300 s by design; if its call then fails for once, it is visible again after 660 s and waits
+for 300 s more."""
+
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+MAX_SKEW_MS = 60_000
+"""A message waits for so much longer than asked: clocks that differ by a minute are to be mended instead."""
+
+MAX_SEND_THREADS = 64
+"""A function with the most memory has six CPUs; more threads only wait for them."""
+
+_RANGES: Mapping[str, tuple[int, int | None]] = {
+    # What Lambda takes.
+    **dict.fromkeys(
+        (f"{name}_memory_mib" for name in ("ingest", "dispatch", "deliver", "sweep", "compact")), (128, 10_240)
+    ),
+    # Glue's least: a driver and one that works. What a run may have at most is a quota of the account.
+    **dict.fromkeys(("merge_workers", "rebuild_workers", "import_workers"), (2, None)),
+    "max_skew_ms": (0, MAX_SKEW_MS),
+    "send_threads": (1, MAX_SEND_THREADS),
+    **dict.fromkeys(("urgent_concurrency", "bulk_concurrency", "work_concurrency"), (2, MAX_SOURCE_CONCURRENCY)),
+    "deleted_object_days": (1, None),
+    "oldest_due_alarm_s": (60, None),
+    "queue_age_alarm_s": (MIN_QUEUE_AGE_ALARM_S, None),
+}
+"""Field -> the least and the greatest whole number that it can be."""
+_SWITCHES = ("own_key", "alarms", "dashboard", "metrics", "tracing")
+_CHOICES: Mapping[str, type] = {"removal_policy": RemovalPolicy, "log_retention": RetentionDays}
+_LISTS = ("subscriber_queue_arns", "dedicated_topics")
+_TEXTS = ("name", "runbook_url")
+_TEXTS_OR_NONE = ("encryption_key_arn", "access_log_bucket")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +76,8 @@ class Environment:
         import_workers: The same of the import job.
         max_skew_ms: By how much two clocks may differ; added to every delay, so that nothing is early.
         send_threads: Parallel SQS requests of one function call.
-        sweep_interval_s: Time between two sweeps: how long a lost schedule can go unnoticed.
+        sweep_interval_s: Time between two sweeps, whole minutes up to 300 s: how long a lost schedule can go
+            unnoticed. A sweep that takes longer than the interval meets the next one, which does no harm.
         subscriber_queue_arns: Queues of subscriptions that are not named `<stack>-...`, to which the
             functions may send as well. Queues of this account need it only if their own policy does not allow it.
         dedicated_topics: Topics with an urgent and a bulk queue of their own, so that permission to send to these
@@ -61,13 +96,14 @@ class Environment:
             new account may have no more than 10 in all.
         alarms: Whether there are alarms, $2.50 a month. Failed job runs are told without them.
         dashboard: Whether there is a dashboard: $3 a month, but for the first three of an account.
-        metrics: Whether the functions emit metrics of the service's own: $0.30 a month for each that has data. Some
-            alarms, and much of the dashboard, need them.
+        metrics: Whether the functions emit metrics of the service's own: $0.30 a month for each that has data. Without
+            them five of the alarms are left out, and much of the dashboard is empty.
         tracing: Whether each function's calls are traced, as far as Lambda samples them; otherwise only those whose
             caller traces. $5 for a million traces, the first 100,000 of a month free.
         log_level: From which level the functions log: DEBUG, INFO, WARNING or ERROR.
         oldest_due_alarm_s: Age from which a due message that is not delivered raises an alarm.
-        queue_age_alarm_s: The same of a message in a queue that a function reads. Bulk packs wait for 300 s by design.
+        queue_age_alarm_s: The same of a message in a queue that a function reads. A bulk pack waits for 300 s by
+            design, and is up to 960 s old if one call failed: the default leaves another 300 s.
         runbook_url: Where alarms and dashboard send people; `#` and the title of a page are added.
     """
 
@@ -101,10 +137,12 @@ class Environment:
     tracing: bool = True
     log_level: str = "INFO"
     oldest_due_alarm_s: int = 300
-    queue_age_alarm_s: int = 900
+    queue_age_alarm_s: int = 1260
     runbook_url: str = "docs/runbook.md"
 
     def __post_init__(self) -> None:
+        self._check_types()
+        self._check_ranges()
         for topic in self.dedicated_topics:
             check_name("dedicated_topics", topic)
         topics = len(set(self.dedicated_topics))
@@ -114,24 +152,49 @@ class Environment:
         if self.own_key and self.encryption_key_arn is not None:
             advice = "own_key makes a key: leave one of the two out"
             raise InvalidValue("encryption_key_arn", self.encryption_key_arn, advice)
-        if self.deleted_object_days is not None and self.deleted_object_days < 1:
-            raise InvalidValue("deleted_object_days", self.deleted_object_days, "give whole days, or None for none")
+        for arn in self.subscriber_queue_arns:
+            if not Token.is_unresolved(arn) and not arn.startswith("arn:"):
+                raise InvalidValue("subscriber_queue_arns", arn, "give ARNs of queues: arn:aws:sqs:...")
+        interval_s = self.sweep_interval_s
+        if not _is_whole(interval_s) or interval_s % 60 or not 60 <= interval_s <= MAX_SWEEP_INTERVAL_S:
+            advice = f"give whole minutes, 60 to {MAX_SWEEP_INTERVAL_S}: alarms look at periods of five minutes"
+            raise InvalidValue("sweep_interval_s", interval_s, advice)
         self._check_concurrency()
         self._check_telemetry()
+
+    def _check_types(self) -> None:
+        for name in (*_TEXTS, *_TEXTS_OR_NONE):
+            value = getattr(self, name)
+            if not (isinstance(value, str) and value) and not (value is None and name in _TEXTS_OR_NONE):
+                raise InvalidValue(name, value, f"give a text{', or None' if name in _TEXTS_OR_NONE else ''}")
+        for name in _SWITCHES:
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidValue(name, getattr(self, name), "give True or False")
+        for name, choice in _CHOICES.items():
+            if not isinstance(getattr(self, name), choice):
+                raise InvalidValue(name, getattr(self, name), f"give one of {choice.__name__}")
+        for name in _LISTS:
+            value = getattr(self, name)
+            # A text is a sequence of texts too, of its letters.
+            if not isinstance(value, tuple) or not all(isinstance(each, str) for each in value):
+                raise InvalidValue(name, value, "give a tuple of texts; of one: ('...',)")
+        if not isinstance(self.reserved_concurrency, Mapping):
+            raise InvalidValue("reserved_concurrency", self.reserved_concurrency, 'give a mapping: {"dispatch": 50}')
+
+    def _check_ranges(self) -> None:
+        for name, (least, most) in _RANGES.items():
+            value = getattr(self, name)
+            if value is None and name == "deleted_object_days":
+                continue
+            if not _is_whole(value) or value < least or (most is not None and value > most):
+                up_to = f"from {least} to {most}" if most is not None else f"of at least {least}"
+                raise InvalidValue(name, value, f"give a whole number {up_to}")
 
     def _check_telemetry(self) -> None:
         if self.log_level not in LOG_LEVELS:
             raise InvalidValue("log_level", self.log_level, f"choose one of {', '.join(LOG_LEVELS)}")
-        for name, least in (("oldest_due_alarm_s", 60), ("queue_age_alarm_s", 600)):
-            value = getattr(self, name)
-            if value < least:
-                raise InvalidValue(name, value, f"at least {least}: below it is the service at work")
 
     def _check_concurrency(self) -> None:
-        for name in ("urgent_concurrency", "bulk_concurrency", "work_concurrency"):
-            value = getattr(self, name)
-            if not 2 <= value <= MAX_SOURCE_CONCURRENCY:
-                raise InvalidValue(name, value, f"give 2 to {MAX_SOURCE_CONCURRENCY}, what Lambda takes for a queue")
         pairs = 1 + len(self.dedicated_topics)
         least = {
             "ingest": pairs * (self.urgent_concurrency + self.bulk_concurrency),
@@ -143,14 +206,19 @@ class Environment:
         for function, reserved in self.reserved_concurrency.items():
             if function not in least:
                 raise InvalidValue("reserved_concurrency", function, f"name some of {', '.join(least)}")
-            if reserved < least[function]:
+            if not _is_whole(reserved) or reserved < least[function]:
                 advice = f"{function} needs at least {least[function]}: as many as its queues may call at one time"
                 raise InvalidValue("reserved_concurrency", reserved, advice)
 
     @property
     def protected(self) -> bool:
         """Whether what holds data outlives the stack and refuses to be deleted."""
-        return self.removal_policy is RemovalPolicy.RETAIN
+        return self.removal_policy is not RemovalPolicy.DESTROY
+
+    @property
+    def log_removal_policy(self) -> RemovalPolicy:
+        """What happens to log groups: they have names, so one that a failed deployment left would stop the next."""
+        return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if self.protected else self.removal_policy
 
     @classmethod
     def development(cls, **changes: Any) -> Environment:
@@ -162,3 +230,7 @@ class Environment:
         """Return what keeps its data whatever happens to the stack; fields given by name differ."""
         kept = cls(name="production", removal_policy=RemovalPolicy.RETAIN, deleted_object_days=7)
         return replace(replace(kept, alarms=True, dashboard=True), **changes)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -29,6 +29,14 @@ def function_name(scope: Construct, name: str) -> str:
     return f"{service_name(scope)}-{name}"
 
 
+CHAINED = ("ingest", "deliver")
+"""Functions that may come again in one chain of SQS messages: Lambda would stop the 16th call of it as a loop.
+
+Deliver leaves the rest of a long catch-up to a job of its own, and ends with the last one; a consumer may send what it
+received again, each time with a delay, as often as it likes.
+"""
+
+
 def python_function(
     scope: Construct,
     name: str,
@@ -59,7 +67,7 @@ def python_function(
         f"{id_}Logs",
         log_group_name=f"/aws/lambda/{function_name(scope, name)}",
         retention=environment.log_retention,
-        removal_policy=environment.removal_policy,
+        removal_policy=environment.log_removal_policy,
         encryption_key=key_of(scope),
     )
     role = iam.Role(scope, f"{id_}Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
@@ -82,6 +90,7 @@ def python_function(
         log_group=log_group,
         role=role,
         reserved_concurrent_executions=environment.reserved_concurrency.get(name),
+        recursive_loop=lambda_.RecursiveLoop.ALLOW if name in CHAINED else None,
     )
     acknowledge(
         function,

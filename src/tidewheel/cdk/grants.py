@@ -79,7 +79,10 @@ def grant_consume(
 
 def grant_administer(service: TidewheelService, grantee: iam.IGrantable) -> iam.Grant:
     """Allow to create, change and delete topics; see `TidewheelService.grant_administer`."""
-    return _grant(service, grantee, administrator_statements(settings_of(service), **_place()))
+    read = [*service.ingestion.queues, service.delivery.work_queue]
+    dead = [queue_arn(each.dead_letter_queue.queue) for each in read if each.dead_letter_queue is not None]
+    statements = administrator_statements(settings_of(service), dead_letter_queues=dead, **_place())
+    return _grant(service, grantee, statements)
 
 
 def settings_of(service: TidewheelService) -> ServiceSettings:

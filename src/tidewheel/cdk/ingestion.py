@@ -68,7 +68,7 @@ class Ingestion(Construct):
             timeout=INGEST_TIMEOUT,
             memory_mib=environment.ingest_memory_mib,
         )
-        for urgent, bulk in ((self.urgent_queue, self.bulk_queue), *self.topic_queues.values()):
+        for urgent, bulk in self._pairs:
             self._read(urgent, bulk, environment)
         reads = ("dynamodb:GetItem", "dynamodb:Query")
         storage.grant_items(
@@ -79,6 +79,15 @@ class Ingestion(Construct):
         storage.grant_objects(self.ingest, "s3:PutObject", "s3:DeleteObject", prefixes=(LEDGERS, PARKED))
         timing_wheel.grant_arm(self.ingest)
         delivery.grant_sends(self.ingest)
+
+    @property
+    def queues(self) -> list[sqs.Queue]:
+        """All ingest queues, in the order of `ServiceSettings.own_queue_urls`."""
+        return [queue for pair in self._pairs for queue in pair]
+
+    @property
+    def _pairs(self) -> list[tuple[sqs.Queue, sqs.Queue]]:
+        return [(self.urgent_queue, self.bulk_queue), *self.topic_queues.values()]
 
     def _read(self, urgent: sqs.Queue, bulk: sqs.Queue, environment: Environment) -> None:
         """Have the function called with what comes through two queues."""

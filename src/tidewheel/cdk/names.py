@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from aws_cdk import Aws, Stack, Token
+import jsii
+from aws_cdk import Aws, IResolveContext, IStringProducer, Lazy, Stack, Token
 from constructs import Construct, IConstruct
 
 from tidewheel.errors import InvalidValue
@@ -25,12 +26,15 @@ def set_service_name(service: Construct, name: str | None) -> str:
 
     Args:
         service: The construct of the whole service.
-        name: The name; by default the stack's, as `AWS::StackName`, so that the template fits any stack.
+        name: The name; by default the stack's. The service's own template says `AWS::StackName` then, so that it fits
+            any stack; the templates of others that name the service say what its stack is called.
 
     Raises:
-        InvalidValue: The name, or the stack's where there is none, cannot be a service's.
+        InvalidValue: The name, or the stack's where there is none, cannot be a service's, or is another one's of this
+            stack.
     """
     chosen = _of_stack(service) if name is None else _checked(name)
+    _claim(service, Stack.of(service).stack_name if name is None else chosen)
     service.node.set_context(_CONTEXT_KEY, chosen)
     return chosen
 
@@ -59,4 +63,34 @@ def _of_stack(service: Construct) -> str:
             f"the stack's name is no service's (1 to {MAX_SERVICE_NAME} letters, digits and '-'): give service_name="
         )
         raise InvalidValue("service_name", known, advice)
-    return Aws.STACK_NAME
+    return Lazy.uncached_string(_StackName(stack), display_hint="TidewheelServiceName")
+
+
+@jsii.implements(IStringProducer)
+class _StackName:
+    """A stack's name wherever a template says it: in any other stack, `AWS::StackName` would be that one's."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._name = stack.stack_name
+        self._address = stack.node.addr
+
+    def produce(self, context: IResolveContext) -> str:
+        """Return what the template of the resolving stack says."""
+        here = Stack.of(context.scope).node.addr == self._address
+        return Aws.STACK_NAME if here else self._name
+
+
+def _claim(service: Construct, name: str) -> None:
+    """Keep a name for the first service that has it, by a construct in its stack that makes nothing.
+
+    Raises:
+        InvalidValue: A service of this stack, or of one nested with it, has the name.
+    """
+    stack = Stack.of(service)
+    while stack.nested_stack_parent is not None:
+        stack = stack.nested_stack_parent
+    id_ = f"TidewheelService-{name}"
+    if stack.node.try_find_child(id_) is not None:
+        advice = "another service of this stack has it, and names of functions and parameters come from it: give each "
+        raise InvalidValue("service_name", name, f"{advice}a service_name= of its own")
+    Construct(stack, id_)

@@ -44,7 +44,8 @@ class TidewheelService(Construct):
 
     Attributes:
         service_name: What the SDK calls the stack: `Tidewheel(service_name)`. Everything that has an explicit name has
-            it from this one. The template says `AWS::StackName` where no name is given, so it fits any stack.
+            it from this one. The template says `AWS::StackName` where no name is given, so it fits any stack; the
+            template of another stack of the app says the stack's name.
         environment: As given.
         settings: Where the service's parts are, by the names that the SDK and the functions read.
         parameter: The SSM parameter with the settings.

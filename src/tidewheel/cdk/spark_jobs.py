@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aws_cdk import Duration
+from aws_cdk import Annotations, Duration
 from aws_cdk import aws_glue as glue
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
@@ -19,11 +19,22 @@ from tidewheel.cdk.names import service_name
 from tidewheel.shipped import GLUE_JOBS, shipped
 
 TIMEOUT = Duration.minutes(120)
+LOG_ACTIONS = ("logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents")
+"""As `AWSGlueServiceRole` has them, here for the job's own groups alone.
+
+Its `s3:GetBucketLocation` is left out: what a job is said to need at least is `s3:GetObject`.
+`logs:AssociateKmsKey` is for groups that Glue makes under a security configuration.
+https://docs.aws.amazon.com/aws-managed-policy/latest/reference/AWSGlueServiceRole.html
+https://docs.aws.amazon.com/glue/latest/ug/getting-started-min-privs-job.html
+"""
 JOB_ARGUMENT = "--tidewheel-job"
 """Names the script in the job's default arguments. The local runtime finds it by this; the location is a hash.
 
 Not `--job`: Glue's `getResolvedOptions` takes that for a short form of its own `--job-bookmark-...`.
 """
+
+UNENCRYPTED_LOGS = "@aws-cdk/aws-glue-alpha:unencryptedContinuousLogging"
+"""The CDK's warning of each job without a security configuration."""
 
 NO_SECURITY_CONFIGURATION = (
     "The log groups are the stack's, encrypted like all else; a security configuration would have Glue write to "
@@ -96,6 +107,7 @@ def spark_job(scope: Construct, spec: JobSpec, *, package: Asset, environment: E
         },
     )
     acknowledge(job, "AwsSolutions-GL1", NO_SECURITY_CONFIGURATION)
+    Annotations.of(job).acknowledge_warning(UNENCRYPTED_LOGS, NO_SECURITY_CONFIGURATION)
     acknowledge(job, "AwsSolutions-GL3", "Bookmarks are off: the jobs have none.")
     return job
 
@@ -129,7 +141,8 @@ def _make_logs(scope: Construct, id_: str, prefix: str, role: iam.Role, environm
             f"{id_}{name.capitalize()}Logs",
             log_group_name=f"{prefix}/{name}",
             retention=environment.log_retention,
-            removal_policy=environment.removal_policy,
+            removal_policy=environment.log_removal_policy,
             encryption_key=key_of(scope),
         )
-        log_group.grant_write(role)
+        # The groups exist already; AWS's own policy for jobs allows to create them, and here it costs nothing.
+        log_group.grant(role, *LOG_ACTIONS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from aws_cdk import Aws, Duration, Fn, RemovalPolicy, Stack
@@ -103,9 +103,8 @@ def grant_deliveries(
     if role_arns is None:
         role_arns = _published_roles(queue, check_name("stack_name", stack_name))
     principals = [iam.ArnPrincipal(arn) for arn in role_arns]
-    statement = iam.PolicyStatement(
-        sid="TidewheelDelivers", principals=principals, actions=["sqs:SendMessage"], resources=[queue.queue_arn]
-    )
+    # No Sid: those of one policy must differ, and several services may send to one queue.
+    statement = iam.PolicyStatement(principals=principals, actions=["sqs:SendMessage"], resources=[queue.queue_arn])
     if not queue.add_to_resource_policy(statement).statement_added:
         advice = "it was made elsewhere; set the policy there, as `tidewheel policy queue <queue URL>` prints it"
         raise InvalidValue("queue", queue.node.path, advice)
@@ -120,15 +119,23 @@ def grant_deliveries(
         )
 
 
-def allow_deliveries(queue: sqs.IQueue, roles: Iterable[iam.IRole]) -> None:
+def allow_deliveries(queue: sqs.IQueue, roles: Sequence[iam.IRole], *, declared_in: Construct) -> None:
     """Let roles of the same app send to a subscription's queue: by its policy, or if that is not ours, by theirs.
 
     The latter is enough in the service's own account. In another one the queue's policy must allow the roles as well.
+    It is also the way if the service's stack declares a subscription with a queue of another stack: a policy of the
+    queue that names the roles would make each stack wait for the other.
+
+    Args:
+        queue: The subscription's.
+        roles: The service's roles that deliver.
+        declared_in: The subscription.
 
     Raises:
-        InvalidValue: The queue is a FIFO queue.
+        InvalidValue: The queue is a FIFO queue, or one of another account or Region that the service's stack cannot
+            name.
     """
-    if isinstance(queue, sqs.Queue):
+    if isinstance(queue, sqs.Queue) and not _would_wait_for_each_other(queue, roles[0], declared_in):
         grant_deliveries(queue, role_arns=[role.role_arn for role in roles])
         return
     if queue.fifo:
@@ -137,6 +144,24 @@ def allow_deliveries(queue: sqs.IQueue, roles: Iterable[iam.IRole]) -> None:
         iam.Grant.add_to_principal(grantee=role, actions=["sqs:SendMessage"], resource_arns=[queue.queue_arn])
         if queue.encryption_master_key is not None:
             queue.encryption_master_key.grant(role, *KMS_ACTIONS)
+
+
+def _would_wait_for_each_other(queue: sqs.Queue, role: iam.IRole, declared_in: Construct) -> bool:
+    """Whether the service's stack declares what a queue of another stack is for.
+
+    Raises:
+        InvalidValue: That stack is in another account or Region.
+    """
+    home, other = Stack.of(role), Stack.of(queue)
+    if other.node.addr == home.node.addr or Stack.of(declared_in).node.addr != home.node.addr:
+        return False
+    if other.environment != home.environment:
+        advice = (
+            f"its stack is in {other.environment}, the service's in {home.environment}: declare the topic in the "
+            "queue's stack, or create the subscription with the SDK"
+        )
+        raise InvalidValue("queue", queue.node.path, advice)
+    return True
 
 
 def _encryption(key: kms.IKey | None) -> dict[str, Any]:

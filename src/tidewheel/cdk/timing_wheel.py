@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import ArnFormat, Aws, Duration, Stack
+from aws_cdk import ArnFormat, Aws, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_scheduler as scheduler
 from aws_cdk.aws_scheduler_targets import LambdaInvoke
@@ -22,6 +22,7 @@ from tidewheel.settings import MAX_DELIVERY_S
 
 DISPATCH_TIMEOUT = Duration.seconds(MAX_DELIVERY_S)
 SWEEP_TIMEOUT = Duration.seconds(240)
+"""A minute more than a sweep begins anything for: `tidewheel.flows.sweep.SWEEP_MS`."""
 DISPATCH_AGE = Duration.seconds(600)
 """Room for both repeats of a call that ran into its time-out. By then two sweeps have found the topic, too."""
 
@@ -70,7 +71,8 @@ class TimingWheel(Construct):
             self,
             "Group",
             schedule_group_name=self.group_name,
-            removal_policy=environment.removal_policy,
+            # Its schedules are alarms, not data: the sweep of a stack that comes again starts what they would have.
+            removal_policy=RemovalPolicy.DESTROY,
         )
         self.role = self._schedule_role()
         self.dispatch = python_function(

@@ -54,8 +54,8 @@ class Topic(Construct):
 
         Args:
             scope: The construct that it belongs to, in the service's stack or in another one of the app.
-            id_: Its name there. Another one is another resource to CloudFormation: it adopts the topic, and then
-                deletes it with the old resource, unless the removal policy is RETAIN.
+            id_: Its name there. It may change, and the scope within its stack: CloudFormation knows the topic by the
+                service's name and its own.
             service: The service.
             topic_name: 1 to 48 letters, digits, '-' or '_'.
             slot: Length of a slot; 5 minutes by default.
@@ -66,11 +66,13 @@ class Topic(Construct):
             **settings: The other fields of `TopicSettings`, such as max_waiting=1_000_000.
 
         Raises:
-            InvalidValue: A value is not usable.
+            InvalidValue: A value is not usable, or the service has this topic already.
         """
+        check_name("topic_name", topic_name)
+        service.declarations().claim(topic_name, "topic_name", topic_name)
         super().__init__(scope, id_)
         self.service = service
-        self.topic_name = check_name("topic_name", topic_name)
+        self.topic_name = topic_name
         self.removal_policy = removal_policy or service.environment.removal_policy
         durations = {"slot_s": slot, "lookahead_s": lookahead, "retention_s": retention}
         wanted = DeclaredTopic(name=topic_name, settings=_settings(durations, settings))
@@ -151,10 +153,13 @@ class Subscription(Construct):
             removal_policy: As of the topic, whose it is by default. A queue that is made goes or stays with it.
 
         Raises:
-            InvalidValue: A value is not usable, a FIFO queue or a filter that is none among them.
+            InvalidValue: A value is not usable, a FIFO queue or a filter that is none among them, or the topic has this
+                subscription already.
         """
-        super().__init__(scope, id_)
         check_new_subscription(topic.topic_name, subscription_name, initial_position)
+        path = f"{topic.topic_name}/{subscription_name}"
+        topic.service.declarations().claim(path, "subscription_name", subscription_name)
+        super().__init__(scope, id_)
         self.topic = topic
         self.subscription_name = subscription_name
         policy = removal_policy or topic.removal_policy
@@ -165,7 +170,7 @@ class Subscription(Construct):
             advice = "it is for a queue that is made here: leave it out, and set it where the queue is made"
             raise InvalidValue("visibility_timeout", visibility_timeout.to_seconds(), advice)
         else:
-            allow_deliveries(queue, topic.service.delivery.roles)
+            allow_deliveries(queue, topic.service.delivery.roles, declared_in=self)
         self.queue = queue
         redrive = queue.dead_letter_queue if isinstance(queue, sqs.Queue) else None
         self.dead_letters: sqs.IQueue | None = None if redrive is None else redrive.queue

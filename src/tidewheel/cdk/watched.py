@@ -15,7 +15,7 @@ from aws_cdk import aws_sqs as sqs
 from tidewheel.telemetry.metrics import DIMENSION, NAMESPACE, Metric
 
 PERIOD = Duration.minutes(5)
-"""The sweep's usual interval, and so the finest that a gauge can be told."""
+"""The sweep's longest interval, so that no period is without its gauges."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import asdict
+from math import ceil
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _SIDE_BY_SIDE = 110
 """Columns from which on two tables stand beside each other."""
 _BAR = 16
+_MOST_A_TOPIC = 33_000
+"""Messages a second that one topic delivers with `part_rows` as it is by default: `docs/capacity.md`."""
 
 
 def cost(
@@ -95,6 +98,7 @@ def as_document(bill: Bill, others: tuple[Rival, ...], environment: str) -> dict
         "messages": part(bill.messages),
         "standing": part(bill.standing),
         "consumers": part(bill.consumers),
+        "notes": notes(bill),
         "others": [asdict(other) | {"dollars_a_million": bill.a_million(other.dollars)} for other in others],
     }
 
@@ -126,7 +130,22 @@ def shown(bill: Bill, others: tuple[Rival, ...], environment: str, width: int) -
         parts.append(Text(f"Consumers pay beside it ${line.dollars:,.2f} a month: {line.what}."))
     if bill.messages:
         parts += [Text(), _others(bill, others)]
+    parts += [Text(note, style="bold") for note in notes(bill)]
     return parts
+
+
+def notes(bill: Bill) -> list[str]:
+    """Returns what the bill passes over: so many messages that a topic cannot take them."""
+    from tidewheel.cost.workload import DAY_S
+
+    per_s = bill.workload.per_day / DAY_S
+    if per_s / bill.workload.topics <= _MOST_A_TOPIC:
+        return []
+    return [
+        f"Each topic would have {per_s / bill.workload.topics:,.0f} messages a second, and takes about "
+        f"{_MOST_A_TOPIC:,}: divide them among {ceil(per_s / _MOST_A_TOPIC):,} topics, or raise part_rows. "
+        "See docs/capacity.md."
+    ]
 
 
 def _heading(bill: Bill, environment: str) -> str:

@@ -64,8 +64,11 @@ def consumer(
 def administrator(ctx: typer.Context, as_json: AsJson = False) -> None:
     """Print the policy of a program that creates topics and subscriptions, of any name."""
     from tidewheel.policies import administrator_statements, policy_document
+    from tidewheel.sdk.redrive import service_dead_letters
 
-    _show(policy_document(administrator_statements(_settings(ctx))), as_json)
+    settings = _settings(ctx)
+    dead = service_dead_letters(_aws(ctx, "sqs"), settings)
+    _show(policy_document(administrator_statements(settings, dead_letter_queues=dead)), as_json)
 
 
 @policy.command()
@@ -91,14 +94,20 @@ def _parameter(ctx: typer.Context, name_of: Callable[[str], str]) -> str:
     Raises:
         NotConfigured: there is none.
     """
-    target: Target = ctx.obj
-    ssm: Any = target.session().client("ssm", endpoint_url=target.endpoint_url)
-    name = name_of(target.stack)
+    ssm = _aws(ctx, "ssm")
+    name = name_of(ctx.obj.stack)
     try:
         return str(ssm.get_parameter(Name=name)["Parameter"]["Value"])
     except ssm.exceptions.ParameterNotFound:
         advice = "deploy the stack again, or give its name, Region and profile"
         raise NotConfigured(f"no SSM parameter {name} in region {ssm.meta.region_name}: {advice}") from None
+
+
+def _aws(ctx: typer.Context, service: str) -> Any:
+    """Makes boto3's client of a service."""
+    target: Target = ctx.obj
+    session: Any = target.session()
+    return session.client(service, endpoint_url=target.endpoint_url)
 
 
 def _show(document: dict[str, Any], as_json: bool) -> None:

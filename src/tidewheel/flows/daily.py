@@ -13,7 +13,7 @@ from itertools import groupby
 from tidewheel.flows.ports import Ports, StoredObject
 
 PORTION_MS = 60_000
-"""How long one sweep does daily work of one name; two such, and a deletion, fit into the function's time."""
+"""How long one sweep does daily work of one name; two such, and as long for deletions, fit into a sweep's time."""
 _DAY_MS = 24 * 3600 * 1000
 _BEHIND = "0"
 """The character behind the slash that ends a topic's name: names from it on are those of later topics."""
@@ -54,10 +54,15 @@ def walk(
     return None
 
 
-def walk_daily(ports: Ports, name: str, prefixes: Sequence[str], visit: Visit) -> dict[str, Exception] | None:
+def walk_daily(
+    ports: Ports, name: str, prefixes: Sequence[str], visit: Visit, ends_ms: int | None = None
+) -> dict[str, Exception] | None:
     """Walks a portion, if nobody has come to the end for a day, and nobody is at it; None if somebody has.
 
     One topic's failure keeps no other waiting.
+
+    Args:
+        ends_ms: when the portion ends, though it has had less than PORTION_MS.
 
     Returns:
         Topic -> why its work was not done; it is tried again the next day.
@@ -67,6 +72,7 @@ def walk_daily(ports: Ports, name: str, prefixes: Sequence[str], visit: Visit) -
     if claim is None:
         return None
     failures: dict[str, Exception] = {}
+    portion_ends_ms = now_ms + PORTION_MS if ends_ms is None else min(now_ms + PORTION_MS, ends_ms)
 
     def guarded(prefix: str, topic: str, listed: list[StoredObject]) -> None:
         try:
@@ -74,7 +80,7 @@ def walk_daily(ports: Ports, name: str, prefixes: Sequence[str], visit: Visit) -
         except Exception as error:
             failures[topic] = error
 
-    stopped = walk(ports, prefixes, guarded, claim.after, lambda: ports.clock.now_ms() < now_ms + PORTION_MS)
+    stopped = walk(ports, prefixes, guarded, claim.after, lambda: ports.clock.now_ms() < portion_ends_ms)
     if stopped is not None:
         ports.topics.put_off_daily(name, now_ms, stopped)
     elif claim.after is not None:

@@ -55,7 +55,7 @@ def finish_deletion(ports: Ports, topic: str, time_left: Callable[[], bool] = la
         anywhere else: the next sweep finds less to do.
 
     Args:
-        time_left: asked between pieces of a second or so.
+        time_left: asked between pieces of a second or so; what is left when there is none, the next sweep takes away.
     """
     now_ms = ports.clock.now_ms()
     fence = ports.topics.deletion(topic)

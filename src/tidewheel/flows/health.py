@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from tidewheel.fence import Fence
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.recur import all_recurring, next_occupied_by
-from tidewheel.flows.tails import next_occupied
+from tidewheel.index import next_slot
 from tidewheel.plan import Plan
 from tidewheel.subscription import Delivery, DeliveryKey
 from tidewheel.wheel import fires_at_ms
@@ -19,7 +19,7 @@ MOST_DELIVERIES = 50
 """Deliveries of which one look reads the plan; the others are counted."""
 HOUR_MS = 3_600_000
 _BACKLOG_MS = 300_000
-"""The backlog is counted by the sweep in the first five minutes of an hour: the one there is, at the usual interval."""
+"""The backlog is counted by each sweep in the first five minutes of an hour: by one, at the usual interval."""
 _EVER_MS = 100 * 365 * 86_400_000
 
 
@@ -29,11 +29,13 @@ class Health:
 
     Attributes:
         oldest_due_age_ms: how long the oldest message that is due and undelivered has been due. It is a bound from
-            above: a slot or a segment that holds such a message may start before it. What waits for a paused
-            subscription does not count, nor what is still in an ingest queue.
+            above: a slot, a segment, a coarse slot of a wide ledger, or the range of a plan whose manifest is an
+            object, that holds such a message may start before it. What waits for a paused subscription does not
+            count, nor what is still in an ingest queue.
         unplanned_slots: slots that are sealed and hold messages, but are in no plan, though the dispatch that should
-            have planned them is over.
-        open_deliveries: deliveries that were handed out so long ago that the sweep is to look at them.
+            have planned them is over; of a wide ledger, a coarse slot counts whole.
+        open_deliveries: deliveries that the sweep is to look at: `redrive_s` after they were handed out or enqueued
+            again, and LEASE_MS after that if dispatch was to send them itself.
         backlog: messages waiting in ledgers; None if this look did not count them.
         failures: topic or delivery -> why it could not be read.
     """
@@ -52,9 +54,10 @@ class Health:
 def health(ports: Ports) -> Health:
     """Looks at what is due for the sweep: the wake index, and of each topic and delivery in it the items.
 
-    It writes nothing. With nothing late it costs the 16 queries of the index, and a read of the fence of each topic
-    that is to be looked at for another reason; of an overdue topic, its buckets are read. Once an hour it reads the
-    whole index and the fence of each topic in it, unless there are over MOST_TOPICS.
+    It writes nothing, and reads no objects: whoever looks may not read messages. With nothing late it costs the 16
+    queries of the index, and a read of the fence of each topic that is to be looked at for another reason; of an
+    overdue topic, its buckets are read. Once an hour it reads the whole index and the fence of each topic in it, unless
+    there are over MOST_TOPICS.
     """
     now_ms = ports.clock.now_ms()
     due = ports.topics.due_for_look(now_ms)
@@ -94,10 +97,13 @@ def _overdue(fence: Fence, slot: int, now_ms: int) -> bool:
 
 
 def _next_occupied(ports: Ports, fence: Fence) -> int | None:
-    """Returns the first slot that waits to be planned and holds a message, in a ledger or of a recurring one."""
+    """Returns the first slot that waits to be planned and holds a message, in a ledger or of a recurring one.
+
+    It is a lower bound where a ledger's bitmap is coarse. The wake is overdue all the same when this is asked.
+    """
     first = max(fence.planned, fence.wake_slot or 0)
     slots = (
-        next_occupied(ports, ports.topics.buckets(fence.topic), first),
+        next_slot(ports.topics.buckets(fence.topic), first),
         next_occupied_by(all_recurring(ports, fence), fence.slot_ms, first),
     )
     return min((slot for slot in slots if slot is not None), default=None)
@@ -108,7 +114,7 @@ def _waiting_plans(ports: Ports, fence: Fence) -> Iterable[int]:
     for subscription in ports.topics.subscriptions(fence.topic):
         if not subscription.takes_plans or subscription.cursor >= fence.planned:
             continue
-        plan = ports.topics.next_plan(fence.topic, subscription.cursor)
+        plan = ports.topics.next_plan(fence.topic, subscription.cursor, whole=False)
         if plan is not None and plan.a < fence.planned:
             yield _first_due_ms(plan, fence, range(len(plan.parts())), subscription.start)
 
@@ -123,7 +129,7 @@ def _with_delivery(found: Health, ports: Ports, key: DeliveryKey, now_ms: int) -
     found = replace(found, open_deliveries=found.open_deliveries + 1)
     if key.replay is not None:
         return found
-    fence, plan = ports.topics.fence(key.topic), ports.topics.plan(key.topic, key.plan)
+    fence, plan = ports.topics.fence(key.topic), ports.topics.plan(key.topic, key.plan, whole=False)
     if fence is None or plan is None:
         return found
     return found.with_age(now_ms - _first_due_ms(plan, fence, _open_parts(delivery), delivery.start))
@@ -134,9 +140,9 @@ def _open_parts(delivery: Delivery) -> Sequence[int]:
 
 
 def _first_due_ms(plan: Plan, fence: Fence, parts: Sequence[int], start: int) -> int:
-    """Returns when the first message of some parts of a plan is due, or a little before."""
+    """Returns when the first message of some parts of a plan is due, or before; without segments, when it begins."""
     cut = plan.parts()
-    firsts = [piece.planned.segment.first_deliver_at_ms for part in parts for piece in cut[part]]
+    firsts = [piece.planned.segment.first_deliver_at_ms for part in parts if cut for piece in cut[part]]
     return max(max(plan.a, start) * fence.slot_ms, min(firsts, default=0))
 
 

@@ -37,10 +37,10 @@ class Orphans:
     failures: dict[str, Exception] = field(default_factory=dict)
 
 
-def sweep_orphans_daily(ports: Ports) -> Orphans | None:
+def sweep_orphans_daily(ports: Ports, ends_ms: int | None = None) -> Orphans | None:
     """Sweeps once a day, in portions; None if it is not its time. If it stops, the next day's sees the same orphans."""
     orphans = Orphans()
-    failures = walk_daily(ports, DAILY, list(_NAMED), _visit(ports, orphans))
+    failures = walk_daily(ports, DAILY, list(_NAMED), _visit(ports, orphans), ends_ms)
     if failures is None:
         return None
     orphans.failures = failures

@@ -36,10 +36,10 @@ class Payloads:
     failures: dict[str, Exception] = field(default_factory=dict)
 
 
-def sweep_payloads_daily(ports: Ports) -> Payloads | None:
+def sweep_payloads_daily(ports: Ports, ends_ms: int | None = None) -> Payloads | None:
     """Does the same once a day, in portions; None if it is not its time."""
     payloads = Payloads()
-    failures = walk_daily(ports, DAILY, [PAYLOADS], _visit(ports, payloads))
+    failures = walk_daily(ports, DAILY, [PAYLOADS], _visit(ports, payloads), ends_ms)
     if failures is None:
         return None
     payloads.failures = failures

@@ -179,7 +179,8 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         ...
 
     def due_for_look(self, now_ms: int) -> Due:
-        """Returns the topics, open deliveries and parks whose look_at_ms has come (eventually consistent)."""
+        """Returns the topics, open deliveries and parks whose look_at_ms has come, the earliest first (eventually
+        consistent)."""
         ...
 
     # ---- buckets, tombstones, plans
@@ -201,12 +202,16 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         """
         ...
 
-    def plan(self, topic: str, a: int) -> Plan | None:
-        """Reads the plan that starts at slot a."""
+    def plan(self, topic: str, a: int, *, whole: bool = True) -> Plan | None:
+        """Reads the plan that starts at slot a.
+
+        Args:
+            whole: if not, a manifest that is an object of its own is not read: the plan then has no segments.
+        """
         ...
 
-    def next_plan(self, topic: str, at_or_after: int) -> Plan | None:
-        """Reads the first plan that starts at or after a slot."""
+    def next_plan(self, topic: str, at_or_after: int, *, whole: bool = True) -> Plan | None:
+        """Reads the first plan that starts at or after a slot; `whole` as in `plan`."""
         ...
 
     # ---- subscriptions and deliveries

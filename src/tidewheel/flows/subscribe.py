@@ -30,6 +30,7 @@ InitialPosition = Literal["latest", "earliest"]
 
 _ATTEMPTS = 50
 _OWNER_DIGITS = 8
+_ATTEMPT_DIGITS = 4
 
 
 def create_topic(
@@ -40,7 +41,8 @@ def create_topic(
     Args:
         name: the topic's.
         settings: the topic's.
-        owner: as `owner_of` gives it: the new topic's generation begins with it, so that `owns` tells whose it is.
+        owner: as `owner_of` gives it, with an `attempt_of` or without: the new topic's generation begins with it, so
+            that `owns` tells whose it is.
 
     Raises:
         InvalidValue: the name is not a topic's.
@@ -155,6 +157,11 @@ def owner_of(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:_OWNER_DIGITS]
 
 
+def attempt_of(owner: str, attempt: str) -> str:
+    """Returns the mark of one attempt of an owner's, which is an owner, too: it owns what this very attempt created."""
+    return owner + hashlib.sha256(attempt.encode()).hexdigest()[:_ATTEMPT_DIGITS]
+
+
 def owns(owner: str, generation: str) -> bool:
     """Whether a topic or a subscription of this generation was created by an owner.
 
@@ -165,4 +172,5 @@ def owns(owner: str, generation: str) -> bool:
 
 def _generation(owner: str | None) -> str:
     """Returns a new generation: 16 hexadecimal digits, all random or those behind the owner's."""
-    return secrets.token_hex(8) if owner is None else owner + secrets.token_hex((16 - _OWNER_DIGITS) // 2)
+    begin = owner or ""
+    return begin + secrets.token_hex((16 - len(begin)) // 2)

@@ -29,6 +29,9 @@ from tidewheel.local.emulator import ACCESS_KEY, REGION
 ASYNC_RETRIES = 2
 """Lambda tries an asynchronous invocation again twice, unless the function is configured otherwise."""
 
+_SWITCHES = ("POWERTOOLS_METRICS_DISABLED", "POWERTOOLS_TRACE_DISABLED")
+"""Variables that Powertools reads at each call; the others it reads when a handler is loaded."""
+
 CoreSession = Callable[[], botocore.session.Session]
 
 _loads = itertools.count(1)
@@ -96,7 +99,8 @@ class Handler:
             "POWERTOOLS_LOG_LEVEL": log_level,
             "TIDEWHEEL_SEND_THREADS": "1",
         }
-        self._quiet = {name: value for name, value in self._environment.items() if name.startswith("POWERTOOLS_")}
+        self._switches = {name: self._environment[name] for name in _SWITCHES}
+        self._absent = [name for name in _SWITCHES if name not in os.environ]
         *folders, module, attribute = spec.handler.split(".")[1:]
         self._module_name = f"_tidewheel_local_{next(_loads)}_{spec.folder}"
         path = root.joinpath(*folders, module + ".py")
@@ -109,8 +113,7 @@ class Handler:
         Raises:
             Exception: whatever the handler raised, or TypeError for an answer that is not JSON.
         """
-        # Powertools reads these at each flush, not at import.
-        with clocks.use(self._clock), _environment(self._quiet):
+        with clocks.use(self._clock), _switched(self._switches):
             try:
                 answer = self._call(event, LambdaContext(self.spec, self._clock))
             finally:
@@ -120,6 +123,8 @@ class Handler:
     def close(self) -> None:
         """Forgets the module."""
         sys.modules.pop(self._module_name, None)
+        for name in self._absent:
+            os.environ.pop(name, None)
 
     def _drop_metrics(self) -> None:
         # Disabled, Powertools' metrics are not flushed: they pile up, and at a hundred they are printed after all.
@@ -172,3 +177,14 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _switched(switches: dict[str, str]) -> Iterator[None]:
+    """Sets variables for a call. None is taken away after it: another thread may just walk over the environment."""
+    before = {name: os.environ.get(name, "false") for name in switches}
+    os.environ.update(switches)
+    try:
+        yield
+    finally:
+        os.environ.update(before)

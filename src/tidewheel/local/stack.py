@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -25,6 +24,7 @@ from tidewheel.local.handlers import Handler
 from tidewheel.local.jobs import JobRunner, Jobs, run_on_spark
 from tidewheel.local.meter import Requests
 from tidewheel.local.pump import Failure, Pump
+from tidewheel.local.synthesized import template_of
 from tidewheel.settings import TopicSettings
 from tidewheel.shipped import FUNCTIONS, shipped
 
@@ -36,7 +36,6 @@ DEFAULT_START = "2026-01-01T00:00:00Z"
 _ONE_CLOCK = {"TIDEWHEEL_MAX_SKEW_MS": "0"}
 """Functions and queues have the same clock here: without the reserve for skew, a message due at a whole second of a
 whole-second delay is receivable at exactly that second."""
-TEMPLATE = Path(__file__).with_name("template.json")
 
 
 class LocalTidewheel:
@@ -51,7 +50,8 @@ class LocalTidewheel:
         start: where virtual time begins: ISO 8601 (UTC if it names no zone) or a datetime.
         clock: "virtual" or "real".
         stack_name: the CloudFormation stack's name, by which the SDK finds it.
-        template: CloudFormation template to deploy; the packaged one if None.
+        template: CloudFormation template to deploy, as the CDK writes it, or the path of its JSON file; the packaged
+            one if None. If its service has a name of its own, give that as stack_name.
         functions: folder of the functions' handlers; the packaged ones if None.
         log_level: from which level the functions log (to standard error).
         environment: variables that replace those of the template in every function; the local runtime itself sets
@@ -75,7 +75,7 @@ class LocalTidewheel:
         start: str | dt.datetime | None = None,
         clock: Literal["virtual", "real"] = "virtual",
         stack_name: str = "tidewheel",
-        template: dict[str, Any] | None = None,
+        template: dict[str, Any] | str | Path | None = None,
         functions: Path | None = None,
         log_level: str = "CRITICAL",
         environment: Mapping[str, str] | None = None,
@@ -113,11 +113,12 @@ class LocalTidewheel:
 
         Raises:
             RuntimeError: another stack (or moto's mock_aws) is open in this process.
+            InvalidValue: the template cannot be read.
             DeclarationFailed: a topic or a subscription that the template declares was refused.
         """
         self._emulator.open()
         try:
-            template = self._template or json.loads(TEMPLATE.read_text(encoding="utf-8"))
+            template = template_of(self._template)
             deployed = deployment.read(self._emulator.deploy(self.stack_name, template))
             self._session = self._emulator.session(self.requests.observe)
             deployment.check_polling(deployed, self._emulator)

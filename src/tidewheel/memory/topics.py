@@ -12,6 +12,7 @@ from tidewheel.memory.administration import MemoryAdministration
 from tidewheel.memory.keys import MemoryKeys
 from tidewheel.memory.parks import MemoryParks
 from tidewheel.memory.recurring import MemoryRecurring
+from tidewheel.park import Park
 from tidewheel.plan import Plan
 from tidewheel.subscription import Delivery, DeliveryKey, Subscription
 
@@ -89,20 +90,15 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
 
     def due_for_look(self, now_ms: int) -> Due:
         with self._lock:
-            fences = (self._items[topic].fence for topic in sorted(self._items))
-            topics = [
-                each.topic for each in fences if each and each.look_at_ms is not None and each.look_at_ms <= now_ms
-            ]
-            deliveries = [
-                key
-                for items in self._items.values()
-                for key, delivery in items.deliveries.items()
-                if delivery.look_at_ms <= now_ms
-            ]
-            parks = [
-                key for items in self._items.values() for key, park in items.parks.items() if park.look_at_ms <= now_ms
-            ]
-            return Due(topics, deliveries, parks)
+            fences = [items.fence for items in self._items.values() if items.fence is not None]
+            deliveries = [delivery for items in self._items.values() for delivery in items.deliveries.values()]
+            parks = [park for items in self._items.values() for park in items.parks.values()]
+            topics = sorted((each.look_at_ms, each.topic) for each in fences if each.look_at_ms is not None)
+            return Due(
+                [topic for look_at_ms, topic in topics if look_at_ms <= now_ms],
+                [each.key for each in sorted(deliveries, key=_look_at_ms) if each.look_at_ms <= now_ms],
+                [each.key for each in sorted(parks, key=_look_at_ms) if each.look_at_ms <= now_ms],
+            )
 
     # ---- buckets, tombstones, plans
     def bucket(self, topic: str, bucket_id: BucketId) -> Bucket | None:
@@ -139,11 +135,11 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
                 self._step(step)
             return True
 
-    def plan(self, topic: str, a: int) -> Plan | None:
+    def plan(self, topic: str, a: int, *, whole: bool = True) -> Plan | None:  # noqa: ARG002
         with self._lock:
             return self._of(topic).plans.get(a)
 
-    def next_plan(self, topic: str, at_or_after: int) -> Plan | None:
+    def next_plan(self, topic: str, at_or_after: int, *, whole: bool = True) -> Plan | None:  # noqa: ARG002
         with self._lock:
             plans = self._of(topic).plans
             first = min((a for a in plans if a >= at_or_after), default=None)
@@ -350,6 +346,10 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
     def restore_subscription(self, subscription: Subscription) -> None:
         with self._lock:
             self._of(subscription.topic).subscriptions[subscription.name] = subscription
+
+
+def _look_at_ms(each: Delivery | Park) -> int:
+    return each.look_at_ms
 
 
 def _woken(fence: Fence, wake: Wake) -> Fence:

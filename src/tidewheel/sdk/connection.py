@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -52,6 +53,7 @@ class Connection:
         self._endpoint_url = endpoint_url
         self._lock = threading.RLock()
         self._made: dict[str, Any] = {}
+        self._check: Callable[[], None] | None = None
         if settings is not None:
             self._made["settings"] = settings
         for name, given in (("topics", topics), ("objects", objects), ("sqs", sqs)):
@@ -93,6 +95,22 @@ class Connection:
         """The SQS client."""
         return cast("SQSClient", self._client("sqs"))
 
+    @contextmanager
+    def checked(self, check: Callable[[], None]) -> Iterator[None]:
+        """Calls `check` before each request to AWS, repetitions after an error among them; what it raises is raised.
+
+        It holds for all threads, and for clients that the connection has made, not for those that it was given.
+        """
+        before, self._check = self._check, check
+        try:
+            yield
+        finally:
+            self._check = before
+
+    def _before_request(self, **_: Any) -> None:
+        if self._check is not None:
+            self._check()
+
     def _once(self, name: str, make: Callable[[], T]) -> T:
         found = self._made.get(name)
         if found is None:
@@ -113,7 +131,10 @@ class Connection:
             # An emulator's host has no subdomains.
             config = config.merge(Config(s3={"addressing_style": "path"}))
         # The name of a service is a Literal in boto3's stubs, one overload each.
-        return cast(Any, self._session).client(service, endpoint_url=self._endpoint_url, config=config)
+        client = cast(Any, self._session).client(service, endpoint_url=self._endpoint_url, config=config)
+        for event in ("before-call", "before-send"):  # the latter for each repetition; no emulator comes so far
+            client.meta.events.register_first(event, self._before_request)
+        return client
 
     def _make_topics(self) -> Topics:
         from tidewheel.aws.dynamodb_topics import DynamoTopics

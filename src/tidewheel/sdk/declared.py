@@ -4,11 +4,19 @@
 |---|---|
 | creates it | is created; one that exists is adopted if it agrees in everything, else it is an error |
 | updates it | is changed in what can change; created again if somebody has deleted it |
-| deletes it | is deleted if this stack created it; one that was adopted stays |
+| deletes it | is deleted if this resource of the stack created it; one that was adopted stays |
 
-Whose something is, the generation tells (`subscribe.owner_of`). So a stack whose creation fails does not take away,
-when it is rolled back, a topic that was there before; and a topic that somebody else deleted and created again is
-theirs.
+What a Delete takes away, three marks tell together:
+
+| the physical id | is deleted if the generation (`subscribe.owner_of`) says |
+|---|---|
+| `<service>/<topic>`, `<service>/<topic>/<subscription>` | the same logical resource of the same stack created it |
+| the same with `:adopted` behind it | never: it was there before |
+| a request's, whose creation was answered with FAILED | that very request created it all the same |
+| another: CloudFormation's own, of a creation without an answer | never |
+
+So no rollback takes away what was there before its deployment, were it of another resource of the same stack; and a
+topic that somebody else deleted and created again is theirs. Rather something is left behind than lost.
 
 Everything here may be done twice. Each change of the table is one write; a repetition goes on from wherever it stopped.
 """
@@ -19,7 +27,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from tidewheel.aws.custom_resource import Kind, Request
+from tidewheel.aws.custom_resource import Check, Kind, Request
 from tidewheel.errors import AlreadyExists, InvalidValue, UnknownSubscription, UnknownTopic
 from tidewheel.flows import delete_topic as deletion
 from tidewheel.flows import pause as states
@@ -37,6 +45,8 @@ if TYPE_CHECKING:
 
 TOPIC_TYPE = "Custom::TidewheelTopic"
 SUBSCRIPTION_TYPE = "Custom::TidewheelSubscription"
+ADOPTED = ":adopted"
+"""Ends the physical id of what was there before; no name has a colon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +70,14 @@ class DeclaredTopic:
         """Returns it as properties of a resource: CloudFormation makes every value a text, so the settings are one."""
         return {"Topic": self.name, "Settings": self.settings.to_json()}
 
-    def create(self, connection: Connection, clock: Clock, owner: str) -> None:
-        """Creates it, or adopts the one that has these settings.
+    def create(self, connection: Connection, clock: Clock, owner: str) -> str:
+        """Creates it, or adopts the one that has these settings; returns its generation.
 
         Raises:
             AlreadyExists: the topic has other settings.
             BeingDeleted: the last topic of this name is not gone yet.
         """
-        subscribe.create_topic(connection.topics, clock, self.name, self.settings, owner=owner)
+        return subscribe.create_topic(connection.topics, clock, self.name, self.settings, owner=owner).generation
 
     def update(self, connection: Connection, clock: Clock, owner: str) -> None:
         """Gives it the settings that differ, in one write.
@@ -114,8 +124,8 @@ class DeclaredSubscription:
         }
         return found if self.filter_policy is None else {**found, "FilterPolicy": self.filter_policy}
 
-    def create(self, connection: Connection, clock: Clock, owner: str) -> None:
-        """Creates it, or adopts the one that has this queue and this filter.
+    def create(self, connection: Connection, clock: Clock, owner: str) -> str:
+        """Creates it, or adopts the one that has this queue and this filter; returns its generation.
 
         Raises:
             AlreadyExists: the subscription has another queue or another filter.
@@ -135,6 +145,7 @@ class DeclaredSubscription:
         )
         if found.filter_policy != self.filter_policy:
             raise AlreadyExists("subscription", self.name, f"filter {found.filter_policy} (asked for none)")
+        return found.generation
 
     def update(self, connection: Connection, clock: Clock, owner: str) -> None:
         """Gives it the filter; where it began does not matter any more.
@@ -177,28 +188,49 @@ def declared(resource_type: str, properties: Mapping[str, Any]) -> Declared:
     )
 
 
-def fulfil(connection: Connection, clock: Clock, request: Request) -> str:
+def fulfil(connection: Connection, clock: Clock, request: Request, check: Check) -> str:
     """Does what CloudFormation asks for; returns the physical id.
 
-    It is `<service>/<topic>` or `<service>/<topic>/<subscription>`. So another name is a replacement: the new one is
-    created first, and the old one deleted when everything else of the stack is updated.
+    Another name has another one, and so is a replacement: the new one is created first, and the old one deleted when
+    everything else of the stack is updated.
+
+    Args:
+        check: called before each request to AWS; what it raises ends the work.
 
     Raises:
         TidewheelError: as of the resource's `create`, `update` and `delete`.
     """
-    owner = subscribe.owner_of(request.stack_id)
-    service = connection.settings.stack
-    if request.kind is Kind.DELETE:
-        names = _names(service, request)
-        if names is not None:
-            delete(connection, clock, owner, *names)
-        return request.physical_id or service
+    with connection.checked(check):
+        if request.kind is Kind.DELETE:
+            return _deleted(connection, clock, request)
+        return _declared(connection, clock, request)
+
+
+def _declared(connection: Connection, clock: Clock, request: Request) -> str:
     wanted = declared(request.resource_type, request.properties)
-    physical_id = f"{service}/{wanted.path}"
-    if request.kind is Kind.UPDATE and request.physical_id == physical_id:
-        wanted.update(connection, clock, owner)
-    else:
-        wanted.create(connection, clock, owner)
+    physical_id = f"{connection.settings.stack}/{wanted.path}"
+    owner = _owner(request)
+    attempt = subscribe.attempt_of(owner, request.request_id)
+    updates = request.kind is Kind.UPDATE
+    if updates and request.physical_id in (physical_id, physical_id + ADOPTED):
+        wanted.update(connection, clock, attempt)
+        return request.physical_id
+    generation = wanted.create(connection, clock, attempt)
+    # An update to another name that is rolled back comes back to what the resource created when it had the first name.
+    created = subscribe.owns(owner if updates else attempt, generation)
+    return physical_id if created else physical_id + ADOPTED
+
+
+def _deleted(connection: Connection, clock: Clock, request: Request) -> str:
+    service = connection.settings.stack
+    physical_id = request.physical_id or service
+    owner = _owner(request)
+    names = _names(service, physical_id)
+    if names is None:
+        owner = subscribe.attempt_of(owner, physical_id)
+        names = _wanted_names(request)
+    if names is not None and not physical_id.endswith(ADOPTED):
+        delete(connection, clock, owner, *names)
     return physical_id
 
 
@@ -221,14 +253,20 @@ def delete(connection: Connection, clock: Clock, owner: str, topic: str, subscri
     return True
 
 
-def _names(service: str, request: Request) -> tuple[str, str | None] | None:
-    """Returns the topic, and the subscription, that a request to delete means; None if there never was any.
+def _owner(request: Request) -> str:
+    return subscribe.owner_of(f"{request.stack_id}/{request.logical_id}")
 
-    What was created is in the physical id. A creation that failed has another one, and may have come far all the same.
-    """
-    head, *path = (request.physical_id or "").split("/")
+
+def _names(service: str, physical_id: str) -> tuple[str, str | None] | None:
+    """Returns the topic, and the subscription, that a physical id of ours means; None if it is none."""
+    head, *path = physical_id.removesuffix(ADOPTED).split("/")
     if head == service and len(path) in (1, 2):
         return path[0], path[1] if len(path) > 1 else None
+    return None
+
+
+def _wanted_names(request: Request) -> tuple[str, str | None] | None:
+    """Returns what a creation that failed was to create, which may have come far; None if that could never be."""
     try:
         unwanted = declared(request.resource_type, request.properties)
     except ValueError:

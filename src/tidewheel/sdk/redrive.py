@@ -63,9 +63,17 @@ def redrive_service_queues(sqs: SQSClient, settings: ServiceSettings) -> list[Re
     Raises:
         InvalidValue, QueueUnavailable: as `redrive_queue`; those before are being emptied.
     """
-    shared = (settings.urgent_queue_url, settings.bulk_queue_url)
-    ingest = dict.fromkeys([*shared, *(url for urls in settings.topic_queues.values() for url in urls)])
-    return [redrive_queue(sqs, url) for url in (*ingest, settings.work_queue_url)]
+    return [redrive_queue(sqs, url) for url in settings.own_queue_urls]
+
+
+def service_dead_letters(sqs: SQSClient, settings: ServiceSettings) -> list[str]:
+    """Returns the ARNs of the dead-letter queues of the service's own queues."""
+    found: dict[str, None] = {}
+    for url in settings.own_queue_urls:
+        attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"]).get("Attributes", {})
+        if "RedrivePolicy" in attributes:
+            found[str(json.loads(attributes["RedrivePolicy"])["deadLetterTargetArn"])] = None
+    return list(found)
 
 
 def _move(sqs: SQSClient, dead_arn: str, dead_url: str, queue_arn: str) -> str:

@@ -70,9 +70,10 @@ class Telemetry:
     def failed(self, message: str, error: BaseException, **keys: object) -> None:
         """Logs what went wrong and is left to another try or to people, and counts it."""
         self.add(own.FAILURES, 1)
-        if isinstance(error, InvalidValue):
-            # Its text quotes the value, which may be anything.
-            self.logger.error(message, extra={**keys, "field": error.field, "advice": error.advice})
+        quoting = next((each for each in _chain(error) if isinstance(each, InvalidValue)), None)
+        if quoting is not None:
+            # Its text quotes the value, which may be anything, and a traceback would show it.
+            self.logger.error(message, extra={**keys, "field": quoting.field, "advice": quoting.advice})
             return
         self.logger.error(message, exc_info=error, extra=keys)
 
@@ -145,3 +146,14 @@ class Telemetry:
         with self._tracer.provider.in_subsegment(f"## {name}") as subsegment:
             subsegment.put_annotation("topic", topic)
             yield
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Gives an error, and all that a traceback of it shows as its causes."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        each = waiting.pop()
+        if id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            waiting += [cause for cause in (each.__cause__, each.__context__) if cause is not None]

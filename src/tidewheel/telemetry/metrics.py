@@ -104,7 +104,7 @@ UNPLANNED_SLOTS = Metric(
 )
 OPEN_DELIVERIES = Metric(
     name="OpenDeliveries",
-    meaning="deliveries that are still open when they should long be done (after redrive_s)",
+    meaning="deliveries that are still open when they should be done: after 150 s, or redrive_s if left to deliver",
     emitters=("sweep",),
     gauge=True,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,13 +18,16 @@ class RequestCount:
 
     def __init__(self, session: boto3.session.Session) -> None:
         self._counts: Counter[str] = Counter()
+        self._lock = Lock()
         session.events.register("after-call", self._count)
 
     def take(self) -> Counter[str]:
         """Returns the counts, and begins anew."""
-        taken, self._counts = self._counts, Counter()
+        with self._lock:
+            taken, self._counts = self._counts, Counter()
         return taken
 
     def _count(self, event_name: str = "", **_: Any) -> None:
         # after-call.<service>.<operation>
-        self._counts[event_name.partition(".")[2]] += 1
+        with self._lock:
+            self._counts[event_name.partition(".")[2]] += 1

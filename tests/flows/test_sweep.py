@@ -1,0 +1,125 @@
+"""A sweep is over in its time: what is late comes first, and it starts so many dispatches at most, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, World
+from tidewheel.flows import sweep as module
+from tidewheel.flows.delete_topic import delete_topic
+from tidewheel.flows.subscribe import create_subscription, create_topic
+from tidewheel.flows.sweep import SWEEP_MS, sweep
+from tidewheel.settings import TopicSettings
+
+
+def topics_in_need(world: World, *names: str) -> None:
+    """Makes topics whose first dispatch is lost, each two slots after the one before."""
+    for name in names:
+        create_topic(world.service.topics, world.clock, name, TopicSettings())
+        create_subscription(world.service.topics, world.clock, name, "s", f"queue-{name}")
+        world.clock.advance_ms(10 * MINUTE)
+
+
+def slow(world: World, port: Any, method: str, patch: pytest.MonkeyPatch, takes_ms: int) -> list[Any]:
+    """Makes a method take its time; returns the first arguments of its calls, as they come."""
+    calls: list[Any] = []
+    original: Callable[..., Any] = getattr(port, method)
+
+    def taking(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args[0] if args else None)
+        world.clock.advance_ms(takes_ms)
+        return original(*args, **kwargs)
+
+    patch.setattr(port, method, taking)
+    return calls
+
+
+def test_a_sweep_starts_the_longest_overdue_dispatches_and_no_more_than_the_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(subscribe=False)
+    topics_in_need(world, "d", "b", "c", "a", "e")
+    world.clock.advance_ms(HOUR)
+    monkeypatch.setattr(module, "MOST_DISPATCHES", 3)
+    first = sweep(world.ports)
+    assert (first.dispatched, first.left) == (["d", "b", "c"], 2)
+    assert world.service.runs.dispatches == ["d", "b", "c"]
+    world.dispatch_started()
+    second = sweep(world.ports)
+    assert (second.dispatched, second.left) == (["a", "e"], 0)
+
+
+def test_a_topic_is_dispatched_once_a_sweep_though_its_wake_and_its_collection_both_ask_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    world.send(HOUR)
+    world.run(DAY, schedules=False)
+    fence = world.fence
+    assert fence.wake_slot is not None
+    assert world.service.topics.set_collect_at(fence, world.clock.now_ms(), fence.look_at_ms)
+
+    class Idle:
+        idle_leftovers = True
+
+    monkeypatch.setattr(module, "collect", lambda *_: Idle())
+    swept = sweep(world.ports)
+    assert swept.collected == [TOPIC]
+    assert swept.dispatched == world.service.runs.dispatches == [TOPIC]
+
+
+def test_a_dispatch_that_could_not_be_started_is_a_failure_and_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(subscribe=False)
+    topics_in_need(world, "a", "b")
+    world.clock.advance_ms(HOUR)
+    start = world.service.runs.dispatch
+
+    def throttled(topic: str) -> None:
+        if topic == "a":
+            raise RuntimeError("throttled")
+        start(topic)
+
+    monkeypatch.setattr(world.service.runs, "dispatch", throttled)
+    monkeypatch.setattr(module, "MOST_DISPATCHES", 1)
+    swept = sweep(world.ports)
+    assert swept.dispatched == ["b"] and list(swept.failures) == ["a"]
+
+
+def test_many_topics_that_are_slow_to_delete_keep_nothing_waiting_that_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(inline_rows=1)
+    names = [f"gone-{number}" for number in range(16)]
+    for name in names:
+        create_topic(world.service.topics, world.clock, name, TopicSettings())
+        delete_topic(world.service.topics, world.clock, name)
+    world.send(2 * HOUR)
+    world.run(3 * HOUR, schedules=False)
+    deletions = slow(world, world.service.wheel, "disarm", monkeypatch, 20_000)
+    daily = slow(world, module, "sweep_orphans_daily", monkeypatch, 0)
+    started_ms = world.clock.now_ms()
+    swept = sweep(world.ports)
+    assert swept.failures == {}
+    assert swept.dispatched == [TOPIC]
+    assert len(deletions) == 3 and swept.left == 13
+    assert daily == [world.ports]
+    assert world.clock.now_ms() - started_ms <= SWEEP_MS
+    for _ in range(16):
+        world.clock.advance_ms(5 * MINUTE)
+        sweep(world.ports)
+    assert all(world.service.topics.deletion(name) is None for name in names)
+
+
+def test_nothing_is_begun_after_the_end_and_the_next_sweep_sees_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(subscribe=False)
+    topics_in_need(world, *"abcdef")
+    world.clock.advance_ms(HOUR)
+    slow(world, world.service.runs, "dispatch", monkeypatch, SWEEP_MS // 4)
+    daily = slow(world, module, "sweep_orphans_daily", monkeypatch, 0)
+    first = sweep(world.ports)
+    assert first.dispatched == list("abcd") and daily == []
+    assert first.left == len("ef") + len(("orphans", "payloads"))
+    world.dispatch_started()
+    second = sweep(world.ports)
+    assert second.dispatched == list("ef") and daily == [world.ports]
