@@ -48,7 +48,8 @@ AWS_RENAMED = {("Subscribe", "--notification-endpoint"): "--endpoint"}
 CDK_OPTIONS = {
     "bootstrap": {"--profile", "--context", "--trust", "--cloudformation-execution-policies"},
     "deploy": {
-        "--all", "--context", "--no-rollback", "--outputs-file", "--parameters", "--profile", "--require-approval",
+        "--all", "--context", "--import-existing-resources", "--no-rollback", "--outputs-file", "--parameters",
+        "--profile", "--require-approval",
         "--rollback", "--output", "--app", "--progress", "--hotswap", "--method", "--change-set-name",
     },
     "destroy": {"--all", "--context", "--force", "--profile"},

@@ -234,7 +234,7 @@ def test_a_queue_without_dead_letters_and_one_that_is_gone_are_told(service: Ser
 def test_the_services_own_dead_letters_go_back(service: Service) -> None:
     sqs, queues = service.sqs(), service.tw._connection.settings
     sqs.send_message(QueueUrl=queues.urgent_queue_url, MessageBody="no pack")
-    service.stack.advance(hours=1)
+    service.stack.advance(hours=5)  # it is tried for four
     found = service.tw.redrive_service()
     assert [each.queue_url for each in found] == [
         queues.urgent_queue_url,

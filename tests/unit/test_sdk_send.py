@@ -77,13 +77,13 @@ def test_the_sqs_body_is_a_line_for_people() -> None:
     assert sqs.taken[0][1]["MessageBody"] == '{"topic": "orders", "messages": 2}'
 
 
-def test_what_is_due_within_half_an_hour_goes_urgent_and_the_rest_bulk() -> None:
+def test_what_is_due_within_an_hour_goes_urgent_and_the_rest_bulk() -> None:
     sqs = Sqs()
-    delays = [HOUR_S / 2 + 0.001, 0, HOUR_S // 2, "3d"]
+    delays = [HOUR_S + 0.001, 0, HOUR_S, "3d"]
     receipts = sender(sqs).send([Message(body=str(delay), delay=delay) for delay in delays])
-    assert bodies(sqs.packs("urgent")) == ["0", "1800"]
-    assert bodies(sqs.packs("bulk")) == ["1800.001", "3d"]
-    assert [r.deliver_at_ms - NOW_MS for r in receipts] == [1_800_001, 0, 1_800_000, 3 * 86_400_000]
+    assert bodies(sqs.packs("urgent")) == ["0", "3600"]
+    assert bodies(sqs.packs("bulk")) == ["3600.001", "3d"]
+    assert [r.deliver_at_ms - NOW_MS for r in receipts] == [3_600_001, 0, 3_600_000, 3 * 86_400_000]
 
 
 def test_a_pack_of_urgent_messages_is_small_enough_to_be_sent_at_once_and_one_of_others_is_large() -> None:

@@ -34,7 +34,7 @@ class Ingestion(Construct):
     """The way into the service.
 
     Attributes:
-        urgent_queue: For what is due within half an hour: no window, quick repeats.
+        urgent_queue: For what is due within the hour: no window, quick repeats.
         bulk_queue: For the rest: collected for up to five minutes.
         topic_queues: Topic -> its own urgent and bulk queue, for the topics that the environment lists.
         ingest: The function that reads all of them.

@@ -16,8 +16,8 @@ from tidewheel.pack import MAX_PACK_BYTES
 from tidewheel.settings import TopicSettings
 
 CHUNK_BYTES = 64 * 1024
-URGENT_S = 1800
-"""What is due within half an hour goes through the urgent queue (`tidewheel.sdk.sender`)."""
+URGENT_S = 3600
+"""What is due within an hour goes through the urgent queue (`tidewheel.sdk.sender`)."""
 BULK_WINDOW_S = 300
 """The bulk queue's batch window (`tidewheel.cdk.ingestion`)."""
 MAX_EVENT_BYTES = 6_000_000
@@ -70,7 +70,7 @@ class Stream:
         urgent = self._urgent_ingest() if self.urgent_packs else None
         bulk = self._bulk_ingest() if self.bulk_packs else None
         self._ingests = [run for run in (urgent, bulk) if run is not None]
-        # Of all topics. Those of what is due within half an hour end within it: they are never merged.
+        # Of all topics. Those of what is due within the hour end within it: they are never merged.
         self.urgent_ledgers = urgent.measures["ledger"] if urgent else 0.0
         self.bulk_ledgers = bulk.measures["ledger"] if bulk else 0.0
 
@@ -114,7 +114,7 @@ class Stream:
         )
         return Runs(
             flow="ingest",
-            label="ingest, due within 30 min",
+            label="ingest, due within an hour",
             calls=calls,
             messages=messages,
             measures={

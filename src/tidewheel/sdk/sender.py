@@ -1,6 +1,6 @@
 """Sends messages: checked one by one, packed together, and put into the topic's ingest queues or the shared ones.
 
-    messages --check--> chunk --+-- due within 30 min ---> packs --> SendMessageBatch --> urgent queue
+    messages --check--> chunk --+-- due within an hour --> packs --> SendMessageBatch --> urgent queue
                                 +-- due later -----------> packs --> SendMessageBatch --> bulk queue
 
 A chunk ends at CHUNK_MESSAGES, at CHUNK_BYTES of text, or when its first message has waited CHUNK_WAIT_MS, so
@@ -29,11 +29,11 @@ from tidewheel.sdk.payloads import store_payload
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
-URGENT_MS = 1_800_000
+URGENT_MS = 3_600_000
 """What is due within it goes to the urgent queue; the rest can wait for large ledgers.
 
-A batch of the bulk queue is ingested 5 minutes after it began, and 11 minutes after that if the call dies: two tries
-can fail before what is due in half an hour is late.
+Not less: what takes the place of another message with its key does so when it is ingested, and a debounce of an hour must
+not wait five minutes for that.
 """
 URGENT_PACK_MESSAGES = 1_000
 """What is due soon may have to be sent at once, to every subscription: ten such packs fit into one function call."""
