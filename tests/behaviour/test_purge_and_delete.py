@@ -96,7 +96,7 @@ def test_nothing_of_a_deleted_topic_remains_in_s3_dynamodb_or_the_scheduler(topi
     assert gone.left() == []
     failed = [each for each in gone.stack.failures if each.function == "ingest"]
     assert failed, "what was on its way goes to the dead letters"
-    gone.advance(hours=1)
+    gone.advance(hours=6)  # it is tried for four
     gone.stack.failures.clear()
     assert gone.left() == []
 

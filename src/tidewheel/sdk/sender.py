@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 URGENT_MS = 3_600_000
 """What is due within it goes to the urgent queue; the rest can wait for large ledgers.
 
-Not less: what takes the place of another message with its key does so when it is ingested, and a debounce of an hour must
-not wait five minutes for that.
+Not less: what takes the place of another message with its key does so when it is ingested, and a debounce of an hour
+must not wait five minutes for that.
 """
 URGENT_PACK_MESSAGES = 1_000
 """What is due soon may have to be sent at once, to every subscription: ten such packs fit into one function call."""
