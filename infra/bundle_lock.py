@@ -6,10 +6,10 @@ package, so that another team's app bundles what was tested here; `--check` fail
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
+from infra.kept_file import write_or_check
 from tidewheel.cdk.bundles import ARROW_PACKAGES
 from tidewheel.cdk.pinned_packages import LOCK, entries_of
 
@@ -23,19 +23,7 @@ def rendered() -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the file, or compare it with requirements.lock; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m infra.bundle_lock", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="fail when the file is stale, write nothing")
-    check: bool = parser.parse_args(arguments).check
-    text = rendered()
-    if not check:
-        LOCK.write_text(text, encoding="utf-8")
-        print(f"Wrote {LOCK} ({len(text):,} bytes).")
-        return 0
-    if LOCK.exists() and LOCK.read_text(encoding="utf-8") == text:
-        print(f"{LOCK} is current.")
-        return 0
-    print(f"{LOCK} is stale: run `python -m infra.bundle_lock` and commit it.", file=sys.stderr)
-    return 1
+    return write_or_check(LOCK, rendered, module="infra.bundle_lock", about=__doc__, arguments=arguments)
 
 
 if __name__ == "__main__":

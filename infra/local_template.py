@@ -7,7 +7,6 @@ asset hashes, metadata, and what the CDK adds for its own bootstrapping. It is k
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.application import BUNDLING_STACKS, DEFAULT_ENVIRONMENT, DEFAULT_STACK, build_app
+from infra.kept_file import write_or_check
 from tidewheel.cdk.environment import Environment
 
 PATH = Path(__file__).resolve().parent.parent / "src" / "tidewheel" / "local" / "template.json"
@@ -72,20 +72,9 @@ def rendered(template: Template) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the file, or compare it with the stack; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m infra.local_template", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="fail when the file is stale, write nothing")
-    check: bool = parser.parse_args(arguments).check
-    text = rendered(synthesize())
-    if not check:
-        PATH.parent.mkdir(parents=True, exist_ok=True)
-        PATH.write_text(text, encoding="utf-8")
-        print(f"Wrote {PATH} ({len(text):,} bytes).")
-        return 0
-    if PATH.exists() and PATH.read_text(encoding="utf-8") == text:
-        print(f"{PATH} is current.")
-        return 0
-    print(f"{PATH} is stale: run `python -m infra.local_template` and commit it.", file=sys.stderr)
-    return 1
+    return write_or_check(
+        PATH, lambda: rendered(synthesize()), module="infra.local_template", about=__doc__, arguments=arguments
+    )
 
 
 if __name__ == "__main__":

@@ -12,6 +12,9 @@ from tidewheel.errors import InvalidValue, NotConfigured, WrongQueue
 from tidewheel.levels import check_levels
 
 SQS_MAX_DELAY_S = 900
+VARIABLE_PREFIX = "TIDEWHEEL_"
+"""Of the variables that the stack gives to each function."""
+
 SCHEDULER_LATENESS_S = 60
 """EventBridge Scheduler invokes a target within a minute of its time (its documented precision)."""
 
@@ -199,8 +202,9 @@ class ServiceSettings:
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> ServiceSettings:
         """Reads the variables TIDEWHEEL_<FIELD> that the stack gives to each function."""
-        prefix = "TIDEWHEEL_"
-        values = {k[len(prefix) :].lower(): v for k, v in environ.items() if k.startswith(prefix)}
+        values = {
+            k.removeprefix(VARIABLE_PREFIX).lower(): v for k, v in environ.items() if k.startswith(VARIABLE_PREFIX)
+        }
         return cls.from_mapping(values, "the environment (TIDEWHEEL_*)")
 
     @classmethod

@@ -12,9 +12,9 @@ from constructs import Construct
 from tidewheel.aws.s3_layout import ASIDE, CHECKPOINTS, IMPORTS, LEDGERS
 from tidewheel.cdk.bundling import package_asset
 from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.functions import FunctionCode, function_name, limit_asynchronous_calls, python_function
-from tidewheel.cdk.names import service_name
-from tidewheel.cdk.spark_jobs import JobSpec, job_name, spark_job
+from tidewheel.cdk.functions import FunctionCode, limit_asynchronous_calls, python_function
+from tidewheel.cdk.names import resource_name, service_name
+from tidewheel.cdk.spark_jobs import JobSpec, spark_job
 from tidewheel.cdk.storage import ITEM_WRITES, TOMBSTONES, TOPICS, Storage
 from tidewheel.settings import MAX_FUNCTION_S, parameter_name
 
@@ -53,8 +53,8 @@ class Compaction(Construct):
     ) -> None:
         """Make the function and the jobs."""
         super().__init__(scope, id_)
-        self.function_name = function_name(self, "compact")
-        self.job_name = job_name(self, "merge")
+        self.function_name = resource_name(self, "compact")
+        self.job_name = resource_name(self, "merge")
         self.compact = self._compact(environment, code, storage, dead_letters)
         self.merge, self.rebuild, self.import_ = self._jobs(environment)
         self._allow_jobs(storage)

@@ -17,14 +17,12 @@ from constructs import Construct, IConstruct
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.names import service_name
 from tidewheel.errors import InvalidValue
+from tidewheel.policies import KMS_ACTIONS
 
 ID = "Encryption"
 
 DATA_KEY_REUSE = Duration.hours(12)
 """How long SQS uses one data key: each time it takes another, each queue pays a request of KMS, $0.03 for 10,000."""
-
-USE = ("kms:Decrypt", "kms:GenerateDataKey")
-"""What S3 and SQS ask for on behalf of who writes; who reads, and who uses the table, needs the first."""
 
 LOG_ACTIONS = (
     "kms:Decrypt",
@@ -79,7 +77,7 @@ class Encryption(Construct):
         through = [f"{service}.{Aws.REGION}.{Aws.URL_SUFFIX}" for service in services]
         grantee.grant_principal.add_to_principal_policy(
             iam.PolicyStatement(
-                actions=list(USE),
+                actions=list(KMS_ACTIONS),
                 resources=[self.key.key_arn],
                 conditions={"StringEquals": {"kms:ViaService": through}},
             )
@@ -130,7 +128,7 @@ def allow_alarms(key: kms.IKey) -> None:
     key.add_to_resource_policy(
         iam.PolicyStatement(
             principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
-            actions=list(USE),
+            actions=list(KMS_ACTIONS),
             resources=["*"],
             conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
         )

@@ -14,19 +14,11 @@ from constructs import Construct
 from tidewheel.cdk.acknowledged import acknowledge, acknowledge_wildcards
 from tidewheel.cdk.encryption import grant_key, key_of
 from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.names import service_name
+from tidewheel.cdk.names import resource_name
 from tidewheel.cdk.queues import grant_queue_sends
 
 FunctionCode = Mapping[str, lambda_.Code]
 """Function, such as "ingest" -> its code."""
-
-
-def function_name(scope: Construct, name: str) -> str:
-    """Return a function's full name, `<service>-<name>`.
-
-    It is explicit, so that the dispatch function's ARN can be formatted before the function exists.
-    """
-    return f"{service_name(scope)}-{name}"
 
 
 CHAINED = ("ingest", "deliver")
@@ -65,7 +57,7 @@ def python_function(
     log_group = logs.LogGroup(
         scope,
         f"{id_}Logs",
-        log_group_name=f"/aws/lambda/{function_name(scope, name)}",
+        log_group_name=f"/aws/lambda/{resource_name(scope, name)}",
         retention=environment.log_retention,
         removal_policy=environment.log_removal_policy,
         encryption_key=key_of(scope),
@@ -77,7 +69,7 @@ def python_function(
     function = lambda_.Function(
         scope,
         id_,
-        function_name=function_name(scope, name),
+        function_name=resource_name(scope, name),
         description=description,
         runtime=lambda_.Runtime.PYTHON_3_13,
         architecture=lambda_.Architecture.ARM_64,

@@ -45,6 +45,14 @@ def service_name(scope: IConstruct) -> str:
     return Aws.STACK_NAME if found is None else str(found)
 
 
+def resource_name(scope: IConstruct, name: str) -> str:
+    """Returns the full name of a function or job, `<service>-<name>`.
+
+    It is explicit, so that the dispatch function's ARN can be formatted before the function exists.
+    """
+    return f"{service_name(scope)}-{name}"
+
+
 def _checked(name: object) -> str:
     if not isinstance(name, str) or not _NAME.match(name):
         advice = f"use 1 to {MAX_SERVICE_NAME} letters, digits and '-', a letter first, as in a stack's name"

@@ -7,6 +7,7 @@ from typing import Any
 
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -49,7 +50,7 @@ def terminal_queue(scope: Construct, id_: str, environment: Environment, *, why:
         retention_period=RETENTION,
         removal_policy=environment.removal_policy,
         enforce_ssl=True,
-        **_encryption(scope),
+        **queue_encryption(key_of(scope)),
     )
     if why is not None:
         acknowledge(queue, "AwsSolutions-SQS3", why)
@@ -74,7 +75,7 @@ def source_queue(
         removal_policy=environment.removal_policy,
         enforce_ssl=True,
         dead_letter_queue=sqs.DeadLetterQueue(max_receive_count=max_receive_count, queue=dead_letters),
-        **_encryption(scope),
+        **queue_encryption(key_of(scope)),
     )
 
 
@@ -115,9 +116,8 @@ def grant_queue_sends(grantee: iam.IGrantable, *queues: sqs.IQueue) -> None:
     grantee.grant_principal.add_to_principal_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=arns))
 
 
-def _encryption(scope: Construct) -> dict[str, Any]:
-    """Return how a queue of this service is encrypted."""
-    key = key_of(scope)
+def queue_encryption(key: kms.IKey | None) -> dict[str, Any]:
+    """Return how a queue is encrypted: with a key, or by SQS itself."""
     if key is None:
         return {"encryption": sqs.QueueEncryption.SQS_MANAGED}
     return {"encryption_master_key": key, "data_key_reuse": DATA_KEY_REUSE}

@@ -32,9 +32,7 @@ from tidewheel.cdk.topics import Subscription, Topic
 from tidewheel.cdk.watched import Watched
 from tidewheel.errors import InvalidValue
 from tidewheel.policies import RECEIVE, SENDER_ACTIONS, ConsumerAction, SenderAction
-from tidewheel.settings import parameter_name, roles_parameter_name
-
-VARIABLE_PREFIX = "TIDEWHEEL_"
+from tidewheel.settings import VARIABLE_PREFIX, parameter_name, roles_parameter_name
 
 
 class TidewheelService(Construct):

@@ -15,7 +15,7 @@ from tidewheel.cdk.acknowledged import acknowledge, acknowledge_wildcards
 from tidewheel.cdk.bundling import glue_modules
 from tidewheel.cdk.encryption import grant_key, key_of
 from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.names import service_name
+from tidewheel.cdk.names import resource_name, service_name
 from tidewheel.shipped import GLUE_JOBS, shipped
 
 TIMEOUT = Duration.minutes(120)
@@ -64,11 +64,6 @@ class JobSpec:
     max_concurrent_runs: int = 1
 
 
-def job_name(scope: Construct, name: str) -> str:
-    """Return a job's full name, `<service>-<name>`."""
-    return f"{service_name(scope)}-{name}"
-
-
 def spark_job(scope: Construct, spec: JobSpec, *, package: Asset, environment: Environment) -> glue.PySparkEtlJob:
     """Make a job that runs a script of `glue_jobs` on Glue 6.0.
 
@@ -83,12 +78,12 @@ def spark_job(scope: Construct, spec: JobSpec, *, package: Asset, environment: E
     id_ = spec.name.capitalize()
     script = Asset(scope, f"{id_}Script", path=str(shipped(GLUE_JOBS) / f"{spec.script}.py"))
     role = _job_role(scope, f"{id_}Role", (script, package))
-    log_prefix = f"/aws-glue/{job_name(scope, spec.name)}"
+    log_prefix = f"/aws-glue/{resource_name(scope, spec.name)}"
     _make_logs(scope, id_, log_prefix, role, environment)
     job = glue.PySparkEtlJob(
         scope,
         id_,
-        job_name=job_name(scope, spec.name),
+        job_name=resource_name(scope, spec.name),
         description=spec.description,
         glue_version=glue.GlueVersion.V6_0,
         script=glue.Code.from_bucket(script.bucket, script.s3_object_key),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from aws_cdk import Aws, Duration, Fn, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
@@ -12,14 +11,11 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
-from tidewheel.cdk.encryption import DATA_KEY_REUSE
+from tidewheel.cdk.queues import RETENTION, queue_encryption
 from tidewheel.errors import InvalidValue
 from tidewheel.policies import KMS_ACTIONS, NO_FIFO
 from tidewheel.settings import DELIVERY_ROLES, roles_parameter_name
 from tidewheel.topic import check_name
-
-RETENTION = Duration.days(14)
-"""SQS's longest."""
 
 DEFAULT_STACK = "tidewheel"
 
@@ -65,7 +61,7 @@ class SubscriberQueue(Construct):
             retention_period=RETENTION,
             removal_policy=removal_policy,
             enforce_ssl=True,
-            **_encryption(encryption_key),
+            **queue_encryption(encryption_key),
         )
         self.queue = sqs.Queue(
             self,
@@ -75,7 +71,7 @@ class SubscriberQueue(Construct):
             removal_policy=removal_policy,
             enforce_ssl=True,
             dead_letter_queue=sqs.DeadLetterQueue(max_receive_count=max_receive_count, queue=self.dead_letters),
-            **_encryption(encryption_key),
+            **queue_encryption(encryption_key),
         )
         grant_deliveries(self.queue, stack_name=stack_name, role_arns=role_arns)
 
@@ -162,13 +158,6 @@ def _would_wait_for_each_other(queue: sqs.Queue, role: iam.IRole, declared_in: C
         )
         raise InvalidValue("queue", queue.node.path, advice)
     return True
-
-
-def _encryption(key: kms.IKey | None) -> dict[str, Any]:
-    """Return how a queue is encrypted."""
-    if key is None:
-        return {"encryption": sqs.QueueEncryption.SQS_MANAGED}
-    return {"encryption_master_key": key, "data_key_reuse": DATA_KEY_REUSE}
 
 
 def _published_roles(queue: sqs.IQueue, stack_name: str) -> list[str]:

@@ -14,8 +14,8 @@ from tidewheel.cdk.acknowledged import acknowledge_wildcards
 from tidewheel.cdk.delivery import Delivery
 from tidewheel.cdk.encryption import grant_key
 from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.functions import FunctionCode, function_name, limit_asynchronous_calls, python_function
-from tidewheel.cdk.names import service_name
+from tidewheel.cdk.functions import FunctionCode, limit_asynchronous_calls, python_function
+from tidewheel.cdk.names import resource_name, service_name
 from tidewheel.cdk.queues import grant_queue_sends, terminal_queue
 from tidewheel.cdk.storage import DAILY_WORK, KEYS, TOMBSTONES, TOPICS, Storage
 from tidewheel.settings import MAX_DELIVERY_S
@@ -64,7 +64,7 @@ class TimingWheel(Construct):
         self.dispatch_arn = Stack.of(self).format_arn(
             service="lambda",
             resource="function",
-            resource_name=function_name(self, "dispatch"),
+            resource_name=resource_name(self, "dispatch"),
             arn_format=ArnFormat.COLON_RESOURCE_NAME,
         )
         group = scheduler.ScheduleGroup(
