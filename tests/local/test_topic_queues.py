@@ -11,6 +11,7 @@ import pytest
 
 from infra.local_template import normalized
 from tests.infra.dedicated import synthesized
+from tidewheel.errors import WrongQueue
 from tidewheel.local import LocalTidewheel
 from tidewheel.message import IdSource, Message
 from tidewheel.outgoing import check_message
@@ -125,5 +126,6 @@ def test_the_log_says_which_queue_and_which_topic_did_not_fit(caplog: pytest.Log
         with caplog.at_level(logging.WARNING, logger="ingest"):
             local.advance(seconds=1)
     [record] = [each for each in caplog.records if each.getMessage() == "pack refused"]
-    reason = str(record.__dict__["reason"])
-    assert "WrongQueue" in reason and "IngestionUrgentQueue" in reason and repr(OWN) in reason
+    assert record.exc_info is not None
+    error = record.exc_info[1]
+    assert isinstance(error, WrongQueue) and "IngestionUrgentQueue" in str(error) and repr(OWN) in str(error)
