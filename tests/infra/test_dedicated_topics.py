@@ -14,7 +14,7 @@ from tidewheel.errors import InvalidValue
 from tidewheel.settings import ServiceSettings
 
 if TYPE_CHECKING:
-    from conftest import StackTemplate
+    from tests.infra.conftest import StackTemplate
 
 LONGEST = {
     "AWS::StackName": "s" * 48,
@@ -30,7 +30,7 @@ PARAMETER_BYTES = VARIABLES_BYTES = 4096
 @pytest.fixture(scope="module")
 def dedicated() -> StackTemplate:
     """The stack with as many topics as can have queues of their own, with the longest names, and "Default"."""
-    from conftest import StackTemplate
+    from tests.infra.conftest import StackTemplate
 
     return StackTemplate(synthesized("Default", *(f"{n:048d}" for n in range(MAX_DEDICATED_TOPICS - 1))))
 

@@ -19,7 +19,7 @@ from tidewheel.local import MemoryTidewheel
 from tidewheel.settings import LEASE_MS, MAX_DELIVERY_S, MAX_FUNCTION_S, SCHEDULER_LATENESS_S, TopicSettings
 
 if TYPE_CHECKING:
-    from conftest import StackTemplate
+    from tests.infra.conftest import StackTemplate
 
 LEASE_S = LEASE_MS // 1000
 OUTAGE_S = 4 * 3600
@@ -41,7 +41,7 @@ WORK_QUEUE = "DeliveryWorkQueue"
 @pytest.fixture(scope="module", params=VARIANTS)
 def any_stack(request: pytest.FixtureRequest) -> StackTemplate:
     """Each stack that a team may deploy."""
-    from conftest import StackTemplate
+    from tests.infra.conftest import StackTemplate
 
     return StackTemplate(template_of(request.param))
 
@@ -238,7 +238,7 @@ def test_the_stack_in_memory_tries_as_long_and_as_often_as_the_deployed_one(stac
 
 def stack_of(variant: str) -> StackTemplate:
     """The questions that tests ask of a variant."""
-    from conftest import StackTemplate
+    from tests.infra.conftest import StackTemplate
 
     return StackTemplate(template_of(variant))
 

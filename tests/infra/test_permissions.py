@@ -23,7 +23,7 @@ from tidewheel.aws import table_layout
 from tidewheel.flows.ports import topic_prefixes
 
 if TYPE_CHECKING:
-    from conftest import StackTemplate
+    from tests.infra.conftest import StackTemplate
 
 WRITING = {"GetObject", "PutObject", "DeleteObject", "AbortMultipartUpload"}
 

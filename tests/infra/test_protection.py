@@ -10,7 +10,7 @@ import pytest
 from tests.infra.variants import KEY_ARN, VARIANTS, template_of
 
 if TYPE_CHECKING:
-    from conftest import StackTemplate
+    from tests.infra.conftest import StackTemplate
 
 STATEFUL = {
     "AWS::DynamoDB::Table",
@@ -202,7 +202,7 @@ def test_access_logs_go_where_the_environment_says() -> None:
 
 def stack_of(variant: str) -> StackTemplate:
     """The questions that tests ask of a variant."""
-    from conftest import StackTemplate
+    from tests.infra.conftest import StackTemplate
 
     return StackTemplate(template_of(variant))
 

@@ -16,7 +16,7 @@ from tidewheel.ledger_rows import SCHEMA
 from tidewheel.settings import ServiceSettings
 
 if TYPE_CHECKING:
-    from conftest import StackTemplate
+    from tests.infra.conftest import StackTemplate
 
 FUNCTIONS = {
     "ingest": (60, 1024),

@@ -17,7 +17,7 @@ from tidewheel.policies import queue_policy
 from tidewheel.settings import DELIVERY_ROLES
 
 if TYPE_CHECKING:
-    from conftest import StackTemplate
+    from tests.infra.conftest import StackTemplate
 
 ARN = "arn:aws:sqs:us-east-1:123456789012:theirs"
 ROLES = [f"arn:aws:iam::111122223333:role/tidewheel-{name}" for name in ("a", "b")]
