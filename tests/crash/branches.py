@@ -1,0 +1,92 @@
+"""Branches: copies of this process that go another way from here, and report how it ended.
+
+A fork copies everything, the emulated AWS as well as the flow that is under way, for some milliseconds. What forks must
+be the process's only thread that matters: the functions of the local stack send on one.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import select
+import signal
+import traceback
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+Result = TypeVar("Result")
+
+LONGEST_S = 300
+"""A branch that takes longer hangs; most take a second."""
+
+
+class BranchFailed(Exception):
+    """A branch reported nothing; the text says why."""
+
+
+class Branches(Generic[Result]):
+    """Forks off branches, a few at a time.
+
+    Attributes:
+        is_branch: whether this process is one itself.
+    """
+
+    def __init__(self, jobs: int = 1) -> None:
+        self.is_branch = False
+        self.results: list[Result | BranchFailed] = []
+        self._jobs = jobs
+        self._open: dict[int, tuple[int, str]] = {}
+        self._pipe = -1
+
+    def fork(self, name: str) -> bool:
+        """Makes a branch; returns True in it, and False here."""
+        while len(self._open) >= self._jobs:
+            self._wait()
+        gc.freeze()  # what a collection does not touch, the processes go on sharing
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(reading)
+            gc.disable()  # it ends soon, and memory that is not touched stays shared
+            self.is_branch, self._pipe = True, writing
+            return True
+        os.close(writing)
+        self._open[reading] = pid, name
+        return False
+
+    def end(self, conclude: Callable[[], Result]) -> None:
+        """Ends a branch: what `conclude` returns, or raises, is what it reports. Elsewhere nothing happens."""
+        if not self.is_branch:
+            return
+        try:
+            report: Any = conclude()
+        except BaseException:
+            report = BranchFailed(traceback.format_exc(limit=-6))
+        try:
+            with os.fdopen(self._pipe, "wb") as pipe:
+                pickle.dump(report, pipe)
+        finally:
+            os._exit(0)  # no cleaning up: all of it is the original's
+
+    def gather(self) -> list[Result | BranchFailed]:
+        """Waits for all branches; returns what they reported, in the order in which they ended."""
+        while self._open:
+            self._wait()
+        gc.unfreeze()
+        return self.results
+
+    def _wait(self) -> None:
+        ready, _, _ = select.select(list(self._open), [], [], LONGEST_S)
+        for reading in ready or list(self._open):
+            pid, name = self._open.pop(reading)
+            if not ready:
+                os.kill(pid, signal.SIGKILL)
+            with os.fdopen(reading, "rb") as pipe:
+                data = pipe.read()
+            os.waitpid(pid, 0)
+            if data:
+                self.results.append(pickle.loads(data))
+            else:
+                reason = "ended without a report" if ready else f"was at it for more than {LONGEST_S} s"
+                self.results.append(BranchFailed(f"{name}: the branch {reason}"))

@@ -1,0 +1,181 @@
+"""Death: a function or a program ends at one of its AWS calls, before or after AWS has done what it was asked.
+
+The hooks stand where botocore hands a call over and takes the answer back, so that neither its repetitions nor the
+code above can hide it. What died does nothing more: a `finally` or an `except` that calls AWS dies there again.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import botocore.session
+from botocore.awsrequest import AWSResponse
+
+from tests.flows.world import Crash
+from tidewheel.local.handlers import Handler
+
+CLIENT = "client"
+"""Whose calls those are that no function makes: the program with the SDK's client."""
+_READS = ("Get", "Head", "List", "Query", "Scan", "BatchGet", "Describe")
+
+
+class When(Enum):
+    """What happens at a call."""
+
+    BEFORE = "died before"
+    AFTER = "died after"
+    TWICE = "ran again whole before"
+    """AWS gives the same event to the function once more, and that call runs from begin to end before this one."""
+    HALF = "had every other message refused at"
+
+
+class FunctionDied(Exception):
+    """What Lambda says of a function that died: the call has failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A call at which something happens.
+
+    Attributes:
+        victim: who makes the call: a function's name, or CLIENT.
+        number: of the call, from 1, over all that the story lets the victim do.
+        operation: as "dynamodb.PutItem".
+        when: what happens there.
+        first: whether it is the first call of its invocation or program.
+    """
+
+    victim: str
+    number: int
+    operation: str
+    when: When
+    first: bool
+
+    @property
+    def matters(self) -> bool:
+        """Whether no other death leaves AWS in the same state.
+
+        Death before a call, but the first of an invocation, finds AWS as death after the call before does; and death
+        after a read as death before it.
+        """
+        if self.when is When.BEFORE:
+            return self.first
+        return not self.operation.partition(".")[2].startswith(_READS)
+
+    def __str__(self) -> str:
+        return f"{self.victim} {self.when.value} call {self.number}, {self.operation}"
+
+
+class Watch:
+    """Follows who is running and what he asks of AWS.
+
+    Attributes:
+        visit: asked at each point of the victim's; True: it happens. None: nothing does.
+        calls: of the victim so far, by operation, in order.
+        deaths: so far.
+    """
+
+    def __init__(self) -> None:
+        self.visit: Callable[[Point], bool] | None = None
+        self.calls: list[str] = []
+        self.deaths = 0
+        self._victim: str | None = None
+        self._running: list[tuple[Handler, Any]] = []
+        self._dead = False
+        self._first = True
+        self._refused: list[str] = []
+
+    @contextmanager
+    def mortal(self, victim: str) -> Iterator[None]:
+        """What the victim asks of AWS within the block is counted, and may be its last."""
+        self._victim, self._first = victim, True
+        try:
+            yield
+        finally:
+            self._victim = None
+
+    def begin_program(self) -> None:
+        """A program is started: after the death of another one, or for its own sake."""
+        self._dead, self._first = False, True
+
+    def observe(self, session: botocore.session.Session) -> None:
+        """Follows all clients that are made of a session from now on."""
+        events = session.get_component("event_emitter")
+        events.register("before-call", self._before)
+        events.register("after-call", self._after)
+
+    def make_mortal(self, handler: Handler) -> None:
+        """Lets a function die as on Lambda: its caller learns that it has failed."""
+        invoke = handler.invoke
+
+        def invoked(event: Any) -> Any:
+            outer = self._first
+            self._running.append((handler, event))
+            self._first = True
+            try:
+                return invoke(event)
+            except Crash as crash:
+                raise FunctionDied(str(crash)) from None
+            finally:
+                self._running.pop()
+                self._dead, self._first = False, outer
+
+        handler.invoke = invoked  # type: ignore[method-assign]
+
+    @property
+    def _who(self) -> str:
+        return self._running[-1][0].spec.folder if self._running else CLIENT
+
+    def _before(self, model: Any, params: dict[str, Any], **_: Any) -> tuple[AWSResponse, dict[str, Any]] | None:
+        if self._dead:
+            raise Crash("it is dead")
+        if self._victim is None or self._who != self._victim:
+            return None
+        self.calls.append(f"{model.service_model.service_name}.{model.name}")
+        if self._happens(When.BEFORE):
+            self._die()
+        if self._running and self._happens(When.TWICE):
+            handler, event = self._running[-1]
+            handler.invoke(copy.deepcopy(event))
+        self._first = False
+        if model.name == "SendMessageBatch" and self._happens(When.HALF):
+            return self._refuse_half(params)
+        return None
+
+    def _after(self, model: Any, parsed: dict[str, Any], **_: Any) -> None:
+        if self._victim is None or self._who != self._victim:
+            return
+        for entry_id in self._refused:
+            refusal = {"Id": entry_id, "Code": "InternalError", "Message": "not now", "SenderFault": False}
+            parsed.setdefault("Failed", []).append(refusal)
+        self._refused = []
+        if self._happens(When.AFTER):
+            self._die()
+
+    def _happens(self, when: When) -> bool:
+        if self.visit is None:
+            return False
+        assert self._victim is not None
+        number, operation = len(self.calls), self.calls[-1]
+        return self.visit(Point(victim=self._victim, number=number, operation=operation, when=when, first=self._first))
+
+    def _die(self) -> None:
+        self._dead = True
+        self.deaths += 1
+        raise Crash(f"at call {len(self.calls)}, {self.calls[-1]}")
+
+    def _refuse_half(self, params: dict[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        """Takes every other message out of a batch before SQS sees it; answers itself if none is left."""
+        request = json.loads(params["body"])
+        self._refused = [entry["Id"] for entry in request["Entries"][::2]]
+        request["Entries"] = request["Entries"][1::2]
+        if not request["Entries"]:
+            return AWSResponse(params["url"], 200, {}, None), {"Successful": []}
+        params["body"] = json.dumps(request).encode()
+        return None

@@ -1,0 +1,114 @@
+"""The harness bites: a flow whose order of writes is wrong is found, and the point at which it died is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import TOPIC
+from tests.crash import stories_delivery, stories_ingest, stories_upkeep
+from tests.crash.death import Point, When
+from tests.crash.story import Report, Story, explore
+from tests.crash.world import MortalTidewheel, World
+from tidewheel.flows import deliver, drain, release, sweep
+
+
+def dying_after(operation: str) -> Any:
+    """Chooses deaths after an operation only: a broken flow need not be tried everywhere."""
+
+    def chosen(point: Point) -> bool:
+        return point.when is When.AFTER and point.operation == operation
+
+    return chosen
+
+
+def found(report: Report, what: str, point: str) -> bool:
+    """Whether a problem is of a kind, and of a run in which this happened."""
+    return any(what in problem and point in problem for problem in report.problems)
+
+
+def test_a_delivery_that_is_deleted_before_it_is_sent_is_found(
+    stack: MortalTidewheel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = deliver._send
+
+    def delete_first(ports: Any, delivery: Any, rows: Any) -> int:
+        ports.topics.delete_deliveries([delivery.key])
+        return send(ports, delivery, rows)
+
+    monkeypatch.setattr(deliver, "_send", delete_first)
+    report = explore(stack, stories_delivery.dispatching_a_small_plan, dying_after("dynamodb.DeleteItem"))
+    assert found(report, "lost: 'one'", "dispatch died after call")
+    assert not report.undisturbed.problems
+
+
+def test_a_park_that_is_deleted_before_it_is_sent_is_found(
+    stack: MortalTidewheel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = drain._send
+
+    def delete_first(ports: Any, fence: Any, subscription: Any, park: Any) -> Any:
+        ports.topics.delete_parks([park.key])
+        return send(ports, fence, subscription, park)
+
+    monkeypatch.setattr(drain, "_send", delete_first)
+    report = explore(stack, stories_delivery.catching_up, dying_after("dynamodb.DeleteItem"))
+    assert found(report, "lost: 'parked'", "deliver died after call")
+    assert not report.undisturbed.problems
+
+
+def test_a_message_that_is_sent_twice_for_no_reason_is_found(
+    stack: MortalTidewheel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = release.send
+
+    def twice(ports: Any, queue_url: str, messages: Any) -> int:
+        send(ports, queue_url, messages)
+        return send(ports, queue_url, messages)
+
+    monkeypatch.setattr(release, "send", twice)
+    report = explore(stack, stories_ingest.ingesting_urgent, lambda _: False)
+    assert found(report, "too many copies: 'soon'", "undisturbed")
+
+
+def test_a_message_that_is_early_is_found(stack: MortalTidewheel, monkeypatch: pytest.MonkeyPatch) -> None:
+    delay_s = release.fine_delay_s
+
+    def too_short(due_ms: int, now_ms: int, skew_ms: int) -> int:
+        return max(0, delay_s(due_ms, now_ms, skew_ms) - 2)
+
+    monkeypatch.setattr(release, "fine_delay_s", too_short)
+    report = explore(stack, stories_ingest.ingesting_urgent, lambda _: False)
+    assert found(report, "early by", "undisturbed")
+
+
+def test_an_object_that_nobody_deletes_is_found(stack: MortalTidewheel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "sweep_orphans_daily", lambda *_: None)
+    report = explore(stack, stories_ingest.ingesting_urgent, dying_after("s3.PutObject"))
+    assert found(report, "object left behind: ledgers/orders/", "ingest died after call")
+    assert not report.undisturbed.problems
+
+
+def test_a_story_that_does_not_come_to_what_it_is_about_is_found(stack: MortalTidewheel) -> None:
+    def nothing(_: Any) -> None:
+        """Tells nothing."""
+
+    empty = Story(name="empty", tell=nothing, reaches=frozenset({"s3.PutObject"}))
+    assert found(explore(stack, empty, lambda _: True), "never came to s3.PutObject", "undisturbed")
+
+
+def test_what_died_asks_nothing_more_of_aws(stack: MortalTidewheel) -> None:
+    """A merge gives its lease back in a `finally`: not when it is dead."""
+
+    def tell(world: World) -> None:
+        with world.killed("compact", "dynamodb.TransactWriteItems"):
+            stories_upkeep.send_four_ledgers(world)
+        assert world.stack.invocations["compact"] == 1
+        dynamodb = world.aws("dynamodb")
+        [table] = dynamodb.list_tables()["TableNames"]
+        found = dynamodb.get_item(TableName=table, Key={"pk": {"S": f"T#{TOPIC}"}, "sk": {"S": "MERGE"}})
+        assert "until_ms" in found["Item"]
+
+    killed = Story(name="killed", tell=tell, reaches=frozenset(), settings=stories_upkeep.FEW_LEDGERS)
+    assert not explore(stack, killed, lambda _: False).problems

@@ -1,0 +1,16 @@
+"""What is asked of the client: whatever dies, all comes, nothing early, all within its bound, and nothing is left."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.crash.stories_requests import STORIES
+from tests.crash.story import Story, every_death_that_matters, explore, thinned
+from tests.crash.world import MortalTidewheel
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+def test_a_death_at_any_call_loses_nothing_and_leaves_nothing(stack: MortalTidewheel, story: Story) -> None:
+    report = explore(stack, story, thinned(every_death_that_matters, story.every))
+    assert not report.problems, "\n".join(report.problems)
+    assert report.verdicts

@@ -1,0 +1,138 @@
+"""The verdict on a story that is over: everything is there, nothing early, all in time, nothing left behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.sqs.models import sqs_backends
+
+from tests.conftest import PROMISE_MS
+from tests.crash.death import FunctionDied, Point
+from tests.crash.world import Promise, World
+from tidewheel.local.emulator import REGION
+from tidewheel.local.pump import Failure, PartialFailure
+
+_KEPT_ITEMS = ("FENCE", "SUB#", "RECUR#", "MERGE")
+"""What a topic at rest has, beside what time takes away: tombstones and keys."""
+_KEPT_PARTITIONS = ("SERVICE",)
+_EXPIRING_PARTITIONS = ("#TOMB", "#KEY#")
+_KEPT_OBJECTS = ("checkpoints/",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """How a run ended.
+
+    Attributes:
+        point: what happened in it; None: nothing did.
+        problems: what does not hold, as sentences; none if all is well.
+        late_ms: of the message that came latest after it was due.
+        copies: of the message of which most came.
+    """
+
+    point: Point | None
+    problems: tuple[str, ...]
+    late_ms: int = 0
+    copies: int = 0
+
+
+def settle(world: World, cleaned_after_days: tuple[float, ...]) -> None:
+    """Lets time pass until everything is due and gone, with a sweep on some days: those that AWS makes every 300 s."""
+    begin_ms = max(world.last_due_ms, world.now_ms)
+    world.advance(milliseconds=begin_ms - world.now_ms, hours=3)
+    world.receive()
+    for days in cleaned_after_days:
+        world.advance(milliseconds=max(0.0, begin_ms + days * 86_400_000 - world.now_ms))
+        world.sweep()
+    world.receive()
+
+
+def judge(world: World, point: Point | None, late_s: float, late_anyway_s: float) -> Verdict:
+    """Says what does not hold of a world that has settled.
+
+    Args:
+        point: what happened in it.
+        late_s: how late a message may come after a death, beyond what is promised without one.
+        late_anyway_s: likewise when nothing happened.
+    """
+    disturbed = point is not None or world.watch.deaths > 0
+    counts = Counter((each.subscription, each.body) for each in world.arrivals)
+    late_ms = _first_late_ms(world)
+    allowed_ms = PROMISE_MS + round((late_s if disturbed else late_anyway_s) * 1000)
+    problems = [
+        *_lost_or_odd(world, counts, spare=max(world.watch.deaths, int(disturbed))),
+        *(f"early by {each.early_ms} ms: {each}" for each in world.arrivals if each.early_ms > 0),
+        *(f"late by {ms} ms: {key}" for key, ms in late_ms.items() if ms > allowed_ms),
+        *_left_behind(world),
+        *_unexplained(world.stack.failures, died=disturbed),
+    ]
+    return Verdict(
+        point=point,
+        problems=tuple(problems),
+        late_ms=max(late_ms.values(), default=0),
+        copies=max(counts.values(), default=0),
+    )
+
+
+def _first_late_ms(world: World) -> dict[tuple[str, str], int]:
+    first: dict[tuple[str, str], int] = {}
+    for each in world.arrivals:
+        key = each.subscription, each.body
+        first[key] = min(each.late_ms, first.get(key, each.late_ms))
+    return first
+
+
+def _lost_or_odd(world: World, counts: Counter[tuple[str, str]], spare: int) -> Iterator[str]:
+    """Compares what came with what was promised; `spare` copies more than one are no problem after a crash."""
+    known = set()
+    for body, promises in world.promises.items():
+        for name, promise in promises.items():
+            known.add((name, body))
+            count, due = counts[name, body], world.copies[name, body]
+            if promise is Promise.COMES and count < due:
+                yield f"lost: {body!r} came {count} of {due} times to {name}"
+            if promise is Promise.NEVER and count:
+                yield f"came although it must not: {body!r} to {name}"
+            if count > due + spare:
+                yield f"too many copies: {body!r} came {count} times to {name}, {due} of them as asked"
+    yield from (f"nobody knows of {key}" for key in counts.keys() - known)
+
+
+def _left_behind(world: World) -> Iterator[str]:
+    dynamodb = world.aws("dynamodb")
+    [table] = dynamodb.list_tables()["TableNames"]
+    for page in dynamodb.get_paginator("scan").paginate(TableName=table):
+        for item in page["Items"]:
+            pk, sk = item["pk"]["S"], item["sk"]["S"]
+            if not _may_stay(world, pk, sk):
+                yield f"item left behind: {pk} / {sk}"
+    pages = world.aws("s3").get_paginator("list_objects_v2").paginate(Bucket=world.bucket_name())
+    names = [each["Key"] for page in pages for each in page.get("Contents", [])]
+    for name in names:
+        if not name.startswith(_KEPT_OBJECTS) or name.split("/")[1] in world.deleted:
+            yield f"object left behind: {name}"
+    if world.stack._emulator.schedules.next_due() is not None:
+        yield "a schedule waits although nothing does"
+    theirs = {world.queue_url(name).rpartition("/")[2] for name in world.subscriptions}
+    for name, queue in sqs_backends[DEFAULT_ACCOUNT_ID][REGION].queues.items():
+        if name not in theirs and queue._by_id:
+            yield f"{len(queue._by_id)} messages left in {name}"
+
+
+def _may_stay(world: World, pk: str, sk: str) -> bool:
+    if pk in _KEPT_PARTITIONS:
+        return True
+    if pk.split("#")[1] in world.deleted:
+        return False
+    return any(mark in pk for mark in _EXPIRING_PARTITIONS) or sk.startswith(_KEPT_ITEMS)
+
+
+def _unexplained(failures: list[Failure], *, died: bool) -> Iterator[str]:
+    """A function may die where it should, and find the lease of one that did; nothing else may fail."""
+    for failure in failures:
+        leased = isinstance(failure.error, PartialFailure) and failure.function == "deliver"
+        if not (died and (leased or isinstance(failure.error, FunctionDied))):
+            yield f"{failure.function} failed: {failure.error!r}"
