@@ -17,7 +17,8 @@ from tidewheel.sdk.declared import fulfil
 from tidewheel.settings import ServiceSettings
 
 logger = Logger(service="declare")
-tracer = Tracer(service="declare")
+# By default X-Ray's package imports all that it can trace, SQLite among them.
+tracer = Tracer(service="declare", patch_modules=("botocore",))
 clock = clocks.current()
 connection = Connection.of(
     ServiceSettings.from_environment(os.environ), boto3.DEFAULT_SESSION or boto3.session.Session()

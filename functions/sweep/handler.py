@@ -7,6 +7,7 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from tidewheel.flows.health import health
+from tidewheel.flows.ports import Due
 from tidewheel.flows.sweep import Swept, sweep
 from tidewheel.telemetry import metrics
 from tidewheel.telemetry.function import Telemetry
@@ -18,18 +19,20 @@ logger, service = telemetry.logger, telemetry.service
 @telemetry.handler
 def handler(event: dict[str, Any], context: LambdaContext) -> None:
     """Tells what is late, then starts again what a crash or a lost schedule left behind."""
+    # Read once for both: it is the only cost of a sweep that finds nothing.
+    due = service.topics.due_for_look(service.clock.now_ms())
     # Before the sweep, which mends what it finds; and told at once, whatever becomes of the sweep.
-    tell_health()
-    swept = sweep(service)
+    tell_health(due)
+    swept = sweep(service, due)
     for what, error in swept.failures.items():
         telemetry.failed("not looked after", error, what=what)
     telemetry.add(metrics.BROKEN_SUBSCRIPTIONS, len(swept.tried))
     tell(swept)
 
 
-def tell_health() -> None:
-    """Tells how the service is."""
-    found = health(service)
+def tell_health(due: Due) -> None:
+    """Tells how the service is, of which this is due for a look."""
+    found = health(service, due)
     for what, error in found.failures.items():
         telemetry.failed("not readable", error, what=what)
     telemetry.add(metrics.OLDEST_DUE_AGE, found.oldest_due_age_ms / 1000)

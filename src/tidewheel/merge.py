@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
+from itertools import pairwise
 from typing import NamedTuple
 
 from tidewheel.bucket import Bucket, BucketId, encode_slots
@@ -63,6 +64,12 @@ class Merge:
         """Returns the id of the i-th output's bucket: a hash of what it is merged from."""
         text = "\n".join((*(source.id for source in self.sources), f"{self.cuts[i]}-{self.cuts[i + 1]}"))
         return BucketId(blake2b(text.encode(), digest_size=16).hexdigest())
+
+    def largest_first(self) -> list[int]:
+        """Returns the numbers of the outputs, by the bytes that each is expected to have: for who writes several at
+        once, so that the last one to be begun is a small one, and no core waits long for it."""
+        sizes = [_weight(self.sources, a, b).encoded_bytes for a, b in pairwise(self.cuts)]
+        return sorted(range(len(sizes)), key=lambda i: -sizes[i])
 
 
 def choose(

@@ -139,6 +139,7 @@ UNUSED = (
     # boto3's resources: only clients are used.
     "boto3/data",
     "boto3/examples",
+    "botocore/data/*/*/examples-1.json",
     # HTTP routes and their documentation.
     "aws_lambda_powertools/event_handler",
 )

