@@ -21,14 +21,18 @@ enough. `Bucket.with_tail` makes such a bucket complete.
 from __future__ import annotations
 
 import hashlib
+import sys
 import zlib
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NewType
 
 from pyroaring import BitMap
 
 from tidewheel.errors import CorruptLedger, CorruptMetadata
+from tidewheel.foreign import decompressed
 from tidewheel.segment import Segment
 
 BucketId = NewType("BucketId", str)
@@ -39,6 +43,14 @@ INLINE_SEGMENTS_BYTES = 1024
 INLINE_SLOTS_BYTES = 16 * 1024
 """A larger bitmap is read from the tail; the item has a coarser one."""
 _CHECKSUM_BYTES = 4
+_SEGMENTS_BYTES = 64 * 1024 * 1024
+"""Of a segment table before compression: that of five million segments. What is longer is no table."""
+_NUMBER_BITS = 63
+# Of the portable form of a bitmap.
+_COOKIE, _COOKIE_WITH_RUNS = 12346, 12347
+_NO_OFFSETS_BELOW = 4
+_ARRAY_NUMBERS = 4096
+_BITSET_BYTES = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +75,8 @@ class Tail:
             ValueError: it is not that.
         """
         offset, slots_bytes, segments_bytes = map(int, text.split(","))
+        if min(offset, slots_bytes, segments_bytes) < 0:
+            raise ValueError(f"{text!r} has a number below 0")
         return cls(offset=offset, slots_bytes=slots_bytes, segments_bytes=segments_bytes)
 
     @property
@@ -151,8 +165,13 @@ class Bucket:
             last_byte = self.tail.offset + self.tail.length - 1
             raise CorruptLedger(self.object_name, self.tail.offset, last_byte, "the tail is damaged; rebuild the index")
         rest = data[_CHECKSUM_BYTES:]
-        slots = BitMap.deserialize(rest[: self.tail.slots_bytes])
-        return replace(self, slots=slots, segments=decode_segments(rest[self.tail.slots_bytes :]), slot_shift=0)
+        try:
+            slots = decode_slots(rest[: self.tail.slots_bytes])
+            segments = decode_segments(rest[self.tail.slots_bytes :])
+        except CorruptMetadata as error:
+            last_byte = self.tail.offset + self.tail.length - 1
+            raise CorruptLedger(self.object_name, self.tail.offset, last_byte, str(error)) from None
+        return replace(self, slots=slots, segments=segments, slot_shift=0)
 
     def without_tail(self) -> Bucket:
         """Returns what an item holds of it: what is too large is left to the tail, if there is one."""
@@ -175,6 +194,76 @@ def encode_slots(slots: BitMap) -> bytes:
     compact = BitMap(slots)
     compact.run_optimize()
     return bytes(compact.serialize())
+
+
+def decode_slots(data: bytes) -> BitMap:
+    """Reads `encode_slots`' result.
+
+    CRoaring believes what a bitmap says of its containers, so that one that lies makes it read and write beyond them.
+    What it says is checked here, and the bitmap made anew of its numbers.
+
+    Raises:
+        CorruptMetadata: it is no bitmap, or an empty one.
+    """
+    try:
+        _check_containers(data)
+        found = BitMap.deserialize(data)
+        numbers = found.to_array()
+        slots = BitMap(numbers)
+        if not slots or slots.to_array() != numbers:
+            raise ValueError("its numbers are not in order, or there are none")
+    except (ValueError, IndexError, OverflowError) as error:
+        raise CorruptMetadata(f"bitmap of {len(data)} bytes is not readable ({error})") from None
+    return slots
+
+
+def _check_containers(data: bytes) -> None:
+    """Raises ValueError unless each container has as many numbers as the bitmap says, of 16 bits each.
+
+    The layout is that of https://github.com/RoaringBitmap/RoaringFormatSpec.
+    """
+    cookie = int.from_bytes(data[:4], "little")
+    with_runs = cookie & 0xFFFF == _COOKIE_WITH_RUNS
+    if not with_runs and cookie != _COOKIE:
+        raise ValueError("no cookie of a bitmap")
+    containers = (cookie >> 16) + 1 if with_runs else int.from_bytes(data[4:8], "little")
+    flags = data[4 : 4 + (containers + 7) // 8] if with_runs else b""
+    at = 4 + len(flags) if with_runs else 8
+    heads = _shorts(data, at, 2 * containers)
+    at += 4 * containers
+    if not with_runs or containers >= _NO_OFFSETS_BELOW:
+        at += 4 * containers
+    if any(key >= following for key, following in pairwise(heads[::2])):
+        raise ValueError("its containers are not in order")
+    for number, less_one in enumerate(heads[1::2]):
+        if with_runs and flags[number // 8] >> number % 8 & 1:
+            [runs] = _shorts(data, at, 1)
+            pairs = _shorts(data, at + 2, 2 * runs)
+            held = sum(pairs[1::2]) + runs
+            if any(start + more > 0xFFFF for start, more in zip(pairs[::2], pairs[1::2], strict=True)):
+                raise ValueError("a run ends outside of its container")
+            at += 2 + 4 * runs
+        elif less_one < _ARRAY_NUMBERS:
+            held = less_one + 1
+            at += 2 * held
+        else:
+            held = int.from_bytes(data[at : at + _BITSET_BYTES], "little").bit_count()
+            at += _BITSET_BYTES
+        if held != less_one + 1:
+            raise ValueError("a container holds more or fewer numbers than it says")
+    if at != len(data):
+        raise ValueError(f"its containers end at {at}")
+
+
+def _shorts(data: bytes, at: int, count: int) -> array[int]:
+    """Returns some numbers of 16 bits, little-endian; ValueError if the data ends before."""
+    piece = data[at : at + 2 * count]
+    if len(piece) != 2 * count:
+        raise ValueError("it ends within a container")
+    found = array("H", piece)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found
 
 
 def encode_tail(slots: BitMap, segments: Sequence[Segment], *, offset: int) -> tuple[bytes, Tail]:
@@ -206,7 +295,7 @@ def decode_segments(data: bytes) -> tuple[Segment, ...]:
         CorruptMetadata: it is not one.
     """
     try:
-        numbers = _numbers(zlib.decompress(data))
+        numbers = _numbers(decompressed(data, _SEGMENTS_BYTES))
         offset = next(numbers)
         found: list[Segment] = []
         before = 0
@@ -225,7 +314,9 @@ def decode_segments(data: bytes) -> tuple[Segment, ...]:
                 )
             )
             offset += length
-    except (zlib.error, StopIteration, RuntimeError, IndexError) as error:
+        if not found:
+            raise ValueError("no segments")
+    except (ValueError, StopIteration) as error:
         raise CorruptMetadata(f"segment table of {len(data)} bytes is not readable ({error!r})") from None
     return tuple(found)
 
@@ -250,3 +341,7 @@ def _numbers(data: bytes) -> Iterator[int]:
         if byte < 0x80:
             yield number
             number = shift = 0
+        elif shift > _NUMBER_BITS:
+            raise ValueError("a number has no end")
+    if shift:
+        raise ValueError("it ends within a number")

@@ -23,11 +23,16 @@ from typing import Any
 
 from tidewheel.errors import CorruptMetadata, NewerLayout, TidewheelError
 from tidewheel.fence import LAYOUT, Fence, Purge, check_layout
+from tidewheel.foreign import decompressed, json_object_of, text, whole
 from tidewheel.message import Encoding, MessageId
 from tidewheel.recurring import Recurring
 from tidewheel.settings import TopicSettings
 from tidewheel.subscription import Delivery, State, Subscription
 from tidewheel.tombstone import Tombstone
+from tidewheel.topic import check_name
+
+_RAW_BYTES = 1024 * 1024 * 1024
+"""Of a checkpoint before compression: that of ten million tombstones. What is longer is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,30 +130,30 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
         NewerLayout: the topic's data had a newer layout when it was written.
     """
     try:
-        document: dict[str, Any] = json.loads(zlib.decompress(data))
-        topic = str(document["topic"])
-        check_layout(topic, int(document["v"]))
-        sealed, planned, gc_until, purge_ms = map(int, document["marks"])
+        document = json_object_of(decompressed(data, _RAW_BYTES))
+        topic = check_name("topic", document["topic"])
+        check_layout(topic, whole(document["v"]))
+        sealed, planned, gc_until, purge_ms = map(whole, document["marks"])
         return Checkpoint(
             topic=topic,
-            generation=str(document["generation"]),
+            generation=text(document["generation"]),
             settings=TopicSettings.from_json(json.dumps(document["settings"])),
             sealed=sealed,
             planned=planned,
             gc_until=gc_until,
             purge_ms=purge_ms,
             purges=tuple(
-                Purge(first_ms=int(first), end_ms=int(end), sent_before_ms=int(sent_before))
+                Purge(first_ms=whole(first), end_ms=whole(end), sent_before_ms=whole(sent_before))
                 for first, end, sent_before, *_ in document.get("purges", ())
             ),
-            written_at_ms=int(document["written_at_ms"]),
+            written_at_ms=whole(document["written_at_ms"]),
             subscriptions=tuple(_subscription(topic, *each) for each in document["subscriptions"]),
             tombstones=tuple(_tombstone(*each) for each in document["tombstones"]),
             recurring=tuple(_recurring(topic, *each) for each in document.get("recurring", ())),
         )
     except NewerLayout:
         raise
-    except (zlib.error, KeyError, TypeError, ValueError, TidewheelError) as error:
+    except (KeyError, TypeError, ValueError, TidewheelError) as error:
         raise CorruptMetadata(f"checkpoint of {len(data)} bytes is not readable ({error})") from None
 
 
@@ -165,18 +170,19 @@ def _subscription(
 ) -> Subscription:
     return Subscription(
         topic=topic,
-        name=name,
-        generation=generation,
-        queue_url=queue_url,
-        cursor=cursor,
-        start=start,
+        name=check_name("subscription", name),
+        generation=text(generation),
+        queue_url=text(queue_url),
+        cursor=whole(cursor),
+        start=whole(start),
         state=State(state),
-        filter_policy=filter_policy,
+        filter_policy=None if filter_policy is None else text(filter_policy),
     )
 
 
 def _tombstone(slot: int, message_id: str, ttl_s: int, to: str | None = None, *_: object) -> Tombstone:
-    return Tombstone(slot, MessageId(message_id), ttl_s, None if to is None else MessageId(to))
+    moved_to = None if to is None else MessageId(text(to))
+    return Tombstone(whole(slot), MessageId(text(message_id)), whole(ttl_s), moved_to)
 
 
 def _recurring_values(each: Recurring) -> list[Any]:
@@ -190,7 +196,7 @@ def _recurring(
     generation: str,
     rule: str,
     first_ms: int,
-    text: str,
+    body: str,
     encoding: int,
     attributes: dict[str, str],
     expires_in_ms: int | None,
@@ -198,12 +204,12 @@ def _recurring(
 ) -> Recurring:
     return Recurring(
         topic=topic,
-        name=name,
-        generation=generation,
-        rule=rule,
-        first_ms=first_ms,
-        text=text,
+        name=text(name),
+        generation=text(generation),
+        rule=text(rule),
+        first_ms=whole(first_ms),
+        text=text(body),
         encoding=Encoding(encoding),
-        attributes=attributes,
-        expires_in_ms=expires_in_ms,
+        attributes={text(name): text(value) for name, value in attributes.items()},
+        expires_in_ms=None if expires_in_ms is None else whole(expires_in_ms),
     )

@@ -35,7 +35,7 @@ def due_segments(buckets: Iterable[Bucket], a: int, b: int, slot_ms: int) -> tup
 def _due_rows(segment: Segment, occupied: list[int], a: int, b: int, slot_ms: int) -> int:
     """Estimates the rows of a segment that are due: its rows, spread evenly over its span."""
     first, last = segment.first_deliver_at_ms, segment.last_deliver_at_ms
-    if last < a * slot_ms or first >= b * slot_ms:
+    if not segment.touches(a, b, slot_ms):
         return 0
     if not any(first // slot_ms <= slot <= last // slot_ms for slot in occupied):
         return 0

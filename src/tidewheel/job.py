@@ -11,14 +11,21 @@ the field `kind`, and this release refuses it: it comes again, and after five ti
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from tidewheel.errors import InvalidValue
+from tidewheel.foreign import json_of
 from tidewheel.park import ParkKey
 from tidewheel.subscription import DeliveryKey
+from tidewheel.topic import check_name
 
 _ADVICE = "give a JSON object as the service's functions put it into the work queue"
+_PART_OF_A_KEY = re.compile(r"[A-Za-z0-9_.:-]{1,128}\Z")
+"""Generations, and the ids of parks and replays: what stands between the separators of a table's key."""
+_MOST = 10**12 - 1
+"""Slots have twelve digits in keys, and no plan has so many parts."""
 _OWNER: dict[str, type] = {"topic": str, "subscription": str, "generation": str}
 
 
@@ -70,7 +77,7 @@ def job_of(body: str) -> Job:
         InvalidValue: it is not one.
     """
     try:
-        document = json.loads(body)
+        document = json_of(body)
     except ValueError as error:
         raise InvalidValue("work queue message", body, f"{_ADVICE} ({error})") from None
     if not isinstance(document, dict):
@@ -90,7 +97,11 @@ def _checked(document: dict[str, Any], body: str, kinds: dict[str, type]) -> dic
         raise InvalidValue("work queue message", body, f"{_ADVICE}, with the fields {', '.join(kinds)}")
     for name, kind in kinds.items():
         value = document[name]
-        if type(value) is not kind or (isinstance(value, int) and value < 0):
+        if type(value) is not kind or (isinstance(value, int) and not 0 <= value <= _MOST):
+            raise InvalidValue(f"work queue message: {name}", value, _ADVICE)
+        if name in ("topic", "subscription"):
+            check_name(f"work queue message: {name}", value)
+        elif isinstance(value, str) and not _PART_OF_A_KEY.match(value):
             raise InvalidValue(f"work queue message: {name}", value, _ADVICE)
     return {name: document[name] for name in kinds}
 

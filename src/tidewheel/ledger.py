@@ -42,6 +42,7 @@ from tidewheel.ledger_writer import (
     LedgerSummary,
     LedgerWriter,
 )
+from tidewheel.message import Encoding
 from tidewheel.segment import Segment
 
 __all__ = [
@@ -142,9 +143,9 @@ def decode_segment(
     reason = _damage(range_bytes, segment)
     if reason is None:
         try:
-            table = _read(range_bytes, columns)
+            table = _read(range_bytes, segment, columns)
             reason = _disagreement(table, segment)
-        except (pa.ArrowException, OSError, ValueError, KeyError, IndexError) as error:
+        except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
             reason = f"not a readable segment: {error}"
     if reason is not None:
         raise CorruptLedger(object_name, segment.offset, segment.last_byte, reason)
@@ -160,7 +161,7 @@ def _damage(range_bytes: bytes, segment: Segment) -> str | None:
     return None
 
 
-def _read(range_bytes: bytes, columns: Sequence[str] | None) -> pa.Table:
+def _read(range_bytes: bytes, segment: Segment, columns: Sequence[str] | None) -> pa.Table:
     source = pa.BufferReader(parquet_footer.MAGIC + range_bytes)
     file = pq.ParquetFile(source, pre_buffer=False)
     version = (file.metadata.metadata or {}).get(VERSION_TAG.encode(), b"none").decode()
@@ -168,13 +169,22 @@ def _read(range_bytes: bytes, columns: Sequence[str] | None) -> pa.Table:
         raise ValueError(f"schema version is {version}, this release reads {SCHEMA_VERSION}")
     if not file.schema_arrow.equals(SCHEMA):
         raise ValueError(f"columns are {file.schema_arrow.to_string(show_field_metadata=False)}")
+    if file.metadata.num_rows != segment.rows:  # asked before, since a few bytes can stand for any number of rows
+        raise ValueError(f"{file.metadata.num_rows} rows instead of {segment.rows}")
     wanted = None if columns is None else list({"deliver_at_ms", *columns})
-    return file.read(columns=wanted, use_threads=False)
+    table = file.read(columns=wanted, use_threads=False)
+    # Parquet's readers believe that texts are UTF-8; whoever makes messages of them cannot.
+    table.validate(full=True)
+    return table
 
 
 def _disagreement(table: pa.Table, segment: Segment) -> str | None:
     if table.num_rows != segment.rows:
         return f"{table.num_rows} rows instead of {segment.rows}"
+    if "encoding" in table.column_names:
+        encodings = pc.min_max(table.column("encoding"))
+        if encodings["min"].as_py() < min(Encoding) or encodings["max"].as_py() > max(Encoding):
+            return f"encodings {encodings['min']} to {encodings['max']}, which this release does not know"
     times = pc.min_max(table.column("deliver_at_ms"))
     found = (times["min"].as_py(), times["max"].as_py())
     if found != (segment.first_deliver_at_ms, segment.last_deliver_at_ms):

@@ -39,7 +39,7 @@ def segments_of(read: Read, size_bytes: int, object_name: str) -> tuple[Segment,
     metadata, footer_start = _read_footer(read, size_bytes, object_name)
     try:
         found = tuple(_segments(metadata, _end_of_segments(metadata, footer_start)))
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, TypeError, IndexError, OverflowError) as error:
         raise _corrupt(object_name, footer_start, size_bytes, str(error)) from None
     return found
 

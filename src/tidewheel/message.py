@@ -35,6 +35,8 @@ HEADER_BYTES = 256
 """Room kept for our own attribute: its name, type and value, without a key or a payload's name, are below this."""
 MAX_MESSAGE_BYTES = SQS_MAX_BYTES - HEADER_BYTES
 """A sender's body and attributes together, as SQS counts them."""
+TIMES_END_MS = 253_402_300_800_000
+"""The year 10000: no time from there on is one that a consumer's clock can show."""
 MAX_ATTRIBUTES = 9
 """SQS takes ten attributes; one is ours."""
 

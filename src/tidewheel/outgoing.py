@@ -18,6 +18,7 @@ from tidewheel.message import (
     HEADER_ATTRIBUTE,
     MAX_ATTRIBUTES,
     MAX_MESSAGE_BYTES,
+    TIMES_END_MS,
     Encoding,
     IdSource,
     Message,
@@ -36,7 +37,8 @@ _NO_ATTRIBUTES: Mapping[str, str] = MappingProxyType({})
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 # What SQS refuses: see the SendMessage reference, "Valid unicode characters".
 _REFUSED = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_REFUSED_ASCII = bytes({*range(32)} - set(b"\t\n\r"))
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _ATTRIBUTE_NAME = re.compile(r"(?!(?i:aws|amazon)\.)(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)\Z")
 _PAYLOAD_NAME = re.compile(r"payloads/([A-Za-z0-9_-]{1,48})/\d{4}-\d\d-\d\d/[A-Z0-9]{26}-[0-9a-f]{8,16}\Z")
 
@@ -89,10 +91,10 @@ class Options:
         for name in (options.key, options.recurring):
             if name is not None:
                 check_key(name)
-        for name in ("seq", "expires_at_ms", "attempt"):
+        for name, end in (("seq", 1 << 53), ("expires_at_ms", TIMES_END_MS), ("attempt", 1 << 53)):
             value = getattr(options, name)
-            if value is not None and (type(value) is not int or not 0 <= value < 1 << 53):
-                raise ValueError(f"option {name} is not a whole number")
+            if value is not None and (type(value) is not int or not 0 <= value < end):
+                raise ValueError(f"option {name} is not a whole number, or out of range")
         for name in ("moves", "original_id"):
             if getattr(options, name) is not None:
                 id_bytes(getattr(options, name))
@@ -100,11 +102,9 @@ class Options:
             raise ValueError("replace is not true or false, or a key has no seq")
         if options.expires_at_ms is not None and options.expires_at_ms <= deliver_at_ms:
             raise ValueError("it expires before it is due")
-        if options.payload is not None:
-            # Whoever may read this topic's bodies gets what the name says: it must be one of them.
-            found = _PAYLOAD_NAME.match(options.payload)
-            if found is None or found[1] != topic:
-                raise ValueError("payload is not the name of a body of the topic")
+        # Whoever may read this topic's bodies gets what the name says: it must be one of them.
+        if options.payload is not None and payload_topic(options.payload) != topic:
+            raise ValueError("payload is not the name of a body of the topic")
         if options.only is not None:
             check_name("only", options.only)
         if options.first_version is not None:
@@ -114,12 +114,20 @@ class Options:
         return options
 
 
+def payload_topic(name: object) -> str | None:
+    """Returns the topic of the large body that an object's name means; None if it means none."""
+    found = _PAYLOAD_NAME.match(name) if isinstance(name, str) else None
+    return None if found is None else found[1]
+
+
 def _first_version(value: object) -> tuple[str, int, int]:
     if not isinstance(value, (list, tuple)) or len(value) != 3:
         raise ValueError("first_version is not a key and two numbers")
     key, *numbers = value
     if not all(type(number) is int and 0 <= number < 1 << 53 for number in numbers):
         raise ValueError("first_version has what is not a whole number")
+    if numbers[0] >= TIMES_END_MS:
+        raise ValueError("first_version has a time that is none")
     return check_key(key), numbers[0], numbers[1]
 
 
@@ -258,7 +266,7 @@ def check_key(key: object) -> str:
     """Returns a message's key if it is one.
 
     Raises:
-        InvalidValue: it is not text of 1 to 256 characters without control characters.
+        InvalidValue: it is not text of 1 to 256 characters without control characters, and others that SQS refuses.
     """
     if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY_CHARACTERS or _CONTROL.search(key):
         raise InvalidValue("key", key, f"give text of 1 to {MAX_KEY_CHARACTERS} characters, no control characters")
@@ -292,13 +300,15 @@ def _encode_body(body: object) -> tuple[str, Encoding]:
             raise InvalidValue("body", body, how) from None
     if not text:
         raise InvalidValue("body", body, "SQS takes no empty bodies; send at least one character")
-    if not text.isascii() or not text.isprintable():
-        check_characters("body", text)
+    check_characters("body", text)
     return text, encoding
 
 
 def check_characters(name: str, text: str) -> None:
     """Raises InvalidValue if SQS refuses a character of the text."""
+    # Most texts are ASCII: 0.4 µs for 280 characters, where looking at each of them takes 7.
+    if text.isascii() and len(text.encode().translate(None, _REFUSED_ASCII)) == len(text):
+        return
     bad = _REFUSED.search(text)
     if bad is not None:
         shown = f"U+{ord(bad[0]):04X} at position {bad.start()}"

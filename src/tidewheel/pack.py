@@ -27,8 +27,10 @@ from typing import Any
 
 from tidewheel.duration import MAX_DELAY_MS
 from tidewheel.errors import CorruptPack, InvalidValue
-from tidewheel.message import MAX_MESSAGE_BYTES, Encoding, id_deliver_at_ms
+from tidewheel.foreign import decompressed, json_object_of
+from tidewheel.message import HEADER_BYTES, MAX_MESSAGE_BYTES, TIMES_END_MS, Encoding, id_deliver_at_ms, id_text
 from tidewheel.outgoing import CheckedMessage, Options, check_attributes, check_characters
+from tidewheel.received import header_extras, header_text
 from tidewheel.topic import check_name
 
 PACK_ATTRIBUTE = "pack"
@@ -54,6 +56,7 @@ class Pack:
     Attributes:
         ids: 16 bytes a message, one after the other.
         attributes, options: None when no message has any.
+        raw_bytes: of its JSON: what holding it takes of memory, some times over.
     """
 
     topic: str
@@ -64,6 +67,7 @@ class Pack:
     texts: Sequence[str]
     attributes: Sequence[Mapping[str, str]] | None
     options: Sequence[Options | None] | None = None
+    raw_bytes: int = 0
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -144,7 +148,8 @@ def decode_pack(data: bytes, now_ms: int) -> Pack:
         CorruptPack: it is not a pack, is too large, a column does not fit the others, or a message cannot be
             delivered.
     """
-    document = _document(data)
+    raw = _decompressed(data)
+    document = _document(raw)
     try:
         topic = check_name("topic", document["topic"])
         generation, sent_at_ms, texts = document["gen"], document["sent"], document["bodies"]
@@ -158,7 +163,7 @@ def decode_pack(data: bytes, now_ms: int) -> Pack:
         raise CorruptPack("columns of different lengths, no messages, or too many")
     if not isinstance(generation, str) or not _GENERATION.match(generation):
         raise CorruptPack("bad generation")
-    if type(sent_at_ms) is not int or not 0 <= sent_at_ms < 1 << 48:
+    if type(sent_at_ms) is not int or not 0 <= sent_at_ms < TIMES_END_MS:
         raise CorruptPack("bad sending time")
     if attributes is not None and (not isinstance(attributes, list) or len(attributes) != n):
         raise CorruptPack("attributes do not fit the bodies")
@@ -166,6 +171,7 @@ def decode_pack(data: bytes, now_ms: int) -> Pack:
     try:
         options = _options(document.get("opts"), ids, topic)
         _check_messages(texts, encodings, attributes, options)
+        _check_sizes(texts, attributes, options, ids, sent_at_ms)
     except (TypeError, ValueError) as error:
         raise CorruptPack(f"a message that cannot be delivered ({_fault(error)})") from None
     return Pack(
@@ -177,6 +183,7 @@ def decode_pack(data: bytes, now_ms: int) -> Pack:
         texts=texts,
         attributes=attributes,
         options=options,
+        raw_bytes=len(raw),
     )
 
 
@@ -187,22 +194,20 @@ def _fault(error: Exception) -> str:
     return str(error)
 
 
-def _document(data: bytes) -> dict[str, Any]:
+def _decompressed(data: bytes) -> bytes:
     if not data or data[0] not in _VERSIONS:
         raise CorruptPack(f"version {data[0] if data else 'missing'}; this release reads versions {_VERSIONS}")
-    unpacker = zlib.decompressobj()
     try:
-        raw = unpacker.decompress(data[1:], MAX_RAW_BYTES + 1)
-        if len(raw) > MAX_RAW_BYTES:
-            raise CorruptPack(f"over {MAX_RAW_BYTES} bytes decompressed")
-        if not unpacker.eof or unpacker.unused_data:
-            raise CorruptPack("cut short, or followed by something else")
-        document = json.loads(raw.decode())
-    except (zlib.error, ValueError, RecursionError) as error:
+        return decompressed(data[1:], MAX_RAW_BYTES)
+    except ValueError as error:
         raise CorruptPack(str(error)) from None
-    if not isinstance(document, dict):
-        raise CorruptPack("not a JSON object")
-    return document
+
+
+def _document(raw: bytes) -> dict[str, Any]:
+    try:
+        return json_object_of(raw.decode())
+    except ValueError as error:
+        raise CorruptPack(str(error)) from None
 
 
 def _encodings(column: object) -> list[int]:
@@ -243,13 +248,41 @@ def _check_messages(
         stored = given is not None and given.payload is not None
         if encoding == Encoding.BYTES and not stored:
             binascii.a2b_base64(text, strict_mode=True)
-        elif not text.isascii() or not text.isprintable():
+        else:
             check_characters("body", text)
-        size = len(text) if text.isascii() else len(text.encode())
-        size += len(given.key.encode()) if given is not None and given.key is not None else 0
         if attributes is not None:
             if not isinstance(attributes[i], dict):
                 raise ValueError("attributes are not an object")
+            check_attributes(attributes[i])
+
+
+def _check_sizes(
+    texts: Sequence[str],
+    attributes: Sequence[Mapping[str, str]] | None,
+    options: Sequence[Options | None] | None,
+    ids: bytes,
+    sent_at_ms: int,
+) -> None:
+    """Raises ValueError for the first message that is larger than SQS takes, with the header that it will have."""
+    for i, text in enumerate(texts):
+        size = len(text) if text.isascii() else len(text.encode())
+        given = None if options is None else options[i]
+        if attributes is not None:
             size += check_attributes(attributes[i])
+        if given is not None:
+            size += max(0, _header_bytes(ids[16 * i : 16 * i + 16], sent_at_ms, given) - HEADER_BYTES)
         if size > MAX_MESSAGE_BYTES:
-            raise ValueError(f"body and attributes come to {size} bytes")
+            raise ValueError(f"body, attributes and header come to {size} bytes")
+
+
+def _header_bytes(binary: bytes, sent_at_ms: int, given: Options) -> int:
+    """Returns what SQS will count for the header of a message with options, its name and type included."""
+    header = header_text(
+        id_text(binary),
+        Encoding.TEXT,
+        sent_at_ms,
+        key=given.key or given.recurring,
+        expires_at_ms=given.expires_at_ms,
+        extras=header_extras(given),
+    )
+    return len(header.encode()) + 32

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tidewheel.errors import CorruptMetadata
-from tidewheel.message import MessageId
+from tidewheel.foreign import decompressed, json_object_of, text, whole
+from tidewheel.message import MessageId, id_bytes
 from tidewheel.segment import Segment
 
 MAX_PART_SEGMENTS = 100
@@ -17,6 +17,8 @@ MAX_PART_ROWS = 5_000
 """Rows of a part's segments, due or not: the estimate of what is due may be far too low."""
 MAX_PART_RAW_BYTES = 16 * 1024 * 1024
 """Bytes of a part's segments before compression: a function holds them several times over."""
+_MANIFEST_BYTES = 64 * 1024 * 1024
+"""Of a manifest before compression: that of 900,000 segments, which a function of a gigabyte can just hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,28 +146,14 @@ def decode_plan(topic: str, a: int, b: int, manifest: bytes, occurrences: str | 
         CorruptMetadata: it is not one, or a newer version's.
     """
     try:
-        document: dict[str, Any] = json.loads(zlib.decompress(manifest))
+        document = json_object_of(decompressed(manifest, _MANIFEST_BYTES))
         if document["v"] != 1:
             raise ValueError(f"version {document['v']}; this release reads version 1")
-        objects = document["objects"]
-        segments = tuple(
-            PlannedSegment(
-                object_name=objects[i],
-                segment=Segment(
-                    offset=offset,
-                    length=length,
-                    rows=rows,
-                    raw_bytes=raw,
-                    first_deliver_at_ms=first,
-                    last_deliver_at_ms=last,
-                ),
-                due_rows=due,
-            )
-            for i, offset, length, rows, raw, first, last, due, *_ in document["segments"]
-        )
-        cancelled = frozenset(MessageId(each) for each in document["cancelled"])
-        part_rows = int(document["part_rows"])
-    except (zlib.error, KeyError, TypeError, ValueError, IndexError) as error:
+        objects = [text(name) for name in document["objects"]]
+        segments = tuple(_planned(objects, *each) for each in document["segments"])
+        cancelled = frozenset(_message_id(each) for each in document["cancelled"])
+        part_rows = whole(document["part_rows"], 1)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
         raise CorruptMetadata(f"plan {a} of topic {topic!r} is not readable ({error})") from None
     return Plan(
         topic=topic,
@@ -176,3 +164,31 @@ def decode_plan(topic: str, a: int, b: int, manifest: bytes, occurrences: str | 
         part_rows=part_rows,
         occurrences=occurrences,
     )
+
+
+def _planned(
+    objects: Sequence[str],
+    index: int,
+    offset: int,
+    length: int,
+    rows: int,
+    raw_bytes: int,
+    first_ms: int,
+    last_ms: int,
+    due_rows: int,
+    *_: object,
+) -> PlannedSegment:
+    segment = Segment(
+        offset=whole(offset),
+        length=whole(length, 1),
+        rows=whole(rows, 1),
+        raw_bytes=whole(raw_bytes),
+        first_deliver_at_ms=whole(first_ms),
+        last_deliver_at_ms=whole(last_ms),
+    )
+    return PlannedSegment(object_name=objects[whole(index)], segment=segment, due_rows=whole(due_rows))
+
+
+def _message_id(each: str) -> MessageId:
+    id_bytes(each)  # raises what the caller expects
+    return MessageId(each)

@@ -23,8 +23,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidewheel.errors import InvalidValue
+from tidewheel.foreign import json_object_of, text, whole
 from tidewheel.message import HEADER_ATTRIBUTE, Encoding, MessageId, id_bytes, id_deliver_at_ms
-from tidewheel.outgoing import Options
+from tidewheel.outgoing import Options, check_key, payload_topic
 
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -137,8 +138,8 @@ def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
     key = "stringValue" if lambda_style else "StringValue"
     values = {name: value[key] for name, value in attributes.items() if key in value}
     try:
-        text = values.pop(HEADER_ATTRIBUTE)
-        header = json.loads(text)
+        header_value = text(values.pop(HEADER_ATTRIBUTE))
+        header = json_object_of(header_value)
         message_id = MessageId(header["id"])
         binary = id_bytes(message_id)
         encoding = Encoding(header["enc"])
@@ -146,7 +147,15 @@ def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
         deliver_at = _utc(id_deliver_at_ms(binary))
         expires_at = _utc(header["exp"]) if "exp" in header else None
         first_sent_at = _utc(header["first"]) if "first" in header else None
-    except (KeyError, TypeError, ValueError, OverflowError, OSError, RecursionError) as error:
+        numbers = {name: whole(header.get(name, 0)) for name in ("seq", "attempt")}
+        texts = {name: None if name not in header else text(header[name]) for name in ("key", "of", "ref", "only")}
+        if texts["of"] is not None:
+            id_bytes(texts["of"])
+        if texts["key"] is not None:
+            check_key(texts["key"])
+        if texts["ref"] is not None and payload_topic(texts["ref"]) is None:
+            raise ValueError("ref is not the name of a body")
+    except (KeyError, TypeError, ValueError, OverflowError, OSError) as error:
         how = f"not a message that Tidewheel delivered ({error!r})"
         raise InvalidValue(f"attribute {HEADER_ATTRIBUTE}", dict(attributes), how) from None
     system = raw.get("attributes") or raw.get("Attributes") or {}
@@ -160,15 +169,15 @@ def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
         sqs_message_id=raw["messageId"] if lambda_style else raw["MessageId"],
         receipt_handle=raw["receiptHandle"] if lambda_style else raw["ReceiptHandle"],
         receive_count=int(system.get("ApproximateReceiveCount", 1)),
-        key=header.get("key"),
-        seq=header.get("seq", 0),
+        key=texts["key"],
+        seq=numbers["seq"],
         expires_at=expires_at,
-        attempt=header.get("attempt", 0),
-        original_id=header.get("of"),
-        payload=header.get("ref"),
-        only=header.get("only"),
+        attempt=numbers["attempt"],
+        original_id=None if texts["of"] is None else MessageId(texts["of"]),
+        payload=texts["ref"],
+        only=texts["only"],
         first_sent_at=first_sent_at,
-        header=text,
+        header=header_value,
     )
 
 

@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from dataclasses import field as dataclass_field
+from functools import partial
 from typing import Any
 
 from tidewheel.errors import InvalidValue, NotConfigured, WrongQueue
+from tidewheel.foreign import json_object_of
 from tidewheel.levels import check_levels
 
 SQS_MAX_DELAY_S = 900
@@ -123,8 +125,16 @@ class TopicSettings:
 
     @classmethod
     def from_json(cls, text: str) -> TopicSettings:
-        """Reads to_json's result; names that this version does not know are passed over."""
-        return cls(**{k: v for k, v in json.loads(text).items() if k in _topic_setting_names()})
+        """Reads to_json's result; names that this version does not know are passed over.
+
+        Raises:
+            InvalidValue: it is no JSON object, or a setting has a value that cannot be.
+        """
+        try:
+            found = json_object_of(text)
+        except ValueError as error:
+            raise InvalidValue("settings", text, f"give a JSON object, as to_json writes it ({error})") from None
+        return cls(**{k: v for k, v in found.items() if k in _topic_setting_names()})
 
 
 def _topic_setting_names() -> set[str]:
@@ -209,8 +219,12 @@ class ServiceSettings:
 
     @classmethod
     def from_json(cls, text: str, source: str) -> ServiceSettings:
-        """Reads the SSM parameter's value."""
-        return cls.from_mapping(json.loads(text), source)
+        """Reads the SSM parameter's value; errors as of `from_mapping`."""
+        try:
+            values = json_object_of(text)
+        except ValueError as error:
+            raise NotConfigured(f"{source} holds no settings ({error}); deploy the stack again or correct it") from None
+        return cls.from_mapping(values, source)
 
 
 def _topic_queues(value: object) -> dict[str, tuple[str, str]]:
@@ -218,11 +232,22 @@ def _topic_queues(value: object) -> dict[str, tuple[str, str]]:
     try:
         queues: Any = json.loads(value) if isinstance(value, str) else value
         return {str(topic): (str(urgent), str(bulk)) for topic, (urgent, bulk) in queues.items()}
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError, RecursionError):
         raise InvalidValue("topic_queues", value, "give a mapping of topics to [urgent URL, bulk URL]") from None
 
 
-_OPTIONAL: dict[str, Callable[[Any], Any]] = {"max_skew_ms": int, "send_threads": int, "topic_queues": _topic_queues}
+def _number(name: str, value: object) -> int:
+    try:
+        return int(value)  # type: ignore[call-overload, no-any-return]  # text in the environment, a number in JSON
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidValue(name, value, "give a whole number") from None
+
+
+_OPTIONAL: dict[str, Callable[[Any], Any]] = {
+    "max_skew_ms": partial(_number, "max_skew_ms"),
+    "send_threads": partial(_number, "send_threads"),
+    "topic_queues": _topic_queues,
+}
 """Settings that may be missing, and how each is read; all others are texts."""
 
 

@@ -153,11 +153,18 @@ def test_what_is_occupied_and_what_comes_next_is_the_same_with_tails_as_without(
     for at in ends:
         assert next_occupied(world.ports, coarse, at) == min((s for s in occupied if s >= at), default=None)
         end = at + random_.randint(1, 50)
-        found = [each for each in completed(world.ports, coarse, at, end) if each.occupies(at, end)]
-        assert all(bucket.complete and bucket in exact for bucket in found)
+        found = [each for each in completed(world.ports, coarse, at, end, SLOT_MS) if each.occupies(at, end)]
+        assert all(bucket.complete and bucket in [_cut(each, at, end) for each in exact] for bucket in found)
     needed = [bucket for bucket in exact if bucket.slots.range_cardinality(ends[0] - 9, ends[0])]
-    found = [each for each in completed(world.ports, coarse, ends[0] - 9, ends[0]) if each.complete]
-    assert {bucket.id for bucket in needed} <= {bucket.id for bucket in found}
+    found = completed(world.ports, coarse, ends[0] - 9, ends[0], SLOT_MS)
+    assert {bucket.id for bucket in needed} <= {bucket.id for bucket in found if bucket.complete}
+    assert all(segment.touches(ends[0] - 9, ends[0], SLOT_MS) for bucket in found for segment in bucket.segments)
+
+
+def _cut(bucket: Bucket, a: int, b: int) -> Bucket:
+    """Returns a bucket with the segments that have a part of slots [a, b)."""
+    ended = [each for each in bucket.segments if each.last_deliver_at_ms // SLOT_MS >= a]
+    return replace(bucket, segments=tuple(each for each in ended if each.first_deliver_at_ms // SLOT_MS < b))
 
 
 def test_a_bucket_that_is_complete_is_not_read() -> None:

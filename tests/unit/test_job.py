@@ -13,9 +13,9 @@ from tidewheel.job import CatchUpJob, DrainJob, Job, PartJob, job_body, job_of
 from tidewheel.park import ParkKey
 from tidewheel.subscription import DeliveryKey
 
-NAMES = st.text(min_size=1)
+NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,48}", fullmatch=True)
 OWNERS = st.fixed_dictionaries({"topic": NAMES, "subscription": NAMES, "generation": NAMES})
-NUMBERS = st.integers(min_value=0)
+NUMBERS = st.integers(0, 10**12 - 1)
 JOBS = st.one_of(
     st.builds(lambda o, plan, part: PartJob(key=DeliveryKey(**o, plan=plan), part=part), OWNERS, NUMBERS, NUMBERS),
     st.builds(lambda o, id: DrainJob(key=ParkKey(**o, id=id)), OWNERS, NAMES),
@@ -55,6 +55,10 @@ def test_a_part_s_message_is_five_fields_of_json() -> None:
         f'{{{OWNER}, "plan": 1, "part": -1}}',
         f'{{{OWNER}, "plan": true, "part": 0}}',
         f'{{{OWNER}, "park": 7}}',
+        f'{{{OWNER}, "park": "p#q"}}',
+        f'{{{OWNER}, "plan": 1, "part": 0, "replay": "../r"}}',
+        f'{{{OWNER}, "plan": 1000000000000, "part": 0}}',
+        "[" * 100_000,
         '{"topic": null, "subscription": "s", "generation": "g", "plan": 1, "part": 0}',
         '{"topic": "t", "subscription": "s"}',
     ],

@@ -12,16 +12,15 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import NamedTuple, TypeVar
 
-from pyroaring import BitMap
-
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_writes import Item, Value, item_of
-from tidewheel.bucket import Bucket, BucketId, Tail, decode_segments, encode_segments, encode_slots
+from tidewheel.bucket import Bucket, BucketId, Tail, decode_segments, decode_slots, encode_segments, encode_slots
 from tidewheel.errors import CorruptMetadata, NewerLayout, TidewheelError
 from tidewheel.fence import Fence, Purge, check_layout
 from tidewheel.flows.ports import Trash, Wake
+from tidewheel.foreign import json_of, text, whole
 from tidewheel.key import KeyEntry
-from tidewheel.message import Encoding, MessageId
+from tidewheel.message import Encoding, MessageId, id_bytes
 from tidewheel.park import Park
 from tidewheel.recurring import Recurring
 from tidewheel.settings import TopicSettings
@@ -52,7 +51,7 @@ def _reading(decode: Callable[[Item], T]) -> Callable[[Item], T]:
             return decode(item)
         except (CorruptMetadata, NewerLayout):
             raise
-        except (KeyError, TypeError, ValueError, TidewheelError) as error:
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, TidewheelError) as error:
             raise CorruptMetadata(f"item {name} is not readable ({error!r}); rebuild the index") from None
 
     return checked
@@ -72,6 +71,18 @@ def _text(item: Item, name: str) -> str:
 
 def _binary(item: Item, name: str) -> bytes:
     return bytes(item[name]["B"])
+
+
+def _message_id(item: Item, name: str) -> MessageId | None:
+    if name not in item:
+        return None
+    id_bytes(_text(item, name))  # raises what _reading expects
+    return MessageId(_text(item, name))
+
+
+def _attributes(item: Item) -> dict[str, str]:
+    found = json_of(_text(item, "attributes")) if "attributes" in item else {}
+    return {text(name): text(value) for name, value in found.items()}
 
 
 def key_of(item: Item) -> layout.Key:
@@ -166,8 +177,10 @@ def encode_purges(purges: Sequence[Purge]) -> str | None:
 
 
 def _purges(item: Item) -> tuple[Purge, ...]:
-    found = json.loads(_text(item, "purges")) if "purges" in item else ()
-    return tuple(Purge(first_ms=first, end_ms=end, sent_before_ms=sent) for first, end, sent, *_ in found)
+    found = json_of(_text(item, "purges")) if "purges" in item else ()
+    return tuple(
+        Purge(first_ms=whole(first), end_ms=whole(end), sent_before_ms=whole(sent)) for first, end, sent, *_ in found
+    )
 
 
 def encode_bucket(topic: str, bucket: Bucket) -> Item:
@@ -196,10 +209,10 @@ def decode_bucket(item: Item) -> Bucket:
         object_name=_text(item, "object_name"),
         size_bytes=_number(item, "size_bytes"),
         rows=_number(item, "rows"),
-        slots=BitMap.deserialize(_binary(item, "slots")),
+        slots=decode_slots(_binary(item, "slots")),
         segments=decode_segments(_binary(item, "segments")) if "segments" in item else (),
         tail=Tail.of_tag(_text(item, "tail")) if "tail" in item else None,
-        slot_shift=_optional(item, "slot_shift") or 0,
+        slot_shift=whole(_optional(item, "slot_shift") or 0),
     )
 
 
@@ -347,7 +360,7 @@ def encode_trash(topic: str, trash: Trash) -> Item:
 def decode_trash(item: Item) -> Trash:
     """Reads a trash item."""
     sealed, _, trash_id = key_of(item)[1].removeprefix(layout.TRASH).partition("#")
-    return Trash(sealed=int(sealed), id=trash_id, objects=tuple(json.loads(_text(item, "objects"))))
+    return Trash(sealed=int(sealed), id=trash_id, objects=tuple(map(text, json_of(_text(item, "objects")))))
 
 
 def encode_tombstone(topic: str, tombstone: Tombstone) -> Item:
@@ -365,7 +378,7 @@ def encode_tombstone(topic: str, tombstone: Tombstone) -> Item:
 def decode_tombstone(item: Item) -> Tombstone:
     """Reads a tombstone."""
     slot, message_id = layout.parse_tombstone_key(key_of(item))
-    moved_to = MessageId(_text(item, "moved_to")) if "moved_to" in item else None
+    moved_to = _message_id(item, "moved_to")
     return Tombstone(slot, message_id, _number(item, layout.TTL_ATTRIBUTE), moved_to, "uncertain" not in item)
 
 
@@ -395,7 +408,7 @@ def decode_recurring(item: Item) -> Recurring:
         first_ms=_number(item, "first_ms"),
         text=_text(item, "body"),
         encoding=Encoding(_number(item, "encoding")),
-        attributes=json.loads(_text(item, "attributes")) if "attributes" in item else {},
+        attributes=_attributes(item),
         expires_in_ms=_optional(item, "expires_in_ms"),
     )
 
@@ -422,7 +435,7 @@ def decode_key(item: Item) -> KeyEntry:
     """Reads a key's entry."""
     return KeyEntry(
         key=key_of(item)[1],
-        id=MessageId(_text(item, "id")) if "id" in item else None,
+        id=_message_id(item, "id"),
         sent_ms=_number(item, "sent_ms"),
         seq=_number(item, "seq"),
         ttl_s=_number(item, layout.TTL_ATTRIBUTE),

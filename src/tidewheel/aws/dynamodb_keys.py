@@ -10,7 +10,7 @@ from tidewheel.aws.dynamodb_table import Table
 from tidewheel.aws.dynamodb_writes import Check, Put, Value, Write
 from tidewheel.flows.keys_port import Entombed
 from tidewheel.key import KeyEntry
-from tidewheel.message import MessageId
+from tidewheel.message import MessageId, id_bytes
 from tidewheel.tombstone import Tombstone
 
 _ABSENT = f"attribute_not_exists({layout.PARTITION_KEY})"
@@ -62,11 +62,11 @@ class DynamoKeys:
             {"pk": layout.tombstone_partition(topic), "first": first, "end": end},
             projection="pk, sk",
         )
-        return frozenset(layout.parse_tombstone_key(items.key_of(item))[1] for item in found)
+        return frozenset(layout.parse_tombstone_key(key)[1] for key in map(items.key_of, found) if _names_one(key))
 
     def all_tombstones(self, topic: str) -> list[Tombstone]:
         found = self._table.query("pk = :pk", {"pk": layout.tombstone_partition(topic)})
-        return [items.decode_tombstone(item) for item in found]
+        return [items.decode_tombstone(item) for item in found if _names_one(items.key_of(item))]
 
     def delete_tombstones(self, topic: str, end_slot: int, expired_before_s: int) -> bool:
         """One query a page, one DeleteItem for each that goes."""
@@ -115,6 +115,19 @@ class DynamoKeys:
         if superseded.certain:
             writes.append(_open(topic, superseded.slot))
         return not self._table.transact(writes, action="move_key", topic=topic)
+
+
+def _names_one(key: layout.Key) -> bool:
+    """Whether a tombstone's key names a message.
+
+    Whoever may cancel can put any item there: one that names none cancels none, and must not stop what others sent.
+    """
+    try:
+        _, message_id = layout.parse_tombstone_key(key)
+        id_bytes(message_id)
+    except ValueError:
+        return False
+    return True
 
 
 def _open(topic: str, slot: int) -> Check:

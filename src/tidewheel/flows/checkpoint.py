@@ -39,7 +39,10 @@ def find_checkpoints(objects: Objects, topic: str) -> Found:
     newest: Checkpoint | None = None
     for stored in reversed(listed):
         try:
-            newest = decode_checkpoint(objects.get_range(stored.name, 0, stored.size_bytes))
+            found = decode_checkpoint(objects.get_range(stored.name, 0, stored.size_bytes))
+            if found.topic != topic:
+                raise CorruptMetadata(f"checkpoint {stored.name} is of topic {found.topic!r}")
+            newest = found
             break
         except (CorruptMetadata, ObjectMissing):
             unreadable.append(stored.name)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidewheel.errors import CorruptMetadata, PartLeased, QueueUnavailable
+from tidewheel.errors import CorruptMetadata, InvalidValue, PartLeased, QueueUnavailable
 from tidewheel.fence import Fence
 from tidewheel.flows import release
 from tidewheel.flows.addressed import rows_for
@@ -50,6 +50,7 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
         before the delivery is deleted: the sweep deletes it.
 
     Raises:
+        InvalidValue: the delivery has no such part.
         PartLeased: another worker has it, or had it less than LEASE_MS ago and died.
         CorruptLedger: a segment is damaged; nothing of the part was sent.
         ObjectMissing: an object is gone; nothing of the part was sent.
@@ -69,7 +70,10 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
             return None
         if fence is None or plan is None:
             raise CorruptMetadata(f"delivery {key} is open, but its {'topic' if fence is None else 'plan'} is gone")
-        pieces = plan.parts()[part]
+        parts = plan.parts()
+        if part >= len(parts):
+            raise InvalidValue("part", part, f"the plan has {len(parts)}; nobody has made this job")
+        pieces = parts[part]
         segments = len({piece.planned for piece in pieces})
         wanted = _its_rows(fence, delivery, due_rows(ports, fence, plan, pieces))
         rows = without_expired(wanted, now_ms)

@@ -15,11 +15,14 @@ from datetime import UTC, datetime
 from tidewheel.fence import Fence
 from tidewheel.flows.daily import Visit, walk, walk_daily
 from tidewheel.flows.ports import COLLECTED, PAYLOADS, Ports, StoredObject
+from tidewheel.foreign import json_of, whole
 from tidewheel.index import next_slot
 
 DAILY = "PAYLOADS"
 KEPT_MS = 28 * 86_400_000
 _DAY_MS = 86_400_000
+_MARKS_BYTES = 64 * 1024
+"""A mark a day for 28 days takes a kilobyte."""
 
 Marks = list[tuple[int, int]]
 
@@ -99,11 +102,13 @@ def _collected_ms(ports: Ports, fence: Fence) -> int:
 
 
 def _marks(ports: Ports, stored: list[StoredObject]) -> Marks:
-    if not stored:
+    # It lies where senders put large bodies: what is there may be anybody's.
+    if not stored or stored[0].size_bytes > _MARKS_BYTES:
         return []
     try:
-        found = json.loads(ports.objects.get_range(stored[0].name, 0, stored[0].size_bytes))
-        return [(int(at_ms), int(to_ms)) for at_ms, to_ms in found]
+        found = json_of(ports.objects.get_range(stored[0].name, 0, stored[0].size_bytes))
+        marks = [(whole(at_ms), whole(to_ms)) for at_ms, to_ms in found]
+        return [(at_ms, to_ms) for at_ms, to_ms in marks if to_ms <= at_ms]
     except (ValueError, TypeError):
         return []  # begun anew, a damaged record costs 28 days
 

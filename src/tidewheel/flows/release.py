@@ -16,6 +16,8 @@ from tidewheel.wheel import fine_delay_s
 
 BATCH_MESSAGES = 10
 _ATTEMPTS = 3
+_REFERENCE = '"ref":'
+"""In a header's extras: JSON escapes a quotation mark inside of a text, so that no text of them holds this."""
 
 
 def releases(rows: pa.Table) -> list[Release]:
@@ -34,12 +36,15 @@ def releases(rows: pa.Table) -> list[Release]:
         texts = [
             # What stands for a body in S3 is text, whatever the body is.
             base64.b64encode(payload).decode()
-            if encoding == Encoding.BYTES and '"ref"' not in (more or "")
+            if encoding == Encoding.BYTES and _REFERENCE not in (more or "")
             else payload.decode("utf-8", "replace")
             for payload, encoding, more in zip(payloads.to_pylist(), encodings, extras, strict=True)
         ]
     else:
-        texts = payloads.cast(pa.string()).to_pylist()
+        try:
+            texts = payloads.cast(pa.string()).to_pylist()
+        except pa.ArrowInvalid:  # no text: it goes out with what stands for such bytes, and keeps no other waiting
+            texts = [payload.decode("utf-8", "replace") for payload in payloads.to_pylist()]
     # to_pylist is slow on fixed_size_binary.
     ids = rows.column("message_id").cast(pa.binary()).to_pylist()
     return [

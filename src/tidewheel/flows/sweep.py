@@ -190,9 +190,9 @@ def _start_dispatch(ports: Ports, topic: str, swept: Swept) -> None:
 def _look_after_delivery(ports: Ports, key: DeliveryKey, swept: Swept) -> None:
     """Enqueues the open parts of an old delivery again, or deletes one that is complete or nobody's any more.
 
-    The first stamp keeps other sweeps off while this one enqueues. If it stops after that, or the queue takes no jobs for
-    now, the next sweep tries again; if after the jobs, they are enqueued once more, and leases see to the rest. The last
-    stamp leaves the jobs `redrive_s`.
+    The first stamp keeps other sweeps off while this one enqueues. If it stops after that, or the queue takes no jobs
+    for now, the next sweep tries again; if after the jobs, they are enqueued once more, and leases see to the rest. The
+    last stamp leaves the jobs `redrive_s`.
     """
     delivery = ports.topics.delivery(key)
     if delivery is None:
@@ -218,8 +218,8 @@ def _look_after_park(ports: Ports, key: ParkKey, swept: Swept) -> None:
     """Enqueues an old park of an active subscription, one park of a broken one, and deletes one that is nobody's.
 
     One park tells whether a queue takes messages again, and the drain of it enqueues the others; so it is looked at
-    again as soon as its drain must be over, the others after `redrive_s`. If it stops after the first stamp, or the queue
-    takes no jobs for now, the next sweep tries again.
+    again as soon as its drain must be over, the others after `redrive_s`. If it stops after the first stamp, or the
+    queue takes no jobs for now, the next sweep tries again.
     """
     fence = ports.topics.fence(key.topic)
     park = ports.topics.park(key)

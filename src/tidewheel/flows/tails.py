@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tidewheel.bucket import Bucket
 from tidewheel.flows.ports import Objects, Ports
@@ -21,12 +22,17 @@ def complete(objects: Objects, bucket: Bucket) -> Bucket:
     return bucket.with_tail(objects.get_range(bucket.object_name, bucket.tail.offset, bucket.tail.length))
 
 
-def completed(ports: Ports, buckets: Sequence[Bucket], a: int, b: int) -> list[Bucket]:
-    """Returns the buckets, those that occupy slots of [a, b) complete; tails are read side by side."""
+def completed(ports: Ports, buckets: Sequence[Bucket], a: int, b: int, slot_ms: int) -> list[Bucket]:
+    """Returns the buckets, with what their tails have for slots of [a, b); tails are read side by side.
+
+    Of a tail that is read, all slots are kept, and the segments that the range touches: a large ledger has thousands,
+    and a dispatch that kept them would grow with what waits.
+    """
     found = list(buckets)
 
     def read(i: int) -> None:
-        found[i] = complete(ports.objects, found[i])
+        whole = complete(ports.objects, found[i])
+        found[i] = replace(whole, segments=tuple(each for each in whole.segments if each.touches(a, b, slot_ms)))
 
     wanted = [i for i, bucket in enumerate(found) if not bucket.complete and bucket.occupies(a, b)]
     for _ in ports.parallel(read, wanted):

@@ -125,6 +125,11 @@ class MemoryQueues:
                 return list(self._state.sent.get(queue_url, ()))
             return [message for each in self._state.sent.values() for message in each]
 
+    def forget_sent(self) -> None:
+        """Forgets what was taken so far; for runs so long that remembering it would fill the memory."""
+        with self._lock:
+            self._state.sent.clear()
+
     @property
     def jobs(self) -> list[Job]:
         """What is in the work queue."""

@@ -13,7 +13,7 @@ import base64
 import json
 from dataclasses import replace
 
-from tidewheel.errors import ObjectMissing
+from tidewheel.errors import InvalidValue, ObjectMissing
 from tidewheel.message import Encoding, id_text
 from tidewheel.outgoing import MAX_PAYLOAD_BYTES, CheckedMessage
 from tidewheel.received import ReceivedMessage
@@ -37,11 +37,17 @@ def fetch_payload(connection: Connection, message: ReceivedMessage) -> ReceivedM
 
     Raises:
         ObjectMissing: the body was handed out more than 28 days ago and is collected.
+        InvalidValue: the object is not such a body as the client writes.
     """
     if message.payload is None:
         return message
     data = connection.objects.get_range(message.payload, 0, MAX_PAYLOAD_BYTES + 1)
     if not data:
         raise ObjectMissing(message.payload)
-    body = base64.b64encode(data).decode() if message.encoding is Encoding.BYTES else data.decode()
+    if len(data) > MAX_PAYLOAD_BYTES:
+        raise InvalidValue("payload", message.payload, f"its body is over {MAX_PAYLOAD_BYTES} bytes; drop the message")
+    try:
+        body = base64.b64encode(data).decode() if message.encoding is Encoding.BYTES else data.decode()
+    except UnicodeDecodeError:
+        raise InvalidValue("payload", message.payload, "its body is no text, as it should be; drop it") from None
     return replace(message, body=body, payload=None)

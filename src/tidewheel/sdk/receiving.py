@@ -76,15 +76,15 @@ def receive(sqs: SQSClient, queue_url: str, max_messages: int, wait_s: int) -> l
 def with_bodies(connection: Connection, messages: Iterable[ReceivedMessage]) -> list[ReceivedMessage]:
     """Puts back bodies that are kept in S3: a GET each.
 
-    A message whose body is gone (it was handed out over 28 days ago) is passed over with a warning, as one that
-    Tidewheel did not deliver.
+    A message whose body is gone (it was handed out over 28 days ago), or is none that a client writes, is passed over
+    with a warning, as one that Tidewheel did not deliver.
     """
     found: list[ReceivedMessage] = []
     for each in messages:
         try:
             found.append(fetch_payload(connection, each))
-        except ObjectMissing as error:
-            _log.warning("message %s passed over: its body is gone: %s", each.id, error)
+        except (ObjectMissing, InvalidValue) as error:
+            _log.warning("message %s passed over: its body cannot be had: %s", each.id, error)
     return found
 
 

@@ -1,0 +1,151 @@
+"""Bombs: a little input that stands for a lot, in a process of its own whose memory is bounded.
+
+Run as a program (`python -m tests.fuzz.bombs <which>`) it bounds its address space to what it has and `ROOM_MIB` more,
+lets one bomb go, and prints the most memory that it took, in MiB. Without bounds it would be killed, or take the
+machine's memory.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import resource
+import sys
+import zlib
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from tests.fuzz.good import NOW_MS, PACKS, ledger
+from tidewheel.bucket import decode_segments
+from tidewheel.checkpoint import decode_checkpoint
+from tidewheel.clock import ManualClock
+from tidewheel.errors import CorruptMetadata, CorruptPack
+from tidewheel.flows.subscribe import create_topic
+from tidewheel.local.memory_functions import MemoryFunctions
+from tidewheel.memory import MemoryService
+from tidewheel.memory.sqs import MemorySqs
+from tidewheel.memory.sqs_message import MemoryMessage
+from tidewheel.pack import PACK_ATTRIBUTE, decode_pack
+from tidewheel.plan import decode_plan
+from tidewheel.settings import TopicSettings
+
+ROOM_MIB = 600
+"""Ingest has 1,024 MiB, of which Python, Arrow and boto3 take the rest."""
+_GIB = 2**30
+
+
+def _zeros(size_bytes: int) -> bytes:
+    """A zlib stream of so many zeros, a thousandth as long."""
+    packer, chunk = zlib.compressobj(9), bytes(2**24)
+    return b"".join([packer.compress(chunk) for _ in range(size_bytes // len(chunk))] + [packer.flush()])
+
+
+def _refused(decode: Callable[[bytes], object], bomb: bytes) -> None:
+    try:
+        decode(bomb)
+    except (CorruptMetadata, CorruptPack):
+        return
+    raise AssertionError("the bomb was taken for something")
+
+
+def pack() -> None:
+    """A pack of a megabyte that holds a gibibyte."""
+    _refused(lambda data: decode_pack(data, NOW_MS), b"\x01" + _zeros(_GIB))
+
+
+def tables() -> None:
+    """A segment table and a manifest that hold half a gibibyte."""
+    bomb = _zeros(_GIB // 2)
+    _refused(decode_segments, bomb)
+    _refused(lambda data: decode_plan("orders", 1, 2, data), bomb)
+
+
+def numbers() -> None:
+    """A segment table of one number without an end."""
+    _refused(decode_segments, zlib.compress(b"\xff" * 2**25))
+    _refused(decode_segments, zlib.compress(b"\x80" * 2**25))
+
+
+def nested() -> None:
+    """JSON that is nested a million deep, wherever JSON is read."""
+    deep = zlib.compress(b"[" * 1_000_000)
+    _refused(lambda data: decode_pack(data, NOW_MS), b"\x01" + deep)
+    _refused(lambda data: decode_plan("orders", 1, 2, data), deep)
+    _refused(decode_checkpoint, deep)
+
+
+def batch() -> None:
+    """A batch of 120 packs of some KB, all as a client might send them, that hold 370 MB together."""
+    service, functions = _service()
+    document = json.loads(zlib.decompress(PACKS[0][1:]))
+    [generation] = [fence.generation for fence in [service.topics.fence("orders")] if fence is not None]
+    count = 28
+    found = []
+    for number in range(120):
+        ids = [(NOW_MS + 10**8 + number << 80 | number * count + i).to_bytes(16) for i in range(count)]
+        one = document | {
+            "gen": generation,
+            "ids": base64.b64encode(b"".join(ids)).decode(),
+            "enc": "0" * count,
+            "bodies": ["x" * 110_000] * count,
+            "sent": NOW_MS,
+        }
+        del one["attrs"]
+        data = b"\x01" + zlib.compress(json.dumps(one).encode(), 9)
+        assert len(data) < 20_000, len(data)
+        found.append(_message(number, data))
+    _bound()
+    failed = functions.ingest(found)
+    assert not failed, failed
+    rows = sum(bucket.rows for bucket in service.topics.buckets("orders"))
+    assert rows == 120 * count, rows
+
+
+def _service() -> tuple[MemoryService, MemoryFunctions]:
+    clock = ManualClock(NOW_MS)
+    service = MemoryService.at(clock, MemorySqs(clock), stack="tidewheel", max_skew_ms=0)
+    create_topic(service.topics, clock, "orders", TopicSettings())
+    return service, MemoryFunctions(service)
+
+
+def _message(number: int, data: bytes) -> MemoryMessage:
+    attributes = {PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": data}}
+    return MemoryMessage(
+        id=f"m{number}",
+        body="{}",
+        message_attributes=attributes,
+        size_bytes=len(data),
+        arrival=number,
+        sent_at_ms=NOW_MS,
+        ready_at_ms=NOW_MS,
+        visible_at_ms=NOW_MS,
+    )
+
+
+def _memory_mib(name: str) -> int:
+    with open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123 - no file of the project
+        return next(int(line.split()[1]) // 1024 for line in status if line.startswith(name))
+
+
+def _bound() -> None:
+    most = (_memory_mib("VmSize") + ROOM_MIB) * 2**20
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+BOMBS: dict[str, Callable[[], None]] = {each.__name__: each for each in (pack, tables, numbers, nested, batch)}
+
+
+def main(which: str) -> None:
+    """Lets one bomb go and prints the memory that it took."""
+    ledger()  # whatever Arrow loads late is loaded
+    pa.set_cpu_count(1)
+    before = _memory_mib("VmRSS")
+    if which != "batch":
+        _bound()
+    BOMBS[which]()
+    print(_memory_mib("VmHWM") - before)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,38 @@
+"""How hard the fuzz tests try: few inputs, always the same; or as many as EXAMPLES says, at random."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+from hypothesis import HealthCheck, settings
+
+from tidewheel.errors import TidewheelError
+
+EXAMPLES = "TIDEWHEEL_FUZZ_EXAMPLES"
+"""The environment variable that asks for more inputs of each decoder, at random."""
+
+tried: Counter[str] = Counter()
+"""Inputs so far, by decoder; `refused <decoder>`: those of them that it refused."""
+
+
+def effort(examples: int) -> settings:
+    """Returns the settings of a test that tries so many inputs unless EXAMPLES says otherwise."""
+    wanted = os.environ.get(EXAMPLES)
+    return settings(
+        max_examples=int(wanted) if wanted else examples,
+        derandomize=wanted is None,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def try_one(name: str, decode: object, value: object) -> None:
+    """Decodes a value; only the project's own errors are an answer."""
+    assert callable(decode)
+    tried[name] += 1
+    try:
+        decode(value)
+    except TidewheelError:
+        tried[f"refused {name}"] += 1

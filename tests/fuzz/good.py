@@ -1,0 +1,198 @@
+"""Good input, from which the hostile is made: one of everything that others write."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tidewheel.aws import dynamodb_items as items
+from tidewheel.aws.dynamodb_items import PlanItem
+from tidewheel.bucket import Bucket, BucketId, Tail, encode_segments, encode_slots, slots_of
+from tidewheel.checkpoint import checkpoint_of, encode_checkpoint
+from tidewheel.fence import Fence, Purge
+from tidewheel.flows.ports import Trash
+from tidewheel.key import KeyEntry
+from tidewheel.ledger import Ledger, encode_ledger, rows_table
+from tidewheel.message import Encoding, IdSource, Message, MessageId, id_text
+from tidewheel.outgoing import Options, check_message
+from tidewheel.pack import packs
+from tidewheel.park import Park, ParkKey
+from tidewheel.plan import Plan, PlannedSegment, encode_plan
+from tidewheel.received import header_text
+from tidewheel.recurring import Recurring
+from tidewheel.segment import Segment
+from tidewheel.settings import TopicSettings
+from tidewheel.subscription import Delivery, DeliveryKey, Subscription
+from tidewheel.tombstone import Tombstone
+
+NOW_MS = 1_800_000_000_000
+_SLOT = NOW_MS // 300_000
+IDS = [id_text((NOW_MS + i << 80 | i).to_bytes(16)) for i in range(5)]
+_PAYLOAD = f"payloads/orders/2027-01-15/{IDS[0]}-0123456789abcdef"
+
+
+def _packs() -> list[bytes]:
+    ids = IdSource()
+    plain = [Message(body="one", delay=5), Message(body={"n": 2}, delay="2d", attributes={"color": "red"})]
+    more = [Message(body=b"\x00\xff", delay=9, key="k", replace=True, expires_in="1h"), Message(body="x", key="k2")]
+    again = Options(attempt=2, original_id=IDS[0], only="billing", payload=_PAYLOAD, first_version=("k", NOW_MS - 5, 7))
+    checked = [check_message(each, ids, NOW_MS) for each in plain]
+    others = [check_message(each, ids, NOW_MS) for each in more]
+    others.append(check_message(Message(body=b"again"), ids, NOW_MS, resend=again))
+    others.append(check_message(Message(body="moved"), ids, NOW_MS, resend=Options(moves=IDS[1], recurring="daily")))
+    return [data for each in (checked, others) for _, data in packs("orders", "g1", NOW_MS, each)]
+
+
+PACKS = _packs()
+
+_SEGMENTS = tuple(
+    Segment(
+        offset=4 + 100 * i,
+        length=100,
+        rows=7,
+        raw_bytes=900,
+        first_deliver_at_ms=NOW_MS + 1000 * i,
+        last_deliver_at_ms=NOW_MS + 1000 * i + 900,
+    )
+    for i in range(4)
+)
+TABLE = encode_segments(_SEGMENTS)
+SLOTS = [
+    encode_slots(slots_of(numbers))
+    for numbers in (
+        [_SLOT, _SLOT + 3],
+        range(1000, 9000),
+        range(0, 60_000, 2),
+        [1, 70_000, 140_000, 210_000, 2**32 - 1],
+    )
+]
+
+PLAN = encode_plan(
+    Plan(
+        topic="orders",
+        a=_SLOT,
+        b=_SLOT + 1,
+        segments=tuple(
+            PlannedSegment(object_name=f"ledgers/orders/{i // 2}", segment=segment, due_rows=3)
+            for i, segment in enumerate(_SEGMENTS)
+        ),
+        cancelled=frozenset(IDS[:2]),
+        part_rows=5,
+    )
+)
+
+_FENCE = Fence(
+    topic="orders",
+    generation="g1",
+    settings=TopicSettings(),
+    sealed=_SLOT,
+    planned=_SLOT - 1,
+    gc_until=_SLOT - 5,
+    wake_slot=_SLOT,
+    purges=(Purge(first_ms=1, end_ms=2, sent_before_ms=3),),
+    look_at_ms=NOW_MS,
+)
+_SUBSCRIPTION = Subscription(
+    topic="orders",
+    name="billing",
+    generation="s1",
+    queue_url="https://sqs/1/q",
+    cursor=_SLOT,
+    start=0,
+    filter_policy='{"color":["red"]}',
+)
+_DELIVERY = Delivery(
+    key=DeliveryKey(topic="orders", subscription="billing", generation="s1", plan=_SLOT),
+    queue_url="https://sqs/1/q",
+    parts=3,
+    start=0,
+    look_at_ms=NOW_MS,
+    done=frozenset((1,)),
+    leases=((0, NOW_MS),),
+)
+_TOMBSTONE = Tombstone(_SLOT, IDS[0], NOW_MS // 1000, IDS[1])
+_RECURRING = Recurring(
+    topic="orders",
+    name="daily",
+    generation="r1",
+    rule='{"period_s":60,"start_ms":0,"timezone":"UTC"}',
+    first_ms=NOW_MS,
+    text="x",
+    encoding=Encoding.TEXT,
+    attributes={"color": "red"},
+    expires_in_ms=5,
+)
+CHECKPOINT = encode_checkpoint(
+    checkpoint_of(_FENCE, [_SUBSCRIPTION], [_DELIVERY], [_TOMBSTONE], NOW_MS, recurring=[_RECURRING])
+)
+_BUCKET = Bucket(
+    id=BucketId("b"),
+    object_name="ledgers/orders/b",
+    size_bytes=500,
+    rows=28,
+    slots=slots_of([_SLOT, _SLOT + 3]),
+    segments=_SEGMENTS,
+    tail=Tail(offset=404, slots_bytes=20, segments_bytes=30),
+)
+_KEY = KeyEntry(key="k", id=IDS[0], sent_ms=NOW_MS, seq=1, ttl_s=9, floor=(1, 2), tail_ms=3)
+_PARK = Park(
+    key=ParkKey(topic="orders", subscription="billing", generation="s1", id="abc"),
+    rows=3,
+    size_bytes=400,
+    look_at_ms=NOW_MS,
+    ledger=b"PAR1",
+)
+
+ITEMS: dict[str, dict[str, Any]] = {
+    "fence": items.encode_fence(_FENCE),
+    "bucket": items.encode_bucket("orders", _BUCKET),
+    "plan_item": items.encode_plan_item(PlanItem("orders", _SLOT, _SLOT + 1, PLAN, None, 0, None)),
+    "subscription": items.encode_subscription(_SUBSCRIPTION),
+    "delivery": items.encode_delivery(_DELIVERY),
+    "park": items.encode_park(_PARK),
+    "trash": items.encode_trash("orders", Trash(sealed=_SLOT, id="t", objects=("ledgers/orders/a",))),
+    "tombstone": items.encode_tombstone("orders", _TOMBSTONE),
+    "recurring": items.encode_recurring(_RECURRING),
+    "key": items.encode_key("orders", _KEY),
+}
+"""By what follows `decode_` in the name of the decoder."""
+
+_OWNER = {"topic": "orders", "subscription": "billing", "generation": "s1"}
+JOBS = [
+    {**_OWNER, "plan": _SLOT, "part": 2},
+    {**_OWNER, "plan": _SLOT, "part": 2, "replay": "r1"},
+    {**_OWNER, "park": "abc"},
+    _OWNER,
+]
+
+
+def _received(**header: Any) -> dict[str, Any]:
+    text = header_text(MessageId(IDS[0]), 0, NOW_MS, key="k", expires_at_ms=NOW_MS + 5, extras=json.dumps(header))
+    return {
+        "Body": "x",
+        "MessageId": "m",
+        "ReceiptHandle": "r",
+        "MessageAttributes": {"tidewheel": {"StringValue": text}},
+    }
+
+
+RECEIVED = [_received(seq=3, attempt=1, of=IDS[1], ref=_PAYLOAD, only="billing", first=NOW_MS)]
+
+
+def ledger(messages: int = 60) -> Ledger:
+    """A ledger of several segments, with keys, attributes and every encoding."""
+    return encode_ledger(
+        rows_table(
+            deliver_at_ms=[NOW_MS + 1000 * i for i in range(messages)],
+            message_ids=[(NOW_MS + 1000 * i << 80 | i).to_bytes(16) for i in range(messages)],
+            payloads=[b"\x00\xff%d" % i if i % 3 == 2 else b"body %d" % i for i in range(messages)],
+            encodings=[i % 3 for i in range(messages)],
+            sent_at_ms=[NOW_MS] * messages,
+            keys=[f"key {i}" if i % 2 else None for i in range(messages)],
+            attributes=[{"color": "red"} if i % 4 else None for i in range(messages)],
+        ),
+        topic="orders",
+        generation="g1",
+        slot_ms=300_000,
+        segment_rows=20,
+    )

@@ -1,0 +1,195 @@
+"""Hostile records on the local stack: the others of their batch are handled, and no other topic is touched."""
+
+from __future__ import annotations
+
+import json
+import random
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.conftest import TOPIC, Orders, orders
+from tests.fuzz.good import PACKS
+from tests.fuzz.hostile import DEEP, NAMES
+from tests.fuzz.ledgers import damaged
+from tidewheel.aws.table_layout import BUCKETS, key_key
+from tidewheel.errors import InvalidValue
+from tidewheel.message import Message
+from tidewheel.pack import PACK_ATTRIBUTE
+
+OTHER = "invoices"
+SECRET = "body-that-no-log-may-show"
+_MARKS = {"pk", "generation", "settings", "ver", "cver", "subs_ver", "sealed", "waiting", "purges", "recurring"}
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Orders]:
+    """A stack with a second topic, which has messages waiting and a recurring one."""
+    with orders(inline_rows=1, part_rows=1) as opened:
+        opened.client.create_topic(OTHER)
+        opened.client.create_subscription(OTHER, "billing")
+        opened.client.send_many(OTHER, [Message(body="theirs", delay="20d", key=f"k{i}") for i in range(3)])
+        opened.stack.advance(minutes=10)
+        yield opened
+
+
+def _others(service: Orders) -> tuple[str, list[str]]:
+    """Returns all items and objects of the other topic, as text."""
+    session, settings = service.stack.session, service.client._connection.settings
+    found = session.client("dynamodb").scan(TableName=settings.table)["Items"]
+    theirs = [each for each in found if each["pk"]["S"].split("#")[:2] == ["T", OTHER]]
+    pages = session.client("s3").list_objects_v2(Bucket=settings.s3_bucket).get("Contents", [])
+    assert {each["pk"]["S"].split("#")[1] for each in found if each["pk"]["S"] != "SERVICE"} <= {TOPIC, OTHER}
+    # The fence's other marks, and checkpoints, are the sweep's ordinary work.
+    told = [{k: v for k, v in each.items() if each["sk"]["S"] != "FENCE" or k in _MARKS} for each in theirs]
+    names = [each["Key"].split("/") for each in pages]
+    kept = ["/".join(name) for name in names if name[1] == OTHER and name[0] != "checkpoints"]
+    return repr(sorted(map(repr, told))), kept
+
+
+def _put(service: Orders, queue: str, body: str, pack: bytes | str | None = None) -> None:
+    attributes: dict[str, Any] = {}
+    if isinstance(pack, bytes):
+        attributes = {PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": pack}}
+    elif pack is not None:
+        attributes = {PACK_ATTRIBUTE: {"DataType": "String", "StringValue": pack}}
+    service.stack.session.client("sqs").send_message(
+        QueueUrl=service.queue_url(queue), MessageBody=body, MessageAttributes=attributes
+    )
+
+
+def _hostile_packs(generation: str) -> list[bytes | str | None]:
+    good = json.loads(zlib.decompress(PACKS[0][1:])) | {"gen": generation}
+    n = len(good["bodies"])
+    ids = good["ids"]
+    payload = f"payloads/{OTHER}/2027-01-15/01KDVDNA00A000000000000000-0123456789abcdef"
+    changes: list[dict[str, Any]] = [{"topic": name} for name in NAMES]
+    changes += [
+        {"gen": "g#1"},
+        {"gen": "another"},
+        {"sent": 2**48 - 1},
+        {"bodies": [SECRET] * (n + 1)},
+        {"bodies": [SECRET, "\x00"]},
+        {"ids": ids[:-4]},
+        *({"opts": [each, None]} for each in (
+            {"payload": payload},
+            {"payload": f"payloads/{TOPIC}/../{OTHER}/x"},
+            {"expires_at_ms": 2**53 - 1},
+            {"key": "k" * 257, "seq": 1},
+            {"key": "k\uffff", "seq": 1},
+            {"only": "../billing"},
+            {"moves": "not an id"},
+            {"first_version": ["k", 2**53 - 1, 1]},
+            {"unknown": 1},
+        )),
+    ]  # fmt: skip
+    packs: list[bytes | str | None] = [b"\x02" + zlib.compress(json.dumps(good | each).encode()) for each in changes]
+    packs += [b"\x01" + zlib.compress(text.encode()) for text in DEEP]
+    chance = random.Random(7)
+    packs += [damaged(chance, PACKS[0], 0) for _ in range(8)]
+    packs += [None, SECRET, b"\x01" + zlib.compress(bytes(2**24)), b"\x07" + PACKS[0][1:]]
+    return packs
+
+
+def test_hostile_packs_become_dead_letters_and_all_others_arrive(
+    service: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[tuple[str, Any]] = []
+    module = service.function("ingest")
+    monkeypatch.setattr(module.telemetry.logger, "error", lambda message, **given: logged.append((message, given)))
+    fence = service.client._connection.topics.fence(TOPIC)
+    assert fence is not None
+    before = _others(service)
+    hostile = _hostile_packs(fence.generation)
+    sent = []
+    for number, pack in enumerate(hostile):
+        _put(service, "IngestionUrgentQueue", SECRET, pack)
+        if number % 3 == 0:
+            sent.append(service.client.send(TOPIC, f"good {number}", delay=100 + number).id)
+    service.stack.advance(minutes=30)
+    assert service.ids() == Counter(sent), "no good one is lost, and no hostile one delivered"
+    service.stack.advance(hours=4)
+    dead = service.stack.queue(service.queue_url("IngestionUrgentQueueDeadLetters"))
+    assert len(dead._by_id) == len(hostile)
+    assert _others(service) == before
+    refused = [given for message, given in logged if message in ("pack refused", "topic not ingested")]
+    assert len({given["extra"]["sqs_message_id"] for given in refused if "sqs_message_id" in given["extra"]}) > 45
+    assert all("exc_info" in given or given["extra"]["advice"] for given in refused), "each says why"
+    assert SECRET not in repr(logged)
+
+
+def test_hostile_jobs_do_nothing_and_all_others_are_done(service: Orders) -> None:
+    before = _others(service)
+    generation = service.client.subscriptions(TOPIC)[0].generation
+    owner = {"topic": TOPIC, "subscription": "billing", "generation": generation}
+    forged: list[dict[str, Any]] = [owner | {name: value} for name in ("topic", "subscription") for value in NAMES]
+    forged += [owner | {"generation": value} for value in NAMES[:6]]
+    forged += [owner | {"plan": 1, "part": 10**30}, owner | {"plan": 5, "part": 0, "replay": "a#b"}]
+    forged += [owner | {"park": name} for name in NAMES[:6]]
+    for job in forged:
+        _put(service, "DeliveryWorkQueue", json.dumps(job))
+    for body in DEEP:
+        _put(service, "DeliveryWorkQueue", body)
+    sent = service.client.send_many(TOPIC, [Message(body="good", delay=1_000 + i) for i in range(30)])
+    service.stack.advance(minutes=40)
+    assert service.ids() == Counter(each.id for each in sent)
+    dead = service.stack.queue(service.queue_url("DeliveryWorkQueueDeadLetters"))
+    assert len(dead._by_id) > 30
+    assert _others(service) == before
+
+
+@pytest.mark.parametrize("function", ["dispatch", "compact"])
+def test_an_event_that_names_no_topic_is_refused_before_anything_is_read(service: Orders, function: str) -> None:
+    before = _others(service)
+    for name in [*NAMES, None, 7, [OTHER], {"S": OTHER}]:
+        if name == "ORDERS":
+            continue  # a name as good as any, of a topic that is not there
+        with pytest.raises(InvalidValue, match="topic="):
+            service._handler(function).invoke({"topic": name, "slot": SECRET})
+    assert _others(service) == before
+
+
+def test_an_item_that_a_canceller_wrote_stops_neither_ingest_nor_dispatch(service: Orders) -> None:
+    """Whoever may cancel puts tombstones and keys: such that mean nothing must not keep others from being sent."""
+    table = service.client._connection.settings.table
+    dynamodb = service.stack.session.client("dynamodb")
+    slot = round(service.stack.now().timestamp()) // 300
+    for sort_key in (f"{slot + 3:012d}#not an id", f"{slot + 3:012d}#", f"{slot + 3:012d}"):
+        item = {"pk": {"S": f"T#{TOPIC}#TOMB"}, "sk": {"S": sort_key}, "v": {"N": "1"}, "ttl": {"N": "9999999999"}}
+        dynamodb.put_item(TableName=table, Item=item)
+    partition, key = key_key(TOPIC, "spoilt")
+    dynamodb.put_item(
+        TableName=table, Item={"pk": {"S": partition}, "sk": {"S": key}, "v": {"N": "1"}, "id": {"S": "?"}}
+    )
+    service.client.send(TOPIC, "with the spoilt key", delay=900, key="spoilt")
+    sent = [service.client.send(TOPIC, f"good {i}", delay=900 + i) for i in range(5)]
+    service.stack.advance(hours=1)
+    assert service.ids() == Counter(each.id for each in sent)
+
+
+def test_what_a_newer_release_wrote_is_tried_again_and_not_lost(service: Orders) -> None:
+    sent = service.client.send(TOPIC, "of a newer release", delay="2h")
+    service.stack.advance(minutes=30)
+    told = len(service.stack.failures)
+    for version, arrives in (("2", []), ("1", [sent.id])):
+        _set_version(service, version)
+        service.stack.advance(hours=3)
+        # It is late by now, and comes once.
+        assert [each.id for each in service.stack.receive(TOPIC, "billing")] == arrives
+    assert len(service.stack.failures) > told
+
+
+def _set_version(service: Orders, version: str) -> None:
+    """Gives the ledgers' items of the topic a version."""
+    table, dynamodb = service.client._connection.settings.table, service.stack.session.client("dynamodb")
+    buckets = [
+        each
+        for each in dynamodb.scan(TableName=table)["Items"]
+        if (each["pk"]["S"], each["sk"]["S"][:7]) == (f"T#{TOPIC}", BUCKETS)
+    ]
+    assert buckets
+    for item in buckets:
+        dynamodb.put_item(TableName=table, Item=item | {"v": {"N": version}})

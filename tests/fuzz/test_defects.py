@@ -1,0 +1,143 @@
+"""What hostile input did before it was mended; each test fails without the mend."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.fuzz.good import CHECKPOINT, ITEMS, NOW_MS, PACKS, PLAN
+from tidewheel import InvalidValue
+from tidewheel.aws import dynamodb_items as items
+from tidewheel.bucket import decode_segments
+from tidewheel.checkpoint import decode_checkpoint
+from tidewheel.errors import CorruptMetadata, CorruptPack, NewerLayout
+from tidewheel.flows.ingest import pack_rows
+from tidewheel.flows.payloads import sweep_payloads
+from tidewheel.flows.release import releases
+from tidewheel.local import MemoryTidewheel
+from tidewheel.message import IdSource, Message
+from tidewheel.outgoing import Options, check_key, check_message
+from tidewheel.pack import decode_pack, packs
+from tidewheel.plan import decode_plan
+from tidewheel.received import parse_received
+
+
+def _packed(message: Message, resend: Options | None = None) -> bytes:
+    checked = check_message(message, IdSource(), NOW_MS, resend=resend)
+    [(_, data)] = packs("orders", "g1", NOW_MS, [checked])
+    return data
+
+
+def _changed(**changes: Any) -> bytes:
+    return b"\x02" + zlib.compress(json.dumps(json.loads(zlib.decompress(PACKS[0][1:])) | changes).encode())
+
+
+@pytest.mark.parametrize("options", [Options(only="ref"), Options(first_version=("ref", 1, 2))])
+def test_bytes_for_a_subscription_or_with_a_key_called_ref_arrive_as_they_were_sent(options: Options) -> None:
+    data = _packed(Message(body=b"\x00\xff\x80"), options)
+    [release] = releases(pack_rows(decode_pack(data, NOW_MS)))
+    assert release.text == "AP+A"
+
+
+def test_a_time_that_no_clock_shows_is_refused_since_no_consumer_could_read_the_message() -> None:
+    for changes in (
+        {"sent": 253_402_300_800_000},
+        {"opts": [{"expires_at_ms": 253_402_300_800_000}, None]},
+        {"opts": [{"first_version": ["k", 253_402_300_800_000, 1]}, None]},
+    ):
+        with pytest.raises(CorruptPack):
+            decode_pack(_changed(**changes), NOW_MS)
+    pack = decode_pack(_changed(sent=253_402_300_799_999), NOW_MS)
+    header = releases(pack_rows(pack))[0].header
+    raw = {"Body": "x", "MessageId": "m", "ReceiptHandle": "r"}
+    received = parse_received(raw | {"MessageAttributes": {"tidewheel": {"StringValue": header}}})
+    assert received.sent_at.year == 9999
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"key": "\\" * 250, "seq": 1},
+        {"recurring": "水" * 250},
+        {"first_version": ["水" * 250, 1, 2], "key": None},
+    ],
+)
+def test_a_message_that_its_header_makes_too_large_for_sqs_is_refused_by_ingest(options: dict[str, Any]) -> None:
+    given = {name: value for name, value in options.items() if value is not None}
+    with pytest.raises(CorruptPack, match="header come to"):
+        decode_pack(_changed(bodies=["x" * 1_048_100, "y"], attrs=None, opts=[given, None]), NOW_MS)
+    assert len(decode_pack(_changed(bodies=["x", "y"], attrs=None, opts=[given, None]), NOW_MS)) == 2
+
+
+@pytest.mark.parametrize("character", ["\ufffe", "\uffff"])
+def test_a_key_of_characters_that_sqs_refuses_is_refused_when_it_is_sent(character: str) -> None:
+    with pytest.raises(InvalidValue, match="no control characters"):
+        check_key(f"a{character}")
+
+
+def test_a_number_without_an_end_in_a_segment_table_is_refused_at_once() -> None:
+    with pytest.raises(CorruptMetadata, match="a number has no end"):
+        decode_segments(zlib.compress(b"\xff" * 5_000_000))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [{"seq": "3"}, {"attempt": None}, {"key": 7}, {"key": "k" * 2_000}, {"ref": "ledgers/orders/x"}, {"only": []}],
+)
+def test_a_header_with_a_value_that_cannot_be_is_none_of_ours(header: dict[str, Any]) -> None:
+    whole = {"id": "01KDVDNA00A000000000000000", "enc": 0, "sent": NOW_MS} | header
+    raw = {"Body": "x", "MessageId": "m", "ReceiptHandle": "r"}
+    with pytest.raises(InvalidValue, match="not a message that Tidewheel delivered"):
+        parse_received(raw | {"MessageAttributes": {"tidewheel": {"StringValue": json.dumps(whole)}}})
+
+
+def test_a_large_body_that_is_no_text_is_passed_over_and_the_others_are_received() -> None:
+    with MemoryTidewheel() as stack:
+        client = stack.client()
+        client.create_topic("orders")
+        client.create_subscription("orders", "billing")
+        client.send("orders", "x" * 1_100_000, delay=5)
+        [stored] = list(stack.service.objects.list("payloads/"))
+        stack.service.objects.put(stored.name, b"\xff\xfe" * 10)
+        client.send("orders", "good", delay=6)
+        stack.advance(minutes=2)
+        assert [each.body for each in client.receive("orders", "billing")] == ["good"]
+
+
+def test_marks_of_large_bodies_that_a_sender_wrote_delete_nothing_and_are_not_read_whole() -> None:
+    forged = [json.dumps([[0, 10**15]]).encode(), b"[" * 50_000, b"[[1e999, 5]]", b" " * 70_000 + b"[[0, 0]]"]
+    for marks in forged:
+        with MemoryTidewheel(start=datetime(2026, 1, 1, tzinfo=UTC)) as stack:
+            client = stack.client()
+            client.create_topic("orders")
+            client.send("orders", "x" * 1_100_000, delay="20d")
+            stack.advance(hours=1)
+            stack.service.objects.put("payloads/orders/collected.json", marks)
+            assert sweep_payloads(stack.service) == 0
+            assert len([each for each in stack.service.objects.list("payloads/") if "2026-" in each.name]) == 1
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+def test_an_item_of_a_newer_version_says_to_upgrade_and_one_of_a_newer_layout_too(kind: str) -> None:
+    decode = getattr(items, f"decode_{kind}")
+    with pytest.raises(CorruptMetadata, match="reads version 1: upgrade"):
+        decode(ITEMS[kind] | {"v": {"N": "2"}})
+    with pytest.raises(NewerLayout):
+        decode(ITEMS[kind] | {"layout": {"N": "2"}})
+
+
+def test_a_plan_a_checkpoint_and_a_pack_of_a_newer_version_are_refused_as_such() -> None:
+    with pytest.raises(CorruptMetadata, match="version 2; this release reads version 1"):
+        decode_plan("orders", 1, 2, _newer(PLAN))
+    with pytest.raises(NewerLayout):
+        decode_checkpoint(_newer(CHECKPOINT))
+    with pytest.raises(CorruptPack, match="version 3; this release reads"):
+        decode_pack(b"\x03" + PACKS[0][1:], NOW_MS)
+
+
+def _newer(stream: bytes) -> bytes:
+    return zlib.compress(json.dumps(json.loads(zlib.decompress(stream)) | {"v": 2}).encode())

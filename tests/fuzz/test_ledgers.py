@@ -1,0 +1,55 @@
+"""Damaged ledgers, bitmaps and bombs end in an error of the project's own, in a process that may crash alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tests.fuzz.bombs import BOMBS, ROOM_MIB
+from tests.fuzz.effort import EXAMPLES, tried
+from tidewheel.bucket import decode_slots
+from tidewheel.errors import CorruptMetadata
+
+SEED = 7
+
+
+def _run(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=3_600
+    )
+    assert done.returncode == 0, f"{arguments} ended with {done.returncode}: {done.stderr[-2000:]}"
+    return done.stdout
+
+
+def test_a_ledger_that_lies_is_refused_and_crashes_nothing() -> None:
+    asked = os.environ.get(EXAMPLES)
+    seed = secrets.randbelow(2**32) if asked else SEED
+    examples = 5 * int(asked) if asked else 1_000
+    counts = json.loads(_run("tests.fuzz.ledgers", str(examples), str(seed)).splitlines()[-1])
+    tried.update(counts)
+    for name in ("segment of a ledger", "whole ledger", "bitmap of slots"):
+        assert 0 < counts[f"refused {name}"] < counts[name], counts
+
+
+@pytest.mark.parametrize("which", BOMBS)
+def test_a_bomb_is_refused_before_it_takes_the_memory(which: str) -> None:
+    assert int(_run("tests.fuzz.bombs", which)) < ROOM_MIB
+
+
+def test_a_bitmap_that_lies_about_a_container_never_reaches_the_library() -> None:
+    """CRoaring writes as many numbers as there are bits, into room for as many as the header says."""
+    cookie, one, key, says = (
+        (12346).to_bytes(4, "little"),
+        (1).to_bytes(4, "little"),
+        bytes(2),
+        (4096).to_bytes(2, "little"),
+    )
+    lies = cookie + one + key + says + (16).to_bytes(4, "little") + b"\xff" * 8192
+    with pytest.raises(CorruptMetadata, match="more or fewer numbers than it says"):
+        decode_slots(lies)
