@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types imports bench synth template build bundle lock aws-smoke clean
+.PHONY: help install demo test lint types imports simulate bench bench-all bench-record report crash fuzz peers soak synth template build bundle lock aws-smoke clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -35,8 +35,33 @@ types: install  ## strict mypy
 imports: install  ## import directions
 	$(BIN)/lint-imports
 
-bench: install  ## every hot path beside its bare floor
-	$(BIN)/python -m benchmarks
+peers: install  ## Tidewheel beside Redis, DynamoDB and EventBridge Scheduler, on the same stream
+	$(BIN)/python -m benchmarks.peers
+
+simulate: install  ## the flows under SEEDS=100 seeds of failures, crashes and late triggers (SIMULATE="--mode calm" for options)
+	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),100) $(SIMULATE)
+
+bench: install  ## every hot path beside its bare floor (BENCH="--compare" or "ledger --quick" for options)
+	$(BIN)/python -m benchmarks $(BENCH)
+
+bench-all: install  ## the same with the slow ones: merging, rebuilding, importing, cost
+	$(BIN)/python -m benchmarks --all $(BENCH)
+
+bench-record: install  ## all of them into benchmarks/results/, and docs/performance.md anew
+	$(BIN)/python -m benchmarks --all --record $(BENCH)
+	$(BIN)/python -m benchmarks.report
+
+report: install  ## write the documents that are made of results
+	$(BIN)/python -m benchmarks.report
+
+crash: install  ## let every flow die at each of its AWS calls, on moto; prints a table (CRASH="--story ingest" for a part)
+	$(BIN)/python -m tests.crash --all --save $(CRASH)
+
+fuzz: install  ## hostile input, at random, EXAMPLES=20000 for each decoder; prints the counts (FUZZ="--save" writes them down)
+	$(BIN)/python -m tests.fuzz $(or $(EXAMPLES),20000) $(FUZZ)
+
+soak: install  ## virtual weeks, bursts, backlogs, fan-out and an outage in memory; exit code 1 if a promise is broken (SOAK="--small")
+	$(BIN)/python -m benchmarks.soak $(if $(SOAK),$(SOAK),--save)
 
 synth: install  ## synthesize the CloudFormation template into cdk.out/, refresh the local runtime's copy and the snapshot
 	CDK_OUTDIR=cdk.out $(BIN)/python app.py

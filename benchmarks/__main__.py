@@ -1,63 +1,154 @@
-"""Runs every benchmark: `python -m benchmarks [--json FILE]`. Each hot path stands beside its bare floor."""
+"""Runs benchmarks: each hot path beside its bare floor, in the same run.
+
+    python -m benchmarks                        the fast ones
+    python -m benchmarks --all                  all
+    python -m benchmarks ledger merge           these
+    python -m benchmarks --compare              beside the committed results; --compare DIR_OR_FILE: beside others
+    python -m benchmarks --all --record         into the committed results; then: python -m benchmarks.report
+
+Each benchmark is a process of its own, and its results are saved when it ends, so that Ctrl-C loses only the one that
+runs. Goals that are reached are green.
+"""
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
-import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import boto3
-import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import bench_dispatch, bench_ingest, bench_ledger, bench_memory
+from benchmarks import comparison, results
+from benchmarks.child import INTERRUPTED
+from benchmarks.figures import Benchmark
+from benchmarks.registry import BENCHMARKS, chosen
+from benchmarks.results import Result
+from tidewheel.errors import InvalidValue
 
-# figure -> (what it says, goal, whether more is better)
-GOALS: dict[str, tuple[str, float, bool]] = {
-    "encode_ratio": ("encode a ledger: bare Arrow write / ours", 0.7, True),
-    "ingest_ratio": ("encode + PUT + commit: bare write + PUT / ours", 0.7, True),
-    "decode_5000_rows_ms": ("decode a segment of 5,000 rows, ms", 7.0, False),
-    "dispatch_ratio": ("dispatch: bare SendMessageBatch loop / ours", 0.9, True),
-    "dispatch_peak_ratio": ("dispatch peak memory: 1,000,000 waiting / 1,000", 1.1, False),
-    "index_bytes_a_message": ("index bytes a message, 50,000 a ledger", 1.0, False),
-    "bytes_a_message": ("stored bytes a message", 125.0, False),
-}
+UNRECORDED = Path("build/benchmarks")
+WRONG_USE, FAILED = 2, 1
 
 
-def main() -> None:
-    """Runs all, prints a table with the goals and saves every figure as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    data = next((path for path in bench_ledger.DATA if path.exists()), bench_ledger.DATA[-1])
-    parser.add_argument("--data", type=Path, default=data)
-    parser.add_argument("--json", type=Path, default=Path("build/bench.json"))
-    given = parser.parse_args()
+def measure(benchmark: Benchmark, directory: Path, *, quick: bool) -> Result:
+    """Runs one benchmark in a process of its own and saves its results.
+
+    Raises:
+        KeyboardInterrupt: somebody ended it.
+        subprocess.CalledProcessError: it failed; its error is on standard error.
+    """
+    with tempfile.TemporaryDirectory(prefix="tidewheel-bench-") as folder:
+        file = Path(folder) / "figures.json"
+        command = [sys.executable, "-m", "benchmarks.child", benchmark.name, str(file), *["--quick"] * quick]
+        with subprocess.Popen(command) as process:
+            try:
+                code = process.wait()
+            except KeyboardInterrupt:
+                process.wait()  # Ctrl-C reached the child, too
+                raise
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
+        if code:
+            raise subprocess.CalledProcessError(code, command)
+        figures = json.loads(file.read_text())
+    results.save(benchmark.name, figures, command=benchmark.command, directory=directory)
+    return results.load(benchmark.name, directory)
+
+
+def measure_all(
+    benchmarks: Sequence[Benchmark], directory: Path, console: Console, *, quick: bool
+) -> dict[str, Result]:
+    """Runs benchmarks, one after the other; one that fails does not keep the others from being run."""
+    found: dict[str, Result] = {}
+    for number, benchmark in enumerate(benchmarks, 1):
+        if benchmark.extra is not None and importlib.util.find_spec(benchmark.extra) is None:
+            console.print(
+                f"[yellow]{benchmark.name} is left out: it needs {benchmark.extra}, which is not installed[/]"
+            )
+            continue
+        with console.status(f"{benchmark.name} ({number} of {len(benchmarks)}) ..."):
+            try:
+                found[benchmark.name] = measure(benchmark, directory, quick=quick)
+            except KeyboardInterrupt:
+                console.print(f"[yellow]Ended during {benchmark.name}; what was measured before is saved[/]")
+                break
+            except subprocess.CalledProcessError as error:
+                console.print(f"[red]{benchmark.name} failed (exit code {error.returncode})[/]")
+    return found
+
+
+def table(found: Mapping[str, Result]) -> Table:
+    """Returns all figures, each with its spread and its goal."""
+    drawn = Table(title_justify="left", title="Median (quartiles of the rounds)")
+    drawn.add_column("")
+    for heading in ("measured", "goal"):
+        drawn.add_column(heading, justify="right")
+    for name, result in found.items():
+        for figure in BENCHMARKS[name].figures:
+            value = figure.of(result.figures)
+            if value is None:
+                continue
+            colour = {True: "green", False: "red", None: "default"}[figure.reached(value)]
+            drawn.add_row(
+                f"{name}: {figure.says}", f"[{colour}]{figure.shown_of(result.figures)}[/]", figure.shown_goal()
+            )
+        drawn.add_section()
+    return drawn
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs it from the command line; returns the exit code."""
+    given = _parser().parse_args(arguments)
     console = Console()
-    figures: dict[str, object] = {}
-    for name, run in {
-        "ledger": lambda: bench_ledger.measure(bench_ledger.messages(given.data, 50_000, "replay"), 15),
-        "ingest": lambda: bench_ingest.main(given.data),
-        "dispatch": lambda: bench_dispatch.main(given.data),
-        "memory": bench_memory.main,
-    }.items():
-        with console.status(f"{name} ..."):
-            figures |= run()
-    figures["index_bytes_a_message"] = figures["index_bytes_a_message"]["whole_item"]  # type: ignore[index]
-    machine = f"Python {platform.python_version()}, pyarrow {pa.__version__}, boto3 {boto3.__version__}"
-    table = Table(title=f"{platform.machine()}, {machine}", title_justify="left")
-    for heading in ("", "measured", "goal"):
-        table.add_column(heading, justify="left" if not heading else "right")
-    for name, (what, goal, more) in GOALS.items():
-        value = float(figures[name])  # type: ignore[arg-type]
-        reached = value >= goal if more else value <= goal
-        colour = "green" if reached else "red"
-        table.add_row(what, f"[{colour}]{value:.3g}[/]", f"{'>=' if more else '<='} {goal:g}")
-    console.print(table)
-    given.json.parent.mkdir(parents=True, exist_ok=True)
-    given.json.write_text(json.dumps({"machine": machine, **figures}, indent=1) + "\n")
-    console.print(f"All figures: {given.json}")
+    if given.record and given.quick:
+        console.print("[red]--record keeps figures that others read: not those of a quick run[/]")
+        return WRONG_USE
+    try:
+        benchmarks = chosen(given.names, slow=given.all)
+        # Before they are overwritten, if they are.
+        earlier = None if given.compare is None else comparison.read(given.compare)
+    except InvalidValue as error:
+        console.print(f"[red]{error}[/]")
+        return WRONG_USE
+    if results.is_busy():
+        console.print("[yellow]Other programs run on this machine: times are worth little until they have ended[/]")
+    directory = results.RESULTS if given.record else given.into
+    found = measure_all(benchmarks, directory, console, quick=given.quick)
+    console.print(table(found))
+    if found:
+        console.print(f"Saved in {directory}/: {', '.join(found)}")
+    code = 0 if len(found) == len(benchmarks) else FAILED
+    if earlier is not None:
+        changes = comparison.changes(earlier, found)
+        console.print(comparison.table(changes))
+        for doubt in comparison.doubts(earlier, found):
+            console.print(f"[yellow]{doubt}[/]")
+        if given.fail and any(change.is_worse for change in changes):
+            return FAILED
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    runnable = ", ".join(BENCHMARKS)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {runnable}; all that are fast by default")
+    parser.add_argument("--all", action="store_true", help="the slow ones, too")
+    parser.add_argument("--quick", action="store_true", help="small: to see that it works, not how fast it is")
+    parser.add_argument("--into", type=Path, default=UNRECORDED, help=f"where to save ({UNRECORDED})")
+    parser.add_argument("--record", action="store_true", help="save where the documentation reads it")
+    parser.add_argument(
+        "--compare", type=Path, nargs="?", const=results.RESULTS, metavar="DIR_OR_FILE", help="beside an earlier run"
+    )
+    parser.add_argument("--fail", action="store_true", help="with --compare: exit code 1 if something is 10 %% worse")
+    return parser
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

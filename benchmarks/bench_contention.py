@@ -1,5 +1,6 @@
 """Fifty at once on one topic: commits of ledgers, cancels and upserts, with DynamoDB's conflicts simulated.
 
+    python -m benchmarks contention
     python -m benchmarks.bench_contention [--seconds 5] [--busy-ms 8] [--json FILE]
 
 DynamoDB refuses a transaction while another one, or a write, is at work on one of its items; moto does not. So the
@@ -46,6 +47,7 @@ from tidewheel.tombstone import Tombstone
 
 THREADS = 50
 READ_MS = 3.0
+SECONDS, BUSY_MS = 5.0, 8.0
 TOPIC = "orders"
 BATCH = 90
 Key = tuple[str, str]
@@ -237,8 +239,13 @@ def run(load: Load, kinds: list[Callable[[], None]], seconds: float, pause_s: fl
     }
 
 
-def main(seconds: float = 5, busy_ms: float = 8) -> dict[str, dict[str, float]]:
-    """Runs each mix and prints a table."""
+def benchmark(*, quick: bool) -> dict[str, dict[str, float]]:
+    """Runs each mix."""
+    return measure(0.5 if quick else SECONDS, BUSY_MS)
+
+
+def measure(seconds: float, busy_ms: float) -> dict[str, dict[str, float]]:
+    """Runs each mix for so long."""
     figures: dict[str, dict[str, float]] = {}
     load = Load(busy_ms / 1000, READ_MS / 1000)
     mixes: dict[str, list[Callable[[], None]]] = {
@@ -256,6 +263,11 @@ def main(seconds: float = 5, busy_ms: float = 8) -> dict[str, dict[str, float]]:
     for pace, pause_s in {"one a second each": 1.0, "as fast as can be": 0.0}.items():
         for name, kinds in mixes.items():
             figures[f"{name}, {pace}"] = run(load, kinds, seconds, pause_s)
+    return figures
+
+
+def show(figures: dict[str, dict[str, float]], busy_ms: float) -> None:
+    """Prints a table."""
     table = Table(title=f"50 threads, one topic, items busy for {busy_ms:g} ms", title_justify="left")
     table.add_column("")
     for heading in next(iter(figures.values())):
@@ -263,15 +275,15 @@ def main(seconds: float = 5, busy_ms: float = 8) -> dict[str, dict[str, float]]:
     for name, row in figures.items():
         table.add_row(name, *(f"{value:,.2f}" for value in row.values()))
     Console(width=160).print(table)
-    return figures
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--busy-ms", type=float, default=8)
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--busy-ms", type=float, default=BUSY_MS)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    found = main(given.seconds, given.busy_ms)
+    found = measure(given.seconds, given.busy_ms)
+    show(found, given.busy_ms)
     if given.json is not None:
         given.json.write_text(json.dumps(found, indent=1) + "\n")

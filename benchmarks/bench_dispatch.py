@@ -1,29 +1,28 @@
 """Dispatch beside a bare SendMessageBatch loop, both against an endpoint that costs next to nothing.
 
-    python benchmarks/bench_dispatch.py [--json FILE]
+    python -m benchmarks dispatch
 
 5,000 real messages are due in one slot. Ours: seal, plan, hand out (metadata in memory), one range GET, decode, and
 SendMessageBatch with attributes and delays, on eight threads. Bare: the same batches, built beforehand, sent by a
 boto3 client on eight threads, once with boto3's defaults and once with our client's options (no parameter validation).
-Wall time, medians of alternating runs; the ratio is bare time divided by ours.
+Wall time, medians of interleaved rounds; the ratio is bare time divided by ours.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import statistics
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import boto3
+import pyarrow as pa
 from botocore.config import Config
 
 from benchmarks.bench_ledger import DATA, messages
 from benchmarks.endpoint import endpoint
+from benchmarks.rounds import interleaved, wall_ms
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.aws.service import client_config, parallel_of
 from tidewheel.aws.sqs_queues import SqsQueues
@@ -44,7 +43,6 @@ RUNS = 9
 START_MS = 1_767_225_600_000
 DUE_MS = START_MS + 900_000
 QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/123456789012/orders"
-GOAL = 0.9
 
 
 class Service:
@@ -88,8 +86,6 @@ def due_ledger(data: Path) -> Ledger:
     """Returns real messages, all due in one slot, as a ledger of one segment."""
     table = messages(data, ROWS, "replay").sort_by("message_id")
     times = [DUE_MS + i * 50 for i in range(ROWS)]
-    import pyarrow as pa
-
     ids = [ms.to_bytes(6) + each[6:] for ms, each in zip(times, table["message_id"].to_pylist(), strict=True)]
     table = table.set_column(0, table.schema.field(0), pa.array(times, pa.int64()))
     table = table.set_column(1, table.schema.field(1), pa.array(ids, pa.binary(16)))
@@ -135,14 +131,12 @@ def bare_loop(url: str, batches: list[list[dict[str, Any]]], config: Config) -> 
     return loop
 
 
-def timed(action: Callable[[], object]) -> float:
-    """Returns an action's wall time in seconds."""
-    before = time.perf_counter()
-    action()
-    return time.perf_counter() - before
+def benchmark(*, quick: bool) -> dict[str, object]:
+    """Measures ours beside both loops."""
+    return measure(DATA[0], 2 if quick else RUNS)
 
 
-def main(data: Path, runs: int = RUNS) -> dict[str, float]:
+def measure(data: Path, runs: int) -> dict[str, object]:
     """Runs all three in turns and returns the figures."""
     ledger = due_ledger(data)
     answer = json.dumps({"Successful": [{"Id": str(i), "MessageId": "m", "MD5OfMessageBody": "0"} for i in range(10)]})
@@ -151,39 +145,21 @@ def main(data: Path, runs: int = RUNS) -> dict[str, float]:
         batches = bare_batches(ledger)
         bare = bare_loop(url, batches, Config(max_pool_connections=THREADS))
         lean = bare_loop(url, batches, client_config(THREADS))
-        times: dict[str, list[float]] = {"bare": [], "lean": [], "ours": []}
-        for run in range(runs + 1):
-            topic = service.due_topic()
-            service.clock = ManualClock(DUE_MS - 480_000)
-            measured = {
-                "bare": timed(bare),
-                "ours": timed(lambda topic=topic: dispatch(service, topic)),  # type: ignore[misc]
-                "lean": timed(lean),
-            }
-            service.clock = ManualClock(START_MS)
-            if run:
-                for name, seconds in measured.items():
-                    times[name].append(seconds)
-    median = {name: statistics.median(own) for name, own in times.items()}
+        # Each round dispatches a topic of its own; making it is not timed.
+        topics = [service.due_topic() for _ in range(runs + 1)]
+        service.clock.set_ms(DUE_MS - 480_000)
+
+        def ours() -> None:
+            done = dispatch(service, topics.pop())  # type: ignore[arg-type]
+            assert done is not None and not done.failures and done.messages == ROWS, done
+
+        rounds = interleaved(runs, wall_ms, {"bare": bare, "ours": ours, "lean": lean})
     return {
         "messages": ROWS,
-        "dispatch_s": median["ours"],
-        "bare_loop_s": median["bare"],
-        "bare_loop_same_options_s": median["lean"],
-        "dispatch_messages_a_second": ROWS / median["ours"],
-        "dispatch_ratio": statistics.median(b / o for b, o in zip(times["bare"], times["ours"], strict=True)),
-        "dispatch_ratio_same_options": statistics.median(
-            b / o for b, o in zip(times["lean"], times["ours"], strict=True)
-        ),
+        "dispatch_s": rounds.median_ms("ours") / 1000,
+        "bare_loop_s": rounds.median_ms("bare") / 1000,
+        "bare_loop_same_options_s": rounds.median_ms("lean") / 1000,
+        "dispatch_messages_a_second": ROWS / rounds.median_ms("ours") * 1000,
+        **rounds.ratio("dispatch_ratio", "bare", "ours"),
+        **rounds.ratio("dispatch_ratio_same_options", "lean", "ours"),
     }
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=next((path for path in DATA if path.exists()), DATA[-1]))
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    figures = main(given.data)
-    print(json.dumps(figures, indent=1))
-    if given.json:
-        given.json.write_text(json.dumps(figures))

@@ -1,20 +1,16 @@
 """Ingest beside a bare Arrow write and PUT, both against an endpoint that costs next to nothing.
 
-    python -m benchmarks.bench_ingest [--json FILE]
+    python -m benchmarks ingest
 
 50,000 real messages, due over 60 days. Ours, from Arrow rows: order, ledger, PUT, fence, commit of the bucket. Bare:
 `pyarrow.parquet.write_table` of the same sorted rows (zstd level 1, Arrow's defaults), PUT. Two further figures start
 from decoded packs (Python texts become Arrow), and from packs as they come out of SQS (inflate, JSON, checks). CPU time
-of this process, medians of alternating runs; the ratio is bare time divided by ours.
+of this process, medians of interleaved rounds; the ratio is bare time divided by ours.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import statistics
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -25,6 +21,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.bench_ledger import DATA, messages
 from benchmarks.endpoint import endpoint
+from benchmarks.rounds import cpu_ms, interleaved
 from tidewheel.aws.dynamodb_items import encode_fence
 from tidewheel.aws.dynamodb_topics import DynamoTopics
 from tidewheel.aws.s3_objects import S3Objects
@@ -43,7 +40,6 @@ ROWS = 50_000
 RUNS = 9
 # The rows' first delivery time is START_MS: an hour before it, all of them are far.
 NOW_MS = 1_767_225_600_000 - 3_600_000
-GOAL = 0.7
 
 
 class Service:
@@ -78,22 +74,20 @@ def packed(table: pa.Table) -> list[bytes]:
     return [data for _, data in packs("t", "g", NOW_MS, checked)]
 
 
-def cpu_ms(action: Callable[[], object]) -> float:
-    """Returns an action's CPU time."""
-    before = time.process_time_ns()
-    action()
-    return (time.process_time_ns() - before) / 1e6
+def benchmark(*, quick: bool) -> dict[str, object]:
+    """Measures all three ways in."""
+    return measure(DATA[0], 5_000, 3) if quick else measure(DATA[0], ROWS, RUNS)
 
 
-def main(data: Path, runs: int = RUNS) -> dict[str, float]:
+def measure(data: Path, messages_: int, runs: int) -> dict[str, object]:
     """Runs all in turns and returns the figures."""
-    table = messages(data, ROWS, "replay")
+    table = messages(data, messages_, "replay")
     raw = packed(table)
     decoded = [decode_pack(each, NOW_MS) for each in raw]
     fence = encode_fence(new_fence("t", "g", TopicSettings(), NOW_MS))
     item = json.dumps({"Item": fence}).encode()
     with endpoint({"GetItem": item}) as url:
-        service = Service(url)
+        ports: Any = Service(url)
         s3 = boto3.client(
             "s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x"
         )
@@ -104,7 +98,7 @@ def main(data: Path, runs: int = RUNS) -> dict[str, float]:
             s3.put_object(Bucket="ledgers", Key="bare", Body=sink.getvalue().to_pybytes())
 
         def ours() -> None:
-            assert ingest(service, "t", decoded).ledger_rows == ROWS
+            assert ingest(ports, "t", decoded).ledger_rows == messages_
 
         rows = {id(each): pack_rows(each) for each in decoded}
 
@@ -113,38 +107,17 @@ def main(data: Path, runs: int = RUNS) -> dict[str, float]:
                 ours()
 
         def from_queue() -> None:
-            assert ingest(service, "t", [decode_pack(each, NOW_MS) for each in raw]).ledger_rows == ROWS
+            assert ingest(ports, "t", [decode_pack(each, NOW_MS) for each in raw]).ledger_rows == messages_
 
-        times: dict[str, list[float]] = {"bare": [], "rows": [], "ours": [], "queue": []}
-        for run in range(runs + 1):
-            measured = {
-                "bare": cpu_ms(bare),
-                "rows": cpu_ms(from_rows),
-                "ours": cpu_ms(ours),
-                "queue": cpu_ms(from_queue),
-            }
-            if run:
-                for name, ms in measured.items():
-                    times[name].append(ms)
-    median = {name: statistics.median(own) for name, own in times.items()}
+        rounds = interleaved(runs, cpu_ms, {"bare": bare, "rows": from_rows, "packs": ours, "queue": from_queue})
     return {
-        "messages": ROWS,
-        "ingest_ms": median["rows"],
-        "bare_write_and_put_ms": median["bare"],
-        "ingest_ratio": statistics.median(b / o for b, o in zip(times["bare"], times["rows"], strict=True)),
-        "ingest_from_packs_ms": median["ours"],
-        "ingest_from_packs_ratio": statistics.median(b / o for b, o in zip(times["bare"], times["ours"], strict=True)),
-        "ingest_from_queue_ms": median["queue"],
-        "ingest_from_queue_messages_a_second": ROWS / median["queue"] * 1000,
+        "messages": messages_,
+        "ingest_ms": rounds.median_ms("rows"),
+        "bare_write_and_put_ms": rounds.median_ms("bare"),
+        **rounds.ratio("ingest_ratio", "bare", "rows"),
+        "ingest_from_packs_ms": rounds.median_ms("packs"),
+        **rounds.ratio("ingest_from_packs_ratio", "bare", "packs"),
+        "ingest_from_queue_ms": rounds.median_ms("queue"),
+        **rounds.ratio("ingest_from_queue_ratio", "bare", "queue"),
+        "ingest_from_queue_messages_a_second": messages_ / rounds.median_ms("queue") * 1000,
     }
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=next((path for path in DATA if path.exists()), DATA[-1]))
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    figures = main(given.data)
-    print(json.dumps(figures, indent=1))
-    if given.json:
-        given.json.write_text(json.dumps(figures))

@@ -1,11 +1,13 @@
 """What a ledger costs: time to encode and to decode it, and its size, beside plain Parquet.
 
-    python benchmarks/bench_ledger.py [--data commits.jsonl.gz] [--order replay|shuffled] [--json FILE]
+    python -m benchmarks ledger
+    python -m benchmarks.bench_ledger [--data messages.jsonl.gz] [--order replay|shuffled] [--json FILE]
 
 Real messages, copied until there are 50,000, with fresh ids and times over 60 days. `replay` keeps their order and
 moves each copy by a part of the 60 days; `shuffled` draws them at random, so that neighbours have nothing in common:
-the worst case for compression. Runs alternate, figures are medians; time is this process's CPU time, which other
-programs on the machine disturb least (everything measured runs on one thread).
+the worst case for compression. Rounds are interleaved, figures are medians; time is this process's CPU time, which
+other programs on the machine disturb least (everything measured runs on one thread). The floor of a decode is Arrow's
+own read of a plain Parquet file with the same rows.
 """
 
 from __future__ import annotations
@@ -13,25 +15,22 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import platform
 import random
-import statistics
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.rounds import cpu_ms, interleaved
 from tidewheel.ledger import SCHEMA, Ledger, decode_segment, encode_ledger, rows_table
 from tidewheel.message import Encoding
 
 ROOT = Path(__file__).resolve().parents[1]
-DATA = (ROOT / "../shared/data/commits.jsonl.gz", ROOT / "examples/messages.jsonl.gz")
+DATA = (ROOT / "examples/messages.jsonl.gz",)
 SPAN_MS = 60 * 24 * 3600 * 1000
 START_MS = 1_767_225_600_000
-GOALS = {"encode_ratio": 0.7, "decode_5000_rows_ms": 7.0, "bytes_a_message": 125.0}
+ROWS, RUNS = 50_000, 15
 
 
 def messages(path: Path, rows: int, order: str) -> pa.Table:
@@ -60,11 +59,11 @@ def messages(path: Path, rows: int, order: str) -> pa.Table:
     )
 
 
-def plain_parquet(table: pa.Table, **options: Any) -> int:
-    """Writes rows as Arrow does by itself, and returns the size."""
+def plain_parquet(table: pa.Table, **options: Any) -> pa.Buffer:
+    """Returns rows as Arrow writes them by itself."""
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", compression_level=1, **options)
-    return int(sink.tell())
+    return sink.getvalue()
 
 
 def encode(table: pa.Table, segment_bytes: int | None = None) -> Ledger:
@@ -72,55 +71,69 @@ def encode(table: pa.Table, segment_bytes: int | None = None) -> Ledger:
     return encode_ledger(table, topic="commits", generation="1", slot_ms=300_000, segment_bytes=segment_bytes)
 
 
-def alternate(runs: int, *actions: Callable[[], object]) -> list[float]:
-    """Returns the median CPU milliseconds of each action, run in turns."""
-    times: list[list[float]] = [[] for _ in actions]
-    for run in range(runs + 2):
-        for action, own in zip(actions, times, strict=True):
-            before = time.process_time_ns()
-            action()
-            if run >= 2:
-                own.append((time.process_time_ns() - before) / 1e6)
-    return [statistics.median(own) for own in times]
-
-
-def measure(table: pa.Table, runs: int) -> dict[str, float]:
+def measure(table: pa.Table, runs: int) -> dict[str, object]:
     """Returns every figure."""
     rows = table.num_rows
     ledger = encode(table)
     lean = {"use_dictionary": False, "write_statistics": ["deliver_at_ms"], "store_schema": False}
-    bare_ms, lean_ms, ours_ms = alternate(
+    encodes = interleaved(
         runs,
-        lambda: plain_parquet(table),
-        lambda: plain_parquet(table, **lean),
-        lambda: encode(table),
-    )
-    large = encode(table.slice(0, 5_000), segment_bytes=1 << 30)
-    (segment,) = large.summary.segments
-    whole = large.data[segment.offset : segment.offset + segment.length]
-    typical = ledger.summary.segments[len(ledger.summary.segments) // 2]
-    part = ledger.data[typical.offset : typical.offset + typical.length]
-    large_ms, typical_ms = alternate(
-        5 * runs,
-        lambda: decode_segment(whole, object_name="ledger", segment=segment),
-        lambda: decode_segment(part, object_name="ledger", segment=typical),
+        cpu_ms,
+        {
+            "bare": lambda: plain_parquet(table),
+            "lean": lambda: plain_parquet(table, **lean),
+            "ours": lambda: encode(table),
+        },
     )
     return {
         "rows": rows,
         "segments": len(ledger.summary.segments),
-        "encode_ms": ours_ms,
-        "bare_write_ms": bare_ms,
-        "encode_ratio": bare_ms / ours_ms,
-        "lean_write_ms": lean_ms,
-        "encode_ratio_to_lean_write": lean_ms / ours_ms,
-        "decode_5000_rows_ms": large_ms,
-        "decode_typical_segment_ms": typical_ms,
-        "typical_segment_rows": typical.rows,
+        "encode_ms": encodes.median_ms("ours"),
+        "bare_write_ms": encodes.median_ms("bare"),
+        **encodes.ratio("encode_ratio", "bare", "ours"),
+        "lean_write_ms": encodes.median_ms("lean"),
+        **encodes.ratio("encode_ratio_to_lean_write", "lean", "ours"),
+        **decoding(table, ledger, runs),
         "bytes_a_message": ledger.summary.size_bytes / rows,
-        "bytes_a_message_at_5000_rows": large.summary.size_bytes / 5_000,
-        "bytes_a_message_bare": plain_parquet(table) / rows,
+        "bytes_a_message_bare": plain_parquet(table).size / rows,
         "footers_share": 1 - sum(pages_bytes(ledger.data)) / ledger.summary.size_bytes,
     }
+
+
+def decoding(table: pa.Table, ledger: Ledger, runs: int) -> dict[str, object]:
+    """Returns what it takes to decode a segment of 5,000 rows, and one as ingest makes them."""
+    large = encode(table.slice(0, 5_000), segment_bytes=1 << 30)
+    (segment,) = large.summary.segments
+    whole = large.data[segment.offset : segment.offset + segment.length]
+    plain = plain_parquet(table.slice(0, 5_000))
+    typical = ledger.summary.segments[len(ledger.summary.segments) // 2]
+    part = ledger.data[typical.offset : typical.offset + typical.length]
+    decodes = interleaved(
+        5 * runs,
+        cpu_ms,
+        {
+            "bare": lambda: pq.read_table(pa.BufferReader(plain), use_threads=False),
+            "ours": lambda: decode_segment(whole, object_name="ledger", segment=segment),
+            "typical": lambda: decode_segment(part, object_name="ledger", segment=typical),
+        },
+        warmups=5,
+    )
+    return {
+        "decode_5000_rows_ms": decodes.median_ms("ours"),
+        "bare_read_5000_rows_ms": decodes.median_ms("bare"),
+        **decodes.ratio("decode_ratio", "bare", "ours"),
+        "decode_typical_segment_ms": decodes.median_ms("typical"),
+        "typical_segment_rows": typical.rows,
+        "bytes_a_message_at_5000_rows": large.summary.size_bytes / 5_000,
+    }
+
+
+def benchmark(*, quick: bool) -> dict[str, object]:
+    """Measures in the stream's own order; the size in the worst order, too."""
+    rows, runs = (5_000, 3) if quick else (ROWS, RUNS)
+    shuffled = encode(messages(DATA[0], rows, "shuffled"))
+    found = measure(messages(DATA[0], rows, "replay"), runs)
+    return found | {"bytes_a_message_shuffled": shuffled.summary.size_bytes / rows}
 
 
 def pages_bytes(data: bytes) -> list[int]:
@@ -133,23 +146,20 @@ def pages_bytes(data: bytes) -> list[int]:
 
 
 def main() -> None:
-    """Prints the figures, each with its goal."""
+    """Prints the figures."""
     parser = argparse.ArgumentParser(description="What a ledger costs, beside plain Parquet.")
-    parser.add_argument("--data", type=Path, default=next((path for path in DATA if path.exists()), DATA[-1]))
+    parser.add_argument("--data", type=Path, default=DATA[0])
     parser.add_argument("--order", choices=("replay", "shuffled"), default="replay")
-    parser.add_argument("--rows", type=int, default=50_000)
-    parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--json", type=Path, help="write the figures here too")
     arguments = parser.parse_args()
     table = messages(arguments.data, arguments.rows, arguments.order)
     assert table.schema.equals(SCHEMA)
-    figures = measure(table, arguments.runs)
-    print(f"{arguments.order}; pyarrow {pa.__version__}, Python {platform.python_version()}")
-    for name, value in figures.items():
-        goal = GOALS.get(name)
-        print(f"{name:32}{value:12.4g}" + (f"   goal {goal:g}" if goal else ""))
+    found = json.dumps({"order": arguments.order, **measure(table, arguments.runs)}, indent=1)
+    print(found)
     if arguments.json:
-        arguments.json.write_text(json.dumps({"order": arguments.order, **figures}, indent=2) + "\n")
+        arguments.json.write_text(found + "\n")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,20 @@
-"""Peak memory of a dispatch with 1,000 and with 1,000,000 messages waiting, and index bytes a message.
+"""Peak memory of a dispatch while a thousand, a million and a hundred million messages wait.
 
-    python benchmarks/bench_memory.py [--json FILE]
+    python -m benchmarks memory
 
-Both dispatches send the same 1,000 due messages. Ledgers of 50,000 messages (of 1,000 for the small case) are written
-to a folder by one process; another, fresh one, loads the buckets' metadata as a dispatcher does, dispatches, and
-reports its peak resident size. Waiting messages are spread over 60 days.
+Every dispatch sends the same 1,000 due messages. Ledgers are written to a folder by one process; another, fresh one
+loads the buckets' metadata as a dispatcher does, dispatches, and reports its peak resident size. Waiting messages are
+spread over 60 days.
+
+- 1,000 and 1,000,000: real ledgers of 1,000 and of 50,000 messages.
+- 100,000,000: 64 ledgers, `max_buckets` of a topic that merges; of each the index, and the one segment that is due
+  (`benchmarks.waiting`). Every ledger has a share of what is due, which cuts by the calendar prevent: the worst case.
+- The same in 2,000 ledgers of 50,000, as if nothing had ever been merged; 64 of them have a share of what is due.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import pickle
 import random
 import resource
@@ -18,23 +22,60 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from benchmarks.waiting import SEGMENT_ROWS, waiting_ledger
 from tidewheel.aws.dynamodb_items import decode_bucket, encode_bucket
+from tidewheel.aws.dynamodb_writes import Item
 from tidewheel.bucket import Bucket, BucketId, content_id
 from tidewheel.clock import ManualClock
 from tidewheel.fence import new_fence
 from tidewheel.flows.dispatch import dispatch
 from tidewheel.flows.ports import Commit, Wake, in_order
 from tidewheel.flows.subscribe import create_subscription
+from tidewheel.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.memory import MemoryQueues, MemoryTopics, MemoryWheel
 from tidewheel.settings import TopicSettings
 
 START_MS = 1_767_225_600_000
 SPAN_MS = 60 * 86_400_000
 DUE_ROWS = 1000
-LEDGER_ROWS = 50_000
 DUE_MS = START_MS + 900_000
+LATER_MS = START_MS + 3_600_000
+"""Before this nothing else is due."""
+DUE_LEDGERS = 64
+"""Ledgers that share what is due, if there are so many."""
+RUNS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """So many messages waiting in so many ledgers.
+
+    Attributes:
+        says: the case in words.
+        indexed_only: ledgers are indexes with one real segment each.
+    """
+
+    says: str
+    waiting: int
+    ledgers: int
+    indexed_only: bool = False
+
+
+CASES = (
+    Case(says="1,000", waiting=1_000, ledgers=1),
+    Case(says="1,000,000", waiting=1_000_000, ledgers=20),
+    Case(says="100,000,000", waiting=100_000_000, ledgers=64, indexed_only=True),
+    Case(says="100,000,000, never merged", waiting=100_000_000, ledgers=2_000, indexed_only=True),
+)
+QUICK = (
+    Case(says="1,000", waiting=1_000, ledgers=1),
+    Case(says="1,000,000", waiting=1_000_000, ledgers=64, indexed_only=True),
+)
 
 
 class FolderObjects:
@@ -48,9 +89,12 @@ class FolderObjects:
         """Returns a name."""
         return f"{first_slot}-{bucket_id}"
 
-    def put(self, name: str, data: bytes | memoryview) -> None:
-        """Writes a file."""
-        (self._folder / name).write_bytes(data)
+    def put(self, name: str, data: bytes | memoryview, offset: int = 0) -> None:
+        """Writes a file, or a part of one."""
+        path = self._folder / name
+        with path.open("r+b" if path.exists() else "wb") as file:
+            file.seek(offset)
+            file.write(data)
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
         """Reads a range."""
@@ -64,38 +108,52 @@ class FolderObjects:
             (self._folder / name).unlink(missing_ok=True)
 
 
-def write_ledgers(folder: Path, waiting: int) -> None:
-    """Writes ledgers that together hold `waiting` messages, DUE_ROWS of them due in one slot."""
-    from tidewheel.ledger import encode_ledger
-    from tidewheel.ledger_rows import rows_table
-
-    drawn = random.Random(5)
-    objects = FolderObjects(folder)
-    buckets = []
-    ledgers = max(1, waiting // LEDGER_ROWS)
-    for _ in range(ledgers):
-        rows, due = waiting // ledgers, DUE_ROWS // ledgers
-        times = [DUE_MS + drawn.randrange(300_000) for _ in range(due)]
-        times += [START_MS + drawn.randrange(3_600_000, SPAN_MS) for _ in range(rows - due)]
-        table = rows_table(
-            deliver_at_ms=times,
-            message_ids=[ms.to_bytes(6) + drawn.randbytes(10) for ms in times],
-            payloads=[b'{"order":%d,"note":"%s"}' % (i, drawn.randbytes(40).hex().encode()) for i in range(rows)],
-            encodings=[1] * rows,
-            sent_at_ms=[START_MS] * rows,
-        )
-        ledger = encode_ledger(table, topic="t", generation="g", slot_ms=300_000)
-        summary = ledger.summary
-        bucket_id = content_id(ledger.data)
-        name = objects.new_ledger_name("t", summary.first_deliver_at_ms // 300_000, 300_000, bucket_id)
-        objects.put(name, ledger.data)
-        buckets.append(encode_bucket("t", summary.bucket(bucket_id, name)))
-    (folder / "buckets").write_bytes(pickle.dumps(buckets))
+def real_ledger(drawn: random.Random, rows: int, due: int) -> Ledger:
+    """Returns a ledger of so many rows, some of them due in one slot, the others over the 60 days."""
+    times = [DUE_MS + drawn.randrange(300_000) for _ in range(due)]
+    times += [LATER_MS + drawn.randrange(SPAN_MS - 3_600_000) for _ in range(rows - due)]
+    table = rows_table(
+        deliver_at_ms=times,
+        message_ids=[ms.to_bytes(6) + drawn.randbytes(10) for ms in times],
+        payloads=[b'{"order":%d,"note":"%s"}' % (i, drawn.randbytes(40).hex().encode()) for i in range(rows)],
+        encodings=[1] * rows,
+        sent_at_ms=[START_MS] * rows,
+    )
+    return encode_ledger(table, topic="t", generation="g", slot_ms=300_000)
 
 
-def read_buckets(folder: Path) -> list[Bucket]:
-    """Decodes the buckets' items, as a dispatcher does."""
-    return [decode_bucket(item) for item in pickle.loads((folder / "buckets").read_bytes())]
+def write_ledgers(folder: Path, case: Case) -> None:
+    """Writes a case's ledgers, and their buckets' items beside them."""
+    drawn, random_ = random.Random(5), np.random.default_rng(5)
+    sharing = min(case.ledgers, DUE_LEDGERS)
+    items: list[Item] = []
+    for number in range(case.ledgers):
+        due = DUE_ROWS // sharing + (number < DUE_ROWS % sharing) if number < sharing else 0
+        rows = case.waiting // case.ledgers
+        bucket = _index_ledger(folder, drawn, random_, rows, due) if case.indexed_only else None
+        items.append(encode_bucket("t", bucket or _whole_ledger(folder, real_ledger(drawn, rows, due))))
+    (folder / "buckets").write_bytes(pickle.dumps(items))
+
+
+def _whole_ledger(folder: Path, ledger: Ledger) -> Bucket:
+    bucket_id = content_id(ledger.data)
+    FolderObjects(folder).put(bucket_id, ledger.data)
+    return ledger.summary.bucket(bucket_id, bucket_id)
+
+
+def _index_ledger(folder: Path, drawn: random.Random, random_: np.random.Generator, rows: int, due: int) -> Bucket:
+    """Writes a sparse file with the due segment, if there is one, and the tail."""
+    objects, name, first = FolderObjects(folder), random_.bytes(8).hex(), None
+    if due:
+        # What is due lies with later rows in the ledger's first segment.
+        real = real_ledger(drawn, SEGMENT_ROWS, due)
+        first = real.summary.segments[0]
+        objects.put(name, memoryview(real.data)[: first.offset + first.length])
+    from_ms = LATER_MS if first is None else first.last_deliver_at_ms
+    made = waiting_ledger(random_, name, rows - SEGMENT_ROWS, from_ms, START_MS + SPAN_MS, first=first)
+    if made.bucket.tail is not None:
+        objects.put(name, made.tail, made.bucket.tail.offset)
+    return made.bucket
 
 
 class Service:
@@ -110,10 +168,10 @@ class Service:
         self.wheel = MemoryWheel()
         self.parallel = in_order
         self.max_skew_ms = 100
-        fence = new_fence("t", "g", TopicSettings(), START_MS)
-        self.topics.create_topic(fence)
+        self.topics.create_topic(new_fence("t", "g", TopicSettings(), START_MS))
         create_subscription(self.topics, self.clock, "t", "s", "queue")
-        for bucket in read_buckets(folder):
+        for item in pickle.loads((folder / "buckets").read_bytes()):
+            bucket = decode_bucket(item)
             current = self.topics.fence("t")
             assert current is not None
             wake = Wake(wake_slot=bucket.first_slot, look_at_ms=None, collect_at_ms=None)
@@ -121,63 +179,59 @@ class Service:
             assert self.topics.commit_bucket(current, bucket, wake if lower else None) is Commit.COMMITTED
 
 
-def measure(folder: Path) -> None:
-    """Dispatches the due messages and prints the peak resident size in KiB."""
+def dispatch_there(folder: Path) -> None:
+    """Dispatches the due messages and prints the peak of resident memory in KiB."""
     service = Service(folder)
     service.clock.set_ms(DUE_MS - 480_000)
-    done = dispatch(service, "t")
+    done = dispatch(service, "t")  # type: ignore[arg-type]
     assert done is not None
     assert len(service.queues.sent()) == DUE_ROWS, len(service.queues.sent())
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    print(own_peak_kib())
 
 
-def index_bytes(folder: Path) -> dict[str, float]:
-    """Returns the index's bytes a message in ledgers of 50,000."""
-    bucket = read_buckets(folder)[0]
-    item = encode_bucket("t", bucket)
-    size = sum(len(name) + len(str(next(iter(value.values())))) for name, value in item.items() if "B" not in value)
-    size += sum(len(name) + len(value["B"]) for name, value in item.items() if "B" in value)
+def own_peak_kib() -> int:
+    """Returns the most resident memory that this process had.
+
+    Linux keeps `ru_maxrss` over an exec, so that a child would report what its parent had when it forked. The memory
+    map's own mark begins anew.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        [line] = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
+        return int(line.split()[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024  # macOS counts in bytes
+
+
+def peak_mib(folder: Path) -> float:
+    """Returns the peak of a fresh process."""
+    command = [sys.executable, "-m", "benchmarks.bench_memory", str(folder)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout) / 1024
+
+
+def benchmark(*, quick: bool) -> dict[str, object]:
+    """Runs the cases in turns and returns the middle one of each case's peaks."""
+    cases = QUICK if quick else CASES
+    with tempfile.TemporaryDirectory(prefix="tidewheel-bench-") as name:
+        folders = {case.says: Path(name) / str(number) for number, case in enumerate(cases)}
+        for case in cases:
+            folders[case.says].mkdir()
+            write_ledgers(folders[case.says], case)
+        peaks: dict[str, list[float]] = {case.says: [] for case in cases}
+        for _ in range(1 if quick else RUNS):
+            for says, folder in folders.items():
+                peaks[says].append(peak_mib(folder))
+    middle = {says: sorted(own)[len(own) // 2] for says, own in peaks.items()}
+    few, *more = (middle[case.says] for case in cases)
     return {
-        "bitmap": len(item["slots"]["B"]) / bucket.rows,
-        "segment_table": (len(item["segments"]["B"]) if "segments" in item else 0) / bucket.rows,
-        "tail": (0 if bucket.tail is None else bucket.tail.length) / bucket.rows,
-        "whole_item": size / bucket.rows,
+        "waiting": [case.waiting for case in cases],
+        "ledgers": [case.ledgers for case in cases],
+        "dispatch_peak_mib": middle,
+        "dispatch_peak_ratio": middle["1,000,000"] / few,
+        "dispatch_peak_ratio_most": more[-1 if quick else 1] / few,
     }
 
 
-def main() -> dict[str, object]:
-    """Runs both cases and returns the figures."""
-    peaks: dict[str, float] = {}
-    index: dict[str, float] = {}
-    for waiting in (1_000, 1_000_000):
-        with tempfile.TemporaryDirectory() as folder:
-            subprocess.run([sys.executable, __file__, "--write", str(waiting), folder], check=True)
-            runs = [
-                int(
-                    subprocess.run(
-                        [sys.executable, __file__, "--measure", folder], check=True, capture_output=True
-                    ).stdout
-                )
-                for _ in range(3)
-            ]
-            peaks[f"{waiting:,} waiting"] = sorted(runs)[1] / 1024
-            index = index_bytes(Path(folder))
-    ratio = peaks["1,000,000 waiting"] / peaks["1,000 waiting"]
-    return {"dispatch_peak_mib": peaks, "dispatch_peak_ratio": ratio, "index_bytes_a_message": index}
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", nargs=2)
-    parser.add_argument("--measure")
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    if given.write:
-        write_ledgers(Path(given.write[1]), int(given.write[0]))
-    elif given.measure:
-        measure(Path(given.measure))
-    else:
-        figures = main()
-        print(json.dumps(figures, indent=1))
-        if given.json:
-            given.json.write_text(json.dumps(figures))
+    parser = argparse.ArgumentParser(description="Dispatches what a folder holds and prints the peak of memory in KiB.")
+    parser.add_argument("folder", type=Path)
+    dispatch_there(parser.parse_args().folder)

@@ -1,5 +1,6 @@
 """What a rebuild takes: ledgers of real messages in a folder, an empty table, Spark with two tasks.
 
+    python -m benchmarks rebuild
     python -m benchmarks.bench_rebuild [--ledgers 300] [--rows 10000] [--data commits.jsonl.gz] [--json FILE]
 
 Rows of each ledger are due at random over 60 days, as in a topic that was never merged: the worst case for the
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from benchmarks.bench_ledger import DATA, SPAN_MS, START_MS, messages
 from tidewheel.bucket import Bucket, content_id
@@ -40,6 +42,7 @@ from tidewheel.spark.rebuilding import OnSpark
 from tidewheel.spark.session import local_session
 
 TOPIC = "commits"
+LEDGERS, ROWS = 300, 10_000
 CORES = 2
 GLUE_CORES = 36
 """Of ten G.1X workers one is the driver; the others have four virtual processors each."""
@@ -109,6 +112,16 @@ def _table(payloads: pa.Array, random: np.random.Generator) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
+def bare_read_s(folder: Path) -> float:
+    """The floor: how long Arrow takes to read the same ledgers, all columns, on as many threads, and nothing else."""
+    pa.set_cpu_count(CORES)
+    paths = [path for path in folder.rglob("*.parquet") if path.is_file()]
+    start = time.perf_counter()
+    rows = sum(pq.read_table(path, partitioning=None).num_rows for path in paths)
+    assert rows, folder
+    return time.perf_counter() - start
+
+
 def main(data: Path, ledgers: int, rows: int) -> dict[str, float]:
     """Makes the ledgers, rebuilds, and returns the figures."""
     clock = ManualClock(START_MS - 3_600_000)
@@ -118,6 +131,7 @@ def main(data: Path, ledgers: int, rows: int) -> dict[str, float]:
         objects = location.objects()
         size_bytes = store(objects, data, ledgers, rows, fence.generation)
         store_checkpoint(objects, checkpoint_of(fence, [], [], [], clock.now_ms()))
+        bare_s = bare_read_s(Path(folder))
         service = MemoryService(clock=clock, objects=objects, queues=MemoryQueues(clock))  # type: ignore[arg-type]
         start = time.perf_counter()
         spark = local_session(CORES)
@@ -142,12 +156,22 @@ def main(data: Path, ledgers: int, rows: int) -> dict[str, float]:
         "session_s": session_s,
         **{f"{name}_s": value for name, value in seconds.items()},
         "total_s": total_s,
+        "bare_read_s": bare_s,
+        "rebuild_ratio": bare_s / total_s,
         "messages_a_second": ledgers * rows / total_s,
     }
 
 
-def extrapolated(figures: dict[str, float]) -> list[str]:
-    """Returns the lines that say what 100 M messages would take on Glue, and by what assumptions."""
+def benchmark(*, quick: bool) -> dict[str, float]:
+    """Rebuilds 3,000,000 messages."""
+    # One ledger in a hundred overlaps another one, so there are a hundred at least.
+    found = main(DATA[0], 100, 100) if quick else main(DATA[0], LEDGERS, ROWS)
+    seconds, _ = extrapolation(found)
+    return found | {"extrapolated_100m_s": seconds}
+
+
+def extrapolation(figures: dict[str, float]) -> tuple[float, list[str]]:
+    """Returns the seconds that 100 M messages would take on Glue, and lines that say by what assumptions."""
     factor = TARGET / figures["messages"]
     ledgers = figures["ledgers"] * factor
     speed = CORES / GLUE_CORES
@@ -157,7 +181,7 @@ def extrapolated(figures: dict[str, float]) -> list[str]:
     rewrite_s = figures["write_s"] * factor * speed
     puts_s = ledgers * PUT_S
     total_s = list_s + parallel_s + gets_s + rewrite_s + puts_s
-    return [
+    return total_s, [
         f"100 M messages in {ledgers:,.0f} ledgers on ten G.1X workers: about {total_s / 60:.1f} minutes",
         f"  list      {list_s:7.1f} s   1,000 names a request, 0.1 s each, one after the other",
         f"  inspect   {figures['inspect_s'] * factor * speed:7.1f} s   as measured, {GLUE_CORES} processors "
@@ -173,13 +197,13 @@ def extrapolated(figures: dict[str, float]) -> list[str]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=next((path for path in DATA if path.exists()), DATA[-1]))
-    parser.add_argument("--ledgers", type=int, default=300)
-    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--data", type=Path, default=DATA[0])
+    parser.add_argument("--ledgers", type=int, default=LEDGERS)
+    parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     measured = main(given.data, given.ledgers, given.rows)
     print(json.dumps(measured, indent=1))
-    print("\n".join(extrapolated(measured)))
+    print("\n".join(extrapolation(measured)[1]))
     if given.json:
         given.json.write_text(json.dumps(measured))

@@ -1,0 +1,222 @@
+"""What a function's cold start computes: its bundle's imports and the clients that it makes, beside bare floors.
+
+    python -m benchmarks cold_start
+
+The bundles are made as they are deployed, from PyPI, thinned and compiled, but for this machine, and for the functions'
+Python where there is one. Each figure is the CPU time (user and system) inside of a new process with nothing else on
+its path, less what Python itself needs: what other programs do moves it less than wall time. No request is made.
+
+- `init`: the import of a handler, with all that its module does. Lambda does this once an environment, and gives it a
+  whole core then, whatever the function's memory (AWS, "Understanding the Lambda execution environment lifecycle").
+- `first_delivery`: that, and what dispatch imports when it first has rows to send. This comes with the first call, on
+  the share of a core that its memory buys, and at the latest 480 s before the rows are due.
+
+The floors are what no code of ours can go below while it uses these packages: boto3 with the four clients that every
+function makes, Powertools with a tracer, and pyarrow.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from benchmarks.rounds import Rounds, interleaved, spread_figures
+from tidewheel.cdk.bundles import ARROW, BUNDLES, Bundle
+from tidewheel.cdk.bundling import fill
+from tidewheel.cdk.pinned_packages import LAMBDA, Machine
+from tidewheel.cdk.shared_object import AARCH64, X86_64
+from tidewheel.settings import ServiceSettings
+
+PROCESSES = 15
+TOP = 8
+ELF = {"x86_64": X86_64, "aarch64": AARCH64}
+
+MEASURED = """
+import resource, sys
+sys.path.insert(0, sys.argv[1])
+before = resource.getrusage(resource.RUSAGE_SELF)
+exec(sys.argv[2])
+after = resource.getrusage(resource.RUSAGE_SELF)
+print((after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime) * 1000)
+"""
+CLIENTS = "import boto3\nfor name in ('s3', 'dynamodb', 'sqs', 'scheduler'): boto3.client(name)"
+TRACED = "from aws_lambda_powertools import Logger, Tracer\nLogger(service='x'); Tracer(service='x')"
+FLOORS = {
+    "boto3": "import boto3",
+    "boto3_and_clients": CLIENTS,
+    "boto3_clients_and_powertools": f"{CLIENTS}\n{TRACED}",
+    "numpy": "import numpy",
+    "pyarrow": "import pyarrow, pyarrow.compute, pyarrow.parquet",
+}
+FIRST_DELIVERY = "import functions.dispatch.handler\nimport tidewheel.flows.deliver"
+
+_IMPORT_LINE = re.compile(r"^import time:\s+(\d+) \|\s+\d+ \| +(\S+)$", re.MULTILINE)
+_OWNERS = {
+    "botocore": "boto3",
+    "s3transfer": "boto3",
+    "urllib3": "boto3",
+    "jmespath": "boto3",
+    "dateutil": "boto3",
+    "six": "boto3",
+    "aws_xray_sdk": "Powertools and X-Ray",
+    "aws_lambda_powertools": "Powertools and X-Ray",
+    "wrapt": "Powertools and X-Ray",
+    "typing_extensions": "Powertools and X-Ray",
+    "functions": "clients and tracer, made",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Where and on what Python functions are started.
+
+    Attributes:
+        executable: the Python.
+        folder: has a bundle in a folder of its name, each.
+    """
+
+    executable: str
+    folder: Path
+
+    def run(self, bundle: Bundle, program: str, *arguments: str, options: tuple[str, ...] = ()) -> tuple[str, str]:
+        """Runs a program as Lambda runs a function: only its bundle, its variables, no writing of bytecode.
+
+        Returns:
+            What it wrote to stdout and to stderr.
+
+        Raises:
+            subprocess.CalledProcessError: it failed; what it wrote is on standard error.
+        """
+        command = [
+            self.executable,
+            "-B",
+            "-I",
+            "-S",
+            *options,
+            "-c",
+            program,
+            str(self.folder / bundle.name),
+            *arguments,
+        ]
+        done = subprocess.run(
+            command, cwd=self.folder, env=_variables(self.folder), capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            print(done.stderr, file=sys.stderr)
+        done.check_returncode()
+        return done.stdout, done.stderr
+
+    def cpu_ms(self, bundle: Bundle, code: str) -> float:
+        """Returns the CPU milliseconds of some code in a new process with a bundle."""
+        return float(self.run(bundle, MEASURED, code)[0])
+
+
+def benchmark(*, quick: bool) -> dict[str, object]:
+    """Makes the bundles and starts everything in turns."""
+    with tempfile.TemporaryDirectory(prefix="tidewheel-cold-start-") as name:
+        executable, machine = _python()
+        start = Start(executable=executable, folder=Path(name))
+        _fill(start, machine)
+        actions = _actions(start)
+        # The least is 9: a median of fewer says little of processes.
+        rounds = interleaved(9 if quick else PROCESSES, _told, actions)
+        return {
+            "python": machine.python,
+            "architecture": machine.architecture,
+            "processes": len(rounds.times_ms["dispatch_init"]),
+            **_figures(rounds),
+            "dispatch_profile": _profile(start, "import functions.dispatch.handler"),
+            "first_delivery_profile": _profile(start, FIRST_DELIVERY),
+        }
+
+
+def _actions(start: Start) -> Mapping[str, Callable[[], object]]:
+    codes = {f"{name}_floor": (ARROW, code) for name, code in FLOORS.items()}
+    for bundle in BUNDLES:
+        for function in bundle.functions:
+            codes[f"{function}_init"] = bundle, f"import functions.{function}.handler"
+    codes["dispatch_first_delivery"] = ARROW, FIRST_DELIVERY
+    return {name: partial(start.cpu_ms, bundle, code) for name, (bundle, code) in codes.items()}
+
+
+def _told(action: Callable[[], object]) -> float:
+    """Times by what a process tells of itself."""
+    return cast(float, action())
+
+
+def _figures(rounds: Rounds) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, times in rounds.times_ms.items():
+        found |= spread_figures(f"{name}_ms", list(times))
+    floor = "boto3_clients_and_powertools_floor"
+    return found | rounds.ratio("dispatch_init_ratio", floor, "dispatch_init")
+
+
+def _profile(start: Start, code: str) -> dict[str, float]:
+    """Returns the milliseconds of each package's own modules, the largest first: of one start, traced, so longer."""
+    _, told = start.run(ARROW, MEASURED, code, options=("-X", "importtime"))
+    spent: Counter[str] = Counter()
+    for own_us, module in _IMPORT_LINE.findall(told):
+        package = module.partition(".")[0]
+        # This Python's list may lack private modules of the other's.
+        standard = package in sys.stdlib_module_names or package.startswith("_")
+        spent["Python's own library" if standard else _OWNERS.get(package, package)] += int(own_us)
+    shown = {package: round(own_us / 1000, 1) for package, own_us in spent.most_common(TOP)}
+    return shown | {"others": round(sum(spent.values()) / 1000 - sum(shown.values()), 1)}
+
+
+def _fill(start: Start, machine: Machine) -> None:
+    for bundle in BUNDLES:
+        folder = start.folder / bundle.name
+        folder.mkdir()
+        fill(folder, bundle, machine)
+        # `fill` compiles only for the Python that runs it.
+        options = ["-q", "--invalidation-mode", "unchecked-hash"]
+        subprocess.run([start.executable, "-m", "compileall", *options, str(folder)], check=True)
+
+
+def _python() -> tuple[str, Machine]:
+    """Returns the Python to start functions on, theirs if this machine has it, and what packages it needs."""
+    named = f"python{LAMBDA.python}"
+    places = sorted(Path.home().glob(f".pyenv/versions/{LAMBDA.python}.*/bin/{named}"))
+    found = [path for path in (shutil.which(named), *map(str, places)) if path is not None and _runs(path)]
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    executable, version = (sys.executable, own) if own == LAMBDA.python or not found else (found[0], LAMBDA.python)
+    architecture = platform.machine()
+    return executable, Machine(python=version, architecture=architecture, elf=ELF[architecture])
+
+
+def _runs(executable: str) -> bool:
+    """Says whether it is the functions' Python: a name on the path may be a shim without a version behind it."""
+    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    done = subprocess.run([executable, "-I", "-c", code], capture_output=True, text=True, check=False)
+    return done.stdout.strip() == LAMBDA.python
+
+
+def _variables(home: Path) -> dict[str, str]:
+    """Returns a function's variables, of a service that is nowhere."""
+    values = {"max_skew_ms": "100", "send_threads": "8", "topic_queues": "{}"}
+    arn = "arn:aws:sqs:eu-central-1:1:q"
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "AWS_REGION": "eu-central-1",
+        "AWS_DEFAULT_REGION": "eu-central-1",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_EXECUTION_ENV": f"AWS_Lambda_python{LAMBDA.python}",
+        "AWS_LAMBDA_FUNCTION_NAME": "tidewheel",
+        "LAMBDA_TASK_ROOT": "/var/task",
+        **{f"TIDEWHEEL_{each.name.upper()}": values.get(each.name, arn) for each in fields(ServiceSettings)},
+    }

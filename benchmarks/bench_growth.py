@@ -1,0 +1,196 @@
+"""What grows with what: requests, function time and dollars of each flow, while one thing is made larger.
+
+    python -m benchmarks growth
+
+The deployed functions run on the emulated AWS, in virtual time. In every case the same is done: a thousand messages are
+ingested, one of them is cancelled, sweeps look, the thousand are dispatched to the subscriptions. What differs:
+
+- *backlog*: messages that wait in the topic beside them, up to 100 M. They are an index without ledgers
+  (`benchmarks.waiting`), in ledgers of 50,000, or in 48 if those would be more: what merges leave.
+- *topics*: others beside the one that is looked at, each with a message that waits.
+- *subscriptions*: of the topic.
+- *merge*: ledgers of 1,000 messages that are made few. A merge costs its sources, whatever else waits.
+
+Requests are all that AWS is asked, by function and client; units are what AWS bills; dollars are theirs at list prices,
+with the functions' time. Time is CPU time of the functions' thread without the emulator's, as `bench_function_time`
+takes it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.bench_function_time import OwnTime
+from benchmarks.waiting import SLOT_MS, waiting_ledger
+from tidewheel.aws.service import Service
+from tidewheel.cost.prices import cost
+from tidewheel.local import LocalTidewheel
+from tidewheel.message import Message
+from tidewheel.settings import ServiceSettings, parameter_name
+
+TOPIC = "orders"
+ROWS = 1000
+BACKLOGS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
+TOPICS = (1, 10, 100, 1_000)
+SUBSCRIPTIONS = (1, 2, 5, 10, 20, 50)
+MERGED = (16, 32, 64)
+LEDGER_ROWS, MOST_LEDGERS = 50_000, 48
+DAY_MS = 86_400_000
+_FUNCTIONS = {
+    "ingest": "ingest",
+    "dispatch": "dispatch",
+    "daily_sweep": "sweep",
+    "sweep": "sweep",
+    "merge": "compact",
+}
+
+
+class Case:
+    """A stack in which something is large, and what each flow costs in it."""
+
+    def __init__(self, stack: LocalTidewheel, own: OwnTime, subscriptions: int = 1, **settings: Any) -> None:
+        self.stack, self.own = stack, own
+        self.client = stack.client()
+        self.client.create_topic(TOPIC, **settings)
+        for number in range(subscriptions):
+            self.client.create_subscription(TOPIC, f"s{number}")
+        ssm = stack.session.client("ssm")
+        text = ssm.get_parameter(Name=parameter_name(stack.stack_name))["Parameter"]["Value"]
+        self.service = Service.of(ServiceSettings.from_json(text, "ssm"), stack.session, stack.clock)
+        self.found: dict[str, dict[str, float]] = {}
+
+    def settle(self) -> None:
+        """Lets sweeps do what is new, so that none of it is counted."""
+        self.stack.advance(days=1)
+
+    def backlog(self, waiting: int) -> None:
+        """Lets messages wait, due from 10 to 70 days later."""
+        random = np.random.default_rng(17)
+        from_ms = self.stack.clock.now_ms() + 10 * DAY_MS
+        ledgers = max(1, min(waiting // LEDGER_ROWS, MOST_LEDGERS))
+        for number in range(ledgers):
+            made = waiting_ledger(
+                random, f"ledgers/{TOPIC}/{number}", waiting // ledgers, from_ms, from_ms + 60 * DAY_MS
+            )
+            self.service.topics.restore_bucket(TOPIC, made.bucket)
+
+    def count(self, name: str, action: Callable[[], object]) -> None:
+        """Does something and keeps what it cost."""
+        asked, units = Counter(self.stack.requests), Counter(self.stack.requests.units)
+        self.own.calls.clear()
+        action()
+        assert not self.stack.failures, self.stack.failures[0]
+        asked, units = Counter(self.stack.requests) - asked, Counter(self.stack.requests.units) - units
+        dollars = sum(cost(units).values())
+        found = {"requests": float(sum(asked.values())), "dollars_a_million": dollars * 1e6}
+        if name in _FUNCTIONS:
+            found["cpu_ms"] = sum(ms for ms, _ in self.own.take(_FUNCTIONS[name]))
+        self.found[name] = found
+
+    def send(self, days: int, count: int = ROWS) -> list[str]:
+        """Sends messages that are due in one slot so many days later; returns their ids."""
+        at_s = (self.stack.clock.now_ms() // DAY_MS + days) * DAY_MS // 1000
+        messages = [Message(body="x" * 300, deliver_at=at_s + i % 100) for i in range(count)]
+        return [receipt.id for receipt in self.client.send_many(TOPIC, messages)]
+
+    def sweep(self) -> None:
+        """Invokes the sweep, counted as if its schedule had fired."""
+        [handler] = [each for each in self.stack._handlers if each.spec.folder == "sweep"]
+        handler.invoke({})
+        self.stack.requests.invoked(by_schedule=True)
+
+    def flows(self) -> dict[str, dict[str, float]]:
+        """Does all, and returns what each flow cost."""
+        ids: list[str] = []
+        self.count("send", lambda: ids.extend(self.send(2)))
+        self.count("ingest", lambda: self.stack.advance(minutes=5))
+        self.count("cancel", lambda: self.client.cancel(TOPIC, ids[0]))
+        # The first sweep of a day looks for orphans, the next one has nothing to do.
+        self.count("daily_sweep", self.sweep)
+        self.count("sweep", self.sweep)
+        at_ms = (self.stack.clock.now_ms() // DAY_MS + 2) * DAY_MS
+        self.stack.advance(milliseconds=at_ms - 1_000_000 - self.stack.clock.now_ms())
+        self.count("dispatch", lambda: self.stack.advance(seconds=990))
+        return self.found
+
+
+def measured(prepare: Callable[[Case], None], subscriptions: int = 1) -> dict[str, dict[str, float]]:
+    """Opens a stack, makes something large in it, and returns what each flow costs then."""
+    with LocalTidewheel() as stack, OwnTime(stack) as own:
+        case = Case(stack, own, subscriptions, inline_rows=1_000_000)
+        prepare(case)
+        case.settle()
+        return case.flows()
+
+
+def of_backlog(waiting: int) -> dict[str, Any]:
+    """A topic with a backlog."""
+    return {"waiting": waiting, **measured(lambda case: case.backlog(waiting))}
+
+
+def of_topics(topics: int) -> dict[str, Any]:
+    """A topic beside others, each with a message that waits for weeks."""
+
+    def prepare(case: Case) -> None:
+        for number in range(topics - 1):
+            case.client.create_topic(f"other-{number}")
+            case.client.create_subscription(f"other-{number}", "s")
+            case.client.send(f"other-{number}", "waits", delay="30d")
+
+    return {"topics": topics, **measured(prepare)}
+
+
+def of_subscriptions(subscriptions: int) -> dict[str, Any]:
+    """A topic with many subscriptions."""
+    return {"subscriptions": subscriptions, **measured(lambda _: None, subscriptions)}
+
+
+def of_merge(sources: int) -> dict[str, Any]:
+    """A merge of so many ledgers, with the send and the ingest of the last one."""
+    with LocalTidewheel() as stack, OwnTime(stack) as own:
+        case = Case(stack, own, max_buckets=sources - 1)
+        case.settle()
+
+        def one_more() -> None:
+            case.send(4)
+            stack.advance(minutes=5)
+
+        while not stack.invocations["compact"]:
+            case.count("merge", one_more)
+        return {"sources": sources, "merge": case.found["merge"]}
+
+
+def _slope(series: list[dict[str, Any]], axis: str, flow: str) -> float:
+    """Returns by how many requests a flow grows for each one more of what was made larger."""
+    first, last = series[0], series[-1]
+    requests: float = last[flow]["requests"] - first[flow]["requests"]
+    more: float = last[axis] - first[axis]
+    return requests / more
+
+
+def benchmark(*, quick: bool) -> dict[str, Any]:
+    """Makes each thing large, and says how the largest case compares with the smallest."""
+    points = 2 if quick else None
+    backlogs = [of_backlog(each) for each in BACKLOGS[:points]]
+    topics = [of_topics(each) for each in TOPICS[:points]]
+    subscriptions = [of_subscriptions(each) for each in SUBSCRIPTIONS[:points]]
+    found: dict[str, Any] = {
+        "messages": ROWS,
+        "slot_ms": SLOT_MS,
+        "by_backlog": backlogs,
+        "by_topics": topics,
+        "by_subscriptions": subscriptions,
+        "by_merged": [of_merge(each) for each in (MERGED[:1] if quick else MERGED)],
+    }
+    for axis, series in (("backlog", backlogs), ("topics", topics)):
+        for flow in ("ingest", "cancel", "sweep", "dispatch"):
+            for what, name in (("requests", "requests"), ("cpu_ms", "ms")):
+                if what in series[0][flow] and series[0][flow][what]:
+                    found[f"{axis}_{flow}_{name}_ratio"] = series[-1][flow][what] / series[0][flow][what]
+    found["requests_a_subscription"] = _slope(subscriptions, "subscriptions", "dispatch")
+    found["daily_requests_a_topic"] = _slope(topics, "topics", "daily_sweep")
+    return found

@@ -1,0 +1,94 @@
+"""Index bytes a message: what DynamoDB and the ledgers' tails hold so that messages can be found when they are due.
+
+    python -m benchmarks index
+
+Real messages in ledgers of several sizes, due at random over 60 days, and the ledgers that the real merge makes of
+ledgers of 2,000. `item` is the bucket's whole item, names and all; `tail` is in the ledger. A ledger of few messages
+has nothing to share its item with.
+"""
+
+from __future__ import annotations
+
+from benchmarks.bench_ledger import DATA, START_MS, encode, messages
+from tidewheel.aws.dynamodb_items import encode_bucket
+from tidewheel.aws.dynamodb_writes import Item
+from tidewheel.bucket import Bucket, content_id
+from tidewheel.clock import ManualClock
+from tidewheel.fence import new_fence
+from tidewheel.flows.merge import in_process, merge
+from tidewheel.memory import MemoryService
+from tidewheel.settings import TopicSettings
+
+SIZES = (1, 10, 100, 1_000, 5_000, 50_000, 200_000)
+MERGED_ROWS, MERGED_SOURCES = 2_000, 60
+TOPIC = "commits"
+
+
+def item_bytes(item: Item) -> int:
+    """Returns an item's bytes as DynamoDB counts them: names and values, numbers as their digits."""
+    return sum(len(name) + len(next(iter(value.values()))) for name, value in item.items())
+
+
+def index_bytes(bucket: Bucket) -> dict[str, float]:
+    """Returns the bytes of a bucket's index, divided by its messages."""
+    item = encode_bucket(TOPIC, bucket)
+    tail = 0 if bucket.tail is None else bucket.tail.length
+    return {
+        "rows": bucket.rows,
+        "slots": len(bucket.slots),
+        "segments": len(bucket.segments),
+        "bitmap": len(item["slots"]["B"]) / bucket.rows,
+        "segment_table": (len(item["segments"]["B"]) if "segments" in item else 0) / bucket.rows,
+        "item": item_bytes(item) / bucket.rows,
+        "tail": tail / bucket.rows,
+        "index": (item_bytes(item) + tail) / bucket.rows,
+    }
+
+
+def of_size(rows: int) -> dict[str, float]:
+    """Measures one ledger of real messages."""
+    ledger = encode(messages(DATA[0], rows, "shuffled"))
+    bucket_id = content_id(ledger.data)
+    return index_bytes(ledger.summary.bucket(bucket_id, f"ledgers/{TOPIC}/2026-01-01/5890752-{bucket_id}-{'0' * 16}"))
+
+
+def merged(rows: int, sources: int) -> dict[str, float]:
+    """Merges ledgers of so many messages each and returns the index of all that came out, a message."""
+    clock = ManualClock(START_MS - 7_200_000)
+    service = MemoryService.at(clock)
+    # The encoder's own cut: slots of 300 s.
+    fence = new_fence(TOPIC, "1", TopicSettings(max_buckets=8), clock.now_ms())
+    service.topics.create_topic(fence)
+    table = messages(DATA[0], rows * sources, "shuffled")
+    for number in range(sources):
+        # Rows at even distances: each ledger has messages of the whole time, as ingest's have.
+        ledger = encode(table.take(list(range(number, rows * sources, sources))))
+        bucket_id = content_id(ledger.data)
+        bucket = ledger.summary.bucket(bucket_id, f"ledgers/{TOPIC}/{bucket_id}")
+        service.objects.put(bucket.object_name, ledger.data)
+        service.topics.commit_bucket(fence, bucket, None)
+    before = service.topics.buckets(TOPIC)
+    done = merge(service, TOPIC, in_process(service.objects), lease_s=900)
+    assert done is not None and done.rows, done
+    after = service.topics.buckets(TOPIC)
+    waiting = sum(bucket.rows for bucket in after)
+    assert waiting == rows * sources, waiting
+    whole = [index_bytes(bucket) for bucket in after]
+    names = ("item", "tail", "index")
+    return {
+        "sources": len(before),
+        "ledgers": len(after),
+        "rows": waiting,
+        **{name: sum(each[name] * each["rows"] for each in whole) / waiting for name in names},
+    }
+
+
+def benchmark(*, quick: bool) -> dict[str, object]:
+    """Measures all sizes, and a merge."""
+    sizes = [of_size(rows) for rows in (SIZES[:4] if quick else SIZES)]
+    many = merged(500, 20) if quick else merged(MERGED_ROWS, MERGED_SOURCES)
+    found: dict[str, object] = {"by_rows": sizes, "merged": many, "index_bytes_a_message_merged": many["index"]}
+    if not quick:
+        [whole] = [each for each in sizes if each["rows"] == 50_000]
+        found["index_bytes_a_message"] = whole["index"]
+    return found

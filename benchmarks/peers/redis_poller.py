@@ -1,0 +1,136 @@
+"""A sorted set in Redis that is polled: members are ids, scores their times; bodies are in a hash.
+
+As careful as the others: a claim moves a message's time on by a lease, in one Lua script, and the message is removed
+when it was handed on. A poller that dies in between loses nothing; the message comes again. The simpler claim, which
+removes at once, has one round trip less and loses what it had claimed.
+
+It hands messages to a worker in its own process. The others put them into an SQS queue, and pay for that.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.peers.account import HOUR_MS, START_MS, Run
+from benchmarks.peers.redis_server import DURABLE, SNAPSHOTS, RedisServer
+from benchmarks.peers.stream import Delivery, Timed, number_of, outcome
+from tidewheel.clock import Clock, ManualClock, SystemClock
+
+BATCH = 100
+LEASE_S = 60
+_DUE, _BODIES = "due", "bodies"
+_CLAIM = """
+local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, ARGV[3])
+if #ids == 0 then return {} end
+for _, id in ipairs(ids) do redis.call('ZADD', KEYS[1], ARGV[2], id) end
+return redis.call('HMGET', KEYS[2], unpack(ids))
+"""
+
+
+class RedisPoller:
+    """The client and the poller.
+
+    Attributes:
+        round_trips: requests to Redis, by what they were for.
+    """
+
+    def __init__(self, client: Any, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._claim = client.register_script(_CLAIM)
+        self.round_trips: Counter[str] = Counter()
+
+    def send(self, messages: Sequence[Timed]) -> None:
+        """Adds messages, a batch in one transaction."""
+        for first in range(0, len(messages), BATCH):
+            batch = messages[first : first + BATCH]
+            with self._client.pipeline(transaction=True) as together:
+                together.hset(_BODIES, mapping={_id(each.number): each.body for each in batch})
+                together.zadd(_DUE, {_id(each.number): each.due_ms for each in batch})
+                together.execute()
+            self.round_trips["redis.send"] += 1
+
+    def poll(self) -> list[Delivery]:
+        """Claims what is due, hands it on and removes it."""
+        deliveries: list[Delivery] = []
+        while True:
+            now_ms = self._clock.now_ms()
+            bodies = self._claim(keys=[_DUE, _BODIES], args=[now_ms, now_ms + LEASE_S * 1000, BATCH])
+            self.round_trips["redis.claim"] += 1
+            if not bodies:
+                return deliveries
+            handed_ms = self._clock.now_ms()
+            numbers = [number_of(body) for body in bodies]
+            deliveries += [Delivery(number=number, at_ms=handed_ms) for number in numbers]
+            self._acknowledge(numbers)
+            if len(bodies) < BATCH:
+                return deliveries
+
+    def _acknowledge(self, numbers: Sequence[int]) -> None:
+        ids = [_id(number) for number in numbers]
+        with self._client.pipeline(transaction=True) as together:
+            together.zrem(_DUE, *ids)
+            together.hdel(_BODIES, *ids)
+            together.execute()
+        self.round_trips["redis.acknowledge"] += 1
+
+    def waiting(self) -> int:
+        """Returns how many messages Redis has, each with its time and its body."""
+        return int(min(self._client.zcard(_DUE), self._client.hlen(_BODIES)))
+
+
+def run(messages: Sequence[Timed], *, until_ms: int, interval_ms: int = 1000) -> Run:
+    """Sends a stream, polls at each interval of virtual time until then, and counts."""
+    clock = ManualClock(START_MS)
+    with RedisServer() as server:
+        poller = RedisPoller(server.client, clock)
+        poller.send(messages)
+        deliveries = []
+        while clock.now_ms() < until_ms:
+            clock.advance_ms(interval_ms)
+            deliveries += poller.poll()
+    return Run(
+        outcome=outcome(messages, deliveries),
+        requests=poller.round_trips,
+        units={},
+        hours=(until_ms - START_MS) / HOUR_MS,
+    )
+
+
+def run_in_real_time(messages: Sequence[Timed], *, interval_s: float, grace_s: float = 10.0) -> list[Delivery]:
+    """Sends a stream and polls by the machine's clock until all of it has arrived.
+
+    Args:
+        messages: due from now on.
+        interval_s: between the beginnings of two polls.
+        grace_s: how long after the last is due it may take.
+    """
+    clock = SystemClock()
+    with RedisServer() as server:
+        poller = RedisPoller(server.client, clock)
+        poller.send(messages)
+        deliveries: list[Delivery] = []
+        next_s = time.monotonic()
+        until_ms = messages[-1].due_ms + grace_s * 1000
+        while len(deliveries) < len(messages) and clock.now_ms() < until_ms:
+            deliveries += poller.poll()
+            next_s += interval_s
+            time.sleep(max(0.0, next_s - time.monotonic()))
+    return deliveries
+
+
+def kept_after_kill(messages: Sequence[Timed], *, durable: bool) -> int:
+    """Sends messages, kills the server's process, starts it again; returns how many are still there."""
+    with RedisServer(DURABLE if durable else SNAPSHOTS) as server:
+        RedisPoller(server.client, SystemClock()).send(messages)
+        server.kill()
+        server.start()
+        return RedisPoller(server.client, SystemClock()).waiting()
+
+
+def _id(number: int) -> str:
+    """Returns an id as long as Tidewheel's."""
+    return f"{number:026d}"

@@ -1,0 +1,91 @@
+"""Tidewheel itself: the local stack with its own functions, one topic, one subscription."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Sequence
+
+from benchmarks.peers.account import HOUR_MS, START_MS, Run
+from benchmarks.peers.stream import Delivery, Timed, number_of, outcome
+from tidewheel.errors import InvalidValue
+from tidewheel.local.stack import LocalTidewheel
+from tidewheel.message import Message
+
+BATCH = 100
+"""Messages that the client sends at once, as `tidewheel cost` assumes."""
+_TOPIC, _SUBSCRIPTION = "peers", "only"
+
+
+def run(messages: Sequence[Timed], *, until_ms: int) -> Run:
+    """Sends a stream, moves the clock until then, and counts.
+
+    Raises:
+        RuntimeError: a function failed.
+    """
+    with LocalTidewheel(start=_time(START_MS)) as stack:
+        _open(stack)
+        stack.requests.clear()
+        stack.requests.units.clear()
+        _send(stack, messages)
+        stack.advance_to(_time(until_ms))
+        deliveries = _take(stack)
+        requests, units = Counter(stack.requests), Counter(stack.requests.units)
+        if stack.failures:
+            raise RuntimeError(f"{len(stack.failures)} runs of functions failed, the first: {stack.failures[0]}")
+    return Run(
+        outcome=outcome(messages, deliveries),
+        requests=requests,
+        units=units,
+        hours=(until_ms - START_MS) / HOUR_MS,
+    )
+
+
+def run_in_real_time(messages: Sequence[Timed], *, grace_s: float = 10.0) -> list[Delivery]:
+    """Sends a stream and waits, with the machine's clock, until all of it has arrived.
+
+    Args:
+        messages: due from now on.
+        grace_s: how long after the last is due it may take.
+
+    Raises:
+        InvalidValue: the stream is empty.
+    """
+    if not messages:
+        raise InvalidValue("messages", 0, "give a stream with messages")
+    with LocalTidewheel(clock="real") as stack:
+        _open(stack)
+        _send(stack, messages)
+        deliveries: list[Delivery] = []
+        until_ms = messages[-1].due_ms + grace_s * 1000
+        while len(deliveries) < len(messages) and stack.clock.now_ms() < until_ms:
+            stack.advance(seconds=0.5)
+            deliveries += _take(stack)
+    return deliveries
+
+
+def _open(stack: LocalTidewheel) -> None:
+    client = stack.client()
+    client.create_topic(_TOPIC)
+    client.create_subscription(_TOPIC, _SUBSCRIPTION)
+
+
+def _send(stack: LocalTidewheel, messages: Sequence[Timed]) -> None:
+    client = stack.client()
+    for first in range(0, len(messages), BATCH):
+        batch = messages[first : first + BATCH]
+        client.send_many(_TOPIC, [Message(body=each.body, deliver_at=_time(each.due_ms)) for each in batch])
+
+
+def _take(stack: LocalTidewheel) -> list[Delivery]:
+    deliveries = []
+    for message in stack.receive(_TOPIC, _SUBSCRIPTION):
+        assert message.visible_at is not None
+        at_ms = round(message.visible_at.timestamp() * 1000)
+        assert isinstance(message.body, str)
+        deliveries.append(Delivery(number=number_of(message.body), at_ms=at_ms))
+    return deliveries
+
+
+def _time(at_ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC)

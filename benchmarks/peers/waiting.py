@@ -1,0 +1,93 @@
+"""What messages that wait take up: in Redis's memory, and stored by Tidewheel."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from benchmarks.peers.account import START_MS
+from benchmarks.peers.redis_poller import RedisPoller
+from benchmarks.peers.redis_server import RedisServer
+from benchmarks.peers.stream import Timed, unordered
+from tidewheel.aws.dynamodb_items import encode_bucket
+from tidewheel.bucket import content_id
+from tidewheel.clock import SystemClock
+from tidewheel.ledger import encode_ledger
+from tidewheel.ledger_rows import rows_table
+from tidewheel.message import Encoding
+
+SPAN_MS = 14 * 86_400_000
+"""Over which waiting messages are due: 7 days on average."""
+LEDGER_ROWS = 50_000
+"""Messages of one ledger at most, as merges leave them."""
+_SLOT_MS = 300_000
+_ID_RANDOM_BYTES = 10
+
+
+def redis_bytes(sizes: Sequence[int]) -> dict[int, int]:
+    """Returns how many bytes Redis uses for so many waiting messages, its own few hundred kilobytes not counted."""
+    found = {}
+    with RedisServer() as server:
+        empty = server.used_memory_bytes()
+        poller = RedisPoller(server.client, SystemClock())
+        messages = _messages(max(sizes))
+        sent = 0
+        for size in sorted(sizes):
+            for batch in _batches(islice(messages, size - sent), 5_000):
+                poller.send(batch)
+            sent = size
+            assert poller.waiting() == size, (poller.waiting(), size)
+            found[size] = server.used_memory_bytes() - empty
+    return found
+
+
+def tidewheel_bytes(sizes: Sequence[int]) -> dict[int, dict[str, int]]:
+    """Returns what Tidewheel stores for so many waiting messages: bytes of ledgers in S3, and of items in DynamoDB."""
+    found = {}
+    for size in sizes:
+        ledgers = items = 0
+        for batch in _batches(_messages(size), LEDGER_ROWS):
+            ledger_bytes, item_bytes = _ledger(batch)
+            ledgers, items = ledgers + ledger_bytes, items + item_bytes
+        found[size] = {"s3_bytes": ledgers, "dynamodb_bytes": items}
+    return found
+
+
+def _messages(count: int) -> Iterator[Timed]:
+    return unordered(count, first_ms=START_MS, span_ms=SPAN_MS)
+
+
+def _batches(messages: Iterable[Timed], size: int) -> Iterator[Sequence[Timed]]:
+    iterator = iter(messages)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+def _ledger(messages: Sequence[Timed]) -> tuple[int, int]:
+    """Returns the bytes of a ledger with these messages and of its bucket's item."""
+    drawn = random.Random(5)
+    rows = sorted(
+        ((each.due_ms, each.due_ms.to_bytes(6) + drawn.randbytes(_ID_RANDOM_BYTES), each.body) for each in messages),
+        key=lambda row: row[:2],
+    )
+    table = rows_table(
+        deliver_at_ms=[due_ms for due_ms, _, _ in rows],
+        message_ids=[message_id for _, message_id, _ in rows],
+        payloads=[body.encode() for _, _, body in rows],
+        encodings=[Encoding.TEXT] * len(rows),
+        sent_at_ms=[START_MS] * len(rows),
+    )
+    ledger = encode_ledger(table, topic="peers", generation="g", slot_ms=_SLOT_MS)
+    bucket = ledger.summary.bucket(content_id(ledger.data), "ledgers/peers/0")
+    return len(ledger.data), _item_bytes(encode_bucket("peers", bucket))
+
+
+def _item_bytes(item: dict[str, Any]) -> int:
+    """Returns an item's size: its names, and its values as text or bytes."""
+    size = 0
+    for name, typed in item.items():
+        value = next(iter(typed.values()))
+        size += len(name) + len(value if isinstance(value, bytes) else str(value).encode())
+    return size

@@ -1,0 +1,180 @@
+"""The benchmarks of `make bench-all` that take minutes each, as data."""
+
+from __future__ import annotations
+
+from benchmarks.figures import Benchmark, Figure
+
+SLOW = (
+    Benchmark(
+        name="merge",
+        module="benchmarks.bench_merge",
+        title="Merging",
+        method=(
+            "300 ledgers of 10,000 real messages made few, by the whole flow, on both engines. Floors on the same "
+            "files: pyarrow reads all, sorts and writes one; DuckDB does so with an ORDER BY. Both write plain "
+            "Parquet: no segments, no checksums, no copies dropped, no swap. Two cores but for the function, which "
+            "has one. Wall time, without the start of Spark; memory is the peak of the process tree."
+        ),
+        slow=True,
+        extra="duckdb",
+        figures=(
+            Figure(
+                at="spark_to_duckdb",
+                says="merge on Spark / DuckDB's sort, seconds",
+                more=False,
+                goal=2.0,
+                why_missed=(
+                    "Spark's engine writes each output with the same code, and byte for byte the same, as the "
+                    "function's, in one Python task an output. A merge has few outputs, and of unequal size, so one "
+                    "of two cores idles while the largest is written; and rows pass from the JVM to Python and back. "
+                    "DuckDB sorts and writes in one process, and writes none of what makes segments readable alone."
+                ),
+            ),
+            Figure(
+                at="function_to_duckdb", says="merge in the function (one core) / DuckDB (two), seconds", more=False
+            ),
+            Figure(at="spark.seconds", says="merge on Spark, s", more=False),
+            Figure(at="function.seconds", says="merge in the function, s", more=False),
+            Figure(
+                at="memory_at_twice_the_input.spark",
+                says="peak of memory at twice the input, Spark",
+                more=False,
+                goal=1.1,
+            ),
+            Figure(
+                at="memory_at_twice_the_input.function",
+                says="peak of memory at twice the input, function",
+                more=False,
+                goal=1.1,
+            ),
+        ),
+    ),
+    Benchmark(
+        name="rebuild",
+        module="benchmarks.bench_rebuild",
+        title="Rebuilding",
+        method=(
+            "An empty table, 300 ledgers of 10,000 real messages each, Spark on two cores: list, inspect (read all, "
+            "checksums, slots), compare ids, write. Floor: `pyarrow.parquet.read_table` of the same files on two "
+            "threads, which decodes all and compares nothing. The time for 100 M messages on ten Glue workers is "
+            "extrapolated, with times of AWS that are assumed: 30 ms a GET, 5 ms a write."
+        ),
+        slow=True,
+        extra="pyspark",
+        figures=(
+            Figure(at="messages_a_second", says="rebuild, messages a second", more=True),
+            Figure(at="rebuild_ratio", says="rebuild: bare Arrow read / ours", more=True),
+            Figure(
+                at="extrapolated_100m_s",
+                says="100 M messages on ten Glue workers, extrapolated, s",
+                more=False,
+                goal=900.0,
+            ),
+        ),
+    ),
+    Benchmark(
+        name="import",
+        module="benchmarks.bench_import",
+        title="Importing",
+        method=(
+            "1,000,000 JSON lines of real messages in no order, made ledgers by Spark on two cores. Floor: DuckDB "
+            "reads the same lines, sorts them by time and writes Parquet. Wall time without the start of Spark."
+        ),
+        slow=True,
+        extra="duckdb",
+        figures=(
+            Figure(at="import_rows_a_second", says="import, rows a second", more=True),
+            Figure(at="import_to_duckdb", says="import / DuckDB's sort, seconds", more=False),
+            Figure(at="import_peak_mb", says="peak of memory, Java included, MB", more=False),
+        ),
+    ),
+    Benchmark(
+        name="cost",
+        module="benchmarks.bench_cost",
+        title="Requests and dollars of a steady stream",
+        method=(
+            "A million messages a day, due at random within 60 days, in virtual time on the emulated S3 and DynamoDB, "
+            "all limits in bytes scaled to small messages. After 60 days half a day is counted. Without merging, four "
+            "slots are counted, with 20 days."
+        ),
+        slow=True,
+        figures=(
+            Figure(
+                at="merged.s3_and_dynamodb", says="S3 and DynamoDB for a million messages, $", more=False, goal=0.03
+            ),
+            Figure(at="unmerged.s3_and_dynamodb", says="the same without merging, $", more=None),
+            Figure(at="merged.live_buckets", says="ledgers alive, on average", more=False),
+        ),
+    ),
+    Benchmark(
+        name="contention",
+        module="benchmarks.bench_contention",
+        title="Fifty callers of one topic",
+        method=(
+            "Fifty threads call one topic, while each write keeps its items busy for 8 ms and refuses whoever else "
+            "comes to them, as DynamoDB's transactions do and the emulator's do not. At about one call a second each, "
+            "and as fast as they can. There is no floor: the figures are of the retries."
+        ),
+        slow=True,
+        figures=(
+            Figure(
+                at="50 commit ledgers, one a second each.gave_up_a_thousand",
+                says="commits that gave up, of 1,000, at one a second each",
+                more=False,
+                goal=0.0,
+            ),
+            Figure(at="50 commit ledgers, one a second each.p99_ms", says="a commit, p99, ms", more=False),
+            Figure(
+                at="50 cancel by id, one a second each.gave_up_a_thousand",
+                says="cancels that gave up, of 1,000",
+                more=False,
+                goal=0.0,
+            ),
+            Figure(at="50 cancel by id, one a second each.p99_ms", says="a cancel, p99, ms", more=False),
+            Figure(
+                at="50 commit ledgers, as fast as can be.calls_a_second",
+                says="commits a second, as fast as they can",
+                more=True,
+            ),
+            Figure(
+                at="50 upsert, as fast as can be.calls_a_second",
+                says="upserts a second, as fast as they can",
+                more=True,
+            ),
+        ),
+    ),
+    Benchmark(
+        name="cold_start",
+        module="benchmarks.bench_cold_start",
+        title="Cold start",
+        method=(
+            "Each function's bundle as it is deployed, made from PyPI, with its compiled bytecode, imported by a new "
+            "Python that has nothing else on its path. CPU time inside of the process, less what an empty Python "
+            "needs. Floors: boto3 with the four clients that every function makes and Powertools; pyarrow; numpy. "
+            "Lambda gives the start of an environment a whole core."
+        ),
+        slow=True,
+        figures=(
+            Figure(
+                at="dispatch_init_ms",
+                says="imports of dispatch at its start, ms",
+                more=False,
+                goal=300.0,
+                why_missed=(
+                    "The profile below says where the time goes: what is not `tidewheel` are the packages, and the "
+                    "floor of boto3, its clients and Powertools alone is the next figure."
+                ),
+            ),
+            Figure(
+                at="boto3_clients_and_powertools_floor_ms", says="floor: boto3, four clients, Powertools, ms", more=None
+            ),
+            Figure(at="dispatch_init_ratio", says="start of dispatch: floor / ours", more=True),
+            Figure(at="dispatch_first_delivery_ms", says="dispatch, until it first has rows to send, ms", more=False),
+            Figure(at="pyarrow_floor_ms", says="floor: pyarrow with compute and parquet, ms", more=None),
+            Figure(at="ingest_init_ms", says="imports of ingest, ms", more=False),
+            Figure(at="deliver_init_ms", says="imports of deliver, ms", more=False),
+            Figure(at="sweep_init_ms", says="imports of sweep, ms", more=False),
+            Figure(at="compact_init_ms", says="imports of compact, ms", more=False),
+        ),
+    ),
+)

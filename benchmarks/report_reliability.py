@@ -1,0 +1,182 @@
+"""The text of `docs/reliability.md`: tables and words around results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from benchmarks.plots import image_name
+from benchmarks.results import Result
+
+_HEAD = """# Reliability
+
+This page is written by `python -m benchmarks.report` from the files in `benchmarks/results/`, and a test compares them.
+Nothing ran on AWS. What AWS does when it fails is imitated: each way in which a call can fail is tried, and none is
+known by experience. `make aws-smoke` tries the ordinary way in your own account.
+
+| promise | what shows it |
+|---|---|
+| nothing accepted is lost, whatever crashes | [simulation](#simulation), [death at every call](#death-at-every-call) |
+| at least once; twice only after a failure | the same; calm runs of the simulation allow no second copy |
+| never early | checked for every copy in every run on this page |
+| cancelled means never delivered | [simulation](#simulation) |
+| each guard of the protocol is needed, and works | [guards](#guards) |
+| a stranger's input stops nobody else's messages | [hostile input](#hostile-input) |
+| nothing grows with time, and a backlog drains | [soak](#soak) |
+| a lost table can be rebuilt from the ledgers | [disaster recovery](disaster-recovery.md), run as a test |
+"""
+_SIMULATION = """## Simulation
+
+The real flows run on in-memory twins of the AWS adapters; a suite of contract tests holds the twins and the adapters on
+an emulated AWS to the same behaviour. One seed decides everything. Several functions, clients and administrators are
+under way at once, and who moves next is chosen anew at every call of a port. A call may fail before or after it took
+effect, a function may die at it; triggers come late, twice or never; clocks differ by as much as the service's skew
+allows. In the end everything is healed, and an oracle that knows what each client was told checks what came to whom.
+
+Three kinds of runs: *calm* (nothing fails; every message must come exactly once), *late* (triggers misbehave, functions
+are killed) and *faults* (calls fail as well).
+"""
+_AGAIN = """A run that breaks a promise prints the calls that led there and the command that repeats it byte for byte.
+`make test` does a few hundred runs; `make simulate SEEDS=5000` does as many as you like.
+"""
+_MODEL = """Before the code there was a model: `tests/simulation/protocol_model.py` is the protocol alone, as a
+program that explores interleavings and crashes. Each of its guards is taken away in turn, and the exploration notices
+each time; both are in `make test`.
+"""
+_GUARDS = """## Guards
+
+A guard is a condition of a write, or an order of reads, without which something is lost, doubled or early. Each is
+taken away from the real code, and small worlds (a few messages about one slot's boundary, two or three functions at
+once) are explored, schedule by schedule, until a promise is broken. With all guards in force the same schedules break
+none.
+"""
+_CRASH = """## Death at every call
+
+On an emulated AWS, through the real template, handlers and clients: each flow is run once to count its AWS calls, then
+again for each of them, and dies there, before the call took effect and after it. AWS then repeats what it would repeat,
+a user repeats a call that raised, and time passes. Everything must arrive at every subscription, none early, and
+nothing be left behind.
+
+*Latest* is the worst lateness of any message in any of these runs; *bound* is what the repeating side allows, such as a
+queue's visibility time-out.
+"""
+_FUZZ = """## Hostile input
+
+Every decoder is given arbitrary bytes and JSON, and valid values that were damaged: bits flipped, cut short, fields
+dropped, of another type, doubled, huge. It must return a valid value or raise one of the project's own errors. Handlers
+get batches with one hostile record: the others must arrive, and the hostile one must end in the dead-letter queue.
+"""
+_SOAK = """## Soak
+
+The real flows and functions' settings on in-memory adapters, in virtual time.
+"""
+_COLUMNS = {
+    "messages": "messages",
+    "copies": "copies",
+    "late_p99_ms": "p99 late, ms",
+    "late_most_ms": "most late, ms",
+    "plans": "plans",
+    "part_jobs": "jobs of parts",
+    "part_jobs_twice": "enqueued twice",
+}
+
+
+def document(results: Mapping[str, Result]) -> str:
+    """Returns the whole page.
+
+    Args:
+        results: all that there are, by name; what is missing is named as such.
+    """
+    parts = [_HEAD]
+    parts += [section(results[name]) for name, section in _SECTIONS.items() if name in results]
+    missing = [name for name in _SECTIONS if name not in results]
+    if missing:
+        parts.append(f"Not run yet: {', '.join(missing)}.\n")
+    return "\n".join(parts)
+
+
+def _origin(result: Result) -> str:
+    return f"`{result.command}`, {result.date}, {result.machine['cores']} cores."
+
+
+def _rows(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Returns a table; all columns but the first hold numbers or short texts."""
+    lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
+    lines += [f"| {' | '.join(_cell(value) for value in row)} |" for row in rows]
+    return "\n".join(lines)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) else str(value).replace("|", "\\|").replace("\n", " ")
+
+
+def _simulation(result: Result) -> str:
+    figures: Mapping[str, Any] = result.figures
+    total = sum(figures["runs"].values())
+    modes = ", ".join(f"{count:,} {mode}" for mode, count in figures["runs"].items())
+    verdict = "None broke a promise." if not figures["failed"] else f"**{figures['failed']} broke a promise:**"
+    said = [
+        f"{total:,} runs ({modes}), {figures['calls']:,} calls of ports, {figures['calls_per_s']:,} calls a second, "
+        f"{figures['runs_per_min']:,} runs a minute. {verdict}",
+        *(f"- seed {each['seed']}, {each['mode']}: {each['violation']}" for each in figures["failures"]),
+    ]
+    counts = [(what, count) for what, count in figures["exercised"].items() if ": " in what]
+    happened = _rows(("what happened in these runs", "times"), counts)
+    return "\n".join([_SIMULATION, _origin(result), "", *said, "", happened, "", _AGAIN, _MODEL])
+
+
+def _guards(result: Result) -> str:
+    figures: Mapping[str, Any] = result.figures
+    said = (
+        f"{figures['caught']} of {figures['guards']} guards are missed when they are taken away. With all of them, "
+        f"{figures['schedules_with_all_guards']:,} schedules of {figures['worlds']} worlds keep every promise."
+    )
+    rows = [
+        (each["guard"], f"`{each['place']}`", each["schedules"], each["violation"] or "**nothing**")
+        for each in figures["mutants"]
+    ]
+    heads = ("guard", "where", "schedules until it is missed", "what is broken without it")
+    return "\n".join([_GUARDS, _origin(result), "", said, "", _rows(heads, rows), ""])
+
+
+def _crash(result: Result) -> str:
+    figures: Mapping[str, Any] = result.figures
+    said = f"{figures['flows']} flows, {figures['deaths']:,} deaths, {figures['repeats']:,} repeats and refusals. " + (
+        "Everything arrived." if not figures["problems"] else f"**{figures['problems']} problems.**"
+    )
+    rows = [
+        [each[name] for name in ("flow", "calls", "deaths", "repeats", "latest_s", "bound_s", "most_copies", "because")]
+        for each in figures["stories"]
+    ]
+    heads = ("flow", "AWS calls", "deaths", "repeats", "latest, s", "bound, s", "most copies", "because")
+    return "\n".join([_CRASH, _origin(result), "", said, "", _rows(heads, rows), ""])
+
+
+def _fuzz(result: Result) -> str:
+    rows = [(name, count) for name, count in result.figures.items() if isinstance(count, int)]
+    return "\n".join([_FUZZ, _origin(result), "", _rows(("decoder", "inputs"), rows), ""])
+
+
+def _soak(result: Result) -> str:
+    figures: Mapping[str, Any] = result.figures
+    rows = [(name, *(figures[name][column] for column in _COLUMNS)) for name in figures]
+    kept = [
+        f"- **{name}**: {figures[name]['promises_kept']} promises kept"
+        + "".join(f"; **broken: {each}**" for each in figures[name]["promises_broken"])
+        for name in figures
+    ]
+    table = _rows(("scenario", *_COLUMNS.values()), rows)
+    plot = f"![What a service keeps over virtual weeks](images/{image_name('soak')})"
+    return "\n".join([_SOAK, _origin(result), "", table, "", *kept, "", plot, ""])
+
+
+_SECTIONS: Mapping[str, Callable[[Result], str]] = {
+    "simulation": _simulation,
+    "mutants": _guards,
+    "crash": _crash,
+    "fuzz": _fuzz,
+    "soak": _soak,
+}
+"""By the name of the results, in the order of the page."""

@@ -1,0 +1,90 @@
+"""Runs the scenarios and prints a table: `python -m benchmarks.soak`. Exit code 1 if a promise is broken."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import results
+from benchmarks.soak import backlog, burst, fan_out, outage, steady
+from benchmarks.soak.outcome import Outcome
+
+Run = Callable[[], Outcome]
+
+# The memory of the process is judged in the first one: nothing has run before it.
+FULL: Mapping[str, Run] = {
+    "steady": lambda: steady.run(steady.FULL),
+    "burst": lambda: burst.run(burst.FULL),
+    "backlog": lambda: backlog.run(backlog.FULL),
+    "fan_out": lambda: fan_out.run(fan_out.FULL),
+    "outage": lambda: outage.run(outage.FULL),
+}
+SMALL: Mapping[str, Run] = {
+    "steady": lambda: steady.run(steady.SMALL),
+    "burst": lambda: burst.run(burst.SMALL),
+    "backlog": lambda: backlog.run(backlog.SMALL),
+    "fan_out": lambda: fan_out.run(fan_out.SMALL),
+    "outage": lambda: outage.run(outage.SMALL),
+}
+_COLUMNS = ("messages", "copies", "late_p99_ms", "late_most_ms", "plans", "part_jobs", "part_jobs_twice", "cpu_s")
+
+
+def soak(runs: Mapping[str, Run], console: Console) -> list[Outcome]:
+    """Runs scenarios one after the other, and prints a row each and every broken promise."""
+    table = Table(title="Soak", title_justify="left")
+    for heading in ("scenario", *_COLUMNS, "promises"):
+        table.add_column(heading.replace("_", " "), justify="left" if heading == "scenario" else "right")
+    outcomes = []
+    for name, run in runs.items():
+        with console.status(f"{name} ..."):
+            began_s = time.process_time()
+            outcome = run()
+            outcome.figures["cpu_s"] = round(time.process_time() - began_s, 1)
+        outcomes.append(outcome)
+        colour = "red" if outcome.broken else "green"
+        kept = f"[{colour}]{len(outcome.held)} of {len(outcome.held) + len(outcome.broken)} kept[/]"
+        table.add_row(name, *(f"{outcome.figures[column]:,}" for column in _COLUMNS), kept)
+    console.print(table)
+    for outcome in outcomes:
+        for sentence in outcome.broken:
+            console.print(f"[red]broken[/] {outcome.name}: {sentence}")
+    return outcomes
+
+
+def main(arguments: Sequence[str] | None = None, runs: Mapping[str, Run] | None = None) -> int:
+    """Runs what is asked for; returns the exit code.
+
+    Args:
+        arguments: of the command line; None: this process's.
+        runs: scenarios instead of this module's.
+    """
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
+    parser.add_argument("--small", action="store_true", help="seconds instead of minutes")
+    parser.add_argument("--only", metavar="NAMES", help=f"of {', '.join(FULL)}, separated by commas")
+    parser.add_argument("--verbose", action="store_true", help="print all figures and kept promises, too")
+    parser.add_argument("--save", action="store_true", help="write the results file; for full runs of all scenarios")
+    given = parser.parse_args(arguments)
+    known = runs or (SMALL if given.small else FULL)
+    names = list(known) if given.only is None else given.only.split(",")
+    if unknown := [name for name in names if name not in known]:
+        parser.error(f"no such scenario: {', '.join(unknown)}; there are {', '.join(known)}")
+    if given.save and (given.small or given.only):
+        parser.error("--save is for full runs of all scenarios")
+    console = Console()
+    outcomes = soak({name: known[name] for name in names}, console)
+    if given.verbose:
+        for outcome in outcomes:
+            console.print(outcome.name, outcome.figures, *outcome.held, sep="\n  ")
+    if given.save:
+        figures = {outcome.name: outcome.document() for outcome in outcomes}
+        console.print(f"Saved: {results.save('soak', figures, command='make soak').name}")
+    return int(any(outcome.broken for outcome in outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

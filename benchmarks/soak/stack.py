@@ -1,0 +1,126 @@
+"""The service in memory with what a soak needs: triggers that can stand still, and an eye on the ports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from benchmarks.soak.watch import Forwarding, Watch
+from tidewheel.flows.ports import Due, Ports
+from tidewheel.local import MemoryTidewheel
+from tidewheel.local.memory_functions import Failed
+from tidewheel.local.memory_source import MemorySource
+from tidewheel.memory import MemoryService, MemoryTopics
+from tidewheel.memory.sqs_message import MemoryMessage
+from tidewheel.memory.sqs_queue import MemoryQueue
+
+MAX_SKEW_MS = 100
+"""As deployed: the setting's default."""
+LATE_MS = 1000 + MAX_SKEW_MS
+"""How late a copy may be: SQS's delays are whole seconds, rounded up, with room for the skew."""
+SWEEP_MS = 300_000
+URGENT, BULK, WORK = "urgent", "bulk", "work"
+
+Tamper = Callable[[MemoryService], MemoryService]
+"""Breaks something on purpose, to show that a check sees it."""
+
+
+class StandsStill(Exception):
+    """This function was told not to run."""
+
+
+class Gate(MemorySource):
+    """An event source mapping that can be disabled: its queue keeps what comes."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.disabled = False
+
+    def next_ms(self) -> int | None:
+        """As of the source; None, never, while it is disabled."""
+        return None if self.disabled else super().next_ms()
+
+
+class _Sweepable(Forwarding):
+    """The topics, on which no sweep begins while the stack's sweep stands still."""
+
+    def __init__(self, topics: MemoryTopics, stack: SoakStack) -> None:
+        super().__init__(topics)
+        self._stack = stack
+
+    def due_for_look(self, now_ms: int) -> Due:
+        """What a sweep asks first."""
+        if self._stack.no_sweep:
+            raise StandsStill("sweep")
+        return cast("Due", self._real.due_for_look(now_ms))
+
+
+class SoakStack(MemoryTidewheel):
+    """The whole service in memory, as deployed: skew 100 ms, window 300 s.
+
+    Args:
+        tamper: breaks something on purpose; None: nothing.
+
+    Attributes:
+        watch: what the functions asked of their ports.
+        no_sweep: whether every sweep fails, with StandsStill.
+        ordered: what functions may fail with, since the scenario makes them.
+    """
+
+    def __init__(self, *, tamper: Tamper | None = None) -> None:
+        self.watch = Watch()
+        self.no_sweep = False
+        self.ordered: set[type[Exception]] = {StandsStill}
+        self._gates: list[Gate] = []
+
+        def wrap(service: MemoryService) -> Ports:
+            topics = cast("MemoryTopics", _Sweepable(service.topics, self))
+            watched = self.watch.over(replace(service, topics=topics))
+            return watched if tamper is None else tamper(watched)
+
+        super().__init__(max_skew_ms=MAX_SKEW_MS, wrap=wrap)
+
+    def set_ingest(self, *, running: bool) -> None:
+        """Enables or disables the event source mappings of ingest."""
+        for gate in self._gates:
+            if gate.function == "ingest":
+                gate.disabled = not running
+
+    def dead_letters(self) -> int:
+        """Messages that the service gave up: in its dead-letter queues, and refused by SQS for good."""
+        queues = [self.queue(f"{self.stack_name}_{name}-dead") for name in (URGENT, BULK, WORK)]
+        queues.append(self.service.queues.refused_queue)
+        return sum(len(queue.everything) for queue in queues)
+
+    def source_depth(self) -> int:
+        """Messages in the ingest queues and the work queue."""
+        return sum(len(self.queue(f"{self.stack_name}_{name}").everything) for name in (URGENT, BULK, WORK))
+
+    def trouble(self) -> list[str]:
+        """Failures of functions that nobody ordered, as texts."""
+        found = [*self.failures, *self.logged]
+        return [str(each) for each in found if not isinstance(each.error, tuple(self.ordered))]
+
+    def _sources(
+        self, urgent: MemoryQueue, bulk: MemoryQueue, work: MemoryQueue, bulk_window_s: float
+    ) -> list[MemorySource]:
+        """The deployed mappings, each with a gate, and with the watch told where a call begins."""
+
+        def seen(
+            function: str, run: Callable[[Sequence[MemoryMessage]], Failed]
+        ) -> Callable[[Sequence[MemoryMessage]], Failed]:
+            def call(batch: Sequence[MemoryMessage]) -> Failed:
+                self.watch.begin(function, sum(message.size_bytes for message in batch))
+                return run(batch)
+
+            return call
+
+        ingest, deliver = seen("ingest", self._functions.ingest), seen("deliver", self._functions.deliver)
+        window_ms = round(bulk_window_s * 1000)
+        self._gates = [
+            Gate(urgent, self.clock, function="ingest", run=ingest, batch_size=10),
+            Gate(bulk, self.clock, function="ingest", run=ingest, batch_size=10_000, window_ms=window_ms),
+            Gate(work, self.clock, function="deliver", run=deliver, batch_size=1),
+        ]
+        return list(self._gates)
