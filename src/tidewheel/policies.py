@@ -113,7 +113,9 @@ def sender_statements(
     if looks:
         statements.append(_allow(["s3:GetObject"], [ledgers, payloads] if large else [ledgers]))
     if large:
-        statements.append(_allow(["s3:PutObject"], [payloads]))
+        # By due date: beside these folders stands what collections note for the deletion of bodies.
+        by_date = place.object_arn(settings.s3_bucket, f"{PAYLOADS}{topic}/????-??-??/*")
+        statements.append(_allow(["s3:PutObject"], [by_date]))
     return statements
 
 

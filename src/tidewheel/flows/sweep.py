@@ -202,9 +202,9 @@ def _look_after_delivery(ports: Ports, key: DeliveryKey, swept: Swept) -> None:
         ports.topics.delete_deliveries([key])
         return
     fence = ports.topics.fence(key.topic)
-    if fence is None:
-        return
     now_ms = ports.clock.now_ms()
+    if fence is None or delivery.look_at_ms > now_ms:  # another sweep has it
+        return
     enqueued_ms = now_ms + LEASE_MS
     if ports.topics.stamp_delivery(key, delivery.look_at_ms, enqueued_ms):
         parts = [part for part in range(delivery.parts) if part not in delivery.done]
@@ -233,6 +233,8 @@ def _look_after_park(ports: Ports, key: ParkKey, swept: Swept) -> None:
     broken = subscription.state is State.BROKEN
     waits = subscription.state is State.PAUSED or owner in swept.tried
     now_ms = ports.clock.now_ms()
+    if park.look_at_ms > now_ms:  # another sweep has it
+        return
     settled_ms = now_ms + fence.settings.redrive_s * 1000
     enqueued_ms = settled_ms if waits else now_ms + LEASE_MS
     if not ports.topics.stamp_park(key, park.look_at_ms, enqueued_ms) or waits:
