@@ -76,6 +76,7 @@ def main(arguments: Sequence[str] | None = None, runs: Mapping[str, Run] | None 
     if given.save and (given.small or given.only):
         parser.error("--save is for full runs of all scenarios")
     console = Console()
+    console.width = max(console.width, 120)  # the table's
     outcomes = soak({name: known[name] for name in names}, console)
     if given.verbose:
         for outcome in outcomes:

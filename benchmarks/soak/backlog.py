@@ -113,7 +113,6 @@ def _send(scale: Scale, account: Account, arrivals: Arrivals, back: dt.datetime)
 def _report(stack: SoakStack, account: Account, arrivals: Arrivals, outcome: Outcome) -> None:
     account.report(outcome, most_late_ms=None)
     stack.watch.report(outcome)
-    outcome.exactly("parts enqueued, by plans", stack.watch.part_jobs, stack.watch.expected_jobs)
     outcome.figures |= {
         "overdue_copies": sum(arrivals.overdue.values()),
         "urgent_last_ms": arrivals.most_ms["urgent"],

@@ -117,7 +117,6 @@ def _report_catch_up(account: Account, outcome: Outcome) -> None:
 def _report(stack: SoakStack, account: Account, windows: Windows, outcome: Outcome) -> None:
     account.report(outcome, most_late_ms=None)
     stack.watch.report(outcome)
-    outcome.exactly("parts enqueued, by plans", stack.watch.part_jobs, stack.watch.expected_jobs)
     outcome.at_most("last late copy, ms after the outage", windows.most_after_ms, SWEEP_MS + LATE_MS)
     outcome.at_most("latest copy of other times, the sweep alone, ms", windows.most_in_time_ms, LATE_MS)
     report_empty(stack, outcome)

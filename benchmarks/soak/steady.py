@@ -87,7 +87,6 @@ def _report(scale: Scale, stack: SoakStack, outcome: Outcome, cancelled: int, mo
     merges = stack.invocations["compact"]
     outcome.figures |= {"virtual_days": scale.days, "merges": merges, "sweeps": stack.invocations["sweep"]}
     outcome.promise(merges > 0, f"merges: {merges}")
-    outcome.exactly("parts enqueued, by plans", stack.watch.part_jobs, stack.watch.expected_jobs)
     kept_s = KEPT_S + scale.longest.total_seconds() + _DAY_S
     share = min(1.0, kept_s / (scale.days * _DAY_S) * _TOMBSTONES_SLACK)
     outcome.at_most("tombstones, by the cancels of five weeks", int(most_tombstones), -int(-cancelled * share))

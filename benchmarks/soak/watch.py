@@ -63,7 +63,9 @@ class Watch:
         most_event_bytes: the largest batch that a queue brought.
         most_read_bytes, most_sent: function -> the most that one call read of ledgers, and sent.
         most_row_bytes: function -> the most that rows held in memory while it sent them.
-        planned_segments, small_parts: of all plans; parts of the small ones.
+        planned_segments: of all plans.
+        small_jobs: parts times subscriptions of the small plans; the work queue gets one when a queue refuses its
+            messages, or when far more rows are due than was estimated.
         sends: SendMessageBatch requests.
     """
 
@@ -87,7 +89,7 @@ class Watch:
     most_sent: Counter[str] = field(default_factory=Counter)
     most_row_bytes: Counter[str] = field(default_factory=Counter)
     planned_segments: int = 0
-    small_parts: int = 0
+    small_jobs: int = 0
     sends: int = 0
     _call: Call = field(default_factory=lambda: Call(function="dispatch"))
     _jobs: dict[tuple[DeliveryKey, int], int] = field(default_factory=dict)
@@ -113,7 +115,7 @@ class Watch:
         self.plans += 1
         self.small += small
         self.parts += len(parts)
-        self.small_parts += len(parts) if small else 0
+        self.small_jobs += len(parts) * takers if small else 0
         self.planned_segments += len(plan.segments)
         self.expected_jobs += 0 if small else len(parts) * takers
         for part in parts:
@@ -169,6 +171,11 @@ class Watch:
             "ledger_most_rows": self.most_commit_rows,
         }
         outcome.exactly("parts enqueued twice", self.twice, 0)
+        least, most = self.expected_jobs, self.expected_jobs + self.small_jobs
+        outcome.promise(
+            least <= self.part_jobs <= most,
+            f"parts enqueued, by plans and subscriptions: {self.part_jobs:,}, of {least:,} to {most:,}",
+        )
         outcome.at_most("segments of a part", self.most_part_segments, MAX_PART_SEGMENTS)
         outcome.at_most("rows of a part", self.most_part_rows, MAX_PART_ROWS)
         # A segment is cut by rows: one of uneven rows may be above its share.
