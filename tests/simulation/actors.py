@@ -1,0 +1,152 @@
+"""Actors of a small world: functions and clients whose every call of a port is a step, and may go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from tests.simulation.interleaving import Died, Task
+from tidewheel.clock import ManualClock
+from tidewheel.errors import Contended, NotTaken, PartLeased
+from tidewheel.flows.ports import in_order
+from tidewheel.memory import MemoryService
+
+_PASSES_ON = ("new_",)
+"""Calls that ask nobody."""
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+class CallFailed(Exception):
+    """The call took effect, and its answer was lost."""
+
+
+EXPECTED = (CallFailed, Contended, PartLeased, NotTaken)
+"""What a function may end with, besides well: its trigger comes again."""
+
+
+class Fault(Enum):
+    """What goes wrong with a call."""
+
+    DIES = "dies before"
+    LOSES = "does, and hears no answer of,"
+    TWICE = "does twice, as a client that repeats a call whose answer was lost,"
+
+
+@dataclass(slots=True, kw_only=True)
+class Actor:
+    """A function or a client.
+
+    Attributes:
+        call: what it does, with ports of its own.
+        skew_ms: how far its clock is ahead.
+        again: whether something brings it again, if it did not end well.
+        pending: the call that it makes next; None before the first.
+        fault: what is to go wrong with that.
+        second_page: buckets that it reads after all others.
+    """
+
+    name: str
+    call: Callable[[Any], object]
+    skew_ms: int = 0
+    again: bool = False
+    pending: str | None = None
+    fault: Fault | None = None
+    second_page: frozenset[str] = frozenset()
+    task: Task = field(init=False)
+
+
+class _Clock:
+    def __init__(self, clock: ManualClock, skew_ms: int) -> None:
+        self._clock, self._skew_ms = clock, skew_ms
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms() + self._skew_ms
+
+
+class _Port:
+    """A port whose every call is a step of an actor."""
+
+    def __init__(self, name: str, port: Any, actor: Actor) -> None:
+        self._name, self._port, self._actor = name, port, actor
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._port, name)
+        if name.startswith(_PASSES_ON):
+            return method
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return step(self._actor, f"{self._name}.{name}", lambda: method(*args, **kwargs))
+
+        return call
+
+
+class _Objects(_Port):
+    """Listings are taken whole; an object that is written piece by piece is there at the end."""
+
+    def list(self, *args: Any) -> Iterator[Any]:
+        return iter(step(self._actor, "objects.list", lambda: [*self._port.list(*args)]))
+
+    @contextmanager
+    def create(self, name: str) -> Iterator[Any]:
+        with self._port.create(name) as sink:
+            yield sink
+            step(self._actor, "objects.create", lambda: None)
+
+
+class _Topics(_Port):
+    """All buckets come in two pages: what is written in between is in the later page, or in neither."""
+
+    def buckets(self, topic: str) -> Any:
+        second = self._actor.second_page
+
+        def page(first: bool) -> Any:
+            return [each for each in self._port.buckets(topic) if (each.id not in second) is first]
+
+        found = step(self._actor, "topics.buckets", lambda: page(True))
+        return found + step(self._actor, "topics.buckets", lambda: page(False))
+
+
+class ActorPorts:
+    """All ports of a service, as one actor has them."""
+
+    def __init__(self, service: MemoryService, actor: Actor) -> None:
+        self.topics = _Topics("topics", service.topics, actor)
+        self.objects = _Objects("objects", service.objects, actor)
+        self.queues = _Port("queues", service.queues, actor)
+        self.wheel = _Port("wheel", service.wheel, actor)
+        self.runs = _Port("runs", service.runs, actor)
+        self.clock = _Clock(service.clock, actor.skew_ms)  # type: ignore[arg-type]
+        self.parallel, self.max_skew_ms = in_order, service.max_skew_ms
+        self.actor = actor
+
+
+def step(actor: Actor, what: str, call: Callable[[], Any]) -> Any:
+    """Makes a call of an actor, when it is its turn."""
+    actor.pending = what
+    actor.task.pause()
+    fault, actor.fault = actor.fault, None
+    if fault is Fault.DIES:
+        actor.task.dead = True
+        raise Died
+    answer = call()
+    if fault is Fault.TWICE:
+        answer = call()
+    if fault is Fault.LOSES:
+        raise CallFailed(what)
+    return answer
+
+
+def void(_: object) -> None:
+    """Takes a result that nobody wants."""
+
+
+def require(holds: bool, what: str) -> None:
+    """Raises Violation unless something holds."""
+    if not holds:
+        raise Violation(what)

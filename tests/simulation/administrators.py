@@ -1,0 +1,249 @@
+"""Administrators: topics and subscriptions come and go, are paused, filtered, purged and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from tests.simulation.faults import FaultyPorts
+from tests.simulation.promises import Pause, Purging, Reader, TopicLife
+from tests.simulation.world import MAX_SKEW_MS, World
+from tidewheel.errors import AlreadyExists, InvalidValue, NotKept, TooManyPurges, UnknownSubscription
+from tidewheel.fence import Fence
+from tidewheel.flows.delete_topic import delete_topic
+from tidewheel.flows.pause import delete_subscription, pause, resume, set_filter
+from tidewheel.flows.purge import purge
+from tidewheel.flows.replay import replay
+from tidewheel.flows.subscribe import create_subscription, create_topic
+from tidewheel.flows.update_topic import update_topic
+from tidewheel.memory import MemoryService
+from tidewheel.settings import TopicSettings
+
+LASTING = ("audit", "billing")
+"""Subscriptions that each topic has from the beginning to the end."""
+POLICIES = (None, '{"colour":["red"]}', '{"colour":["blue","red"]}')
+_FOREVER_MS = 1 << 62
+
+
+class Administrators:
+    """The administrators of one world."""
+
+    def __init__(self, world: World, settings: dict[str, TopicSettings]) -> None:
+        self.world = world
+        self.settings = settings
+        self.queues_gone: set[str] = set()
+        self._names = 0
+
+    @property
+    def random(self) -> Random:
+        """The run's source of chance."""
+        return self.world.random
+
+    def _start(self, kind: str, life: TopicLife, call: Callable[[FaultyPorts], None]) -> None:
+        self.world.start_client(kind, life.name, call)
+
+    # ---- topics
+    def prepare(self) -> None:
+        """Makes all topics and their subscriptions, before anything goes wrong."""
+        for topic in self.settings:
+            life = self._begun(
+                topic, create_topic(self.world.service.topics, self.world.clock, topic, self.settings[topic])
+            )
+            for name in LASTING:
+                reader = self._reader(life, name, self.random.choice(POLICIES) if name == "billing" else None)
+                self._subscribe(self.world.service, life, reader, "latest")
+
+    def _begun(self, topic: str, fence: Fence) -> TopicLife:
+        known = self.world.promises.of_generation(topic, fence.generation)
+        if known is not None:
+            return known
+        life = TopicLife(name=topic, generation=fence.generation, slot_ms=fence.slot_ms)
+        self.world.promises.lives.append(life)
+        return life
+
+    def delete_topic(self, life: TopicLife) -> None:
+        """Deletes a topic, or creates one again that is gone."""
+        if not life.ending:
+            life.ending = True
+            self.world.deleted.add(life.name)
+            self._start("delete topic", life, lambda ports: delete_topic(ports.topics, ports.clock, life.name))
+            return
+
+        def create(ports: FaultyPorts) -> None:
+            again = self._begun(life.name, create_topic(ports.topics, ports.clock, life.name, self.settings[life.name]))
+            for name in LASTING:
+                if again.reader(name) is None and not again.ending:
+                    self._subscribe(ports, again, self._reader(again, name, None), "latest")
+
+        self._start("create topic again", life, create)
+
+    def change_settings(self, life: TopicLife) -> None:
+        """Changes how a topic's work is cut, and how long its ledgers are kept."""
+        random = self.random
+        changes = {
+            "inline_rows": random.choice([1, 3, 2000]),
+            "part_rows": random.choice([1, 2, 1000]),
+            "segment_rows": random.choice([1, 2, 5000]),
+            "retention_s": random.choice([0, 7200]),
+        }
+
+        def change(ports: FaultyPorts) -> None:
+            update_topic(ports.topics, ports.clock, life.name, changes)
+
+        self._start("change settings", life, change)
+
+    # ---- subscriptions
+    def _reader(self, life: TopicLife, name: str, policy: str | None) -> Reader:
+        self._names += 1
+        reader = Reader(name=name, queue_url=f"{life.name}-{name}-{self._names}", policies=[policy])
+        life.readers.append(reader)
+        return reader
+
+    def _subscribe(self, ports: FaultyPorts | MemoryService, life: TopicLife, reader: Reader, position: str) -> None:
+        create_subscription(
+            ports.topics,
+            self.world.clock,
+            life.name,
+            reader.name,
+            reader.queue_url,
+            "earliest" if position == "earliest" else "latest",
+            filter_policy=reader.policies[0],
+        )
+        reader.made = True
+
+    def subscribe_or_not(self, life: TopicLife) -> None:
+        """A third subscription comes and goes."""
+        there = self.world.service.topics.subscription(life.name, "third")
+        if there is None:
+            reader = self._reader(life, "third", self.random.choice(POLICIES))
+            position = self.random.choice(["latest", "earliest"])
+
+            def create(ports: FaultyPorts) -> None:
+                try:
+                    self._subscribe(ports, life, reader, position)
+                except AlreadyExists:  # another attempt was made meanwhile
+                    reader.ended = True
+
+            self._start("subscribe", life, create)
+            return
+        for reader in life.readers:
+            if reader.name == "third":
+                reader.ended = True
+
+        def delete(ports: FaultyPorts) -> None:
+            try:
+                delete_subscription(ports.topics, ports.objects, life.name, "third")
+            except UnknownSubscription:
+                return
+
+        self._start("unsubscribe", life, delete)
+
+    def pause_or_resume(self, life: TopicLife) -> None:
+        """Pauses or resumes a lasting subscription."""
+        reader = life.reader(self.random.choice(LASTING))
+        if reader is None or not reader.made:
+            return
+        promises, owner = self.world.promises, (life.name, reader.name)
+
+        def stop(ports: FaultyPorts) -> None:
+            resumes = promises.resumes[owner]
+            pause(ports.topics, life.name, reader.name)
+            fence = self.world.service.topics.fence(life.name)
+            if promises.resumes[owner] == resumes and not promises.resuming[owner] and fence is not None:
+                if reader.pause is None:
+                    reader.pause = Pause(step=self.world.step, sealed=fence.sealed)
+                self.world.note(f"{owner} is paused")
+
+        def go_on(ports: FaultyPorts) -> None:
+            reader.pause = None
+            promises.resumes[owner] += 1
+            promises.resuming[owner] += 1
+            try:
+                resume(ports.topics, ports.queues, ports.clock, life.name, reader.name)
+            finally:
+                promises.resuming[owner] -= 1
+
+        if self.random.random() < 0.5:
+            self._start("pause", life, stop)
+        else:
+            self._start("resume", life, go_on)
+
+    def set_filter(self, life: TopicLife) -> None:
+        """Changes which messages a subscription gets."""
+        reader = life.reader("billing")
+        if reader is None or not reader.made:
+            return
+        policy = self.random.choice(POLICIES)
+        reader.policies.append(policy)
+        self._start("set filter", life, lambda ports: _void(set_filter(ports.topics, life.name, "billing", policy)))
+
+    def queue_comes_and_goes(self, life: TopicLife) -> None:
+        """A queue stops taking messages, or takes them again."""
+        reader = life.reader("audit")
+        if reader is None:
+            return
+        queue = reader.queue_url
+        if queue in self.queues_gone:
+            self.world.service.queues.restore(queue)
+            self.queues_gone.discard(queue)
+        else:
+            self.world.service.queues.remove(queue)
+            self.queues_gone.add(queue)
+            self.world.count("client: a queue is gone")
+        self.world.note(f"{queue} {'is gone' if queue in self.queues_gone else 'is back'}")
+
+    # ---- purge, replay
+    def purge(self, life: TopicLife) -> None:
+        """Drops what was sent until now: all, or what is due in a range."""
+        first_ms: int | None = None
+        end_ms: int | None = None
+        if self.random.random() < 0.7:
+            first_ms = self.world.now_ms + self.random.randint(-600, 3600) * 1000
+            end_ms = first_ms + self.random.randint(1, 1800) * 1000
+
+        def call(ports: FaultyPorts) -> None:
+            promises = self.world.promises
+            purging = Purging(first_ms=first_ms or 0, end_ms=end_ms or _FOREVER_MS, sent_before_ms=_FOREVER_MS)
+            life.purges.append(purging)
+            for each in [each for each in promises.sent.values() if each.topic is life and purging.drops(each)]:
+                promises.doubt_purge(each)
+            try:
+                done = purge(ports.topics, ports.clock, life.name, first_ms=first_ms, end_ms=end_ms)
+            except TooManyPurges:
+                return
+            finally:
+                # It is not after its caller's clock, nor after an earlier purge by a clock that was ahead.
+                fence = self.world.service.topics.fence(life.name)
+                known_ms = 0 if fence is None else fence.last_purge_ms
+                purging.sent_before_ms = max(known_ms, self.world.now_ms + 2 * MAX_SKEW_MS)
+            if fence is None or fence.generation != life.generation:
+                return
+            self.world.count("client: purged")
+            purging.sent_before_ms = done.sent_before_ms
+            for each in [each for each in promises.sent.values() if each.topic is life and purging.drops(each)]:
+                if each.deliver_at_ms // life.slot_ms >= fence.sealed:
+                    promises.never(each, "was purged")
+
+        self._start("purge", life, call)
+
+    def replay(self, life: TopicLife) -> None:
+        """Delivers again what was due."""
+        reader = life.reader(self.random.choice(LASTING))
+        if reader is None or not reader.made:
+            return
+        reader.replayed = True
+        alone = self.random.random() < 0.3
+
+        def call(ports: FaultyPorts) -> None:
+            try:
+                enqueue = None if alone else ports.queues.enqueue_parts
+                done = replay(ports.topics, ports.clock, life.name, reader.name, enqueue=enqueue)
+            except (InvalidValue, NotKept):
+                return
+            self.world.exercised["client: plans replayed"] += done.plans
+
+        self._start("replay", life, call)
+
+
+def _void(_: object) -> None:
+    """Takes a result that nobody wants."""

@@ -1,0 +1,149 @@
+"""What must be true when everything is healed and time has passed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.simulation.promises import KeyHistory, Promises, Reader, Repeated, Sent, TopicLife, Violation
+from tests.simulation.world import START_MS, World
+from tidewheel.message import id_text
+from tidewheel.recurring import occurrence_id
+
+_KINDS = ("buckets", "plans", "deliveries", "parks", "trash", "recurring")
+
+
+class Checks:
+    """The checks of one world.
+
+    Args:
+        calm: whether nothing went wrong in the run: then every message comes once.
+    """
+
+    def __init__(self, world: World, *, calm: bool) -> None:
+        self._world = world
+        self._calm = calm
+
+    @property
+    def _promises(self) -> Promises:
+        return self._world.promises
+
+    def all(self) -> None:
+        """Checks everything.
+
+        Raises:
+            Violation: a promise was broken.
+        """
+        for sent in self._promises.sent.values():
+            self._check_sent(sent)
+        for life in self._promises.lives:
+            if life.ending:
+                continue
+            for history in life.keys.values():
+                self._check_key(life, history)
+            for rule in life.repeated.values():
+                self._check_rule(life, rule)
+        self._check_nothing_left()
+
+    # ---- messages
+    def _check_sent(self, sent: Sent) -> None:
+        for reader in sent.topic.readers:
+            count = self._promises.copies[reader.queue_url, sent.id]
+            if count > 1 and self._calm and not reader.replayed:
+                raise Violation(f"{sent.id} came {count} times to {reader.name}", sent.topic.name, sent.id)
+        if not sent.accepted or not self._is_promised(sent):
+            return
+        for reader in self._takers(sent):
+            if self._comes(sent):
+                self._must_have(sent, reader, [sent])
+            elif sent.moves is None and not sent.family.cancels and not sent.key:
+                # Somebody was to move it and got no answer: it or what was to take its place has come.
+                members = list(self._promises.family(sent))
+                if all(self._is_promised(each) for each in members):
+                    self._must_have(sent, reader, members)
+
+    def _is_promised(self, sent: Sent) -> bool:
+        """Whether nothing but a cancel, a move or its key can have dropped a message."""
+        return not (sent.topic.ending or sent.purge_doubt or sent.expires_at_ms is not None)
+
+    def _comes(self, sent: Sent) -> bool:
+        return sent.never is None and not sent.family.doubts and sent.key is None
+
+    def _takers(self, sent: Sent) -> list[Reader]:
+        """Returns the readers that must get a message."""
+        return [each for each in sent.due_from if not each.ended and each.takes(sent) == {True}]
+
+    def _must_have(self, sent: Sent, reader: Reader, members: list[Sent]) -> None:
+        for each in members:
+            kept = (reader.queue_url, each.id) in self._promises.refused
+            if kept if each.refused else self._promises.copies[reader.queue_url, each.id]:
+                return
+        due_s = (sent.deliver_at_ms - START_MS) / 1000
+        other = "" if len(members) == 1 else f", nor any of {[each.id for each in members[1:]]}"
+        raise Violation(f"{sent.id}, due {due_s:.3f} s, never came to {reader.name}{other}", sent.topic.name, sent.id)
+
+    # ---- keys
+    def _check_key(self, life: TopicLife, history: KeyHistory) -> None:
+        if history.changed or not history.members or not all(map(self._is_promised, history.members)):
+            return
+        members = history.members
+        for older, newer in history.superseded:
+            if self._promises.came(older):
+                raise Violation(f"{older.id} came, though {newer.id} had replaced it in time", life.name, older.id)
+        if not any(each.replace for each in members):
+            self._check_duplicates(life, members)
+        if not all(each.accepted for each in members):
+            return
+        newest = max(members, key=lambda each: (each.sent_ms, each.seq, each.id))
+        for reader in self._takers(newest):
+            if all(reader in each.due_from and reader.takes(each) == {True} for each in members):
+                self._must_have(newest, reader, [newest] if newest.replace else [newest, *members])
+
+    def _check_duplicates(self, life: TopicLife, members: list[Sent]) -> None:
+        came = [each for each in members if each.ingested_open and self._promises.came(each)]
+        if len(came) > 1:
+            first, second = came[:2]
+            if max(first.sent_ms, second.sent_ms) < min(first.deliver_at_ms, second.deliver_at_ms):
+                raise Violation(f"{first.id} and {second.id} have one key, and both came", life.name, first.id)
+
+    # ---- recurring messages
+    def _check_rule(self, life: TopicLife, rule: Repeated) -> None:
+        if rule.made_ms is None or life.purges:
+            return
+        assert rule.planned is not None, "every rule is ended before the end"
+        until_ms = max(rule.first_ms, rule.planned * life.slot_ms)
+        for due_ms in rule.rule.between(rule.made_ms + 1000, until_ms, 10_000):
+            message_id = id_text(occurrence_id(rule.generation, rule.name, due_ms))
+            for reader in rule.due_from:
+                if reader.ended or reader.policies != [None]:
+                    continue
+                count = self._promises.copies[reader.queue_url, message_id]
+                if not count:
+                    raise Violation(
+                        f"{message_id} of {rule.name}, due {(due_ms - START_MS) // 1000} s: not to {reader.name}",
+                        life.name,
+                        rule.name,
+                    )
+                if count > 1 and self._calm and not reader.replayed:
+                    raise Violation(f"{message_id} of {rule.name} came {count} times", life.name, rule.name)
+
+    # ---- nothing is left
+    def _check_nothing_left(self) -> None:
+        service = self._world.service
+        for topic, items in service.topics._items.items():
+            for kind in _KINDS:
+                left = getattr(items, kind)
+                self._require(not left, lambda kind=kind, left=left: f"{kind} are left: {left}", topic)  # type: ignore[misc]
+            if items.fence is not None:
+                # Above its mark, where an idle topic has nothing to collect, it is the table's TTL that deletes them.
+                until, now_s = items.fence.gc_until, self._world.now_ms // 1000
+                late = [each for each in items.tombstones.values() if each.slot < until or each.ttl_s >= now_s]
+                self._require(not late, lambda late=late: f"tombstones are left: {late}", topic)  # type: ignore[misc]
+            else:
+                left = service.objects.names(f"checkpoints/{topic}/")
+                self._require(not left, lambda left=left: f"of a deleted topic are left: {left}", topic)  # type: ignore[misc]
+        left = [name for name in service.objects.names() if not name.startswith("checkpoints/")]
+        self._require(not left, lambda: f"objects are left: {left}", *(name.split("/")[1] for name in left[:1]))
+
+    def _require(self, holds: bool, what: Callable[[], str], *about: str) -> None:
+        if not holds:
+            raise Violation(" ".join((*about, what())), *about)

@@ -1,0 +1,275 @@
+"""Clients: they send, cancel, move and purge; each is a task that may die or get no answer, with a clock of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+from tests.simulation.faults import FaultyPorts
+from tests.simulation.promises import Family, KeyHistory, Promises, Sent, TopicLife, Violation
+from tests.simulation.triggers import Queued, Triggers
+from tests.simulation.world import START_MS, World
+from tidewheel.errors import UnknownMessage
+from tidewheel.fence import Fence
+from tidewheel.flows.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key, cancel_many
+from tidewheel.message import IdSource, Message, MessageId, Receipt, id_text
+from tidewheel.outgoing import CheckedMessage, Options, check_message
+from tidewheel.pack import decode_pack, packs
+from tidewheel.sdk.changes import Rescheduled, reschedule
+
+MOST_SENT = 60
+KEYS = ("key-1", "key-2")
+COLOURS = ("red", "blue", None)
+UNSENDABLE = "SQS refuses this"
+"""A body that queues are told to refuse for good."""
+
+
+class Clients:
+    """The clients of one world."""
+
+    def __init__(self, world: World, triggers: Triggers, *, days: bool) -> None:
+        self.world = world
+        self.triggers = triggers
+        self._ids = IdSource()
+        self._days = days
+
+    @property
+    def promises(self) -> Promises:
+        """What was promised."""
+        return self.world.promises
+
+    @property
+    def random(self) -> Random:
+        """The run's source of chance."""
+        return self.world.random
+
+    # ---- send
+    def send(self, life: TopicLife) -> None:
+        """Sends one to six messages."""
+        random = self.random
+        fence = self.world.service.topics.fence(life.name)
+        if fence is None or len(self.promises.sent) >= MOST_SENT:
+            return
+        delays = self._delays(fence)
+        kind = random.choice(["plain", "plain", "plain", "key", "upsert", "expiry", "large", "refused", "only"])
+        wanted: list[tuple[Message, str]] = []
+        for delay in delays:
+            colour = random.choice(COLOURS)
+            body = UNSENDABLE if kind == "refused" and random.random() < 0.3 else f"after {delay} s"
+            message = Message(body=body, delay=delay, attributes={} if colour is None else {"colour": colour})
+            if kind in ("key", "upsert"):
+                message = replace(message, key=random.choice(KEYS), replace=kind == "upsert")
+            elif kind == "expiry":
+                message = replace(message, expires_in=random.choice([1, 60, 3600]))
+            wanted.append((message, kind))
+
+        def call(ports: FaultyPorts) -> None:
+            with self.world.unanswered("send"):
+                self._send(ports, life, wanted)
+
+        self.world.start("send", call, topic=life.name)
+
+    def _delays(self, fence: Fence) -> list[int]:
+        random = self.random
+        spans = [5, 120, 900, 1800, 3600, 3600, 7200, *([86_400] if self._days else [])]
+        delays = [random.randint(0, random.choice(spans)) for _ in range(random.randint(1, 6))]
+        if random.random() < 0.5:  # about the slot that is sealed next
+            edge_s = fence.settings.lookahead_s + fence.settings.slot_s
+            delays = [max(0, edge_s + random.randint(-60, 60)) for _ in delays]
+        return delays
+
+    def _send(self, ports: FaultyPorts, life: TopicLife, wanted: list[tuple[Message, str]]) -> None:
+        fence = ports.topics.fence(life.name)
+        if fence is None or fence.generation != life.generation:
+            return
+        now_ms = ports.clock.now_ms()
+        # As consumers send again what they could not do yet.
+        resend = Options(only="audit", attempt=1) if wanted[0][1] == "only" else None
+        checked = [check_message(message, self._ids, now_ms, resend=resend) for message, _ in wanted]
+        if any(kind == "large" for _, kind in wanted):
+            checked = [self._with_payload(ports, life.name, each) for each in checked]
+        self._put(ports, fence, life, checked, now_ms)
+
+    def _with_payload(self, ports: FaultyPorts, topic: str, message: CheckedMessage) -> CheckedMessage:
+        name = ports.objects.new_payload_name(topic, message.deliver_at_ms, id_text(message.id))
+        ports.objects.put(name, message.text.encode())
+        return message.with_payload(name, f"see {name}")
+
+    def put(self, ports: FaultyPorts, fence: Fence, life: TopicLife, early: list[CheckedMessage]) -> None:
+        """Sends what is due of a recurring message before the service can know of it."""
+        self._enqueue(ports, fence, life, early, ports.clock.now_ms())
+
+    def _put(
+        self, ports: FaultyPorts, fence: Fence, life: TopicLife, checked: list[CheckedMessage], now_ms: int
+    ) -> list[Sent]:
+        """Notes messages, and sends them."""
+        sent = [self._noted(life, each, fence.sent_at_ms(now_ms)) for each in checked]
+        due_s = [(each.deliver_at_ms - START_MS) // 1000 for each in sent]
+        shown = ", ".join(f"{each.id} due {at} s" for each, at in zip(sent, due_s, strict=True))
+        self.world.note(f"{ports.task.name}: sends to {life.name}: {shown}")
+        self._enqueue(ports, fence, life, checked, now_ms)
+        for each in sent:
+            each.accepted = True
+        self.world.exercised["client: messages"] += len(sent)
+        return sent
+
+    def _enqueue(
+        self, ports: FaultyPorts, fence: Fence, life: TopicLife, checked: Sequence[CheckedMessage], now_ms: int
+    ) -> None:
+        for _, data in packs(life.name, fence.generation, fence.sent_at_ms(now_ms), checked):
+            pack = decode_pack(data, now_ms)
+            queued = Queued(content=pack, visible_ms=self.world.now_ms)
+
+            def take(queued: Queued = queued) -> None:
+                self.triggers.packs.append(queued)
+
+            ports.faults.around(ports.task, "ingest_queue.send", take, f" {len(pack)} to {life.name}")
+
+    def _noted(self, life: TopicLife, message: CheckedMessage, sent_ms: int) -> Sent:
+        options = message.options or Options()
+        moves = None if options.moves is None else MessageId(options.moves)
+        message_id = id_text(message.id)
+        sent = Sent(
+            id=message_id,
+            topic=life,
+            deliver_at_ms=message.deliver_at_ms,
+            sent_ms=sent_ms,
+            seq=options.seq or 0,
+            step=self.world.step,
+            due_from=life.live(),
+            family=Family(members=[message_id]) if moves is None else self.promises.sent[moves].family,
+            key=options.key,
+            replace=options.replace,
+            colour=message.attributes.get("colour"),
+            expires_at_ms=options.expires_at_ms,
+            payload=options.payload,
+            moves=moves,
+            refused=message.text == UNSENDABLE,
+            only=options.only,
+        )
+        self.promises.add(sent)
+        return sent
+
+    # ---- cancel
+    def _one(self, life: TopicLife) -> Sent | None:
+        known = [each for each in self.promises.sent.values() if each.topic is life and each.accepted]
+        return self.random.choice(known) if known else None
+
+    def cancel(self, life: TopicLife) -> None:
+        """Cancels a message, or a few at once, by id."""
+        found = [each for each in (self._one(life) for _ in range(self.random.choice([1, 1, 3]))) if each is not None]
+        asked = list({each.id: each for each in found}.values())
+        if not asked:
+            return
+
+        def call(ports: FaultyPorts) -> None:
+            for each in asked:
+                each.family.doubts += 1
+                each.family.cancels += 1
+                self.promises.changed(each)
+            with self.world.unanswered("cancel"):
+                now_ms, ids = ports.clock.now_ms(), [each.id for each in asked]
+                outcomes: list[CancelResult]
+                if len(ids) == 1:
+                    outcomes = [cancel(ports.topics, life.name, life.slot_ms, ids[0], now_ms)]
+                else:
+                    outcomes = cancel_many(ports.topics, life.name, life.slot_ms, ids, now_ms)
+            for each, outcome in zip(asked, outcomes, strict=True):
+                self._cancelled(each, outcome)
+
+        self.world.start(f"cancel {', '.join(each.id for each in asked)}", call, topic=life.name)
+
+    def _cancelled(self, asked: Sent, outcome: CancelResult) -> None:
+        asked.family.doubts -= 1
+        assert outcome.id is not None
+        named = self.promises.sent[outcome.id]
+        self.world.count(f"client: cancel {'in time' if outcome else 'too late'}")
+        if isinstance(outcome, Cancelled):
+            self.promises.never(named, "was cancelled")
+            self.promises.never(asked, "was cancelled")
+            return
+        fence = self.world.service.topics.fence(asked.topic.name)
+        if fence is not None and named.deliver_at_ms // asked.topic.slot_ms >= fence.sealed:
+            raise Violation(f"{named.id}: too late, said a cancel, but its slot is open", asked.topic.name, named.id)
+
+    def cancel_key(self, life: TopicLife) -> None:
+        """Cancels by key."""
+        key = self.random.choice(KEYS)
+        history = life.keys.setdefault(key, KeyHistory())
+
+        def call(ports: FaultyPorts) -> None:
+            now_ms = ports.clock.now_ms()
+            history.changed = True
+            history.cancelled_until_ms = float("inf")
+            for each in history.members:
+                each.family.doubts += 1
+                each.family.cancels += 1
+            before = [each for each in history.members if each.accepted and each.sent_ms < now_ms]
+            version = (now_ms, self._ids.sequence())
+            try:
+                with self.world.unanswered("cancel by key"):
+                    outcome = cancel_key(ports.topics, life.name, life.slot_ms, key, version, now_ms)
+            finally:
+                history.cancelled_until_ms = self.world.now_ms + 2 * self.world.service.max_skew_ms
+            self.world.count(f"client: cancel by key {'in time' if outcome else 'too late'}")
+            if isinstance(outcome, Cancelled) and not life.ending:
+                late_ms = self.world.now_ms + self.world.service.max_skew_ms
+                for each in before:
+                    # What was purged has freed its key, though it comes if it was handed out before.
+                    if each.deliver_at_ms > late_ms and not each.purge_doubt:
+                        self.promises.never(each, f"was cancelled with {key}")
+
+        self.world.start(f"cancel {key} of {life.name}", call, topic=life.name)
+
+    # ---- reschedule
+    def reschedule(self, life: TopicLife) -> None:
+        """Moves a message to another time, by id or by key."""
+        message = self._one(life)
+        if message is None:
+            return
+        key = message.key if message.key is not None and self.random.random() < 0.5 else None
+        due_ms = self.world.now_ms + self.random.choice([1, 600, 1200, 3600]) * 1000
+
+        def call(ports: FaultyPorts) -> None:
+            made: list[Sent] = []
+            with self.world.unanswered("reschedule"):
+                fence = ports.topics.fence(life.name)
+                if fence is None or fence.generation != life.generation:
+                    return
+                now_ms = ports.clock.now_ms()
+
+                def send_checked(messages: list[CheckedMessage]) -> list[Receipt]:
+                    [new] = messages
+                    assert new.options is not None and new.options.moves is not None
+                    self.promises.sent[new.options.moves].family.doubts += 1
+                    made.extend(self._put(ports, fence, life, messages, now_ms))
+                    return [Receipt(id=id_text(new.id), topic=life.name, deliver_at_ms=new.deliver_at_ms)]
+
+                settings = SimpleNamespace(s3_bucket="bucket")
+                connection: Any = SimpleNamespace(topics=ports.topics, objects=ports.objects, settings=settings)
+                sender: Any = SimpleNamespace(send_checked=send_checked)
+                try:
+                    message_id = None if key is not None else message.id
+                    outcome = reschedule(connection, sender, fence, self._ids, now_ms, due_ms, message_id, key)
+                except UnknownMessage:
+                    self.world.count("client: reschedule of what is not there")
+                    return
+            if made:
+                self._moved(made[0], outcome)
+
+        self.world.start(f"reschedule {message.id}", call, topic=life.name)
+
+    def _moved(self, new: Sent, outcome: Rescheduled | CancelResult) -> None:
+        new.family.doubts -= 1
+        assert new.moves is not None
+        old = self.promises.sent[new.moves]
+        self.promises.changed(old)
+        if isinstance(outcome, Rescheduled):
+            self.world.count("client: reschedule in time")
+            self.promises.never(old, f"was moved to {new.id}")
+            return
+        self.world.count(f"client: reschedule {'too late' if isinstance(outcome, TooLate) else 'of a cancelled one'}")
+        self.promises.never(new, f"did not take the place of {old.id}")

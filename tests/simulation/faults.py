@@ -1,0 +1,302 @@
+"""The ports of one function under way: each call is a step, and may fail before or after it took effect."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from random import Random
+from typing import Any
+
+from tests.simulation.interleaving import Died, Task
+from tests.simulation.naming import named
+from tidewheel.clock import Clock
+from tidewheel.errors import Contended, QueueUnavailable
+from tidewheel.flows.ports import Refusal, Release, in_order
+from tidewheel.memory import MemoryService
+
+
+class CallFailed(Exception):
+    """AWS did not answer in time, or with an error of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Odds:
+    """How likely a call is to go wrong, each as a probability.
+
+    Attributes:
+        fails_before, fails_after: the call raises; it took no effect, or it did.
+        dies_before, dies_after: the function dies likewise.
+        throttled: the call is refused, as often as the adapter tries: what it raises then.
+        half_sent: of a batch for a queue, each message is not taken for now.
+    """
+
+    fails_before: float = 0.0
+    fails_after: float = 0.0
+    dies_before: float = 0.0
+    dies_after: float = 0.0
+    throttled: float = 0.0
+    half_sent: float = 0.0
+
+    @property
+    def none(self) -> bool:
+        """Whether nothing goes wrong."""
+        return self == NO_FAULTS
+
+
+NO_FAULTS = Odds()
+FAULTS = Odds(fails_before=0.01, fails_after=0.01, dies_before=0.005, dies_after=0.005, throttled=0.005, half_sent=0.02)
+MODES: dict[str, tuple[Odds, bool]] = {"calm": (NO_FAULTS, False), "late": (NO_FAULTS, True), "faults": (FAULTS, True)}
+"""Name -> the odds, and whether triggers are unreliable."""
+_PAGED = 0.3
+"""How likely a query takes two pages."""
+
+
+class SkewedClock:
+    """A clock that is always the same way off."""
+
+    def __init__(self, clock: Clock, skew_ms: int) -> None:
+        self._clock = clock
+        self._skew_ms = skew_ms
+
+    def now_ms(self) -> int:
+        """The time, as this machine sees it."""
+        return self._clock.now_ms() + self._skew_ms
+
+
+def _ignore(*_: object) -> None:
+    """Watches nothing."""
+
+
+@dataclass(slots=True)
+class Faults:
+    """Decides what becomes of each call.
+
+    Args:
+        random: the simulation's source of chance.
+        odds: asked at each call, since they change when everything is healed.
+        trace: told each call and what became of it.
+        took: told each message that a queue took: the queue, the message, its delay in seconds.
+        refused: told each message that a queue refused for good: the document that is kept.
+        removed: told after each call that deletes objects or items.
+        exercised: how often each call was made, with which answer, and each fault injected.
+    """
+
+    random: Random
+    odds: Callable[[], Odds]
+    trace: Callable[[str], None]
+    took: Callable[[str, Release, int], None] = _ignore
+    refused: Callable[[Mapping[str, object]], None] = _ignore
+    removed: Callable[[], None] = _ignore
+    exercised: Counter[str] = field(default_factory=Counter)
+
+    def around(self, task: Task, what: str, call: Callable[[], Any], detail: str = "") -> Any:
+        """Makes a call as one step of a task."""
+        task.pause()
+        odds = self.odds()
+        if odds is not NO_FAULTS:
+            chance = self.random.random()
+            for likely, effect, kind, fault in (
+                (odds.fails_before, False, CallFailed, "fails before"),
+                (odds.fails_after, True, CallFailed, "fails after"),
+                (odds.dies_before, False, Died, "dies before"),
+                (odds.dies_after, True, Died, "dies after"),
+                (odds.throttled, False, None, "throttled"),
+            ):
+                if chance < likely:
+                    self._inject(task, what, call, detail, effect, kind, fault)
+                chance -= likely
+        answer = call()
+        self.exercised[what + _answer(answer)] += 1
+        self.trace(f"{task.name}: {what}{detail}{_answer(answer)}")
+        return answer
+
+    def _inject(
+        self,
+        task: Task,
+        what: str,
+        call: Callable[[], Any],
+        detail: str,
+        effect: bool,
+        kind: type[BaseException] | None,
+        fault: str,
+    ) -> None:
+        self.exercised[f"fault: {fault}"] += 1
+        self.exercised[f"faulty: {what}"] += 1
+        self.trace(f"{task.name}: {what}{detail} {fault}")
+        if effect:
+            call()
+        if kind is Died:
+            task.dead = True
+        if kind is None:
+            raise throttled(what)
+        raise kind(what)
+
+
+def throttled(what: str) -> Exception:
+    """Returns what the AWS adapter of a port raises when it is throttled for too long."""
+    if what.startswith("topics."):
+        return Contended(what, "simulated", 1)
+    if what.startswith("queues.enqueue"):
+        return QueueUnavailable("work", "throttled")
+    return CallFailed(f"{what}: throttled")
+
+
+def _answer(answer: object) -> str:
+    if isinstance(answer, Enum):
+        return f" -> {answer.value}"
+    return f" -> {'yes' if answer else 'no'}" if isinstance(answer, bool) else ""
+
+
+class FaultyPort:
+    """A port whose every call is a step of a task."""
+
+    def __init__(self, name: str, port: Any, task: Task, faults: Faults) -> None:
+        self._name, self._port, self._task, self._faults = name, port, task, faults
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._port, name)
+        if name.startswith("new_"):  # a name is made without asking anybody
+            return method
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            def effect() -> Any:
+                answer = method(*args, **kwargs)
+                if name.startswith("delete"):
+                    self._faults.removed()
+                return answer
+
+            return self._faults.around(self._task, f"{self._name}.{name}", effect, named(args))
+
+        setattr(self, name, call)  # the same next time, without being made again
+        return call
+
+
+def _by_key(each: Any) -> Any:
+    key = each.key
+    return key.subscription, key.generation, getattr(key, "plan", ""), getattr(key, "id", "")
+
+
+class FaultyTopics(FaultyPort):
+    """Long queries come page by page: what is written in between is in the later page, or in neither."""
+
+    def _pages(self, name: str, topic: str, order: Callable[[Any], Any], *args: Any) -> list[Any]:
+        def page() -> list[Any]:
+            return sorted(getattr(self._port, name)(topic, *args), key=order)
+
+        first = self._faults.around(self._task, f"topics.{name}", page, f" {topic}")
+        if not first or self._faults.random.random() > _PAGED:
+            return list(first)
+        last = order(self._faults.random.choice(first))
+        second = self._faults.around(self._task, f"topics.{name} page 2", page, f" {topic}")
+        return [each for each in first if order(each) <= last] + [each for each in second if order(each) > last]
+
+    def commit_plan(self, fence: Any, plan: Any, b: int, hand_outs: Any = (), wake: Any = None) -> bool:
+        """Plans, either in one transaction or as the first of single steps."""
+        way = "topics.commit_plan in single steps" if wake is None else "topics.commit_plan in one transaction"
+
+        def call() -> Any:
+            return self._port.commit_plan(fence, plan, b, hand_outs, wake)
+
+        done: bool = self._faults.around(self._task, way, call, named((fence, plan, b, hand_outs, wake)))
+        return done
+
+    def buckets(self, topic: str) -> Any:
+        """Reads the buckets, by id."""
+        return self._pages("buckets", topic, lambda each: each.id)
+
+    def subscriptions(self, topic: str) -> Any:
+        """Reads the subscriptions, by name."""
+        return self._pages("subscriptions", topic, lambda each: each.name)
+
+    def open_deliveries(self, topic: str) -> Any:
+        """Reads the open deliveries, by key."""
+        return self._pages("open_deliveries", topic, lambda each: (*_by_key(each), each.key.replay or ""))
+
+    def parks(self, topic: str) -> Any:
+        """Reads the parks, by key."""
+        return self._pages("parks", topic, _by_key)
+
+    def trash(self, topic: str) -> Any:
+        """Reads the trash, by what it was sealed at."""
+        return self._pages("trash", topic, lambda each: (each.sealed, each.id))
+
+    def plan_ranges(self, topic: str) -> Any:
+        """Reads the plans' ranges, in order."""
+        return self._pages("plan_ranges", topic, lambda each: each)
+
+    def all_recurring(self, topic: str) -> Any:
+        """Reads the recurring messages, by name."""
+        return self._pages("all_recurring", topic, lambda each: each.name)
+
+    def tombstones(self, topic: str, first_slot: int, end_slot: int) -> Any:
+        """Reads tombstones; ids sort as slots do."""
+        return frozenset(self._pages("tombstones", topic, lambda each: each, first_slot, end_slot))
+
+
+class FaultyObjects(FaultyPort):
+    """Listings are taken whole; an object that is written piece by piece is there at the end."""
+
+    def list(self, *args: Any) -> Iterator[Any]:
+        """Lists in one step."""
+        found = self._faults.around(self._task, "objects.list", lambda: [*self._port.list(*args)], f" {args[0]}")
+        return iter(found)
+
+    @contextmanager
+    def create(self, name: str) -> Iterator[Any]:
+        """Opens an object; its end is a step."""
+        with self._port.create(name) as sink:
+            yield sink
+            self._faults.around(self._task, "objects.create", lambda: None, f" {name}")
+
+
+class FaultyQueues(FaultyPort):
+    """Batches of which some messages are not taken for now."""
+
+    def send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
+        """Sends what is taken."""
+        likely = self._faults.odds().half_sent
+        refused = [i for i in range(len(batch)) if likely and self._faults.random.random() < likely]
+        taken = [i for i in range(len(batch)) if i not in refused]
+        if refused:
+            self._faults.exercised["fault: half sent"] += 1
+
+        def call() -> list[Refusal]:
+            some = [batch[i] for i in taken]
+            found = self._port.send(queue_url, some) if some else []
+            not_taken = {each.index for each in found}
+            for place, (release, delay_s) in enumerate(some):
+                if place not in not_taken:
+                    self._faults.took(queue_url, release, delay_s)
+            return [Refusal(taken[each.index], each.permanent, each.code, each.reason) for each in found] + [
+                Refusal(i, False, "ServiceUnavailable", "not now") for i in refused
+            ]
+
+        detail = f" to {queue_url}: {', '.join(each.header[7:33] for each, _ in batch)}"
+        answer: list[Refusal] = self._faults.around(self._task, "queues.send", call, detail)
+        return answer
+
+    def refuse(self, document: Mapping[str, object]) -> None:
+        """Keeps a message that SQS does not take."""
+
+        def call() -> None:
+            self._port.refuse(document)
+            self._faults.refused(document)
+
+        self._faults.around(self._task, "queues.refuse", call, f" {document['header']}")
+
+
+class FaultyPorts:
+    """All ports of a service, as one task has them: its own clock, its own failures."""
+
+    def __init__(self, service: MemoryService, task: Task, faults: Faults, skew_ms: int) -> None:
+        self.task, self.faults = task, faults
+        self.topics: Any = FaultyTopics("topics", service.topics, task, faults)
+        self.objects: Any = FaultyObjects("objects", service.objects, task, faults)
+        self.queues: Any = FaultyQueues("queues", service.queues, task, faults)
+        self.wheel: Any = FaultyPort("wheel", service.wheel, task, faults)
+        self.runs: Any = FaultyPort("runs", service.runs, task, faults)
+        self.clock = SkewedClock(service.clock, skew_ms)
+        self.parallel, self.max_skew_ms = in_order, service.max_skew_ms

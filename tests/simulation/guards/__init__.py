@@ -1,0 +1,1 @@
+"""The guards of the protocol: small worlds, and what breaks in each when a guard is taken away."""

@@ -1,0 +1,262 @@
+"""Small worlds of keys, cancels and reschedules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.simulation.actors import require
+from tests.simulation.exploring import Scenario
+from tests.simulation.healing import TOPIC, dispatch_as_function
+from tests.simulation.small_world import SmallWorld
+from tidewheel.flows.cancel import cancel, cancel_key, cancel_many
+from tidewheel.flows.ingest import ingest
+from tidewheel.flows.purge import purge
+from tidewheel.outgoing import Options
+
+_REPLACE = {"key": "k", "replace": True}
+_ONCE = {"key": "k"}
+
+
+def _exactly_one(world: SmallWorld, *names: str) -> None:
+    """Checks in the end that one of some messages came, once, and no other."""
+
+    def check() -> None:
+        came = [name for name in world.received("billing") if name in names]
+        require(len(came) == 1, f"of {', '.join(names)} came {', '.join(came) or 'none'}")
+
+    world.at_end.append(check)
+
+
+def _told(world: SmallWorld, names: tuple[str, ...], done: object) -> None:
+    """Notes that a caller was told of messages: cancelled, so that they must not come any more."""
+    if done:
+        world.unwanted |= {("billing", name) for name in names}
+
+
+def _cancel(world: SmallWorld, ports: Any, name: str, *others: str) -> None:
+    """Cancels a message by its id; what took its place is cancelled with it."""
+    done = cancel(ports.topics, TOPIC, world.settings.slot_ms, world.id_of(name), world.clock.now_ms())
+    _told(world, (name, *others), done)
+
+
+# ---- worlds: keys
+def _first_upserts() -> SmallWorld:
+    """Two messages with a new key are ingested at once."""
+    world = SmallWorld("billing")
+    older, newer = world.pack(a=(9, _REPLACE)), world.pack(b=(9, _REPLACE))
+    world.unwanted.add(("billing", "a"))
+    world.want("billing", messages="b")
+    world.act("ingest", lambda ports: ingest(ports, TOPIC, [older]), again=True)
+    world.act("ingest of the newer", lambda ports: ingest(ports, TOPIC, [newer]), again=True)
+    return world
+
+
+def _upserts() -> SmallWorld:
+    """Two messages take the place of one that waits, at once."""
+    world = SmallWorld("billing")
+    world.send(a=(9, _REPLACE))
+    older, newer = world.pack(b=(9, _REPLACE)), world.pack(c=(9, _REPLACE))
+    world.unwanted |= {("billing", "a"), ("billing", "b")}
+    world.want("billing", messages="c")
+    world.act("ingest", lambda ports: ingest(ports, TOPIC, [older]), again=True)
+    world.act("ingest of the newer", lambda ports: ingest(ports, TOPIC, [newer]), again=True)
+    return world
+
+
+def _upserts_after_cancel() -> SmallWorld:
+    """A key was cancelled; two messages with it come at once."""
+    world = SmallWorld("billing")
+    now_ms = world.clock.now_ms()
+    cancel_key(world.topics, TOPIC, world.settings.slot_ms, "k", (now_ms - 1, 0), now_ms)
+    older, newer = world.pack(b=(9, _REPLACE)), world.pack(c=(9, _REPLACE))
+    world.unwanted.add(("billing", "b"))
+    world.want("billing", messages="c")
+    world.act("ingest", lambda ports: ingest(ports, TOPIC, [older]), again=True)
+    world.act("ingest of the newer", lambda ports: ingest(ports, TOPIC, [newer]), again=True)
+    return world
+
+
+def _upsert_and_dispatch() -> SmallWorld:
+    """A message is superseded while its slot is dispatched, and its key is cancelled then."""
+    world = SmallWorld("billing")
+    world.send(a=(5, _REPLACE))
+    world.at(4)
+    batch = world.pack(b=(9, _REPLACE))
+
+    def ingest_and_cancel(ports: Any) -> None:
+        ingest(ports, TOPIC, [batch])
+        now_ms = world.clock.now_ms()
+        _told(world, ("a", "b"), cancel_key(ports.topics, TOPIC, world.settings.slot_ms, "k", (now_ms, 99), now_ms))
+
+    world.act("ingest, and cancel by key", ingest_and_cancel)
+    world.act("dispatch", dispatch_as_function)
+    return world
+
+
+def _cancelled_key_in_queue() -> SmallWorld:
+    """A key is cancelled while a message with it is in the ingest queue, or is being ingested."""
+    world = SmallWorld("billing")
+    batch = world.pack(a=(9, _REPLACE))
+    now_ms = world.clock.now_ms()
+
+    def cancels(ports: Any) -> None:
+        _told(world, ("a",), cancel_key(ports.topics, TOPIC, world.settings.slot_ms, "k", (now_ms + 1, 0), now_ms + 1))
+
+    world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
+    world.act("cancel by key", cancels)
+    return world
+
+
+def _duplicates() -> SmallWorld:
+    """Two messages with one key, of which the second is to be dropped, are ingested at once."""
+    world = SmallWorld("billing")
+    first, second = world.pack(a=(9, _ONCE)), world.pack(b=(9, _ONCE))
+    world.act("ingest", lambda ports: ingest(ports, TOPIC, [first]), again=True)
+    world.act("another ingest", lambda ports: ingest(ports, TOPIC, [second]), again=True)
+    _exactly_one(world, "a", "b")
+    return world
+
+
+def _duplicate_goes_direct() -> SmallWorld:
+    """A message that is due at once is a duplicate of one that waits."""
+    world = SmallWorld("billing")
+    world.send(a=(9, _ONCE))
+    world.at(4)
+    batch = world.pack(b=(4, _ONCE))
+    world.want("billing", messages="a")
+    world.unwanted.add(("billing", "b"))
+    world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
+    return world
+
+
+def _no_duplicate(why: str) -> SmallWorld:
+    """A message has a key whose message was cancelled, or purged, or was due before: it is no duplicate."""
+    world = SmallWorld("billing")
+    world.send(a=(4 if why == "due" else 9, _ONCE))
+    if why == "cancelled":
+        cancel(world.topics, TOPIC, world.settings.slot_ms, world.id_of("a"), world.clock.now_ms())
+    if why == "purged":
+        purge(world.topics, world.clock, TOPIC)
+    if why == "due":
+        world.at(3)
+        world.dispatch()
+        world.at(5)
+    world.clock.advance_ms(5)
+    batch = world.pack(b=(9, _ONCE))
+    world.want("billing", messages="b")
+    world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
+    return world
+
+
+# ---- worlds: messages that are moved
+def _moves(slot: int = 9) -> tuple[SmallWorld, Any]:
+    world = SmallWorld("billing")
+    world.send(a=slot)
+    world.at(4)
+    return world, Options(moves=world.id_of("a"))
+
+
+def _move_and_dispatch() -> SmallWorld:
+    """A message is moved while its slot is dispatched: it comes at one of the two times."""
+    world, moving = _moves(5)
+    batch = world.pack(None, moving, m=9)
+    world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
+    world.act("dispatch", dispatch_as_function)
+    _exactly_one(world, "a", "m")
+    return world
+
+
+def _two_moves() -> SmallWorld:
+    """A message is moved by two clients at once."""
+    world, moving = _moves()
+    first, second = world.pack(None, moving, m=9), world.pack(None, moving, n=10)
+    world.unwanted.add(("billing", "a"))
+    world.act("ingest", lambda ports: ingest(ports, TOPIC, [first]), again=True)
+    world.act("another ingest", lambda ports: ingest(ports, TOPIC, [second]), again=True)
+    _exactly_one(world, "m", "n")
+    return world
+
+
+def _move_and_cancel() -> SmallWorld:
+    """A message is moved, and cancelled by the id that it had."""
+    world, moving = _moves()
+    batch = world.pack(None, moving, m=9)
+    world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
+    world.act("cancel", lambda ports: _cancel(world, ports, "a", "m"))
+    return world
+
+
+def _move_and_cancel_many() -> SmallWorld:
+    """A message is moved, and cancelled by the id that it had, with another one."""
+    world = SmallWorld("billing")
+    world.send(a=9, c=9)
+    batch = world.pack(None, Options(moves=world.id_of("a")), m=9)
+
+    def cancels(ports: Any) -> None:
+        ids = [world.id_of("a"), world.id_of("c")]
+        first, second = cancel_many(ports.topics, TOPIC, world.settings.slot_ms, ids, world.clock.now_ms())
+        _told(world, ("a", "m"), first)
+        _told(world, ("c",), second)
+
+    world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
+    world.act("cancel of two", cancels)
+    return world
+
+
+def _cancel_many_and_dispatch() -> SmallWorld:
+    """Two messages are cancelled while the slot of one is dispatched."""
+    world = SmallWorld("billing")
+    world.send(a=5, c=9)
+    world.at(4)
+
+    def cancels(ports: Any) -> None:
+        ids = [world.id_of("a"), world.id_of("c")]
+        first, second = cancel_many(ports.topics, TOPIC, world.settings.slot_ms, ids, world.clock.now_ms())
+        _told(world, ("a",), first)
+        _told(world, ("c",), second)
+
+    world.act("cancel of two", cancels)
+    world.act("dispatch", dispatch_as_function)
+    return world
+
+
+def _moved_and_again() -> SmallWorld:
+    """A message with a key was moved; its batch comes again, and it is cancelled by the id that it had."""
+    world = SmallWorld("billing")
+    batch = world.send(a=(9, _REPLACE))
+    moving = Options(moves=world.id_of("a"))
+    ingest(world.service, TOPIC, [world.pack(None, moving, m=(9, _REPLACE))])
+    world.act("ingest again", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
+    world.act("cancel", lambda ports: _cancel(world, ports, "a", "m"))
+    return world
+
+
+def _move_upsert_and_cancel() -> SmallWorld:
+    """A message is moved while another one takes its place, and is cancelled by the id that it had."""
+    world = SmallWorld("billing")
+    world.send(a=(9, _REPLACE))
+    upsert = world.pack(b=(9, _REPLACE))
+    moved = world.pack(None, Options(moves=world.id_of("a")), m=(9, _REPLACE))
+    world.act("ingest", lambda ports: ingest(ports, TOPIC, [upsert]), again=True)
+    world.act("ingest of the moved", lambda ports: ingest(ports, TOPIC, [moved]), again=True)
+    world.act("cancel", lambda ports: _cancel(world, ports, "a", "m"))
+    return world
+
+
+FIRST = Scenario(name="two upserts of a new key", build=_first_upserts)
+UPSERTS = Scenario(name="two upserts of a message", build=_upserts, most=2)
+AFTER_CANCEL = Scenario(name="two upserts after a cancel", build=_upserts_after_cancel)
+UPSERT_DISPATCH = Scenario(name="upsert against dispatch", build=_upsert_and_dispatch, most=2)
+KEY_QUEUED = Scenario(name="cancel by key against ingest", build=_cancelled_key_in_queue)
+DUPLICATES = Scenario(name="two duplicates", build=_duplicates, most=2)
+DIRECT = Scenario(name="a duplicate is due at once", build=_duplicate_goes_direct, most=0)
+WAS_CANCELLED = Scenario(name="no duplicate: cancelled", build=lambda: _no_duplicate("cancelled"), most=0)
+WAS_PURGED = Scenario(name="no duplicate: purged", build=lambda: _no_duplicate("purged"), most=0)
+WAS_DUE = Scenario(name="no duplicate: due before", build=lambda: _no_duplicate("due"), most=0)
+MOVE_DISPATCH = Scenario(name="reschedule against dispatch", build=_move_and_dispatch)
+TWO_MOVES = Scenario(name="two reschedules", build=_two_moves)
+MOVE_CANCEL = Scenario(name="reschedule against cancel", build=_move_and_cancel)
+MOVE_CANCEL_MANY = Scenario(name="reschedule against a cancel of two", build=_move_and_cancel_many)
+CANCEL_MANY = Scenario(name="cancel of two against dispatch", build=_cancel_many_and_dispatch)
+MOVE_UPSERT = Scenario(name="reschedule against upsert", build=_move_upsert_and_cancel, most=2, orders=((0, 1, 2),))
+MOVED_AGAIN = Scenario(name="a moved message comes again", build=_moved_and_again, most=0)

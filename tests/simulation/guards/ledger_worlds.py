@@ -1,0 +1,375 @@
+"""Small worlds of ledgers that are merged, collected, purged or swept up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.simulation.actors import Fault, require
+from tests.simulation.exploring import Scenario
+from tests.simulation.healing import DAY, TOPIC, dispatch_as_function
+from tests.simulation.small_world import SmallWorld
+from tidewheel.flows.cancel import cancel
+from tidewheel.flows.collect import collect
+from tidewheel.flows.ingest import ingest
+from tidewheel.flows.merge import in_process, merge
+from tidewheel.flows.orphans import sweep_orphans
+from tidewheel.flows.pause import pause
+from tidewheel.flows.purge import purge
+from tidewheel.flows.subscribe import create_subscription
+
+FAR = 100
+"""A slot beyond the hour whose ledgers are not merged."""
+
+
+def merge_all(ports: Any) -> None:
+    """A merge that cannot rely on its lease."""
+    merge(ports, TOPIC, in_process(ports.objects), lease_s=0, everything=True)
+
+
+def _two_ledgers(*subscriptions: str, paused: tuple[str, ...] = (), far: int = FAR) -> SmallWorld:
+    world = SmallWorld(*subscriptions)
+    for name in paused:
+        pause(world.topics, TOPIC, name)
+    world.send(a=5, y=far)
+    world.send(b=5, z=far + 1)
+    world.want(*subscriptions, messages="abyz")
+    return world
+
+
+# ---- worlds: merges
+def _merge_and_dispatch() -> SmallWorld:
+    """A merge hides ledgers between two pages of a dispatch."""
+    world = _two_ledgers("billing")
+    world.at(4)
+    world.act("dispatch", dispatch_as_function)
+    world.act("merge", merge_all)
+    return world
+
+
+def _merge_and_raise() -> SmallWorld:
+    """A merge hides ledgers from a dispatch that raises wake in a single step."""
+    world = _two_ledgers("billing")
+    world.at(4)
+    world.plan_only()
+    world.act("dispatch", dispatch_as_function)
+    world.act("merge", merge_all)
+    return world
+
+
+def _merge_and_lagging() -> SmallWorld:
+    """A merge replaces ledgers that a plan names, and a paused subscription gets that plan later."""
+    world = _two_ledgers("billing", "late", paused=("late",))
+    world.at(4)
+    world.act("merge", merge_all)
+    world.act("dispatch", dispatch_as_function)
+    world.looks.append(lambda: require(bool(world.topics.trash(TOPIC)), "the merge was refused each time"))
+    return world
+
+
+def _two_merges() -> SmallWorld:
+    """Two merges at once, of which one sees another ledger."""
+    world = _two_ledgers("billing")
+    batch = world.pack(x=FAR)
+    world.want("billing", messages="x")
+
+    def ingest_and_merge(ports: Any) -> None:
+        ingest(ports, TOPIC, [batch])
+        merge_all(ports)
+
+    world.act("merge", merge_all)
+    world.act("ingest and another merge", ingest_and_merge)
+    return world
+
+
+# ---- worlds: collections
+def _collect_and_dispatch() -> SmallWorld:
+    """A plan is handed out, for the work queue, while the topic is collected."""
+    world = SmallWorld("billing", inline_rows=1)
+    world.send(a=5, b=5, c=6)
+    world.at(4)
+    world.want("billing", messages="abc")
+    world.act("collect", lambda ports: collect(ports, TOPIC))
+    world.act("dispatch", dispatch_as_function)
+    return world
+
+
+def _collect_and_hand_out() -> SmallWorld:
+    """A plan was made by a dispatch that died; it is handed out, for the work queue, while the topic is collected."""
+    world = SmallWorld("billing", inline_rows=1)
+    world.send(a=5, b=5)
+    world.at(4)
+    world.plan_only()
+    world.want("billing", messages="ab")
+    world.act("collect", lambda ports: collect(ports, TOPIC))
+    world.act("dispatch", dispatch_as_function)
+    return world
+
+
+def _collect_and_paused() -> SmallWorld:
+    """A topic is collected while a subscription is paused."""
+    world = SmallWorld("billing", "late")
+    pause(world.topics, TOPIC, "late")
+    world.send(a=5)
+    world.send(b=6, c=7)
+    for slot in (4, 5):
+        world.at(slot)
+        world.dispatch()
+    world.want("billing", "late", messages="abc")
+    world.act("collect", lambda ports: collect(ports, TOPIC))
+    return world
+
+
+def _collect_next_slot() -> SmallWorld:
+    """A topic is collected up to a slot in which a message waits; everything may die on the way."""
+    world = SmallWorld("billing")
+    world.send(a=5)
+    world.send(b=6)
+    world.at(4)
+    world.dispatch()
+    world.want("billing", messages="ab")
+    world.act("collect", lambda ports: collect(ports, TOPIC))
+    return world
+
+
+def _collect_last() -> SmallWorld:
+    """An idle topic is collected; the collection may die on the way."""
+    world = SmallWorld("billing")
+    world.send(a=5)
+    world.at(4)
+    world.dispatch()
+    world.want("billing", messages="a")
+    world.act("collect", lambda ports: collect(ports, TOPIC))
+    return world
+
+
+def _two_collections() -> SmallWorld:
+    """Two collections, of which one sees more behind all cursors."""
+    world = SmallWorld("billing")
+    world.send(a=5)
+    world.send(b=6)
+    world.at(4)
+    world.dispatch()
+    world.at(5)
+    world.want("billing", messages="ab")
+
+    def dispatch_and_collect(ports: Any) -> None:
+        dispatch_as_function(ports)
+        collect(ports, TOPIC)
+
+    world.act("collect", lambda ports: collect(ports, TOPIC))
+    world.act("dispatch and another collect", dispatch_and_collect)
+    return world
+
+
+def _subscribing(position: Any, *, settled: bool = True) -> SmallWorld:
+    world = SmallWorld("billing", settled=settled)
+    world.send(a=5)
+    world.at(4)
+
+    def subscribe(ports: Any) -> None:
+        made = create_subscription(ports.topics, ports.clock, TOPIC, "late", "queue-late", position)
+        slot = world.slot_of("a")
+        if made.cursor <= slot and made.start <= slot:
+            world.want("late", messages="a")
+
+    world.want("billing", messages="a")
+    world.act("subscribe", subscribe)
+    return world
+
+
+def _subscribe_and_collect() -> SmallWorld:
+    """Somebody subscribes to all that is kept, while it is collected."""
+    world = _subscribing("earliest")
+    world.dispatch()
+    world.act("collect", lambda ports: collect(ports, TOPIC))
+    return world
+
+
+def _subscribe_and_dispatch() -> SmallWorld:
+    """Somebody subscribes while a slot is dispatched."""
+    world = _subscribing("latest")
+    world.act("dispatch", dispatch_as_function)
+    return world
+
+
+def _subscribe_and_first_dispatch() -> SmallWorld:
+    """Somebody subscribes while the first dispatch of a topic raises wake."""
+    world = _subscribing("earliest", settled=False)
+    world.act("dispatch", dispatch_as_function)
+    return world
+
+
+def _subscribe_between() -> SmallWorld:
+    """Somebody subscribes when a slot is sealed that is planned later, together with the next."""
+    world = SmallWorld("billing")
+    world.send(a=5)
+    world.send(b=7)
+    world.at(4)
+    world.topics.seal(world.fence, world.slot_of("a") + 1)
+    world.subscribe("late")
+    world.at(6)
+    world.want("billing", messages="ab")
+    world.want("late", messages="b")
+    world.unwanted.add(("late", "a"))
+    world.act("dispatch", dispatch_as_function)
+    return world
+
+
+def _subscribe_twice() -> SmallWorld:
+    """A client subscribes twice at one time."""
+    world = SmallWorld("billing", inline_rows=1)
+    world.send(a=5, b=5)
+    world.at(4)
+
+    def subscribe(ports: Any) -> None:
+        create_subscription(ports.topics, ports.clock, TOPIC, "late", "queue-late", "earliest")
+        dispatch_as_function(ports)
+
+    world.want("billing", "late", messages="ab")
+    world.act("subscribe", subscribe)
+    world.act("subscribe again", subscribe)
+    return world
+
+
+def _earliest_of_retained() -> SmallWorld:
+    """Ledgers are kept for a while after everybody has them; somebody subscribes to all that is kept."""
+    world = SmallWorld("billing", retention_s=90)
+    world.send(a=5, b=7)
+    world.at(6)
+    world.dispatch()
+    world.at(8.5)
+    world.dispatch()
+    world.at(8.6)
+    collect(world.service, TOPIC)
+    kept = world.fence.gc_until
+
+    def subscribe(ports: Any) -> None:
+        create_subscription(ports.topics, ports.clock, TOPIC, "late", "queue-late", "earliest")
+        for name in "ab":
+            if world.slot_of(name) >= kept:
+                world.want("late", messages=name)
+
+    world.want("billing", messages="ab")
+    world.act("subscribe", subscribe)
+    return world
+
+
+def _late_redelivery() -> SmallWorld:
+    """A message was cancelled, and all of its slot is collected; its batch comes out of the queue once more."""
+    world = SmallWorld("billing")
+    batch = world.send(a=5)
+    message = world.id_of("a")
+    require(bool(cancel(world.topics, TOPIC, world.settings.slot_ms, message, world.clock.now_ms())), "arranging")
+    world.unwanted.add(("billing", "a"))
+    world.at(4)
+    world.dispatch()
+    world.clock.advance_ms(10 * DAY)
+    world.dispatch()
+    collect(world.service, TOPIC)
+    world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]))
+    return world
+
+
+# ---- worlds: orphans
+def _orphan_and_retry() -> SmallWorld:
+    """A batch comes again a day after its first ingest died; orphans are swept."""
+    world = SmallWorld("billing")
+    batch = world.pack(a=5000)
+    world.dies(lambda ports: ingest(ports, TOPIC, [batch]), before="topics.commit_bucket")
+    world.clock.advance_ms(DAY + 1)
+    world.want("billing", messages="a")
+    world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
+    world.act("sweep of orphans", sweep_orphans, skew_ms=50)
+    return world
+
+
+def _orphans_and_merge() -> SmallWorld:
+    """A reference moves from buckets to the trash, while orphans are swept; a paused subscription still needs it."""
+    world = _two_ledgers("billing", "late", paused=("late",), far=5000)
+    world.at(4)
+    world.dispatch()
+    world.clock.advance_ms(DAY + 1)
+    world.act("sweep of orphans", sweep_orphans)
+    world.act("merge", merge_all)
+    return world
+
+
+# ---- worlds: purges
+def _purge_and_send() -> SmallWorld:
+    """A topic is purged; a message is sent and ingested meanwhile, and another one waits."""
+    world = SmallWorld("billing")
+    world.send(a=5)
+    world.unwanted.add(("billing", "a"))
+
+    def send(ports: Any) -> None:
+        fence = ports.topics.fence(TOPIC)
+        batch = world.pack(fence.sent_at_ms(ports.clock.now_ms()), b=5)
+        ingest(ports, TOPIC, [batch])
+        (world.wanted if fence.purge_ms else world.unwanted).add(("billing", "b"))
+
+    world.act("purge", lambda ports: purge(ports.topics, ports.clock, TOPIC))
+    world.act("send", send, skew_ms=0)
+    return world
+
+
+def _two_purges() -> SmallWorld:
+    """Two purges by clocks that differ; a message that only the later one meets is still in the ingest queue."""
+    world = SmallWorld("billing")
+    batch = world.pack(world.clock.now_ms() + 20, a=5)
+    world.unwanted.add(("billing", "a"))
+    world.act("purge", lambda ports: purge(ports.topics, ports.clock, TOPIC))
+    world.act("later purge", lambda ports: purge(ports.topics, ports.clock, TOPIC), skew_ms=50)
+    world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]))
+    return world
+
+
+def _purge_and_plan() -> SmallWorld:
+    """A plan names a ledger that a purge swaps out, and a paused subscription gets that plan later."""
+    world = SmallWorld("billing", "late")
+    pause(world.topics, TOPIC, "late")
+    world.send(a=5)
+    world.at(4)
+    world.unwanted.add(("late", "a"))
+    world.act("purge", lambda ports: purge(ports.topics, ports.clock, TOPIC))
+    world.act("dispatch", dispatch_as_function)
+    world.looks.append(lambda: require(bool(world.topics.trash(TOPIC)), "the ledger was not swapped out"))
+    return world
+
+
+def _purge_and_direct() -> SmallWorld:
+    """A purge, and then a message that goes direct and was sent before; one sent after."""
+    world = SmallWorld("billing")
+    world.at(4)
+    before = world.pack(a=4)
+    purge(world.topics, world.clock, TOPIC)
+    after = world.pack(world.fence.sent_at_ms(world.clock.now_ms()), b=4)
+    world.unwanted.add(("billing", "a"))
+    world.want("billing", messages="b")
+    world.act("ingest", lambda ports: ingest(ports, TOPIC, [before]))
+    world.act("another ingest", lambda ports: ingest(ports, TOPIC, [after]))
+    return world
+
+
+MERGE_DISPATCH = Scenario(name="merge against dispatch", build=_merge_and_dispatch, most=2)
+MERGE_RAISE = Scenario(name="merge against a raise of wake", build=_merge_and_raise)
+MERGE_LAGGING = Scenario(name="merge against dispatch, one is paused", build=_merge_and_lagging)
+TWO_MERGES = Scenario(name="two merges", build=_two_merges)
+COLLECT_DISPATCH = Scenario(name="collect against dispatch", build=_collect_and_dispatch)
+COLLECT_HAND_OUT = Scenario(name="collect against a plan that is handed out", build=_collect_and_hand_out)
+COLLECT_PAUSED = Scenario(name="collect, one is paused", build=_collect_and_paused, most=0)
+COLLECT_NEXT = Scenario(name="collect up to what waits", build=_collect_next_slot, faults=(Fault.DIES,))
+COLLECT_LAST = Scenario(name="collect an idle topic", build=_collect_last, faults=(Fault.DIES,))
+TWO_COLLECTIONS = Scenario(name="two collections", build=_two_collections)
+SUBSCRIBE_COLLECT = Scenario(name="subscribe against collect", build=_subscribe_and_collect)
+SUBSCRIBE_DISPATCH = Scenario(name="subscribe against dispatch", build=_subscribe_and_dispatch)
+SUBSCRIBE_FIRST = Scenario(name="subscribe against the first dispatch", build=_subscribe_and_first_dispatch)
+SUBSCRIBE_BETWEEN = Scenario(name="subscribe between seal and plan", build=_subscribe_between, most=0)
+SUBSCRIBE_TWICE = Scenario(name="subscribe twice", build=_subscribe_twice)
+EARLIEST = Scenario(name="subscribe to what is kept", build=_earliest_of_retained, most=0)
+REDELIVERY = Scenario(name="a cancelled message comes again", build=_late_redelivery, most=0)
+ORPHAN_RETRY = Scenario(name="orphans against a retry", build=_orphan_and_retry)
+ORPHAN_MERGE = Scenario(name="orphans against merge", build=_orphans_and_merge)
+PURGE_SEND = Scenario(name="purge against send", build=_purge_and_send)
+TWO_PURGES = Scenario(name="two purges", build=_two_purges, orders=((0, 1, 2), (1, 0, 2)))
+PURGE_PLAN = Scenario(name="purge against dispatch", build=_purge_and_plan)
+PURGE_DIRECT = Scenario(name="purge before ingest", build=_purge_and_direct, most=0)

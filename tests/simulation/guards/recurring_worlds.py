@@ -1,0 +1,144 @@
+"""Small worlds of recurring messages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from tests.simulation.actors import require, step
+from tests.simulation.exploring import Scenario
+from tests.simulation.healing import DAY, HOUR, SLOT_S, START_MS, TOPIC, dispatch_as_function
+from tests.simulation.small_world import SmallWorld
+from tidewheel.flows.orphans import sweep_orphans
+from tidewheel.flows.pause import pause
+from tidewheel.message import Message
+from tidewheel.recurrence import parse_rule
+from tidewheel.sdk.recurring import end, make
+
+_EVERY_SLOTS = 3
+
+
+def _recurs(world: SmallWorld, ports: Any) -> None:
+    rule = parse_rule(None, _EVERY_SLOTS * SLOT_S, start_ms=START_MS)
+
+    def fence() -> Any:
+        found = ports.topics.fence(TOPIC)
+        assert found is not None
+        return found
+
+    make(
+        ports.topics,
+        lambda early: None,
+        fence,
+        ports.clock.now_ms(),
+        "tick",
+        Message(body="tick"),
+        rule,
+        starts_now=False,
+        replaces=True,
+    )
+
+
+def _recurring(world: SmallWorld) -> None:
+    """Lets a recurring message end after an hour, and checks that each occurrence of that hour came once."""
+
+    def ends() -> None:
+        found = world.topics.recurring(TOPIC, "tick")
+        require(found is not None, "arranging: there is no recurring message")
+        end(world.topics, lambda: world.fence, "tick")
+        first = -(-found.first_ms // (_EVERY_SLOTS * SLOT_S * 1000))
+        last = world.clock.now_ms() // (_EVERY_SLOTS * SLOT_S * 1000)
+        wanted = {number * _EVERY_SLOTS * SLOT_S * 1000 for number in range(first, last)}
+        came = Counter(message.deliver_at_ms for message in world.service.queues.sent("queue-billing"))
+        missing = sorted((due_ms - START_MS) // (SLOT_S * 1000) for due_ms in wanted if not came[due_ms])
+        require(not missing, f"of a recurring message did not come what is due in slots {missing}")
+        twice = [due_ms for due_ms, count in came.items() if count > 1]
+        require(not twice, f"{len(twice)} occurrences came twice")
+
+    world.before_days.append(ends)
+
+
+def _recur_and_dispatch(slot: int | None, dispatched: int) -> SmallWorld:
+    """A recurring message is made by a slow client, and a later slot is dispatched; a message may be due in one."""
+    world = SmallWorld("billing")
+    if slot is not None:
+        world.send(a=slot)
+        world.want("billing", messages="a")
+    _recurring(world)
+    world.at(1)
+
+    def later(ports: Any) -> None:
+        step(ports.actor, "time.passes", lambda: world.at(dispatched))
+        dispatch_as_function(ports)
+
+    world.act("recurring message", lambda ports: _recurs(world, ports))
+    world.act("later dispatch", later)
+    return world
+
+
+def _recurring_again() -> SmallWorld:
+    """A recurring message is ended by one client, and ended and made anew by another."""
+    world = SmallWorld("billing")
+    _recurs(world, world.service)
+    seen = world.topics.recurring(TOPIC, "tick")
+
+    def ends(ports: Any) -> None:
+        ports.topics.delete_recurring(ports.topics.fence(TOPIC), seen)
+
+    def anew(ports: Any) -> None:
+        found = ports.topics.recurring(TOPIC, "tick")
+        if found is not None:
+            ports.topics.delete_recurring(ports.topics.fence(TOPIC), found)
+        rule = parse_rule(None, 2 * _EVERY_SLOTS * SLOT_S, start_ms=START_MS)
+        message = Message(body="another")
+        made = lambda: ports.topics.fence(TOPIC)  # noqa: E731
+        make(
+            ports.topics,
+            lambda early: None,
+            made,
+            ports.clock.now_ms(),
+            "tick",
+            message,
+            rule,
+            starts_now=False,
+            replaces=True,
+        )
+
+    world.act("end", ends)
+    world.act("end, and make anew", anew)
+
+    def look() -> None:
+        found = world.topics.recurring(TOPIC, "tick")
+        require(
+            found is not None and found.text == "another", "a recurring message was ended by what was meant for the old"
+        )
+        require(world.fence.recurring == 1, f"the fence counts {world.fence.recurring} recurring messages, of 1")
+        end(world.topics, lambda: world.fence, "tick")
+
+    world.looks.append(look)
+    return world
+
+
+def _recurring_and_paused() -> SmallWorld:
+    """A plan with occurrences waits for a paused subscription for more than a day, and orphans are swept."""
+    world = SmallWorld("billing", "late")
+    _recurs(world, world.service)
+    pause(world.topics, TOPIC, "late")
+    world.at(20)
+    world.dispatch()
+    end(world.topics, lambda: world.fence, "tick")
+    world.clock.advance_ms(DAY + HOUR)
+    world.act("sweep of orphans", sweep_orphans)
+    world.at_end.append(
+        lambda: require(
+            sorted(world.received("late")) == sorted(world.received("billing")), "late did not get what billing got"
+        )
+    )
+    return world
+
+
+RECUR_DISPATCH = Scenario(name="a recurring message against dispatch", build=lambda: _recur_and_dispatch(9, 8))
+RECUR_ALONE = Scenario(name="a recurring message against the seal", build=lambda: _recur_and_dispatch(None, 8))
+RECUR_WAKE = Scenario(name="a recurring message against a raise of wake", build=lambda: _recur_and_dispatch(5, 4))
+RECURRING_AGAIN = Scenario(name="two ends of a recurring message", build=_recurring_again)
+RECURRING_PAUSED = Scenario(name="orphans beside occurrences", build=_recurring_and_paused, most=0)

@@ -1,0 +1,132 @@
+"""Small worlds of what runs seldom: rebuilds, imports, the daily look at large bodies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.simulation.actors import require, step
+from tests.simulation.exploring import Scenario
+from tests.simulation.guards.ledger_worlds import FAR, merge_all
+from tests.simulation.healing import DAY, HOUR, TOPIC
+from tests.simulation.small_world import SmallWorld
+from tidewheel.bucket import content_id
+from tidewheel.errors import Contended, UnknownTopic
+from tidewheel.flows.collect import collect
+from tidewheel.flows.commit import commit_and_arm
+from tidewheel.flows.ingest import ingest, pack_rows
+from tidewheel.flows.orphans import sweep_orphans
+from tidewheel.flows.payloads import sweep_payloads
+from tidewheel.flows.rebuild import rebuild
+from tidewheel.flows.rebuild_engine import InProcess
+from tidewheel.ledger import encode_ledger
+
+
+def _lost_and_rebuilt() -> SmallWorld:
+    """A topic's metadata is lost; orphans are swept before it is rebuilt."""
+    world = SmallWorld("billing")
+    world.send(a=5000)
+    collect(world.service, TOPIC)
+    world.topics.delete_items(TOPIC)
+    world.topics.delete_fence(TOPIC)
+    world.clock.advance_ms(DAY + HOUR)
+    world.want("billing", messages="a")
+
+    def sweep_and_rebuild(ports: Any) -> None:
+        sweep_orphans(ports)
+        rebuild(ports, TOPIC, InProcess(objects=ports.objects), lease_s=300)
+
+    world.act("sweep of orphans, and rebuild", sweep_and_rebuild)
+    return world
+
+
+def _two_rebuilds() -> SmallWorld:
+    """Two clients rebuild a topic at once."""
+    world = SmallWorld("billing")
+    world.send(a=9)
+    world.want("billing", messages="a")
+
+    def rebuilds(ports: Any) -> None:
+        rebuild(ports, TOPIC, InProcess(objects=ports.objects), lease_s=300, replace_index=True)
+
+    world.act("rebuild", rebuilds)
+    world.act("another rebuild", rebuilds)
+    return world
+
+
+def _rebuild_and_ingest() -> SmallWorld:
+    """A topic is rebuilt while a batch is ingested; either may have to try again."""
+    world = SmallWorld("billing")
+    world.send(a=9)
+    batch = world.pack(b=9)
+    world.want("billing", messages="ab")
+
+    def rebuilds(ports: Any) -> None:
+        rebuild(ports, TOPIC, InProcess(objects=ports.objects), lease_s=300, replace_index=True)
+
+    def ingests(ports: Any) -> None:
+        try:
+            ingest(ports, TOPIC, [batch])
+        except UnknownTopic:  # at rest: the queue brings it again
+            raise Contended("ingest", TOPIC, 1) from None
+
+    world.act("rebuild", rebuilds)
+    world.act("ingest", ingests, again=True)
+    return world
+
+
+def _imported_twice() -> SmallWorld:
+    """A cut of an import is committed by two tries of a job, and merged with another ledger in between."""
+    world = SmallWorld("billing")
+    world.send(x=FAR)
+    batch = world.pack(a=FAR, b=FAR)
+    world.want("billing", messages="xab")
+    ledger = encode_ledger(
+        pack_rows(batch), topic=TOPIC, generation=world.fence.generation, slot_ms=world.fence.slot_ms
+    )
+    bucket_id = content_id(ledger.data)
+
+    def imports(ports: Any) -> None:
+        for _ in range(9):
+            fence = ports.topics.fence(TOPIC)
+            name = ports.objects.new_ledger_name(TOPIC, world.slot_of("a"), fence.slot_ms, bucket_id)
+            ports.objects.put(name, ledger.data)
+            commit = commit_and_arm(ports, fence, ledger.summary.bucket(bucket_id, name), "import#0")
+            if commit.value != "moved":
+                return
+
+    def imports_and_merges(ports: Any) -> None:
+        imports(ports)
+        merge_all(ports)
+
+    world.act("import", imports)
+    world.act("import again, and merge", imports_and_merges)
+    return world
+
+
+def _large_body() -> SmallWorld:
+    """The body of a message waits in S3 as long as the message, and those of messages that were handed out go."""
+    world = SmallWorld("billing")
+    far = 3 * 1440
+    world.send(a=far)
+    name = world.service.objects.new_payload_name(TOPIC, world.slot_ms(far), "a")
+    world.service.objects.put(name, b"a large body")
+    world.want("billing", messages="a")
+
+    def sweeps(ports: Any) -> None:
+        for _ in range(2):
+            sweep_payloads(ports)
+            step(ports.actor, "time.passes", lambda: world.clock.advance_ms(DAY))
+        sweep_payloads(ports)
+
+    world.act("sweep of payloads", sweeps)
+    world.looks.append(
+        lambda: require(name in world.service.objects.names(), "the body of a message that waits is gone")
+    )
+    return world
+
+
+LOST = Scenario(name="rebuild after a loss", build=_lost_and_rebuilt, most=0)
+TWO_REBUILDS = Scenario(name="two rebuilds", build=_two_rebuilds)
+REBUILD_INGEST = Scenario(name="rebuild against ingest", build=_rebuild_and_ingest)
+IMPORTED_TWICE = Scenario(name="an import comes twice", build=_imported_twice)
+LARGE_BODY = Scenario(name="payloads of what waits", build=_large_body, most=0)

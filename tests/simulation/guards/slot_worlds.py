@@ -1,0 +1,273 @@
+"""Small worlds of a slot's way from open to planned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.simulation.actors import Fault, require
+from tests.simulation.exploring import Scenario
+from tests.simulation.healing import TOPIC, dispatch_as_function
+from tests.simulation.small_world import SmallWorld
+from tidewheel.flows.cancel import cancel
+from tidewheel.flows.ingest import ingest as ingesting
+from tidewheel.flows.pause import activate, delete_subscription, pause, resume
+
+
+# ---- worlds
+def _at_the_boundary() -> SmallWorld:
+    """A dispatch seals the slot for which an ingest, whose clock is behind, has rows."""
+    world = SmallWorld("billing", "audit")
+    world.send(a=5)
+    world.at(4)
+    batch = world.pack(b=5, c=6)
+    world.want("billing", "audit", messages="abc")
+    world.act("ingest", lambda ports: ingesting(ports, TOPIC, [batch]), skew_ms=-50, again=True)
+    world.act("dispatch", dispatch_as_function)
+    return world
+
+
+def _beyond_the_boundary() -> SmallWorld:
+    """An ingest has rows for the slot behind the one that is dispatched."""
+    world = SmallWorld("billing")
+    world.send(a=5)
+    world.at(4)
+    batch = world.pack(c=6)
+    world.want("billing", messages="ac")
+    world.act("ingest", lambda ports: ingesting(ports, TOPIC, [batch]), again=True)
+    world.act("dispatch", dispatch_as_function)
+    return world
+
+
+def _first_message() -> SmallWorld:
+    """Nothing waits, and then something does, twice."""
+    world = SmallWorld("billing")
+    first, second = world.pack(a=9), world.pack(b=8)
+    world.want("billing", messages="ab")
+    world.act("ingest", lambda ports: ingesting(ports, TOPIC, [first]), again=True)
+    world.act("another ingest", lambda ports: ingesting(ports, TOPIC, [second]), again=True)
+    return world
+
+
+def _batch_again() -> SmallWorld:
+    """A batch comes twice at one time."""
+    world = SmallWorld("billing")
+    batch = world.pack(a=9)
+    world.want("billing", messages="a")
+    world.act("ingest", lambda ports: ingesting(ports, TOPIC, [batch]), again=True)
+    world.act("ingest again", lambda ports: ingesting(ports, TOPIC, [batch]), again=True)
+    world.looks.append(lambda: require(world.fence.waiting <= 1, f"{world.fence.waiting} messages wait, of 1"))
+    return world
+
+
+def _single_steps() -> SmallWorld:
+    """A dispatch that plans in single steps seals the slot for which an ingest, whose clock is behind, has rows."""
+    world = SmallWorld("billing")
+    world.send(a=4)
+    world.at(3)
+    world.plan_only()
+    world.at(4)
+    batch = world.pack(b=5, c=6)
+    world.want("billing", messages="abc")
+    world.act("ingest", lambda ports: ingesting(ports, TOPIC, [batch]), skew_ms=-50, again=True)
+    world.act("dispatch", dispatch_as_function)
+    return world
+
+
+def _sealed_only() -> SmallWorld:
+    """An ingest seals a slot in which a ledger has rows, while a dispatch raises wake."""
+    world = SmallWorld("billing")
+    world.send(a=5)
+    world.send(b=6)
+    world.at(4)
+    world.plan_only()
+    world.at(5)
+    batch = world.pack(c=6)
+    world.want("billing", messages="abc")
+    world.act("dispatch", dispatch_as_function, skew_ms=-50)
+    world.act("ingest", lambda ports: ingesting(ports, TOPIC, [batch]))
+    return world
+
+
+def _gap() -> SmallWorld:
+    """A cursor lies before a range in which nothing was due; one dispatch plans what comes next, another hands out."""
+    world = SmallWorld("billing")
+    world.send(b=6)
+    world.at(4)
+    world.plan_only()
+    world.at(5)
+    world.want("billing", messages="b")
+    world.act("dispatch", dispatch_as_function)
+    world.act("another dispatch", dispatch_as_function, skew_ms=-50)
+    return world
+
+
+def _resumed() -> SmallWorld:
+    """A client resumes a subscription while a dispatch raises wake, and dies before it says so to anybody else."""
+    world = SmallWorld("billing", "audit")
+    pause(world.topics, TOPIC, "billing")
+    world.send(a=5)
+    world.at(4)
+    world.plan_only()
+    world.want("billing", "audit", messages="a")
+    world.act("dispatch", dispatch_as_function)
+    world.act("resume", lambda ports: activate(ports.topics, ports.topics.subscription(TOPIC, "billing")))
+    return world
+
+
+def _unsubscribed() -> SmallWorld:
+    """A subscription is deleted while a plan is handed out to it."""
+    world = SmallWorld("billing", "audit")
+    world.send(a=5)
+    world.at(4)
+    world.want("audit", messages="a")
+    world.act("dispatch", dispatch_as_function)
+    world.act("unsubscribe", lambda ports: delete_subscription(ports.topics, ports.objects, TOPIC, "billing"))
+    world.looks.append(
+        lambda: require(world.topics.subscription(TOPIC, "billing") is None, "it was deleted, and is back")
+    )
+    return world
+
+
+def _planned_only() -> SmallWorld:
+    """A dispatch has planned and died; another one, and a ledger that comes."""
+    world = SmallWorld("billing", "audit")
+    world.send(a=5)
+    world.at(4)
+    world.plan_only()
+    batch = world.pack(c=6)
+    world.want("billing", "audit", messages="ac")
+    world.act("dispatch", dispatch_as_function)
+    world.act("ingest", lambda ports: ingesting(ports, TOPIC, [batch]), again=True)
+    return world
+
+
+def _planned_twice() -> SmallWorld:
+    """A dispatch has planned and died; two others finish its work at once."""
+    world = SmallWorld("billing")
+    world.send(a=5)
+    world.at(4)
+    world.plan_only()
+    world.want("billing", messages="a")
+    world.act("dispatch", dispatch_as_function)
+    world.act("another dispatch", dispatch_as_function)
+    return world
+
+
+def _planned_behind() -> SmallWorld:
+    """A dispatch has planned and died; the next has another slot to plan."""
+    world = SmallWorld("billing")
+    world.send(a=5)
+    world.send(b=6)
+    world.at(4)
+    world.plan_only()
+    world.at(5)
+    world.want("billing", messages="ab")
+    world.act("dispatch", dispatch_as_function)
+    world.act("another dispatch", dispatch_as_function, skew_ms=-50)
+    return world
+
+
+def _two_dispatches(paused: bool) -> SmallWorld:
+    world = SmallWorld("billing")
+    world.send(a=5)
+    world.send(b=6)
+    if paused:
+        pause(world.topics, TOPIC, "billing")
+    world.at(5)
+    world.want("billing", messages="ab")
+    world.act("dispatch", dispatch_as_function, skew_ms=-50)
+    world.act("another dispatch", dispatch_as_function)
+    return world
+
+
+def _cancelled() -> SmallWorld:
+    """A message is cancelled while its slot is dispatched."""
+    world = SmallWorld("billing")
+    world.send(a=5, b=5)
+    world.at(4)
+    message = world.id_of("a")
+
+    def cancelling(ports: Any) -> None:
+        done = cancel(ports.topics, TOPIC, world.settings.slot_ms, message, world.clock.now_ms())
+        (world.unwanted if done else world.wanted).add(("billing", "a"))
+
+    world.want("billing", messages="b")
+    world.act("dispatch", dispatch_as_function)
+    world.act("cancel", cancelling)
+    return world
+
+
+def _cancelled_in_the_queue() -> SmallWorld:
+    """A message is cancelled before its batch is ingested, and its slot is sealed meanwhile."""
+    world = SmallWorld("billing")
+    world.send(b=5)
+    world.at(4)
+    batch = world.pack(a=5)
+    message = world.id_of("a")
+
+    def cancelling(ports: Any) -> None:
+        done = cancel(ports.topics, TOPIC, world.settings.slot_ms, message, world.clock.now_ms())
+        (world.unwanted if done else world.wanted).add(("billing", "a"))
+
+    world.want("billing", messages="b")
+    world.act("cancel", cancelling)
+    world.act("ingest", lambda ports: ingesting(ports, TOPIC, [batch]), again=True)
+    return world
+
+
+def _due_soon() -> SmallWorld:
+    """A message is due before the schedule of its slot can fire; no sweep comes."""
+    world = SmallWorld("billing")
+    world.alarms = True
+    world.at(4)
+    batch = world.pack(a=4, b=9)
+    world.want("billing", messages="ab")
+    world.act("ingest", lambda ports: ingesting(ports, TOPIC, [batch]))
+    return world
+
+
+def _woken_behind() -> SmallWorld:
+    """A resume has put wake behind; a ledger comes, and no sweep."""
+    world = SmallWorld("billing")
+    pause(world.topics, TOPIC, "billing")
+    world.send(a=4)
+    world.at(3)
+    world.dispatch()
+    resume(world.topics, world.service.queues, world.clock, TOPIC, "billing")
+    world.run()
+    world.alarms = True
+    batch = world.pack(b=9)
+    world.want("billing", messages="ab")
+    world.act("ingest", lambda ports: ingesting(ports, TOPIC, [batch]))
+    return world
+
+
+def _two_slots_of_one_segment() -> SmallWorld:
+    """Two plans read the same segment."""
+    world = SmallWorld("billing")
+    world.send(a=5, b=6)
+    world.at(4)
+    world.want("billing", messages="ab")
+    world.act("dispatch", dispatch_as_function)
+    return world
+
+
+BOUNDARY = Scenario(name="ingest against dispatch", build=_at_the_boundary, most=2)
+BEYOND = Scenario(name="ingest behind a dispatch", build=_beyond_the_boundary, most=2)
+FIRST = Scenario(name="the first messages", build=_first_message, most=1)
+AGAIN = Scenario(name="a batch comes twice", build=_batch_again, most=1, faults=(Fault.TWICE,))
+SINGLE_STEPS = Scenario(name="ingest against dispatch in single steps", build=_single_steps, most=2)
+SEALED_ONLY = Scenario(name="ingest seals, dispatch raises wake", build=_sealed_only)
+GAP = Scenario(name="two dispatches over a gap", build=_gap, most=2, points=("topics.fence", "topics.subscriptions"))
+RESUMED = Scenario(name="resume against dispatch", build=_resumed)
+UNSUBSCRIBED = Scenario(name="unsubscribe against dispatch", build=_unsubscribed)
+PLANNED_ONLY = Scenario(name="dispatch after a crash, against ingest", build=_planned_only, most=1)
+PLANNED_TWICE = Scenario(name="two dispatches after a crash", build=_planned_twice, most=2)
+PLANNED_BEHIND = Scenario(name="dispatches of two slots after a crash", build=_planned_behind, most=1)
+TWO_DISPATCHES = Scenario(name="two dispatches", build=lambda: _two_dispatches(paused=False), most=2)
+TWO_PLANNERS = Scenario(name="two dispatches, nobody takes plans", build=lambda: _two_dispatches(paused=True), most=1)
+CANCELLED = Scenario(name="cancel against dispatch", build=_cancelled, most=1)
+QUEUED = Scenario(name="cancel against ingest", build=_cancelled_in_the_queue, most=1)
+SOON = Scenario(name="a message is due soon", build=_due_soon, most=0)
+WOKEN = Scenario(name="a ledger comes after a resume", build=_woken_behind, most=0)
+SEGMENT = Scenario(name="two slots in one segment", build=_two_slots_of_one_segment, most=0)

@@ -1,0 +1,366 @@
+"""Small worlds of subscriptions that are paused, or whose queue does not take messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from tests.simulation.actors import Fault, require, step
+from tests.simulation.exploring import Scenario
+from tests.simulation.healing import DAY, MINUTE, TOPIC, dispatch_as_function
+from tests.simulation.small_world import SmallWorld
+from tidewheel.flows.collect import collect
+from tidewheel.flows.ingest import ingest
+from tidewheel.flows.orphans import sweep_orphans
+from tidewheel.flows.pause import activate, pause, resume
+from tidewheel.flows.purge import purge
+from tidewheel.flows.sweep import sweep
+from tidewheel.flows.work import do_job
+from tidewheel.job import DrainJob
+from tidewheel.subscription import State
+
+_LEASE_MS = 3 * MINUTE
+_LARGE = {name: (4, {"body": Random(name).randbytes(180_000)}) for name in "ab"}
+"""Messages that make a park which is an object: they do not compress."""
+
+
+def _state(world: SmallWorld, name: str = "billing") -> State:
+    found = world.topics.subscription(TOPIC, name)
+    assert found is not None
+    return State(found.state)
+
+
+def _nothing_while_paused(world: SmallWorld, *names: str) -> None:
+    """Looks that a subscription which is paused has none of some messages."""
+
+    def look() -> None:
+        came = [name for name in names if name in world.received("billing")]
+        require(not came or _state(world) is not State.PAUSED, f"{', '.join(came)} came to billing, which is paused")
+
+    world.looks.append(look)
+
+
+def _ingesting(batch: Any) -> Callable[[Any], object]:
+    return lambda ports: ingest(ports, TOPIC, [batch])
+
+
+def _resuming(ports: Any) -> None:
+    resume(ports.topics, ports.queues, ports.clock, TOPIC, "billing")
+
+
+# ---- worlds: pauses
+def _paused() -> SmallWorld:
+    """A plan and a direct message for a subscription that is paused."""
+    world = SmallWorld("billing", "audit")
+    pause(world.topics, TOPIC, "billing")
+    world.send(a=5)
+    world.at(4)
+    batch = world.pack(b=4, c=4)
+    world.want("billing", "audit", messages="abc")
+    world.act("dispatch", dispatch_as_function)
+    world.act("ingest", _ingesting(batch), again=True)
+    _nothing_while_paused(world, "a", "b", "c")
+    return world
+
+
+def _paused_meanwhile() -> SmallWorld:
+    """A subscription is paused, and later a slot is planned, while an older dispatch hands out."""
+    world = SmallWorld("billing")
+    world.send(b=7)
+    world.at(4)
+    world.dispatch()
+    world.want("billing", messages="b")
+
+    def pause_and_dispatch(ports: Any) -> None:
+        pause(ports.topics, TOPIC, "billing")
+        step(ports.actor, "time.passes", lambda: world.at(6))
+        dispatch_as_function(ports)
+
+    world.act("dispatch", dispatch_as_function)
+    world.act("pause, and a later dispatch", pause_and_dispatch)
+    _nothing_while_paused(world, "b")
+    return world
+
+
+def _direct_and_resume() -> SmallWorld:
+    """A subscription is resumed while a direct message is about to be parked for it."""
+    world = SmallWorld("billing")
+    pause(world.topics, TOPIC, "billing")
+    world.at(4)
+    batch = world.pack(a=4)
+    world.want("billing", messages="a")
+
+    def resume_and_catch_up(ports: Any) -> None:
+        _resuming(ports)
+        while jobs := world.service.queues.take_jobs():
+            for job in jobs:
+                do_job(ports, job)
+
+    world.act("ingest", _ingesting(batch), again=True)
+    world.act("resume", resume_and_catch_up)
+
+    def look() -> None:
+        require(not world.topics.parks(TOPIC), "a message is parked, and nobody drains it")
+
+    world.looks.append(look)
+    return world
+
+
+def _two_resumed() -> SmallWorld:
+    """Two paused subscriptions are resumed by clients that die then; a dispatch raises wake meanwhile."""
+    world = SmallWorld("billing", "audit")
+    for name in ("billing", "audit"):
+        pause(world.topics, TOPIC, name)
+    world.send(a=5)
+    world.at(4)
+    world.dispatch()
+    world.want("billing", "audit", messages="a")
+
+    def resumed(name: str) -> Callable[[Any], object]:
+        return lambda ports: activate(ports.topics, ports.topics.subscription(TOPIC, name))
+
+    world.act("resume", resumed("billing"))
+    world.act("another resume", resumed("audit"))
+    world.act("dispatch", dispatch_as_function)
+    return world
+
+
+# ---- worlds: parks
+def _parked(*, large: bool = False) -> SmallWorld:
+    """Direct messages are parked for a paused subscription."""
+    world = SmallWorld("billing")
+    pause(world.topics, TOPIC, "billing")
+    world.at(4)
+    batch = world.pack(**_LARGE) if large else world.pack(a=4, b=4)
+    ingest(world.service, TOPIC, [batch])
+    world.want("billing", messages="ab")
+    return world
+
+
+def _drained_twice() -> SmallWorld:
+    """A park is enqueued twice: after a resume, and another."""
+    world = _parked()
+    [park] = world.topics.parks(TOPIC)
+    activate(world.topics, world.topics.subscription(TOPIC, "billing"))
+    for name in ("drain", "another drain"):
+        world.act(name, lambda ports: do_job(ports, DrainJob(key=park.key)), again=True)
+    return world
+
+
+def _drain_dies() -> SmallWorld:
+    """A large park is drained, and who does it dies anywhere."""
+    world = _parked(large=True)
+    [park] = world.topics.parks(TOPIC)
+    require(park.object_name is not None, "arranging: the park is small")
+    activate(world.topics, world.topics.subscription(TOPIC, "billing"))
+    world.act("drain", lambda ports: do_job(ports, DrainJob(key=park.key)))
+    return world
+
+
+def _paused_again() -> SmallWorld:
+    """A subscription is resumed, and paused again before its parks are drained."""
+    world = _parked()
+    [park] = world.topics.parks(TOPIC)
+    world.act("drain", lambda ports: do_job(ports, DrainJob(key=park.key)), again=True)
+    _nothing_while_paused(world, "a", "b")
+    return world
+
+
+def _parked_and_purged() -> SmallWorld:
+    """A topic is purged, of which a subscription is paused and has messages parked."""
+    world = _parked()
+    world.wanted.clear()
+    purge(world.topics, world.clock, TOPIC)
+    world.unwanted |= {("billing", "a"), ("billing", "b")}
+    world.act("resume", _resuming)
+    return world
+
+
+def _parked_long() -> SmallWorld:
+    """A large park waits for more than a day, and orphans are swept."""
+    world = _parked(large=True)
+    world.clock.advance_ms(DAY + MINUTE)
+    world.act("sweep of orphans", sweep_orphans)
+    return world
+
+
+def _parking() -> SmallWorld:
+    """A batch with large direct messages comes twice at one time; calls are repeated."""
+    world = SmallWorld("billing")
+    pause(world.topics, TOPIC, "billing")
+    world.at(4)
+    batch = world.pack(**_LARGE)
+    world.want("billing", messages="ab")
+    world.act("ingest", _ingesting(batch), again=True)
+    world.act("ingest again", _ingesting(batch), again=True)
+
+    def look() -> None:
+        parked = len(world.service.objects.names("parked/"))
+        require(parked == 1, f"one park, and {parked} objects for it")
+
+    world.looks.append(look)
+    return world
+
+
+def _two_sweeps_of_parks() -> SmallWorld:
+    """Two sweeps find the same old park."""
+    world = _parked()
+    activate(world.topics, world.topics.subscription(TOPIC, "billing"))
+    world.clock.advance_ms(20 * MINUTE)
+    world.act("sweep", sweep)
+    world.act("another sweep", sweep)
+
+    def look() -> None:
+        drains = [job for job in world.service.queues.jobs if isinstance(job, DrainJob)]
+        require(len(drains) == 1, f"one park was enqueued {len(drains)} times")
+
+    world.looks.append(look)
+    return world
+
+
+# ---- worlds: queues that do not take messages
+def _refusing(parts: int = 1) -> tuple[SmallWorld, list[Any]]:
+    """A plan is handed out, for the work queue, and the subscription's queue is gone."""
+    world = SmallWorld("billing", inline_rows=1, part_rows=2 // parts)
+    world.send(a=5, b=5)
+    world.at(4)
+    world.want("billing", messages="ab")
+    dispatch_as_function(world.service)
+    world.service.queues.remove("queue-billing")
+    return world, world.service.queues.take_jobs()
+
+
+def _refused_and_paused() -> SmallWorld:
+    """A queue refuses a part, while its subscription is paused."""
+    world, (only,) = _refusing()
+    paused: list[bool] = []
+
+    def pauses(ports: Any) -> None:
+        pause(ports.topics, TOPIC, "billing")
+        paused.append(True)
+
+    world.act("deliver", lambda ports: do_job(ports, only), again=True)
+    world.act("pause", pauses)
+    world.looks.append(lambda: require(_state(world) is State.PAUSED, "a queue that refuses has ended a pause"))
+    return world
+
+
+def _refused_twice() -> SmallWorld:
+    """A slow worker finds that the queue refuses its part, as another one has found; the park of that is drained."""
+    world, (first, second) = _refusing(parts=2)
+
+    def later(ports: Any) -> None:
+        step(ports.actor, "time.passes", lambda: world.clock.advance_ms(_LEASE_MS))
+        do_job(ports, first)
+        step(ports.actor, "time.passes", lambda: world.service.queues.restore("queue-billing"))
+        for park in ports.topics.parks(TOPIC):
+            do_job(ports, DrainJob(key=park.key))
+
+    world.act("deliver", lambda ports: do_job(ports, first), again=True)
+    world.act("deliver later, and drain", later)
+    world.act("deliver the other part", lambda ports: do_job(ports, second), again=True)
+    return world
+
+
+def _healed_and_paused() -> SmallWorld:
+    """The queue of a broken subscription takes messages again, while the subscription is paused."""
+    world, (only,) = _refusing()
+    do_job(world.service, only)
+    world.service.queues.restore("queue-billing")
+    [park] = world.topics.parks(TOPIC)
+    world.act("drain", lambda ports: do_job(ports, DrainJob(key=park.key)), again=True)
+    world.act("pause", lambda ports: pause(ports.topics, TOPIC, "billing"))
+    world.looks.append(lambda: require(_state(world) is State.PAUSED, "a queue that has healed has ended a pause"))
+    return world
+
+
+def _broken_and_collected() -> SmallWorld:
+    """A queue stays gone; its topic goes on, and is collected."""
+    world, (only,) = _refusing()
+    do_job(world.service, only)
+    world.send(c=6, d=6)
+    world.at(5)
+    world.want("billing", messages="cd")
+
+    def goes_on(ports: Any) -> None:
+        dispatch_as_function(ports)
+        for job in world.service.queues.take_jobs():
+            do_job(ports, job)
+        collect(ports, TOPIC)
+
+    world.act("dispatch, deliver and collect", goes_on)
+    world.looks.append(
+        lambda: require(not world.topics.buckets(TOPIC), "a broken queue keeps ledgers from being collected")
+    )
+    return world
+
+
+def _queue_goes(world: SmallWorld, ports: Any) -> None:
+    step(ports.actor, "time.passes", lambda: world.service.queues.remove("queue-billing"))
+
+
+def _many(prefix: str = "m") -> dict[str, float]:
+    """Messages that make two batches of a queue."""
+    return {f"{prefix}{number}": 5 + number / 1000 for number in range(11)}
+
+
+def _goes_in_delivery() -> SmallWorld:
+    """A queue goes away between two batches of a part."""
+    world = SmallWorld("billing", inline_rows=1)
+    world.send(**_many())
+    world.at(4)
+    world.want("billing", messages=_many())
+    dispatch_as_function(world.service)
+    [only] = world.service.queues.take_jobs()
+    world.act("deliver", lambda ports: do_job(ports, only), again=True)
+    world.act("the queue goes", lambda ports: _queue_goes(world, ports))
+    return world
+
+
+def _goes_in_direct() -> SmallWorld:
+    """A queue goes away between two batches of direct messages."""
+    world = SmallWorld("billing")
+    world.at(4)
+    batch = world.pack(**{name: slot - 1 for name, slot in _many().items()})
+    world.want("billing", messages=_many())
+    world.act("ingest", _ingesting(batch), again=True)
+    world.act("the queue goes", lambda ports: _queue_goes(world, ports))
+    return world
+
+
+def _goes_in_drain() -> SmallWorld:
+    """A queue goes away between two batches of a park."""
+    world = SmallWorld("billing")
+    pause(world.topics, TOPIC, "billing")
+    world.at(4)
+    ingest(world.service, TOPIC, [world.pack(**{name: slot - 1 for name, slot in _many().items()})])
+    world.want("billing", messages=_many())
+    [park] = world.topics.parks(TOPIC)
+    activate(world.topics, world.topics.subscription(TOPIC, "billing"))
+    world.act("drain", lambda ports: do_job(ports, DrainJob(key=park.key)), again=True)
+    world.act("the queue goes", lambda ports: _queue_goes(world, ports))
+    return world
+
+
+_SENDS = ("topics.", "time.", "queues.send")
+PAUSED = Scenario(name="one is paused", build=_paused)
+PAUSED_MEANWHILE = Scenario(name="pause against dispatch", build=_paused_meanwhile)
+RESUMED = Scenario(name="resume against ingest", build=_direct_and_resume)
+TWO_RESUMED = Scenario(name="two resumes against dispatch", build=_two_resumed)
+DRAINED_TWICE = Scenario(name="two drains", build=_drained_twice)
+DRAIN_DIES = Scenario(name="a drain dies", build=_drain_dies, faults=(Fault.DIES,))
+PAUSED_AGAIN = Scenario(name="drain of what is paused again", build=_paused_again, most=0)
+PARKED_PURGED = Scenario(name="purge of what is parked", build=_parked_and_purged, most=0)
+PARKED_LONG = Scenario(name="orphans beside a park", build=_parked_long, most=0)
+PARKING = Scenario(name="a parked batch comes twice", build=_parking, faults=(Fault.TWICE,))
+TWO_SWEEPS = Scenario(name="two sweeps find a park", build=_two_sweeps_of_parks)
+REFUSED_PAUSED = Scenario(name="a refused part against pause", build=_refused_and_paused)
+REFUSED_TWICE = Scenario(
+    name="a part is refused twice", build=_refused_twice, points=("topics.spill_part",), orders=((0, 1, 2),)
+)
+HEALED_PAUSED = Scenario(name="drain of a broken one against pause", build=_healed_and_paused)
+BROKEN_COLLECTED = Scenario(name="collect beside a broken queue", build=_broken_and_collected, most=0)
+GOES_IN_DELIVERY = Scenario(name="a queue goes in a delivery", build=_goes_in_delivery, points=_SENDS)
+GOES_IN_DIRECT = Scenario(name="a queue goes in an ingest", build=_goes_in_direct, points=_SENDS)
+GOES_IN_DRAIN = Scenario(name="a queue goes in a drain", build=_goes_in_drain, points=_SENDS)

@@ -1,0 +1,161 @@
+"""Small worlds of topics that are created, deleted, created again and changed."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from tests.simulation.actors import require, step
+from tests.simulation.exploring import Scenario
+from tests.simulation.healing import HOUR, MINUTE, TOPIC, dispatch_as_function
+from tests.simulation.small_world import SmallWorld
+from tidewheel.errors import BeingDeleted, UnknownTopic
+from tidewheel.flows.delete_topic import delete_topic, finish_deletion
+from tidewheel.flows.ingest import ingest
+from tidewheel.flows.subscribe import create_subscription, create_topic
+from tidewheel.flows.sweep import sweep
+from tidewheel.flows.update_topic import update_topic
+
+_AFTER_DELETION_MS = 10 * MINUTE
+
+
+# ---- worlds: topics that come and go
+def _created_twice() -> SmallWorld:
+    """Two clients create a topic at once."""
+    world = SmallWorld("billing")
+    made: list[str] = []
+
+    def create(ports: Any) -> None:
+        made.append(create_topic(ports.topics, ports.clock, "trials", world.settings).generation)
+
+    world.act("create", create)
+    world.act("another create", create)
+    world.looks.append(lambda: require(len(set(made)) == 1, "each of two clients was told of a topic of its own"))
+    return world
+
+
+def _deleted(world: SmallWorld) -> None:
+    """Checks in the end that nothing of the topic is left."""
+
+    def check() -> None:
+        items = world.service.topics._items[TOPIC]
+        kinds = ("fence", "subscriptions", "keys", "recurring", "imports")
+        left = [kind for kind in kinds if getattr(items, kind)]
+        require(not left, f"of a topic that was deleted are left: {', '.join(left)}")
+        require(not world.service.wheel.schedules, "schedules of a topic that was deleted are left")
+
+    world.at_end.append(check)
+
+
+def _ingest_if_there(ports: Any, *batch: Any) -> None:
+    with suppress(UnknownTopic):  # what is sent to a topic that is no more, is dropped
+        ingest(ports, TOPIC, batch)
+
+
+def _delete_and_ingest() -> SmallWorld:
+    """A topic is deleted while a batch is ingested; the sweep takes away what is left."""
+    world = SmallWorld("billing")
+    world.send(a=9)
+    batch = world.pack(b=(5000, {"key": "k"}))
+
+    def deletes(ports: Any) -> None:
+        delete_topic(ports.topics, ports.clock, TOPIC)
+        sweep(ports)
+
+    world.act("delete, and sweep", deletes)
+    world.act("ingest", lambda ports: _ingest_if_there(ports, batch))
+    _deleted(world)
+
+    def look() -> None:
+        world.lasts(2 * HOUR)
+        require(world.topics.deletion(TOPIC) is None, "a topic is being deleted for hours")
+
+    world.looks.append(look)
+    return world
+
+
+def _create_again(world: SmallWorld, ports: Any) -> bool:
+    """Creates the topic again, with a subscription; returns whether it could."""
+    try:
+        create_topic(ports.topics, ports.clock, TOPIC, world.settings)
+    except BeingDeleted:
+        return False
+    create_subscription(ports.topics, ports.clock, TOPIC, "billing", "queue-billing", "earliest")
+    dispatch_as_function(ports)
+    return True
+
+
+def _topic_again() -> SmallWorld:
+    """A topic is deleted and created again; a batch of the old one comes out of the queue, or is being ingested."""
+    world = SmallWorld("billing")
+    batch = world.pack(a=60)
+    world.unwanted.add(("billing", "a"))
+
+    def again(ports: Any) -> None:
+        delete_topic(ports.topics, ports.clock, TOPIC)
+        for _ in range(4):
+            step(ports.actor, "time.passes", lambda: world.clock.advance_ms(_AFTER_DELETION_MS))
+            finish_deletion(ports, TOPIC)
+        require(_create_again(world, ports), "the deletion does not come to an end")
+
+    def ingests(ports: Any) -> None:
+        before = world.fence.generation if world.topics.fence(TOPIC) else None
+        _ingest_if_there(ports, batch)
+        if before == batch.generation == getattr(world.topics.fence(TOPIC), "generation", None):
+            world.unwanted.clear()
+
+    world.act("delete, and create again", again)
+    world.act("ingest", ingests)
+    return world
+
+
+def _deleted_by_two() -> SmallWorld:
+    """Two sweeps take away what is left of a topic; one is slow, and the topic is created again."""
+    world = SmallWorld("billing")
+    world.send(a=9)
+    delete_topic(world.topics, world.clock, TOPIC)
+    finish_deletion(world.service, TOPIC)
+    world.clock.advance_ms(_AFTER_DELETION_MS)
+    created: list[bool] = []
+
+    def sweeps_and_creates(ports: Any) -> None:
+        finish_deletion(ports, TOPIC)
+        created.append(_create_again(world, ports))
+
+    world.act("sweep", lambda ports: finish_deletion(ports, TOPIC))
+    world.act("another sweep, and create again", sweeps_and_creates)
+    world.looks.append(
+        lambda: require(
+            not created[0] or world.topics.subscription(TOPIC, "billing") is not None,
+            "a subscription of the new topic was taken for one of the deleted",
+        )
+    )
+    return world
+
+
+def _updated_twice() -> SmallWorld:
+    """Two clients change settings of a topic at once."""
+    world = SmallWorld("billing")
+    world.act("update", lambda ports: update_topic(ports.topics, ports.clock, TOPIC, {"part_rows": 7}))
+    world.act("another update", lambda ports: update_topic(ports.topics, ports.clock, TOPIC, {"inline_rows": 8}))
+    world.looks.append(
+        lambda: require(
+            (world.fence.settings.part_rows, world.fence.settings.inline_rows) == (7, 8),
+            "an update was undone by another",
+        )
+    )
+    return world
+
+
+CREATED_TWICE = Scenario(name="two creations", build=_created_twice)
+DELETE_INGEST = Scenario(
+    name="delete against ingest", build=_delete_and_ingest, points=("topics.", "objects.", "wheel.")
+)
+TOPIC_AGAIN = Scenario(name="a topic is created again", build=_topic_again)
+DELETED_BY_TWO = Scenario(
+    name="two sweeps of a deleted topic",
+    build=_deleted_by_two,
+    most=3,
+    points=("topics.claim_", "topics.delete_items", "topics.forget_"),
+)
+UPDATED_TWICE = Scenario(name="two updates", build=_updated_twice)

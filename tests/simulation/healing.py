@@ -1,0 +1,167 @@
+"""Healing of a small world: what is under way comes to its end, by the sweep or by the wheel alone, and time passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.simulation.actors import EXPECTED, Actor, Violation
+from tidewheel.clock import ManualClock
+from tidewheel.flows.collect import collect
+from tidewheel.flows.dispatch import dispatch
+from tidewheel.flows.merge import in_process, merge
+from tidewheel.flows.pause import resume
+from tidewheel.flows.sweep import sweep
+from tidewheel.flows.work import do_job
+from tidewheel.job import Job
+from tidewheel.memory import MemoryService
+from tidewheel.subscription import State
+
+START_MS = 1_767_225_600_000
+TOPIC = "orders"
+SECOND = 1000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+SLOT_S = 60
+"""Of slots, and of the lookahead: what is due in slot n is dispatched at the beginning of slot n - 1."""
+_SWEEP_MS = 5 * MINUTE
+_AGAIN_MS = 3 * MINUTE
+"""When a queue shows again what was not acknowledged."""
+_LEASE_S = 300
+_ALARM_LATE_MS = 59_000
+"""EventBridge Scheduler may be a minute late."""
+
+
+class Healing:
+    """The part of a small world that comes after its actors.
+
+    Attributes:
+        alarms: whether schedules of the wheel fire, and nothing else brings anything: no sweep.
+        before_days: done when all is delivered, before days pass in which what is left goes.
+    """
+
+    clock: ManualClock
+    service: MemoryService
+    actors: list[Actor]
+    alarms: bool
+    before_days: list[Callable[[], None]]
+    _last_due_ms: int
+
+    def watch(self) -> None:
+        """What is true after every step; a world says it."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        """Runs what waits now, and nothing of what comes by time."""
+        for _ in range(100):
+            if not self._work([]):
+                return
+        raise Violation("work brings work for ever")
+
+    def heal(self) -> None:
+        """Brings everything to its end, as far as anything brings it."""
+        waiting = [(self.clock.now_ms() + _AGAIN_MS, self._again(actor)) for actor in self.actors if _failed(actor)]
+        self._until(max(self._last_due_ms, self.clock.now_ms()) + HOUR, waiting)
+        for queue in sorted(self.service.queues._state.gone):
+            self.service.queues.restore(queue)
+        for each in self.service.topics.subscriptions(TOPIC) if self.service.topics.fence(TOPIC) else ():
+            if each.state is not State.ACTIVE:
+                resume(self.service.topics, self.service.queues, self.clock, TOPIC, each.name)
+        self._until(self.clock.now_ms() + HOUR, waiting)
+        for act in self.before_days:
+            act()
+        if not self.alarms:
+            for days in (1, 1, 28, 1, 1):
+                self.clock.advance_ms(days * DAY)
+                self._until(self.clock.now_ms() + HOUR, waiting)
+
+    def lasts(self, duration_ms: int) -> None:
+        """Lets time pass, with all that comes by time."""
+        self._until(self.clock.now_ms() + duration_ms, [])
+
+    def _again(self, actor: Actor) -> Callable[[], object]:
+        return lambda: actor.call(self.service)
+
+    def _until(self, end_ms: int, waiting: list[tuple[int, Callable[[], object]]]) -> None:
+        next_sweep_ms = begun_ms = self.clock.now_ms()
+        while True:
+            while self._work(waiting):
+                pass
+            times = [at_ms for at_ms, _ in waiting]
+            if self.alarms:
+                fires = (fires_ms for _, _, fires_ms in self.service.wheel.schedules.values())
+                times += [max(fires_ms, begun_ms) + _ALARM_LATE_MS for fires_ms in fires]
+            else:
+                looks = self._looks()
+                times += [max(next_sweep_ms, looks)] if looks is not None else []
+            at_ms = max(min(times, default=end_ms + 1), self.clock.now_ms())
+            if at_ms > end_ms:
+                break
+            self.clock.set_ms(at_ms)
+            if self.alarms:
+                self.service.runs.dispatches += [
+                    topic for topic, _, _ in self.service.wheel.take_due(at_ms - _ALARM_LATE_MS)
+                ]
+            elif at_ms >= next_sweep_ms:
+                self._sweep()
+                next_sweep_ms = at_ms + _SWEEP_MS
+        self.clock.set_ms(max(end_ms, self.clock.now_ms()))
+        if not self.alarms:
+            self._sweep()
+            while self._work(waiting):
+                pass
+
+    def _looks(self) -> int | None:
+        """When the next sweep finds anything."""
+        items = self.service.topics._items.values()
+        looks = [each.look_at_ms for of in items for each in of.deliveries.values()]
+        looks += [each.look_at_ms for of in items for each in of.parks.values()]
+        looks += [of.fence.look_at_ms for of in items if of.fence is not None and of.fence.look_at_ms is not None]
+        return min(looks, default=None)
+
+    def _sweep(self) -> None:
+        failures = [each for each in sweep(self.service).failures.values() if not isinstance(each, EXPECTED)]
+        if failures:
+            raise Violation(f"a sweep failed: {failures[0]!r}") from failures[0]
+
+    def _work(self, waiting: list[tuple[int, Callable[[], object]]]) -> bool:
+        """Does what can be done now; returns whether there was any."""
+        now_ms = self.clock.now_ms()
+        runs = self.service.runs
+        calls: list[Callable[[], object]] = [call for at_ms, call in waiting if at_ms <= now_ms]
+        waiting[:] = [each for each in waiting if each[0] > now_ms]
+        calls += [self._dispatch(topic) for topic in runs.dispatches]
+        calls += [self._merge(topic) for topic, _ in runs.merges]
+        calls += [self._job(job) for job in self.service.queues.take_jobs()]
+        runs.dispatches.clear()
+        runs.merges.clear()
+        for call in calls:
+            try:
+                call()
+            except EXPECTED:
+                waiting.append((now_ms + _AGAIN_MS, call))
+            except Exception as error:
+                raise Violation(f"what heals ended with {error!r}") from error
+            self.watch()
+        return bool(calls)
+
+    def _dispatch(self, topic: str) -> Callable[[], object]:
+        return lambda: dispatch_as_function(self.service, topic)
+
+    def _merge(self, topic: str) -> Callable[[], object]:
+        return lambda: merge(self.service, topic, in_process(self.service.objects), lease_s=_LEASE_S)
+
+    def _job(self, job: Job) -> Callable[[], object]:
+        return lambda: do_job(self.service, job)
+
+
+def _failed(actor: Actor) -> bool:
+    return actor.again and (actor.task.error is not None or actor.task.dead)
+
+
+def dispatch_as_function(ports: Any, topic: str = TOPIC) -> None:
+    """Does what the dispatcher's handler does."""
+    done = dispatch(ports, topic)
+    if done is not None and done.collect:
+        collect(ports, topic)

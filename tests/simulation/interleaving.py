@@ -1,0 +1,71 @@
+"""Several functions at once, one step at a time: who runs next is decided outside, so that every run can be repeated.
+
+Each function runs in a greenlet of its own: a stack, but no thread, so nothing but the scheduler decides who moves. It
+gives the turn back whenever it calls `pause`, and when it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from greenlet import greenlet
+
+
+class Died(BaseException):
+    """The function was killed; nothing that it does from now on has an effect."""
+
+
+class Task:
+    """A function under way.
+
+    It is stepped by one scheduler, from the greenlet that made it.
+
+    Attributes:
+        name: what it is, for the trace.
+        started_ms: when it began.
+        error: what it ended with; None while it runs, or if it ended well.
+        over: whether it has ended.
+        dead: whether it was killed.
+    """
+
+    def __init__(self, name: str, call: Callable[[Task], None], started_ms: int) -> None:
+        self.name = name
+        self.started_ms = started_ms
+        self.error: BaseException | None = None
+        self.over = False
+        self.dead = False
+        self._call = call
+        self._greenlet = greenlet(self._run)
+
+    def step(self) -> None:
+        """Lets it run until it pauses or ends."""
+        if not self.over:
+            self._greenlet.switch()
+
+    def kill(self) -> None:
+        """Ends it where it is, as Lambda does when the time is out: without a word to anybody."""
+        self.dead = True
+        if not self._greenlet:  # it has not begun
+            self.over = True
+        while not self.over:
+            self.step()
+
+    def pause(self) -> None:
+        """Called by the function: lets others run.
+
+        Raises:
+            Died: it was killed meanwhile.
+        """
+        if not self.dead:
+            parent = self._greenlet.parent
+            assert parent is not None
+            parent.switch()
+        if self.dead:
+            raise Died
+
+    def _run(self) -> None:
+        try:
+            self._call(self)
+        except BaseException as error:  # the scheduler decides what it means
+            self.error = error
+        self.over = True

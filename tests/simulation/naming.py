@@ -1,0 +1,60 @@
+"""What a traced call was about, in a few characters: topics, slots and ids, whatever the arguments are."""
+
+from __future__ import annotations
+
+from tidewheel.bucket import Bucket
+from tidewheel.fence import Fence
+from tidewheel.flows.ports import HandOut, Trash, Wake
+from tidewheel.key import KeyEntry
+from tidewheel.park import Park, ParkKey
+from tidewheel.plan import Plan
+from tidewheel.subscription import Delivery, DeliveryKey, Subscription
+from tidewheel.tombstone import Tombstone
+
+_MOST_NAMES = 6
+
+
+def named(args: tuple[object, ...]) -> str:
+    """Returns a call's arguments as text for the trace; those that say nothing are left out."""
+    found = " ".join(filter(None, map(_name, args)))
+    return f" {found}" if found else ""
+
+
+def _name(value: object) -> str:
+    match value:
+        case str() | int():
+            return str(value)
+        case Fence():
+            return f"{value.topic}(sealed={value.sealed} planned={value.planned} ver={value.ver} cver={value.cver})"
+        case Bucket():
+            return f"{value.id[:8]}[{value.first_slot}..{value.last_slot}]"
+        case Plan():
+            return f"plan {value.a}..{value.b}"
+        case Wake():
+            return f"wake={value.wake_slot}"
+        case HandOut():
+            return f"{value.subscription.name}->{value.to}"
+        case Subscription():
+            return f"{value.topic}/{value.name} cursor={value.cursor} {value.state.value}"
+        case Trash():
+            return f"trash@{value.sealed}"
+        case _:
+            return _named_item(value)
+
+
+def _named_item(value: object) -> str:
+    match value:
+        case DeliveryKey():
+            return f"{value.topic}/{value.subscription}/{value.plan}{'/replay' if value.replay else ''}"
+        case ParkKey():
+            return f"{value.topic}/{value.subscription}/{value.id[:8]}"
+        case Delivery() | Park():
+            return _named_item(value.key)
+        case Tombstone():
+            return f"{value.id}@{value.slot}{f' to {value.to}' if value.to else ''}"
+        case KeyEntry():
+            return f"{value.key}={value.id}{' cancelled' if value.cancelled else ''}"
+        case list() | tuple():
+            return f"({', '.join(filter(None, map(_name, value[:_MOST_NAMES])))})"
+        case _:
+            return ""

@@ -1,0 +1,294 @@
+"""The oracle: what callers were told, and so what must come to whom, what may, and what must not.
+
+A call that ended without an answer may have taken effect: it leaves a doubt, and either outcome is then allowed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tidewheel.message import MessageId
+from tidewheel.recurrence import Rule
+
+
+class Violation(AssertionError):
+    """A promise was broken.
+
+    Attributes:
+        about: names that the trace is searched for: the topic, and the message or object.
+    """
+
+    def __init__(self, what: str, *about: str) -> None:
+        super().__init__(what)
+        self.about = about
+
+
+@dataclass(slots=True, kw_only=True)
+class Pause:
+    """A time in which a subscription is paused.
+
+    Attributes:
+        step: when the caller was told so.
+        sealed: the topic's mark then: what lies in lower slots may have been handed out before.
+    """
+
+    step: int
+    sealed: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Reader:
+    """A subscription.
+
+    Attributes:
+        queue_url: its own, and nobody's before or after it.
+        policies: every filter that was ever asked for; None: everything.
+        made: whether its creator was told so.
+        ended: whether somebody began to delete it.
+        replayed: whether somebody began a replay to it.
+        pause: since when it is paused for sure.
+    """
+
+    name: str
+    queue_url: str
+    policies: list[str | None]
+    made: bool = False
+    ended: bool = False
+    replayed: bool = False
+    pause: Pause | None = None
+
+    def takes(self, sent: Sent) -> set[bool]:
+        """Returns what its filters say of a message: both, if it depends on which one."""
+        if sent.only is not None:
+            return {sent.only == self.name}
+        colour = sent.colour
+        return {policy is None or (colour is not None and f'"{colour}"' in policy) for policy in self.policies}
+
+
+@dataclass(slots=True, kw_only=True)
+class Purging:
+    """A purge, under way or done.
+
+    Attributes:
+        first_ms, end_ms: what is due in this range, and
+        sent_before_ms: was sent before, is dropped; a guess above it while nobody knows.
+    """
+
+    first_ms: int
+    end_ms: int
+    sent_before_ms: int
+
+    def drops(self, sent: Sent) -> bool:
+        """Whether it means a message."""
+        return self.first_ms <= sent.deliver_at_ms < self.end_ms and sent.sent_ms < self.sent_before_ms
+
+
+@dataclass(slots=True, kw_only=True)
+class Family:
+    """A message, and those that were to take its place.
+
+    Attributes:
+        doubts: changes under way, or that ended without an answer.
+        cancels: calls that may have cancelled one of them.
+    """
+
+    members: list[MessageId]
+    doubts: int = 0
+    cancels: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Sent:
+    """A message, and what was asked for it.
+
+    Attributes:
+        topic: the life of the topic that it was sent to.
+        sent_ms, seq: by its sender's clock and count.
+        step: when its sending began.
+        accepted: whether the sender was told so; None: it ended without an answer.
+        due_from: readers that existed before, and must get it.
+        moves: the message whose place it takes.
+        never: whether somebody was told that it does not come; why.
+        purge_doubt: whether a purge may have dropped it.
+        refused: whether SQS refuses its body.
+        only: the one subscription that it is for.
+        ingested_open: whether ingest was done with it while its slot was open.
+    """
+
+    id: MessageId
+    topic: TopicLife
+    deliver_at_ms: int
+    sent_ms: int
+    seq: int
+    step: int
+    due_from: tuple[Reader, ...]
+    family: Family
+    key: str | None = None
+    replace: bool = False
+    colour: str | None = None
+    expires_at_ms: int | None = None
+    payload: str | None = None
+    moves: MessageId | None = None
+    accepted: bool | None = None
+    never: str | None = None
+    purge_doubt: bool = False
+    refused: bool = False
+    only: str | None = None
+    ingested_open: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Repeated:
+    """A recurring message.
+
+    Attributes:
+        made_ms: when its maker was told so; None: never.
+        planned, sealed: the topic's marks before somebody began to end it, and after; None: nobody did.
+    """
+
+    name: str
+    generation: str
+    rule: Rule
+    first_ms: int
+    due_from: tuple[Reader, ...]
+    made_ms: int | None = None
+    planned: int | None = None
+    sealed: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class KeyHistory:
+    """What was done with a key.
+
+    Attributes:
+        members: messages with it.
+        changed: whether anything but sending and ingest touched one of them: a cancel, a move, a purge.
+        cancelled_until_ms: what was sent up to then may have been cancelled with the key.
+        superseded: pairs (older, newer): ingest was done with the newer while the older's slot was open.
+    """
+
+    members: list[Sent] = field(default_factory=list)
+    changed: bool = False
+    cancelled_until_ms: float = 0
+    superseded: list[tuple[Sent, Sent]] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class TopicLife:
+    """A topic from its creation to its deletion.
+
+    Attributes:
+        ending: whether somebody began to delete it: then nothing is promised any more.
+        repeated: recurring messages by name.
+    """
+
+    name: str
+    generation: str
+    slot_ms: int
+    readers: list[Reader] = field(default_factory=list)
+    purges: list[Purging] = field(default_factory=list)
+    keys: dict[str, KeyHistory] = field(default_factory=dict)
+    repeated: dict[str, Repeated] = field(default_factory=dict)
+    ending: bool = False
+
+    def live(self) -> tuple[Reader, ...]:
+        """Returns the readers that exist for sure."""
+        return tuple(each for each in self.readers if each.made and not each.ended)
+
+    def reader(self, name: str) -> Reader | None:
+        """Returns the newest reader of a name."""
+        return next((each for each in reversed(self.readers) if each.name == name), None)
+
+
+@dataclass(slots=True)
+class Promises:
+    """All that was promised in one run.
+
+    Attributes:
+        lives: the topics, each new life of a name behind the last.
+        sent: messages by id.
+        copies: how often a queue took a message: (queue, id) -> times.
+        refused: likewise, what is kept in the queue of refused messages.
+        resumes: how many resumes of (topic, subscription) have begun.
+        resuming: how many of them are under way.
+    """
+
+    lives: list[TopicLife] = field(default_factory=list)
+    sent: dict[MessageId, Sent] = field(default_factory=dict)
+    copies: Counter[tuple[str, str]] = field(default_factory=Counter)
+    refused: set[tuple[str, str]] = field(default_factory=set)
+    resumes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    resuming: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def life(self, topic: str) -> TopicLife | None:
+        """Returns a topic's newest life."""
+        return next((each for each in reversed(self.lives) if each.name == topic), None)
+
+    def of_generation(self, topic: str, generation: str) -> TopicLife | None:
+        """Returns the life that a fence tells of."""
+        return next((each for each in self.lives if (each.name, each.generation) == (topic, generation)), None)
+
+    def reader_of(self, queue_url: str) -> tuple[TopicLife, Reader] | None:
+        """Returns whose queue it is."""
+        for life in self.lives:
+            for reader in life.readers:
+                if reader.queue_url == queue_url:
+                    return life, reader
+        return None
+
+    def family(self, sent: Sent) -> Iterator[Sent]:
+        """Yields a message, and all that took its place or were to."""
+        return (self.sent[each] for each in sent.family.members)
+
+    def came(self, sent: Sent) -> int:
+        """Returns how many copies there are, in all queues."""
+        return sum(self.copies[reader.queue_url, sent.id] for reader in sent.topic.readers)
+
+    def add(self, sent: Sent) -> None:
+        """Notes a message before it is sent."""
+        self.sent[sent.id] = sent
+        if sent.moves is not None:
+            sent.family.members.append(sent.id)
+        if sent.key is not None:
+            history = sent.topic.keys.setdefault(sent.key, KeyHistory())
+            history.members.append(sent)
+            history.changed = history.changed or sent.moves is not None
+            if sent.sent_ms <= history.cancelled_until_ms:
+                sent.family.doubts += 1
+        for purging in sent.topic.purges:
+            if purging.drops(sent):
+                self.doubt_purge(sent)
+
+    def doubt_purge(self, sent: Sent) -> None:
+        """Notes that a purge may have dropped a message."""
+        sent.purge_doubt = True
+        self.changed(sent)
+
+    def changed(self, sent: Sent) -> None:
+        """Notes that a message was changed, so that others with its key are not promised any more."""
+        if sent.key is not None:
+            sent.topic.keys[sent.key].changed = True
+
+    def never(self, sent: Sent, why: str) -> None:
+        """Notes that somebody was told that a message does not come.
+
+        Raises:
+            Violation: it has come.
+        """
+        sent.never = why
+        if self.came(sent):
+            raise Violation(f"{sent.id} {why}, but it was sent before", sent.topic.name, sent.id)
+
+    def ingested(self, ids: list[MessageId], sealed: int) -> None:
+        """Notes that ingest is done with messages; what is below sealed now may have been handed out before."""
+        for each in (self.sent[id] for id in ids if id in self.sent):
+            each.ingested_open = each.ingested_open or each.deliver_at_ms // each.topic.slot_ms >= sealed
+            if each.key is None or not each.replace or each.moves is not None:
+                continue
+            history = each.topic.keys[each.key]
+            for other in history.members:
+                older = (other.sent_ms, other.seq) < (each.sent_ms, each.seq) and other.deliver_at_ms > each.sent_ms
+                if older and other.deliver_at_ms // each.topic.slot_ms >= sealed:
+                    history.superseded.append((other, each))

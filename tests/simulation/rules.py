@@ -1,0 +1,102 @@
+"""Recurring messages: rules that are made and ended while the service works."""
+
+from __future__ import annotations
+
+from random import Random
+
+from tests.simulation.clients import Clients
+from tests.simulation.faults import FaultyPorts
+from tests.simulation.promises import Repeated, TopicLife
+from tests.simulation.world import World
+from tidewheel.errors import UnknownRecurring
+from tidewheel.fence import Fence
+from tidewheel.message import Message
+from tidewheel.outgoing import CheckedMessage
+from tidewheel.recurrence import Rule
+from tidewheel.sdk.recurring import _checked, end, make
+
+MOST_RULES = 2
+"""Of a topic, in all its life."""
+_FOREVER_MS = 1 << 62
+
+
+class Rules:
+    """Whoever makes and ends recurring messages in one world."""
+
+    def __init__(self, world: World, clients: Clients) -> None:
+        self.world = world
+        self.clients = clients
+        self._names = 0
+
+    @property
+    def random(self) -> Random:
+        """The run's source of chance."""
+        return self.world.random
+
+    def make_or_end(self, life: TopicLife) -> None:
+        """Makes a recurring message, or ends one."""
+        under_way = [each for each in life.repeated.values() if each.made_ms is not None and each.planned is None]
+        if under_way and (len(life.repeated) >= MOST_RULES or self.random.random() < 0.5):
+            self.end(life, self.random.choice(under_way))
+        elif len(life.repeated) < MOST_RULES:
+            self._make(life)
+
+    def _make(self, life: TopicLife) -> None:
+        fence = self.world.service.topics.fence(life.name)
+        if fence is None or fence.generation != life.generation:
+            return
+        self._names += 1
+        now_ms = self.world.now_ms
+        rule = Rule(period_s=self.random.choice([120, 600, 1200]), start_ms=-(-now_ms // 1000) * 1000)
+        message = Message(body="again and again")
+        name = f"rule-{self._names}"
+        generation = _checked(fence, name, message, rule, now_ms).generation
+        made = Repeated(name=name, generation=generation, rule=rule, first_ms=_FOREVER_MS, due_from=life.live())
+        life.repeated[name] = made
+
+        def call(ports: FaultyPorts) -> None:
+            fence = ports.topics.fence(life.name)
+            if fence is None or fence.generation != life.generation:
+                return
+
+            def send_early(early: list[CheckedMessage]) -> None:
+                self.clients.put(ports, fence, life, early)
+
+            def read_fence() -> Fence:
+                found: Fence | None = ports.topics.fence(life.name)
+                if found is None or found.generation != life.generation:
+                    raise UnknownRecurring(life.name, name)
+                return found
+
+            client_ms = ports.clock.now_ms()
+            make(ports.topics, send_early, read_fence, client_ms, name, message, rule, starts_now=True, replaces=False)
+            item = self.world.service.topics.recurring(life.name, name)
+            if item is not None and made.planned is None:
+                made.first_ms, made.made_ms = item.first_ms, self.world.now_ms
+
+        self.world.start_client("make recurring", life.name, call)
+
+    def end(self, life: TopicLife, rule: Repeated) -> None:
+        """Ends a recurring message."""
+
+        def call(ports: FaultyPorts) -> None:
+            fence = self.world.service.topics.fence(life.name)
+            if fence is None or fence.generation != life.generation:
+                return
+            rule.planned = fence.planned if rule.planned is None else min(rule.planned, fence.planned)
+
+            def read_fence() -> Fence:
+                found: Fence | None = ports.topics.fence(life.name)
+                if found is None or found.generation != life.generation:
+                    raise UnknownRecurring(life.name, rule.name)
+                return found
+
+            try:
+                end(ports.topics, read_fence, rule.name)
+            except UnknownRecurring:
+                return
+            after = self.world.service.topics.fence(life.name)
+            if rule.sealed is None and after is not None:
+                rule.sealed = after.sealed
+
+        self.world.start_client("end recurring", life.name, call)

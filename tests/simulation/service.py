@@ -1,0 +1,296 @@
+"""The service's real flows under one seed: functions, clients and triggers, interleaved at every call of a port.
+
+    clients     send, cancel, move, pause, filter, purge, replay; topics, subscriptions and rules come and go
+    triggers    each may come late, twice or never: SQS's batches, schedules, asynchronous invocations, the sweep
+    functions   ingest, dispatch, deliver, sweep, merge: each a task with a clock of its own; each call of a port is a
+                step, and may fail before or after its effect, or be the last one
+
+When all has been sent, everything is healed: no failures any more, every trigger comes. Then what was promised must be
+true: `promises` says what, `watching` looks while it runs, `checks` at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from unittest.mock import patch
+
+from tests.simulation.administrators import LASTING, Administrators
+from tests.simulation.checks import Checks
+from tests.simulation.clients import UNSENDABLE, Clients
+from tests.simulation.faults import MODES, NO_FAULTS, Odds
+from tests.simulation.promises import Promises, TopicLife, Violation
+from tests.simulation.rules import Rules
+from tests.simulation.story import story
+from tests.simulation.triggers import Triggers
+from tests.simulation.watching import Watch
+from tests.simulation.world import CALM_MS, MAX_SKEW_MS, START_MS, Running, World
+from tidewheel.clock import ManualClock
+from tidewheel.errors import UnknownSubscription
+from tidewheel.flows.pause import resume
+from tidewheel.flows.ports import MergeSize
+from tidewheel.memory import MemoryService
+from tidewheel.settings import TopicSettings
+
+__all__ = ["Odds", "Simulation", "Violation"]
+
+DAY_MS = 86_400_000
+TOPICS = ("orders", "trials", "alarms")
+STEPS = 2500
+_HEALED_MS = 8 * 3_600_000
+"""From the last message that is due: some sweeps find what is left, and what they start may find more."""
+_RULES_MS = 1_800_000
+"""How long recurring messages go on while all is well."""
+_RARE_SWEEP_MS = 3_600_000
+"""How often the sweep comes while there is nothing but time to pass: none is needed more often."""
+_HEALED_DAYS = (1, 1, 28, 1, 28, 1, 1)
+"""Orphans are kept for a day, tombstones for 28, large bodies for 28 once a collection has passed them."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Simulation:
+    """One run.
+
+    Args:
+        seed: decides everything.
+        odds: how likely calls go wrong.
+        steps: after so many everything is healed.
+        unreliable: whether triggers come late, twice or never, and functions are killed. If they do not, and no call
+            goes wrong, every message must come exactly once.
+    """
+
+    seed: int
+    odds: Odds = NO_FAULTS
+    steps: int = STEPS
+    unreliable: bool = True
+    random: Random = field(init=False)
+    world: World = field(init=False)
+    triggers: Triggers = field(init=False)
+    clients: Clients = field(init=False)
+    administrators: Administrators = field(init=False)
+    rules: Rules = field(init=False)
+    watch: Watch = field(init=False)
+    checks: Checks = field(init=False)
+    at_once: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        random = self.random = Random(self.seed)
+        clock = ManualClock(START_MS)
+        service = MemoryService.at(clock, max_skew_ms=MAX_SKEW_MS)
+        service.queues.refuse_if(lambda release: release.text == UNSENDABLE, permanent=True)
+        least_ms = random.choice([-MAX_SKEW_MS, -MAX_SKEW_MS // 2, 0])
+        self.world = World(
+            odds=self.odds,
+            unreliable=self.unreliable,
+            random=random,
+            clock=clock,
+            service=service,
+            # No two clocks differ by more, SQS's, which is right, among them.
+            skews_ms=(least_ms, least_ms + MAX_SKEW_MS),
+        )
+        self.triggers = Triggers(self.world)
+        self.clients = Clients(self.world, self.triggers, days=self.seed % 8 == 0)
+        topics = TOPICS[: random.choice([1, 1, 2, 3])]
+        self.administrators = Administrators(self.world, {each: self._settings() for each in topics})
+        self.rules = Rules(self.world, self.clients)
+        self.watch = Watch(self.world)
+        self.checks = Checks(self.world, calm=self.world.calm)
+        self.at_once = random.randint(3, 8)
+
+    @property
+    def calls(self) -> int:
+        """Steps so far: calls of ports, and events."""
+        return self.world.step
+
+    @property
+    def trace(self) -> list[str]:
+        """Every step so far."""
+        return self.world.trace
+
+    @property
+    def exercised(self) -> Counter[str]:
+        """What happened, and how often."""
+        return self.world.exercised
+
+    @property
+    def promises(self) -> Promises:
+        """What was promised."""
+        return self.world.promises
+
+    # ---- a run
+    def run(self) -> None:
+        """Does everything, and checks it.
+
+        Raises:
+            Violation: a promise was broken; a note says how to see it again.
+        """
+        with patch.object(os, "urandom", self.random.randbytes), patch.object(secrets, "token_hex", self._hex):
+            try:
+                self.administrators.prepare()
+                for _ in range(self.steps):
+                    self._move()
+                self.heal()
+                self.checks.all()
+            except Violation as error:
+                error.add_note(story(self.command(), self.trace, error))
+                raise
+            finally:
+                self.world.end_all()
+
+    def command(self) -> str:
+        """Returns what to type to see this run again."""
+        mode = next((name for name, kind in MODES.items() if kind == (self.odds, self.unreliable)), "faults")
+        steps = "" if self.steps == STEPS else f" --steps {self.steps}"
+        return f"python -m tests.simulation --seed {self.seed} --mode {mode}{steps}"
+
+    def _hex(self, length: int = 16) -> str:
+        return self.random.randbytes(length).hex()
+
+    def _settings(self) -> TopicSettings:
+        random = self.random
+        return TopicSettings(
+            slot_s=random.choice([10, 60, 300]),
+            lookahead_s=random.choice([60, 300, 480]),
+            segment_rows=random.choice([1, 2, 5000]),
+            inline_rows=random.choice([1, 3, 2000]),
+            part_rows=random.choice([1, 2, 1000]),
+            max_buckets=random.choice([2, 3, 64]),
+            collect_interval_s=random.choice([60, 1800]),
+            retention_s=random.choice([0, 0, 7200]),
+            redrive_s=1800,
+        )
+
+    def _move(self) -> None:
+        """One step of the run: of a function, of the clock, or something new begins."""
+        running, choice = self.world.running, self.random.random()
+        room = len(running) < self.at_once
+        if running and (choice < 0.75 or not room):
+            self._step(self._first())
+        elif choice < 0.82:
+            self._client()
+        elif not self.triggers.start_one():
+            self._pass(self.random.choice([1_000, 5_000, 60_000]) if running else None)
+        elif choice > 0.97:
+            self._pass(self.random.choice([1_000, 30_000, 100_000]))
+
+    def _first(self) -> Running:
+        """Who runs next: the one that is first in line, and now and then somebody goes to the end of the line.
+
+        So a function often runs through while another stands still at one place, which finds more than fair turns do.
+        """
+        running = self.world.running
+        if self.random.random() < 0.15:
+            running.append(running.pop(0))
+        return running[0]
+
+    def _step(self, running: Running) -> None:
+        self.world.advance(running)
+        self.watch.marks()
+
+    def _pass(self, duration_ms: int | None) -> None:
+        """Lets time pass: some, or until the next thing happens; where all is calm, functions take little time."""
+        now_ms, oldest_ms = self.world.now_ms, self.world.oldest_ms()
+        if (
+            self.world.calm
+            and duration_ms is not None
+            and oldest_ms is not None
+            and now_ms + duration_ms - oldest_ms > CALM_MS
+        ):
+            return
+        until_ms = now_ms + duration_ms if duration_ms is not None else max(now_ms, self.triggers.next_ms())
+        self.world.clock.set_ms(until_ms)
+
+    def _client(self) -> None:
+        life = self.promises.life(self.random.choice(list(self.administrators.settings)))
+        assert life is not None
+        clients, administrators = self.clients, self.administrators
+        actions: list[tuple[float, Callable[[TopicLife], None]]] = [
+            (10, clients.send),
+            (3, clients.cancel),
+            (1, clients.cancel_key),
+            (2, clients.reschedule),
+            (2, administrators.pause_or_resume),
+            (1, administrators.queue_comes_and_goes),
+            (1, administrators.subscribe_or_not),
+            (0.5, administrators.set_filter),
+            (0.4, administrators.purge),
+            (0.4, administrators.change_settings),
+            (1, administrators.replay),
+            (0.7, self.rules.make_or_end),
+            (1 if life.ending else 0.1, administrators.delete_topic),
+            (2, self._merge),
+            (4, lambda life: self.triggers.dispatch_now(life.name)),
+        ]
+        weights = [weight for weight, _ in actions]
+        self.random.choices([action for _, action in actions], weights)[0](life)
+
+    def _merge(self, life: TopicLife) -> None:
+        self.triggers.merge(life.name, MergeSize.LARGE, everything=self.random.random() < 0.7)
+
+    # ---- the end
+    def heal(self) -> None:
+        """Nothing fails any more: all that is under way ends, all that waits is done, and time passes."""
+        world = self.world
+        world.note("healed")
+        world.odds, world.unreliable = NO_FAULTS, False
+        for queue in self.administrators.queues_gone:
+            world.service.queues.restore(queue)
+        self._until_ms(world.now_ms + _RULES_MS)
+        self._end_all_rules()
+        self._resume_all()
+        last_ms = max((each.deliver_at_ms for each in self.promises.sent.values()), default=0)
+        until_ms = max(last_ms, world.now_ms) + _HEALED_MS
+        self._until_ms(until_ms)
+        for days in _HEALED_DAYS:
+            for _ in range(2):
+                world.clock.advance_ms(days * DAY_MS // 2)
+                self._until_idle()
+
+    def _until_ms(self, until_ms: int) -> None:
+        """Lets time pass, and whatever comes happen."""
+        self._until_idle()
+        while self.world.now_ms < until_ms:
+            self._skip_sweeps()
+            self._pass(None)
+            self._until_idle()
+
+    def _end_all_rules(self) -> None:
+        for life in self.promises.lives:
+            for rule in life.repeated.values():
+                if life is self.promises.life(life.name):
+                    self.rules.end(life, rule)
+        self._until_idle()
+
+    def _resume_all(self) -> None:
+        service = self.world.service
+        for topic in self.administrators.settings:
+            for subscription in service.topics.subscriptions(topic):
+                owner = self.promises.reader_of(subscription.queue_url)
+                if owner is not None:
+                    owner[1].pause = None
+                if subscription.name in LASTING and service.topics.fence(topic) is not None:
+                    try:
+                        resume(service.topics, service.queues, service.clock, topic, subscription.name)
+                    except UnknownSubscription:
+                        continue
+
+    def _skip_sweeps(self) -> None:
+        """Leaves out sweeps: those that would find nothing, since they change nothing, and some others."""
+        items = self.world.service.topics._items.values()
+        looks = [each.look_at_ms for of in items for each in of.deliveries.values()]
+        looks += [each.look_at_ms for of in items for each in of.parks.values()]
+        looks += [of.fence.look_at_ms for of in items if of.fence is not None and of.fence.look_at_ms is not None]
+        least_ms = min(looks, default=self.world.now_ms + DAY_MS)
+        triggers = self.triggers
+        triggers.next_sweep_ms = max(triggers.next_sweep_ms, least_ms, self.world.now_ms + _RARE_SWEEP_MS)
+
+    def _until_idle(self) -> None:
+        while True:
+            if self.world.running:
+                self._step(self.world.running[0])
+            elif not self.triggers.start_one():
+                return

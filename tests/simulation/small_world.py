@@ -1,0 +1,238 @@
+"""A small world: one topic, a few messages and two or three functions at once, of which every step is seen.
+
+What one schedule of it does is decided by few deviations from the plain order, in which one actor after the other runs
+to its end:
+
+    an actor moves on instead of the one whose turn it is, which goes on later
+    a call goes wrong: the function dies before it, its answer is lost, or it is made twice
+
+Then all that is under way is brought to its end by the sweep alone (no schedule of the wheel fires), time passes, and
+`check` says what must be true.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tests.simulation.actors import Actor, ActorPorts, require, step, void
+from tests.simulation.healing import SECOND, SLOT_S, START_MS, TOPIC, Healing, dispatch_as_function
+from tests.simulation.interleaving import Task
+from tidewheel.clock import ManualClock
+from tidewheel.fence import Fence
+from tidewheel.flows.dispatch import dispatch, make_plan
+from tidewheel.flows.ingest import ingest
+from tidewheel.flows.subscribe import create_subscription, create_topic
+from tidewheel.memory import MemoryService
+from tidewheel.message import IdSource, Message, id_bytes, id_deliver_at_ms, id_text
+from tidewheel.outgoing import Options, check_message
+from tidewheel.pack import Pack, decode_pack, packs
+from tidewheel.settings import TopicSettings
+from tidewheel.wheel import open_from
+
+
+class SmallWorld(Healing):
+    """One service with one topic, and what is promised of its messages.
+
+    Args:
+        subscriptions: names; each has a queue of its name.
+        settled: whether a dispatch has raised wake, which new subscriptions lower.
+        settings: of the topic.
+
+    Attributes:
+        actors: in the plain order.
+        names: message id -> what the world calls it.
+        wanted: (subscription, message's name): comes at least once; and only once, if no call goes wrong.
+        unwanted: likewise: never comes.
+        may_repeat: whether a message may come more than once in any case.
+        alarms: whether schedules of the wheel fire, and nothing else brings anything: no sweep.
+        looks: asked when all actors have ended, before anything heals.
+        before_days: done when all is delivered, before days pass in which what is left goes.
+        at_end: asked after everything.
+    """
+
+    def __init__(self, *subscriptions: str, settled: bool = True, **settings: Any) -> None:
+        self.clock = ManualClock(START_MS)
+        self.service = MemoryService.at(self.clock, max_skew_ms=100)
+        self.ids = IdSource()
+        self.settings = TopicSettings(
+            **{"slot_s": SLOT_S, "lookahead_s": SLOT_S, "collect_interval_s": 600, "redrive_s": 600, **settings}
+        )
+        self.actors: list[Actor] = []
+        self.names: dict[str, str] = {}
+        self._last_due_ms = START_MS
+        self.wanted: set[tuple[str, str]] = set()
+        self.unwanted: set[tuple[str, str]] = set()
+        self.may_repeat = False
+        self.alarms = False
+        self.looks: list[Callable[[], None]] = []
+        self.before_days: list[Callable[[], None]] = []
+        self.at_end: list[Callable[[], None]] = []
+        self._marks: dict[str, Fence] = {}
+        create_topic(self.service.topics, self.clock, TOPIC, self.settings)
+        for name in subscriptions:
+            self.subscribe(name)
+        if settled:
+            dispatch(self.service, TOPIC)
+
+    # ---- what a world is made of
+    @property
+    def topics(self) -> Any:
+        return self.service.topics
+
+    @property
+    def fence(self) -> Fence:
+        found = self.service.topics.fence(TOPIC)
+        assert found is not None
+        return found
+
+    def subscribe(self, name: str) -> None:
+        create_subscription(self.service.topics, self.clock, TOPIC, name, f"queue-{name}")
+
+    def slot_ms(self, slot: float) -> int:
+        """When a slot begins; slots are counted from the beginning of the world."""
+        return START_MS + round(slot * SLOT_S * SECOND)
+
+    def at(self, slot: float) -> None:
+        """Moves the clock to a slot."""
+        self.clock.set_ms(self.slot_ms(slot))
+
+    def pack(self, sent_ms: int | None = None, options: Options | None = None, /, **messages: Any) -> Pack:
+        """Packs messages: name -> the slot in which each is due, or (slot, more fields of `Message`)."""
+        now_ms = self.clock.now_ms() if sent_ms is None else sent_ms
+        checked = []
+        for name, asked in messages.items():
+            slot, more = asked if isinstance(asked, tuple) else (asked, {})
+            due_s = (self.slot_ms(slot) + 500) / 1000
+            message = Message(**{"body": "hello", "deliver_at": due_s, **more})
+            made = check_message(message, self.ids, now_ms, resend=options)
+            checked.append(made)
+            self.names[id_text(made.id)] = name
+            self._last_due_ms = max(self._last_due_ms, made.deliver_at_ms)
+        [(_, data)] = packs(TOPIC, self.fence.generation, now_ms, checked)
+        return decode_pack(data, now_ms)
+
+    def send(self, **messages: Any) -> Pack:
+        """Sends messages through ingest, before anything else happens."""
+        sent = self.pack(**messages)
+        ingest(self.service, TOPIC, [sent])
+        return sent
+
+    def id_of(self, name: str) -> Any:
+        """Returns a message's id."""
+        return next(id for id, known in self.names.items() if known == name)
+
+    def slot_of(self, name: str) -> int:
+        """Returns the slot in which a message is due, as fences count."""
+        return id_deliver_at_ms(id_bytes(self.id_of(name))) // self.settings.slot_ms
+
+    def want(self, *subscriptions: str, messages: Iterable[str]) -> None:
+        """Says what must come."""
+        self.wanted |= {(subscription, name) for subscription in subscriptions for name in messages}
+
+    def act(self, name: str, call: Callable[[Any], object], *, skew_ms: int = 0, again: bool = False) -> None:
+        """Adds an actor."""
+        known = frozenset(self.service.topics._of(TOPIC).buckets)
+        actor = Actor(name=name, call=call, skew_ms=skew_ms, again=again, second_page=known)
+        ports = ActorPorts(self.service, actor)
+        actor.task = Task(name, lambda _: void(actor.call(ports)), START_MS)
+        self.actors.append(actor)
+
+    def dispatch(self) -> None:
+        """Fires the schedules that are due, and dispatches and does all that follows from it."""
+        self.service.wheel.take_due(self.clock.now_ms())
+        dispatch_as_function(self.service)
+        self.run()
+
+    def dies(self, call: Callable[[Any], object], *, before: str) -> None:
+        """Lets a function run until it dies before a call.
+
+        Args:
+            before: such as `topics.commit_bucket`; the first of the name.
+        """
+        actor = Actor(name="who dies", call=call)
+        ports = ActorPorts(self.service, actor)
+        actor.task = Task(actor.name, lambda _: void(call(ports)), START_MS)
+        while actor.pending != before:
+            require(not actor.task.over, f"arranging: {before} was never called; {actor.task.error!r}")
+            actor.task.step()
+        actor.task.kill()
+
+    def passes(self, duration_ms: int) -> None:
+        """Adds an actor: time passes."""
+        self.act("time", lambda ports: step(ports.actor, "time.passes", lambda: self.clock.advance_ms(duration_ms)))
+
+    def plan_only(self) -> None:
+        """Leaves what a dispatch does that plans in single steps, and dies before it hands out."""
+        topics = self.service.topics
+        boundary = open_from(self.clock.now_ms(), self.settings)
+        fence = topics.seal(self.fence, boundary)
+        assert fence is not None
+        plan = make_plan(self.service, fence, topics.buckets(TOPIC))
+        require(topics.commit_plan(fence, plan, boundary), "arranging: the plan was refused")
+
+    # ---- while actors move
+    def watch(self) -> None:
+        """What is true after every step.
+
+        Raises:
+            Violation: it is not so.
+        """
+        for topic, items in self.service.topics._items.items():
+            fence = items.fence
+            if fence is None or fence.deleting_at_ms is not None:
+                continue
+            before = self._marks.get(topic)
+            require(
+                fence.gc_until <= fence.planned <= fence.sealed,
+                f"collected {fence.gc_until}, planned {fence.planned}, sealed {fence.sealed}: out of order",
+            )
+            if before is not None and before.generation == fence.generation and before.subs_ver <= fence.subs_ver:
+                marks = "sealed", "planned", "gc_until"
+                back = [mark for mark in marks if getattr(fence, mark) < getattr(before, mark)]
+                require(not back, f"{' and '.join(back)} went back")
+            self._marks[topic] = fence
+            gone = [b.object_name for b in items.buckets.values() if b.object_name not in self.service.objects._objects]
+            require(not gone, "the ledger of a live bucket is gone")
+
+    # ---- what must be true
+    def check(self, *, calm: bool) -> None:
+        """Everything that was promised.
+
+        Args:
+            calm: whether no call went wrong.
+
+        Raises:
+            Violation: it is not so.
+        """
+        copies = Counter(
+            (message.queue_url.removeprefix("queue-"), self.names.get(message.id, message.id))
+            for message in self.service.queues.sent()
+        )
+        for subscription, name in sorted(self.wanted):
+            count = copies[subscription, name]
+            require(count > 0, f"{name} never came to {subscription}")
+            require(count == 1 or not calm or self.may_repeat, f"{name} came to {subscription} {count} times")
+        for subscription, name in sorted(self.unwanted):
+            require(not copies[subscription, name], f"{name} came to {subscription}")
+        for message in self.service.queues.sent():
+            late_ms = message.visible_at_ms - message.deliver_at_ms
+            require(late_ms >= 0, f"{self.names.get(message.id)} came {-late_ms} ms early")
+            require(not self.alarms or late_ms <= 1100, f"{self.names.get(message.id)} came {late_ms} ms late")
+        for each in self.at_end:
+            each()
+        if not self.alarms:
+            self._check_nothing_left()
+
+    def _check_nothing_left(self) -> None:
+        for topic, items in self.service.topics._items.items():
+            for kind in ("buckets", "plans", "deliveries", "parks", "trash", "tombstones"):
+                left = getattr(items, kind)
+                require(not left, f"{len(left)} {kind} of {topic} are left for ever")
+        left = [name for name in self.service.objects.names() if not name.startswith(("checkpoints/", "payloads/"))]
+        require(not left, f"objects are left for ever: {left}")
+
+    def received(self, subscription: str) -> list[str]:
+        """Names of what a subscription's queue has, in the order of sending."""
+        return [self.names.get(each.id, each.id) for each in self.service.queues.sent(f"queue-{subscription}")]

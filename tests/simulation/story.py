@@ -1,0 +1,46 @@
+"""The short trace of a run that failed: the last steps that concern what is at fault, and how to see all of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from tests.simulation.promises import Violation
+
+MOST_LINES = 40
+_READS = re.compile(
+    r": topics\.(?!.*(?:fails|dies|throttled))"
+    r"(?:fence|topics|bucket|buckets|plan|next_plan|subscription|subscriptions|delivery|open_deliveries|plan_ranges"
+    r"|plan_objects|trash|tombstone|tombstones|all_tombstones|key|park|parks|recurring|all_recurring|deletion|imported"
+    r"|due_for_look)\b"
+    r"|: objects\.(?:get_range|list)\b(?!.*(?:fails|dies|throttled))"
+)
+
+
+def story(command: str, trace: Sequence[str], error: Violation) -> str:
+    """Returns the steps that concern what a violation is about, and the command that shows all of them.
+
+    That is: those that name it; what else the functions wrote that had it in hands; and, as far as there is room, what
+    others wrote to its topic next.
+    """
+    topic, *things = error.about or ("",)
+    named = [place for place, line in enumerate(trace) if any(thing in line for thing in things if thing)]
+    hands = {_who(trace[place]) for place in named}
+    chosen = {place for place, line in enumerate(trace) if _who(line) in hands and not _READS.search(line)}
+    chosen = set(sorted(chosen.union(named))[-MOST_LINES:])
+    others = [place for place, line in enumerate(trace) if topic in line and not _READS.search(line)]
+    begin = max(named, default=0)
+    behind = [place for place in others if place >= begin] if named else others[-MOST_LINES:]
+    chosen.update([place for place in behind if place not in chosen][: MOST_LINES - len(chosen)])
+    return "\n".join(
+        [
+            f"again: {command}",
+            f"all {len(trace):,} steps: {command} --trace",
+            "ms since the start, who: what",
+            *(trace[place] for place in sorted(chosen)),
+        ]
+    )
+
+
+def _who(line: str) -> str:
+    return line[12:].partition(":")[0]

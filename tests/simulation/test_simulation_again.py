@@ -1,0 +1,94 @@
+"""A seed is one run and no other, in every process; one that fails says how to see it again."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation import __main__ as command
+from tests.simulation.runs import one_run
+from tests.simulation.service import Simulation, Violation
+from tests.simulation.story import MOST_LINES
+from tidewheel.memory import MemoryTopics
+
+ROOT = Path(__file__).parents[2]
+PLANTED = """
+from tests.simulation.__main__ import main
+from tidewheel.memory import MemoryTopics
+
+MemoryTopics.tombstones = lambda self, topic, first_slot, end_slot: frozenset()
+raise SystemExit(main(["--seeds", "40", "--mode", "calm", "--steps", "700", "--jobs", "1"]))
+"""
+
+
+def run(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
+    """Runs Python in a process of its own."""
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_same_seed_gives_the_same_trace_in_another_process() -> None:
+    arguments = ("-m", "tests.simulation", "--seed", "3", "--mode", "faults", "--steps", "600", "--trace")
+
+    first, second = (run(*arguments, hash_seed=each) for each in ("1", "2"))
+
+    assert first.returncode == 0, first.stdout[-3000:] + first.stderr
+    assert first.stdout.count("\n") > 600
+    assert first.stdout == second.stdout
+
+
+def test_the_command_that_a_failing_seed_prints_shows_the_same_failure() -> None:
+    failed = run("-c", PLANTED)
+    assert failed.returncode == 1, failed.stdout + failed.stderr
+    [again, *_] = [line for line in failed.stdout.splitlines() if line.startswith("again: ")]
+    violation = failed.stdout.splitlines()[failed.stdout.splitlines().index(again) - 1]
+
+    asked = again.partition("python -m tests.simulation ")[2].split()
+    same = run(
+        "-c", PLANTED.replace('["--seeds", "40", "--mode", "calm", "--steps", "700", "--jobs", "1"]', repr(asked))
+    )
+
+    assert same.returncode == 1
+    assert violation in same.stdout
+
+
+def test_a_short_trace_names_the_message_that_is_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryTopics, "tombstones", lambda *_: frozenset())
+
+    failed = next(run for seed in range(40) if (run := one_run(seed, "calm", 700)).violation is not None)
+
+    assert failed.violation is not None
+    message_id = failed.violation.split()[0]
+    lines = failed.story.splitlines()
+    assert len(lines) <= MOST_LINES + 3
+    assert any(message_id in line and "sends to" in line for line in lines)
+
+
+def test_a_run_that_fails_raises_what_was_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryTopics, "commit_plan", lambda *_: True)
+
+    with pytest.raises(Violation):
+        Simulation(seed=0, steps=300, unreliable=False).run()
+
+
+def test_the_command_adds_up_what_was_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = tmp_path / "figures.json"
+
+    code = command.main(["--seeds", "2:4", "--mode", "all", "--steps", "100", "--jobs", "1", "--json", str(document)])
+
+    shown = capsys.readouterr().out
+    assert code == 0
+    assert "6 runs (2 calm, 2 late, 2 faults)" in shown
+    assert "no promise was broken" in shown
+    assert '"failed": 0' in document.read_text()
+
+
+def test_seeds_that_are_no_range_are_refused_with_what_to_give(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["--seeds", "many"])
+
+    assert "give a number, or two as 100:200" in capsys.readouterr().err

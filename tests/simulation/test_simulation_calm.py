@@ -1,0 +1,44 @@
+"""Seeds in which no call fails: where all is calm, every message comes exactly once."""
+
+from collections import Counter
+
+import pytest
+
+from tests.simulation.exercised import CLIENTS, FLOWS, TRIGGERS, missing
+from tests.simulation.runs import one_run
+
+SEEDS = range(45)
+STEPS = 800
+
+
+def ran(mode: str) -> Counter[str]:
+    """Returns what the seeds did in a mode, none of which breaks a promise."""
+    found: Counter[str] = Counter()
+    for seed in SEEDS:
+        run = one_run(seed, mode, STEPS)
+        assert run.violation is None, f"{run.violation}\n{run.story}"
+        found += run.exercised
+    return found
+
+
+@pytest.fixture(scope="module")
+def calm() -> Counter[str]:
+    """What the seeds did while nothing went wrong."""
+    return ran("calm")
+
+
+def test_where_all_is_calm_every_message_comes_exactly_once(calm: Counter[str]) -> None:
+    assert calm["client: messages"] > 10 * len(SEEDS)
+
+
+@pytest.mark.parametrize("kind", [CLIENTS, FLOWS])
+def test_calm_seeds_go_through_every_flow(calm: Counter[str], kind: tuple[str, ...]) -> None:
+    assert missing(calm, kind) == []
+
+
+def test_in_calm_seeds_nothing_goes_wrong(calm: Counter[str]) -> None:
+    assert [each for each in calm if each.startswith(("fault: ", "unanswered: ", "trigger: schedule"))] == []
+
+
+def test_late_and_lost_triggers_lose_nothing() -> None:
+    assert missing(ran("late"), TRIGGERS) == []

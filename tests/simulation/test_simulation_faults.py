@@ -1,0 +1,39 @@
+"""Seeds in which calls fail, functions die, and triggers come late, twice or never."""
+
+from collections import Counter
+
+import pytest
+
+from tests.simulation.exercised import CLIENTS, FAULTS, FLOWS, HEALING, REPEATS, TRIGGERS, UNANSWERED, missing
+from tests.simulation.runs import one_run
+
+SEEDS = range(80)
+STEPS = 800
+
+
+@pytest.fixture(scope="module")
+def exercised() -> Counter[str]:
+    """What the seeds of this file did, which break no promise."""
+    found: Counter[str] = Counter()
+    for seed in SEEDS:
+        run = one_run(seed, "faults", STEPS)
+        assert run.violation is None, f"{run.violation}\n{run.story}"
+        found += run.exercised
+    return found
+
+
+def test_whatever_fails_every_promise_is_kept(exercised: Counter[str]) -> None:
+    assert exercised["client: messages"] > 10 * len(SEEDS)
+
+
+@pytest.mark.parametrize("kind", [FAULTS, TRIGGERS, REPEATS, CLIENTS, UNANSWERED, FLOWS, HEALING])
+def test_the_seeds_do_all_that_can_be_done_and_all_that_can_go_wrong(
+    exercised: Counter[str], kind: tuple[str, ...]
+) -> None:
+    assert missing(exercised, kind) == []
+
+
+def test_a_call_of_every_port_fails_in_every_way(exercised: Counter[str]) -> None:
+    faulty = {each.partition(": ")[2].partition(".")[0] for each in exercised if each.startswith("faulty: ")}
+
+    assert faulty == {"topics", "objects", "queues", "wheel", "runs", "ingest_queue"}

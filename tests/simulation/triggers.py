@@ -1,0 +1,272 @@
+"""What starts the functions: queues, schedules, asynchronous calls, the sweep; each may come late, twice or never."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tests.simulation.faults import FaultyPorts
+from tests.simulation.interleaving import Task
+from tests.simulation.promises import Violation
+from tests.simulation.world import START_MS, World
+from tidewheel.flows.collect import Collected, collect
+from tidewheel.flows.deliver import Delivered
+from tidewheel.flows.dispatch import dispatch
+from tidewheel.flows.ingest import ingest
+from tidewheel.flows.merge import Merged, in_process, merge
+from tidewheel.flows.ports import MergeSize
+from tidewheel.flows.sweep import Swept, sweep
+from tidewheel.flows.work import do_job
+from tidewheel.message import id_text
+from tidewheel.pack import Pack
+
+SWEEP_MS = 300_000
+INGEST_MS, DELIVER_MS, DISPATCH_MS, SWEEP_LIFE_MS, MERGE_MS = 60_000, 60_000, 120_000, 240_000, 300_000
+"""How long each function lives: infra/environments.py."""
+URGENT_VISIBILITY_MS = 120_000
+WORK_VISIBILITY_MS = 180_000
+MOST_RECEIVES = 10
+"""Of a job, before the work queue gives it up."""
+PACKS_OF_NOBODY = 3
+"""Receives after which a pack of a topic that is no more is given up here; SQS does after some hours."""
+START_TAKES_MS = 500
+"""How long a schedule takes to start a function, at most, when all is well."""
+RETRY_MS = (60_000, 120_000)
+"""When Lambda repeats an asynchronous call that failed."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Queued:
+    """A pack in the ingest queue, or a job in the work queue."""
+
+    content: Any
+    visible_ms: int
+    received: int = 0
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Call:
+    """An asynchronous call of dispatch.
+
+    Attributes:
+        tried: how often it has failed.
+    """
+
+    topic: str
+    at_ms: int
+    tried: int = 0
+
+
+class Triggers:
+    """All triggers of one world.
+
+    Attributes:
+        packs: the ingest queue.
+        jobs: the work queue.
+        calls: asynchronous calls of dispatch that are to come.
+        next_sweep_ms: when the sweep's schedule fires.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.packs: list[Queued] = []
+        self.jobs: list[Queued] = []
+        self.calls: list[Call] = []
+        self.next_sweep_ms = START_MS + SWEEP_MS
+
+    # ---- what comes
+    def next_ms(self) -> int:
+        """When the next thing happens."""
+        times = [self.next_sweep_ms]
+        times += [each.visible_ms for each in (*self.packs, *self.jobs)]
+        times += [each.at_ms for each in self.calls]
+        times += [fires_ms for _, _, fires_ms in self.world.service.wheel.schedules.values()]
+        return min(times)
+
+    def start_one(self) -> bool:
+        """Starts one of the functions that are due; returns whether there was one."""
+        self._take()
+        now_ms, service = self.world.now_ms, self.world.service
+        starts: list[Callable[[], None]] = []
+        if packs := [each for each in self.packs if each.visible_ms <= now_ms]:
+            starts.append(partial(self._ingest, packs))
+        if jobs := [each for each in self.jobs if each.visible_ms <= now_ms]:
+            starts.append(lambda: self._deliver(self.world.random.choice(jobs)))
+        if calls := [each for each in self.calls if each.at_ms <= now_ms]:
+            starts.append(lambda: self._dispatch(self.world.random.choice(calls)))
+        if self.next_sweep_ms <= now_ms:
+            starts.append(self._sweep)
+        if service.runs.merges:
+            starts.append(self._merge)
+        if not starts:
+            return False
+        self.world.random.choice(starts)()
+        return True
+
+    def _take(self) -> None:
+        """Takes what the work queue, the wheel and the functions have for us."""
+        world, service, now_ms = self.world, self.world.service, self.world.now_ms
+        if service.queues.work_queue.everything:
+            self.jobs += (Queued(content=job, visible_ms=now_ms) for job in service.queues.take_jobs())
+        for topic, _, _ in service.wheel.take_due(now_ms):
+            if self._goes_wrong("schedule lost", 0.1):
+                continue
+            most_ms = 60_000 if self._goes_wrong("schedule late", 0.5) else START_TAKES_MS
+            late_ms = world.random.randint(1, most_ms)
+            self.calls.append(Call(topic=topic, at_ms=now_ms + late_ms))
+            if self._goes_wrong("schedule twice", 0.1):
+                self.calls.append(Call(topic=topic, at_ms=now_ms + world.random.randint(0, 60_000)))
+        started, service.runs.dispatches[:] = [*service.runs.dispatches], []
+        for topic in started:
+            if not self._goes_wrong("dispatch call lost", 0.1):
+                self.calls.append(Call(topic=topic, at_ms=now_ms))
+
+    def _goes_wrong(self, what: str, likely: float) -> bool:
+        if not self.world.happens(likely):
+            return False
+        self.world.count(f"trigger: {what}")
+        return True
+
+    # ---- ingest
+    def _ingest(self, due: list[Queued]) -> None:
+        first: Pack = self.world.random.choice(due).content
+        alike = [
+            each for each in due if (each.content.topic, each.content.generation) == (first.topic, first.generation)
+        ]
+        batch = alike[: self.world.random.randint(1, 10)]
+        for each in batch:
+            each.visible_ms = self.world.now_ms + URGENT_VISIBILITY_MS
+            each.received += 1
+        packs: list[Pack] = [each.content for each in batch]
+        ids = [id_text(pack.ids[i : i + 16]) for pack in packs for i in range(0, len(pack.ids), 16)]
+
+        def call(ports: FaultyPorts) -> None:
+            done = ingest(ports, first.topic, packs)
+            for name in ("superseded", "cancelled", "expired", "parked", "ledger_rows", "direct_rows"):
+                self.world.exercised[f"ingest: {name}"] += getattr(done, name)
+            self.packs = [each for each in self.packs if each not in batch]
+            fence = self.world.service.topics.fence(first.topic)
+            if fence is not None and fence.generation == first.generation:
+                self.world.promises.ingested(ids, fence.sealed)
+
+        def ended(_: Task) -> None:
+            if self.world.service.topics.fence(first.topic) is None or self._is_nobodys(first):
+                self.packs = [each for each in self.packs if each not in batch or each.received < PACKS_OF_NOBODY]
+
+        start = partial(self.world.start, topic=first.topic, limit_ms=INGEST_MS, ended=ended)
+        start("ingest", call)
+        self.world.note(f"ingest {self.world.names}: packs of {first.topic} with {', '.join(ids)}")
+        if self._goes_wrong("packs twice", 0.1):
+            start("ingest again", call)
+
+    def _is_nobodys(self, pack: Pack) -> bool:
+        fence = self.world.service.topics.fence(pack.topic)
+        return fence is None or fence.generation != pack.generation
+
+    # ---- deliver
+    def _deliver(self, queued: Queued) -> None:
+        queued.visible_ms = self.world.now_ms + WORK_VISIBILITY_MS
+        queued.received += 1
+        if queued.received > MOST_RECEIVES:
+            self.world.count("trigger: job given up")
+            self.jobs.remove(queued)
+            return
+        job = queued.content
+        topic = job.topic if hasattr(job, "topic") else job.key.topic
+
+        def call(ports: FaultyPorts) -> None:
+            done = do_job(ports, job)
+            self._look_at(done, topic)
+            # As the handler does: what the job left to the work queue is in there as jobs of its own.
+            self.jobs = [each for each in self.jobs if each is not queued]
+
+        start = partial(self.world.start, topic=topic, limit_ms=DELIVER_MS)
+        kind = type(job).__name__.removesuffix("Job").lower()
+        start(f"deliver {kind}", call)
+        if self._goes_wrong("job twice", 0.1):
+            start(f"deliver {kind} again", call)
+
+    def _look_at(self, done: Delivered | None, topic: str) -> None:
+        if done is None:
+            return
+        self.world.exercised["deliver: messages"] += done.messages
+        self.world.exercised["deliver: parked"] += done.parked
+        self.world.exercised["deliver: expired"] += done.expired
+        self._only_expected(done.failures, topic)
+
+    def _only_expected(self, failures: Any, topic: str | None) -> None:
+        for error in failures:
+            if not self.world.tolerates(error, topic):
+                raise Violation(f"a function reports {error!r}", topic or "") from error
+
+    # ---- dispatch
+    def dispatch_now(self, topic: str) -> None:
+        """Anybody may dispatch at any time."""
+        self.calls.append(Call(topic=topic, at_ms=self.world.now_ms))
+
+    def _dispatch(self, called: Call) -> None:
+        self.calls.remove(called)
+        topic = called.topic
+
+        def call(ports: FaultyPorts) -> None:
+            done = dispatch(ports, topic)
+            if done is None:
+                return
+            self.world.exercised["dispatch: messages"] += done.messages
+            self.world.exercised["dispatch: parts left to the work queue"] += done.enqueued_parts
+            self._only_expected(done.failures, topic)
+            if done.collect:
+                self._collected(collect(ports, topic))
+
+        def ended(task: Task) -> None:
+            if (task.error is not None or task.dead) and called.tried < len(RETRY_MS):
+                self.world.count("trigger: dispatch repeated")
+                again_ms = self.world.now_ms + RETRY_MS[called.tried]
+                self.calls.append(Call(topic=topic, at_ms=again_ms, tried=called.tried + 1))
+
+        self.world.start("dispatch", call, topic=topic, limit_ms=DISPATCH_MS, ended=ended)
+
+    def _collected(self, done: Collected | None) -> None:
+        if done is not None:
+            self.world.exercised["collect: buckets"] += done.buckets
+            self.world.exercised["collect: plans"] += done.plans
+
+    # ---- sweep
+    def _sweep(self) -> None:
+        self.next_sweep_ms = self.world.now_ms + SWEEP_MS
+        if not self._goes_wrong("sweep lost", 0.1):
+            self.world.start("sweep", lambda ports: self._swept(sweep(ports)), limit_ms=SWEEP_LIFE_MS)
+
+    def _swept(self, swept: Swept) -> None:
+        self.world.exercised["sweep: dispatches started"] += len(swept.dispatched)
+        self.world.exercised["sweep: parts enqueued again"] += swept.redriven
+        self.world.exercised["sweep: parks enqueued"] += swept.drains
+        self.world.exercised["sweep: topics deleted"] += len(swept.deleted)
+        self.world.exercised["sweep: orphans deleted"] += 0 if swept.orphans is None else swept.orphans.objects
+        self.world.exercised["sweep: payloads deleted"] += swept.payloads
+        self._only_expected(swept.failures.values(), None)
+
+    # ---- merge
+    def _merge(self) -> None:
+        topic, size = self.world.service.runs.merges.pop(0)
+        self.merge(topic, size, everything=False)
+
+    def merge(self, topic: str, size: MergeSize, *, everything: bool) -> None:
+        """Starts a merge, unless its call is lost."""
+        if self._goes_wrong("merge lost", 0.2):
+            return
+
+        def call(ports: FaultyPorts) -> None:
+            lease_s = MERGE_MS // 1000
+            done = merge(ports, topic, in_process(ports.objects), lease_s=lease_s, largest=size, everything=everything)
+            self._merged(done, topic)
+
+        self.world.start("merge", call, topic=topic, limit_ms=MERGE_MS)
+
+    def _merged(self, done: Merged | None, topic: str) -> None:
+        if done is not None:
+            self.world.exercised["merge: swaps"] += done.merges
+            self.world.exercised["merge: refused"] += done.refused
+            self._only_expected(done.skipped, topic)

@@ -1,0 +1,170 @@
+"""What is looked at in a run: each message that a queue takes, each deletion, each change of a topic's marks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from tests.simulation.promises import Promises, Reader, Sent, TopicLife, Violation
+from tests.simulation.world import LONGEST_MS, MAX_SKEW_MS, World
+from tidewheel.fence import Fence
+from tidewheel.flows.ports import Release
+from tidewheel.memory.items import Items
+from tidewheel.message import MessageId, id_text
+from tidewheel.recurring import occurrence_id
+
+_GROWING = ("sealed", "planned", "gc_until", "ver", "cver", "subs_ver", "purge_ms")
+
+
+class Watch:
+    """Looks at one world.
+
+    A promise that is broken inside a function is kept, since the function's own error handling must not hide it.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._fences: dict[str, Fence] = {}
+        self._cursors: dict[tuple[str, str, str], int] = {}
+        world.faults.took = self.took
+        world.faults.refused = self.refused
+        world.faults.removed = self.removed
+
+    @property
+    def _promises(self) -> Promises:
+        return self._world.promises
+
+    def _break(self, what: str, *about: str) -> None:
+        self._world.broken.append(Violation(what, *about))
+
+    # ---- a message enters a queue
+    def took(self, queue_url: str, release: Release, delay_s: int) -> None:
+        """A queue took a message."""
+        header = json.loads(release.header)
+        message_id = MessageId(header["id"])
+        visible_ms = self._world.now_ms + delay_s * 1000
+        if visible_ms < release.deliver_at_ms:
+            early_ms = release.deliver_at_ms - visible_ms
+            self._break(f"{message_id} can be received {early_ms} ms before its time", message_id)
+        owner = self._promises.reader_of(queue_url)
+        if owner is None:
+            self._break(f"{message_id} went to {queue_url}, which is nobody's", message_id)
+            return
+        life, reader = self._where_it_is(*owner)
+        self._promises.copies[queue_url, message_id] += 1
+        sent = self._promises.sent.get(message_id)
+        if sent is not None:
+            self._check_sent(life, reader, sent)
+        elif not self._is_occurrence(life, message_id, release.deliver_at_ms, header.get("key")):
+            self._break(f"{message_id} came to {reader.name}, but nobody sent it", life.name, message_id)
+        if "ref" in header and not self._world.service.objects.names(header["ref"]):
+            self._break(f"{message_id} was handed out without its body {header['ref']}", life.name, message_id)
+
+    def _where_it_is(self, life: TopicLife, reader: Reader) -> tuple[TopicLife, Reader]:
+        """Moves a subscription that was asked for in one life of a topic, and made in the next, to that one."""
+        topics = self._world.service.topics
+        fence, there = topics.fence(life.name), topics.subscription(life.name, reader.name)
+        now = None if fence is None else self._promises.of_generation(life.name, fence.generation)
+        if now is None or now is life or there is None or there.queue_url != reader.queue_url:
+            return life, reader
+        life.readers.remove(reader)
+        now.readers.append(reader)
+        return now, reader
+
+    def _check_sent(self, life: TopicLife, reader: Reader, sent: Sent) -> None:
+        now_ms = self._world.now_ms
+        if sent.topic is not life:
+            self._break(f"{sent.id} of a deleted topic came to {reader.name} of its successor", life.name, sent.id)
+        if sent.never is not None:
+            self._break(f"{sent.id} {sent.never}, and came to {reader.name}", life.name, sent.id)
+        # It was looked at by a clock that may be behind, by a function that may then have stood still.
+        if sent.expires_at_ms is not None and now_ms > sent.expires_at_ms + LONGEST_MS + MAX_SKEW_MS:
+            self._break(f"{sent.id} came to {reader.name} long after it had expired", life.name, sent.id)
+        if reader.takes(sent) == {False}:
+            self._break(f"{sent.id} came to {reader.name}, which does not take it", life.name, sent.id)
+        pause, slot = reader.pause, sent.deliver_at_ms // life.slot_ms
+        if pause is not None and (sent.step > pause.step or slot >= pause.sealed):
+            self._break(f"{sent.id} came to {reader.name}, which is paused", life.name, sent.id)
+        for other in self._promises.family(sent):
+            linked = other.moves == sent.id or sent.moves == other.id
+            if linked and self._promises.copies[reader.queue_url, other.id]:
+                self._break(f"{sent.id} and {other.id}, one moved to the other, both came", life.name, sent.id)
+
+    def _is_occurrence(self, life: TopicLife, message_id: MessageId, due_ms: int, name: str | None) -> bool:
+        rule = None if name is None else life.repeated.get(name)
+        if rule is None or id_text(occurrence_id(rule.generation, rule.name, due_ms)) != message_id:
+            return False
+        if rule.sealed is not None and due_ms >= rule.first_ms and due_ms // life.slot_ms >= rule.sealed:
+            self._break(
+                f"{message_id} of {name} came, which was ended before its slot was sealed", life.name, name or ""
+            )
+        return bool(rule.rule.between(due_ms, due_ms + 1, 1))
+
+    def refused(self, document: Mapping[str, object]) -> None:
+        """A message that SQS refuses was kept, with the reason."""
+        header = json.loads(str(document["header"]))
+        self._promises.refused.add((str(document["queue_url"]), header["id"]))
+
+    # ---- something is deleted
+    def removed(self) -> None:
+        """Items or objects were deleted: whatever somebody still needs must be there."""
+        there = self._world.service.objects._objects
+        for topic, items in self._world.service.topics._items.items():
+            if items.fence is None or items.fence.deleting_at_ms is not None:
+                continue
+            for name, why in _needed(items):
+                if name not in there:
+                    self._break(f"{name} is gone, but {why} needs it", topic, name)
+
+    # ---- marks
+    def marks(self) -> None:
+        """Looks at each topic whose fence has changed.
+
+        Raises:
+            Violation: a mark has gone back, or has passed one that goes before it.
+        """
+        for topic, items in self._world.service.topics._items.items():
+            fence, last = items.fence, self._fences.get(topic)
+            if fence is last or fence is None:
+                continue
+            self._fences[topic] = fence
+            if fence.deleting_at_ms is not None:
+                continue
+            if not fence.gc_until <= fence.planned <= fence.sealed:
+                raise Violation(f"{topic}: not gc_until <= planned <= sealed: {fence}", topic)
+            if last is not None and last.generation == fence.generation:
+                for name in _GROWING:
+                    before, after = getattr(last, name), getattr(fence, name)
+                    if after < before:
+                        raise Violation(f"{topic}: {name} went back from {before} to {after}", topic)
+            self._check_cursors(topic, items, fence)
+
+    def _check_cursors(self, topic: str, items: Items, fence: Fence) -> None:
+        for name, subscription in items.subscriptions.items():
+            key = topic, name, subscription.generation
+            before = self._cursors.get(key, fence.gc_until)
+            if subscription.cursor < before:
+                raise Violation(f"{topic}/{name}: its cursor {subscription.cursor} is below {before}", topic)
+            if subscription.cursor > fence.planned:
+                raise Violation(f"{topic}/{name}: its cursor has passed planned {fence.planned}", topic)
+            self._cursors[key] = subscription.cursor
+
+
+def _needed(items: Items) -> Iterator[tuple[str, str]]:
+    """Yields the objects that somebody still needs, and who."""
+    for bucket in items.buckets.values():
+        yield bucket.object_name, f"bucket {bucket.id[:8]}"
+    for park in items.parks.values():
+        owner = items.subscriptions.get(park.key.subscription)
+        if park.object_name is not None and owner is not None and owner.generation == park.key.generation:
+            yield park.object_name, f"a park of {owner.name}"
+    cursors = [each.cursor for each in items.subscriptions.values()]
+    wanted = {plan for plan in items.plans if any(cursor <= plan for cursor in cursors)}
+    for key in items.deliveries:
+        owner = items.subscriptions.get(key.subscription)
+        if owner is not None and owner.generation == key.generation:
+            wanted.add(key.plan)
+    for plan in items.plans.values():
+        if plan.a in wanted:
+            for segment in plan.segments:
+                yield segment.object_name, f"plan {plan.a}"

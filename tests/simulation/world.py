@@ -1,0 +1,195 @@
+"""What one run has in its hands: the service in memory, time, chance, the functions under way, and what was seen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from tests.simulation.faults import CallFailed, Faults, FaultyPorts, Odds
+from tests.simulation.interleaving import Died, Task
+from tests.simulation.promises import Promises, Violation
+from tidewheel.clock import ManualClock
+from tidewheel.errors import Contended, NotTaken, PartLeased, QueueUnavailable, TidewheelError
+from tidewheel.memory import MemoryService
+from tidewheel.settings import MAX_FUNCTION_S
+
+START_MS = 1_767_225_600_000
+MAX_SKEW_MS = 100
+LONGEST_MS = MAX_FUNCTION_S * 1000
+"""How long anything lives that is under way; a client, too."""
+CALM_MS = 60_000
+"""A function takes no longer where nothing goes wrong."""
+EXPECTED = (CallFailed, Contended, PartLeased, NotTaken, QueueUnavailable, Died)
+"""What a function may end with, besides well."""
+
+Ended = Callable[[Task], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Running:
+    """A function or a client under way.
+
+    Attributes:
+        topic: what it works on; None: on all.
+        limit_ms: how long it may live.
+        ended: told when it has ended, well or not.
+    """
+
+    task: Task
+    topic: str | None
+    limit_ms: int
+    ended: Ended | None
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    """One run's world.
+
+    Attributes:
+        odds, unreliable: as the simulation was asked for; healed, nothing goes wrong any more.
+        skews_ms: the least and the most that a clock is off; SQS's own is right.
+        step: grows with each call and each event.
+        running: who is under way, in the order in which they get their turn.
+        broken: promises that were broken inside a function, which may not notice.
+        deleted: names of topics that somebody ever began to delete: their functions may find nothing.
+    """
+
+    odds: Odds
+    unreliable: bool
+    random: Random
+    clock: ManualClock
+    service: MemoryService
+    faults: Faults = field(init=False)
+    promises: Promises = field(default_factory=Promises)
+    skews_ms: tuple[int, int] = (-MAX_SKEW_MS // 2, MAX_SKEW_MS // 2)
+    step: int = 0
+    names: int = 0
+    running: list[Running] = field(default_factory=list)
+    broken: list[Violation] = field(default_factory=list)
+    deleted: set[str] = field(default_factory=set)
+    trace: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.faults = Faults(self.random, lambda: self.odds, self.note)
+
+    @property
+    def exercised(self) -> Counter[str]:
+        """How often what happened."""
+        return self.faults.exercised
+
+    @property
+    def calm(self) -> bool:
+        """Whether nothing goes wrong."""
+        return self.odds.none and not self.unreliable
+
+    @property
+    def now_ms(self) -> int:
+        """The true time, which is SQS's."""
+        return self.clock.now_ms()
+
+    def note(self, line: str) -> None:
+        """Adds a line to the trace."""
+        self.step += 1
+        self.trace.append(f"{self.clock.now_ms() - START_MS:>11,} {line}")
+
+    def count(self, what: str) -> None:
+        """Counts something that happened."""
+        self.exercised[what] += 1
+
+    def happens(self, likely: float) -> bool:
+        """Whether an unreliable trigger goes wrong."""
+        return self.unreliable and self.random.random() < likely
+
+    # ---- functions and clients
+    def start(
+        self,
+        name: str,
+        call: Callable[[FaultyPorts], Any],
+        *,
+        topic: str | None = None,
+        limit_ms: int = LONGEST_MS,
+        ended: Ended | None = None,
+    ) -> None:
+        """Begins a function, with a clock of its own; it stands at its first call."""
+        self.names += 1
+        skew_ms = self.random.randint(*self.skews_ms)
+
+        def run(task: Task) -> None:
+            call(FaultyPorts(self.service, task, self.faults, skew_ms))
+
+        task = Task(f"{name} {self.names}", run, self.now_ms)
+        self.note(f"{task.name}: begins")
+        running = Running(task=task, topic=topic, limit_ms=limit_ms, ended=ended)
+        self.running.insert(self.random.randint(0, len(self.running)), running)
+
+    def start_client(self, kind: str, topic: str, call: Callable[[FaultyPorts], Any]) -> None:
+        """Begins a client's call, which is counted."""
+
+        def run(ports: FaultyPorts) -> None:
+            with self.unanswered(kind):
+                call(ports)
+
+        self.start(f"{kind} of {topic}", run, topic=topic)
+
+    def advance(self, running: Running) -> None:
+        """Lets one make its next step, or die.
+
+        Raises:
+            Violation: it ended with what it must not end with, or has broken a promise.
+        """
+        task = running.task
+        overdue = self.now_ms - task.started_ms > running.limit_ms
+        if overdue or (self.unreliable and self.random.random() < 0.002):
+            self.count("fault: timed out" if overdue else "fault: killed")
+            self.note(f"{task.name}: {'timed out' if overdue else 'killed'}")
+            task.kill()
+        else:
+            task.step()
+        if task.over:
+            self.running.remove(running)
+            if task.dead:
+                self.count("function died")
+            self._judge(running)
+            if running.ended is not None:
+                running.ended(task)
+        if self.broken:
+            raise self.broken[0]
+
+    def _judge(self, running: Running) -> None:
+        error = running.task.error
+        if error is not None and not self.tolerates(error, running.topic):
+            if isinstance(error, Violation):
+                raise error
+            about = () if running.topic is None else (running.topic,)
+            raise Violation(f"{running.task.name} ended with {error!r}", *about, running.task.name) from error
+
+    def tolerates(self, error: BaseException, topic: str | None) -> bool:
+        """Whether a function may end like that."""
+        gone = isinstance(error, TidewheelError) and (topic in self.deleted or (topic is None and bool(self.deleted)))
+        return isinstance(error, EXPECTED) or gone
+
+    def end_all(self) -> None:
+        """Kills whatever is under way."""
+        for running in self.running:
+            running.task.kill()
+        self.running.clear()
+
+    # ---- time
+    def oldest_ms(self) -> int | None:
+        """When the one that is under way for the longest began."""
+        return min((each.task.started_ms for each in self.running), default=None)
+
+    @contextmanager
+    def unanswered(self, kind: str) -> Iterator[None]:
+        """Counts a client's call, and whether it was refused or ended without an answer."""
+        self.count(f"client: {kind}")
+        try:
+            yield
+        except BaseException as error:
+            answer = "contended" if isinstance(error, Contended) else "refused"
+            self.count(f"{answer if isinstance(error, TidewheelError) else 'unanswered'}: {kind}")
+            raise
