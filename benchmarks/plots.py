@@ -240,6 +240,23 @@ def _contention(figure: Any, figures: Mapping[str, Any]) -> None:
     _bars(figure.subplots(), {name: run["p99_ms"] for name, run in runs.items()}, "p99 of a call, ms", colours)
 
 
+def _soak(figure: Any, figures: Mapping[str, Any]) -> None:
+    figure.set_size_inches(9, 6.4)
+    kept, drained = figure.subplots(2, 1)
+    for axes, scenario, title, names in (
+        (kept, "steady", "six weeks at a steady rate", ("waiting", "objects", "buckets", "tombstones")),
+        (drained, "outage", "three hours in which nothing is dispatched", ("waiting", "plans", "deliveries")),
+    ):
+        series = figures[scenario]["series"]
+        for name, colour in zip(names, COLOURS, strict=False):
+            points = [(day, value) for day, value in zip(series["day"], series[name], strict=True) if value > 0]
+            axes.plot(*zip(*points, strict=True), color=colour, label="messages waiting" if name == "waiting" else name)
+        axes.set(yscale="log", ylabel="kept, all topics")
+        axes.set_title(title, loc="left", fontsize=10)
+        axes.legend(loc="upper right", ncols=len(names))
+    drained.set_xlabel("virtual days")
+
+
 PLOTS: Mapping[str, Draw] = {
     "ledger": ratios("ledger"),
     "ingest": ratios("ingest"),
@@ -254,5 +271,6 @@ PLOTS: Mapping[str, Draw] = {
     "import": _import,
     "cost": _cost,
     "contention": _contention,
+    "soak": _soak,
 }
-"""By the benchmark's name."""
+"""By the result's name."""

@@ -162,6 +162,7 @@ FAST = (
         name="growth",
         module="benchmarks.bench_growth",
         title="What grows with what",
+        slow=True,
         method=(
             "The deployed functions on the emulated AWS, in virtual time: the same 1,000 messages are ingested, "
             "dispatched, cancelled (one of them) and swept past, while the backlog grows to 100,000,000, the topics "

@@ -1,10 +1,10 @@
-"""Writes the documents that are made of results: `docs/performance.md` and its plots.
+"""Writes the documents that are made of results: `docs/performance.md`, `docs/reliability.md` and their plots.
 
     python -m benchmarks.report            writes them
     python -m benchmarks.report --check    says which are not what the results say; exit code 1 then
 
 Nothing is measured here, and no figure comes from elsewhere: the same results give the same bytes. The words stand in
-`benchmarks.report_performance` and in the registry.
+`benchmarks.report_performance`, `benchmarks.report_reliability` and in the registry.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import report_performance, results
+from benchmarks import report_performance, report_reliability, results
 from benchmarks.plots import save_plot
 from benchmarks.results import Result
 from tidewheel.errors import InvalidValue
@@ -24,8 +24,9 @@ DOCS = Path(__file__).parent.parent / "docs"
 Document = Callable[[Mapping[str, Result]], str]
 DOCUMENTS: Mapping[str, Document] = {
     "performance.md": report_performance.document,
+    "reliability.md": report_reliability.document,
 }
-"""File name -> what makes its text of all results. A document of other results is one line here."""
+"""File name -> what makes its text of all results."""
 
 
 def written(folder: Path, directory: Path = results.RESULTS) -> list[Path]:

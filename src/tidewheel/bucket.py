@@ -27,6 +27,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import add, lt
 from typing import NewType
 
 from pyroaring import BitMap
@@ -199,26 +200,24 @@ def encode_slots(slots: BitMap) -> bytes:
 def decode_slots(data: bytes) -> BitMap:
     """Reads `encode_slots`' result.
 
-    CRoaring believes what a bitmap says of its containers, so that one that lies makes it read and write beyond them.
-    What it says is checked here, and the bitmap made anew of its numbers.
+    CRoaring believes what a bitmap says of its containers, so that one that lies makes it read and write beyond them,
+    and find nothing in what is not in order. All that it believes is checked here.
 
     Raises:
         CorruptMetadata: it is no bitmap, or an empty one.
     """
     try:
         _check_containers(data)
-        found = BitMap.deserialize(data)
-        numbers = found.to_array()
-        slots = BitMap(numbers)
-        if not slots or slots.to_array() != numbers:
-            raise ValueError("its numbers are not in order, or there are none")
+        slots = BitMap.deserialize(data)
+        if not slots:
+            raise ValueError("there are no slots in it")
     except (ValueError, IndexError, OverflowError) as error:
         raise CorruptMetadata(f"bitmap of {len(data)} bytes is not readable ({error})") from None
     return slots
 
 
 def _check_containers(data: bytes) -> None:
-    """Raises ValueError unless each container has as many numbers as the bitmap says, of 16 bits each.
+    """Raises ValueError unless each container has as many numbers as the bitmap says, of 16 bits each, in order.
 
     The layout is that of https://github.com/RoaringBitmap/RoaringFormatSpec.
     """
@@ -239,12 +238,17 @@ def _check_containers(data: bytes) -> None:
         if with_runs and flags[number // 8] >> number % 8 & 1:
             [runs] = _shorts(data, at, 1)
             pairs = _shorts(data, at + 2, 2 * runs)
-            held = sum(pairs[1::2]) + runs
-            if any(start + more > 0xFFFF for start, more in zip(pairs[::2], pairs[1::2], strict=True)):
-                raise ValueError("a run ends outside of its container")
+            starts, more = pairs[::2], pairs[1::2]
+            ends = list(map(add, starts, more))
+            held = sum(more) + runs
+            if not all(map(lt, ends, starts[1:])) or ends[-1:] > [0xFFFF]:
+                raise ValueError("a run ends behind the next, or outside of its container")
             at += 2 + 4 * runs
         elif less_one < _ARRAY_NUMBERS:
-            held = less_one + 1
+            numbers = _shorts(data, at, less_one + 1)
+            if not all(map(lt, numbers, numbers[1:])):
+                raise ValueError("its numbers are not in order")
+            held = len(numbers)
             at += 2 * held
         else:
             held = int.from_bytes(data[at : at + _BITSET_BYTES], "little").bit_count()

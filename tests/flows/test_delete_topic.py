@@ -16,6 +16,7 @@ from tidewheel.flows.dispatch import dispatch
 from tidewheel.flows.merge import in_process, merge
 from tidewheel.flows.merge_rows import MergeWork
 from tidewheel.flows.orphans import ORPHAN_GRACE_S, sweep_orphans
+from tidewheel.flows.pause import pause, resume
 from tidewheel.flows.rebuild import rebuild
 from tidewheel.flows.rebuild_engine import InProcess
 from tidewheel.flows.subscribe import create_subscription, create_topic
@@ -74,6 +75,14 @@ def test_a_topic_whose_name_begins_with_the_same_letters_keeps_everything() -> N
     assert set(world.service.wheel.schedules) == {"orders-2.5", "order.5"}
     assert [each.topic for each in world.service.topics.topics()] == ["order", "orders-2"]
     assert all(world.service.topics.subscriptions(name) for name in ("orders-2", "order"))
+
+
+def test_resuming_a_subscription_of_a_topic_that_is_being_deleted_says_that_there_is_no_topic() -> None:
+    world = a_busy_world()
+    pause(world.service.topics, TOPIC, "billing")
+    end(world)
+    with pytest.raises(UnknownTopic, match=TOPIC):
+        resume(world.service.topics, world.service.queues, world.clock, TOPIC, "billing")
 
 
 def test_a_topic_that_is_being_deleted_is_no_topic_to_anybody() -> None:

@@ -40,7 +40,7 @@ def test_every_benchmark_of_the_registry_has_a_module_and_those_of_make_bench_a_
         places = [figure.at for figure in benchmark.figures]
         assert places and len(set(places)) == len(places), name
         assert all(figure.goal is None or figure.more is not None for figure in benchmark.figures), name
-    assert set(PLOTS) <= set(BENCHMARKS)
+    assert set(PLOTS) <= {*BENCHMARKS, "soak"}
 
 
 def test_the_slow_ones_run_when_all_do_or_when_they_are_named() -> None:
@@ -66,7 +66,12 @@ def made(tmp_path: Path) -> Path:
 
 def test_a_page_has_every_figure_with_its_command_and_says_why_a_goal_is_missed(made: Path, tmp_path: Path) -> None:
     files = written(tmp_path / "docs", made)
-    assert set(map(str, files)) == {"performance.md", "images/bench_dispatch.svg", "images/bench_merge.svg"}
+    assert set(map(str, files)) == {
+        "performance.md",
+        "reliability.md",
+        "images/bench_dispatch.svg",
+        "images/bench_merge.svg",
+    }
     text = (tmp_path / "docs" / "performance.md").read_text()
     assert "| 0.950 | ≥ 0.900 | reached |" in text and "| 2.50 | ≤ 2 | **missed** |" in text
     assert "`python -m benchmarks dispatch`" in text and "`python -m benchmarks merge`" in text

@@ -46,6 +46,8 @@ def resume(topics: Topics, queues: Queues, clock: Clock, topic: str, name: str) 
         subscription = _read(topics, topic, name)
         if subscription.state is State.ACTIVE or activate(topics, subscription):
             break
+        if topics.fence(topic) is None:  # it is being deleted, and this subscription not yet
+            raise UnknownTopic(topic)
     else:
         raise Contended("resume", topic, _ATTEMPTS)
     try:
