@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from tidewheel.errors import CorruptPack
 from tidewheel.flows.ingest import ingest
-from tidewheel.flows.ingest_batch import NamedPack, groups, may_be_one_pack
+from tidewheel.flows.ingest_batch import NamedPack, groups, ingest_group
 from tidewheel.pack import PACK_ATTRIBUTE, Pack, decode_pack
 from tidewheel.settings import MAX_DELIVERY_S
 from tidewheel.telemetry import metrics
@@ -21,6 +21,8 @@ logger, service = telemetry.logger, telemetry.service
 
 HALF_MS = MAX_DELIVERY_S * 1000 // 4
 """Ingest runs half as long as MAX_DELIVERY_S; what it has not read when half of that is over comes again."""
+QUARTER_MS = HALF_MS // 2
+"""So much is left for packs that were read but are not begun with less."""
 
 
 def read(record: dict[str, Any]) -> Pack:
@@ -51,18 +53,21 @@ def readable(records: list[dict[str, Any]], context: LambdaContext, failed: list
             failed.append(record["messageId"])
 
 
-def ingest_group(packs: list[NamedPack]) -> list[str]:
+def ingest_named(packs: list[NamedPack], context: LambdaContext) -> list[str]:
     """Ingests packs of one topic and generation; returns the ids of those that come again."""
-    ids, topic = [record_id for record_id, _ in packs], packs[0][1].topic
-    with telemetry.step("ingest", topic=topic, correlation_id=ids[0], packs=len(ids)):
-        try:
-            ingest_topic(topic, [pack for _, pack in packs])
-        except Exception as error:
-            if may_be_one_pack(packs, error):
-                return [record_id for each in packs for record_id in ingest_group([each])]
-            telemetry.failed("topic not ingested", error, sqs_message_ids=ids[:10])
-            return ids
-    return []
+    topic, first = packs[0][1].topic, packs[0][0]
+
+    def in_time() -> bool:
+        return bool(context.get_remaining_time_in_millis() >= QUARTER_MS)
+
+    with telemetry.step("ingest", topic=topic, correlation_id=first, packs=len(packs)):
+        found = ingest_group(packs, lambda some: ingest_topic(topic, some), in_time)
+        for left in found:
+            if left.error is None:
+                logger.warning("packs left to the next call", extra={"packs": len(left.names)})
+            else:
+                telemetry.failed("topic not ingested", left.error, sqs_message_ids=left.names[:10])
+    return [name for left in found for name in left.names]
 
 
 def ingest_topic(topic: str, packs: list[Pack]) -> None:
@@ -82,5 +87,6 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Ingests a batch; what could not be read or committed is reported and comes again."""
     failed: list[str] = []
     for packs in groups(readable(event["Records"], context, failed)):
-        failed += ingest_group(packs)
+        failed += ingest_named(packs, context)
+        del packs
     return {"batchItemFailures": [{"itemIdentifier": record_id} for record_id in failed]}

@@ -142,10 +142,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
             planned=planned,
             gc_until=gc_until,
             purge_ms=purge_ms,
-            purges=tuple(
-                Purge(first_ms=whole(first), end_ms=whole(end), sent_before_ms=whole(sent_before))
-                for first, end, sent_before, *_ in document.get("purges", ())
-            ),
+            purges=tuple(Purge.of(*each) for each in document.get("purges", ())),
             written_at_ms=whole(document["written_at_ms"]),
             subscriptions=tuple(_subscription(topic, *each) for each in document["subscriptions"]),
             tombstones=tuple(_tombstone(*each) for each in document["tombstones"]),

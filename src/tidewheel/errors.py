@@ -205,6 +205,14 @@ class CorruptMetadata(TidewheelError):
     """An item of the table is not readable by this version; upgrade, or restore the table to a point in time."""
 
 
+class KeysNotSettled(TidewheelError):
+    """An item that a message with a key names is not readable; delete the item, or send the message without its key."""
+
+    def __init__(self, topic: str, error: Exception) -> None:
+        self.topic = topic
+        super().__init__(f"keys of topic {topic!r} cannot be settled: {error}")
+
+
 class ObjectMissing(TidewheelError, LookupError):
     """An object that the metadata names is gone; restore the object from a backup."""
 

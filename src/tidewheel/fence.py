@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidewheel.errors import NewerLayout
+from tidewheel.foreign import whole
 from tidewheel.settings import TopicSettings
 from tidewheel.wheel import fires_at_ms
 
@@ -37,6 +38,16 @@ class Purge:
     first_ms: int
     end_ms: int
     sent_before_ms: int
+
+    @classmethod
+    def of(cls, first_ms: object, end_ms: object, sent_before_ms: object, *_: object) -> Purge:
+        """Reads what the table or a checkpoint holds of it; a bound may lie before 1970.
+
+        Raises:
+            ValueError: it is not that.
+        """
+        least = -(1 << 63)
+        return cls(first_ms=whole(first_ms, least), end_ms=whole(end_ms, least), sent_before_ms=whole(sent_before_ms))
 
     def covers(self, other: Purge) -> bool:
         """Whether it drops all that another drops."""

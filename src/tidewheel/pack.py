@@ -28,7 +28,15 @@ from typing import Any
 from tidewheel.duration import MAX_DELAY_MS
 from tidewheel.errors import CorruptPack, InvalidValue
 from tidewheel.foreign import decompressed, json_object_of
-from tidewheel.message import HEADER_BYTES, MAX_MESSAGE_BYTES, TIMES_END_MS, Encoding, id_deliver_at_ms, id_text
+from tidewheel.message import (
+    HEADER_ATTRIBUTE,
+    HEADER_BYTES,
+    MAX_MESSAGE_BYTES,
+    TIMES_END_MS,
+    Encoding,
+    id_deliver_at_ms,
+    id_text,
+)
 from tidewheel.outgoing import CheckedMessage, Options, check_attributes, check_characters
 from tidewheel.received import header_extras, header_text
 from tidewheel.topic import check_name
@@ -44,6 +52,8 @@ _OPTIONS_BYTES = 150
 """About what options come to as JSON."""
 _LEVEL = 4
 _VERSIONS = (1, 2)
+_MOST_HEADER_BYTES = 4096
+"""Of our own attribute: two keys of 256 characters of four bytes, and what else it holds."""
 _GENERATION = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 _NO_ATTRIBUTES: dict[str, str] = {}
 _CLOCK_TOLERANCE_MS = 86_400_000
@@ -269,7 +279,8 @@ def _check_sizes(
         given = None if options is None else options[i]
         if attributes is not None:
             size += check_attributes(attributes[i])
-        if given is not None:
+        # Only a message of nearly the largest size can be too large with its header.
+        if given is not None and size > MAX_MESSAGE_BYTES - _MOST_HEADER_BYTES:
             size += max(0, _header_bytes(ids[16 * i : 16 * i + 16], sent_at_ms, given) - HEADER_BYTES)
         if size > MAX_MESSAGE_BYTES:
             raise ValueError(f"body, attributes and header come to {size} bytes")
@@ -285,4 +296,4 @@ def _header_bytes(binary: bytes, sent_at_ms: int, given: Options) -> int:
         expires_at_ms=given.expires_at_ms,
         extras=header_extras(given),
     )
-    return len(header.encode()) + 32
+    return len(header.encode()) + len(HEADER_ATTRIBUTE) + len("String")

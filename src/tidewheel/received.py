@@ -25,7 +25,7 @@ from typing import Any
 from tidewheel.errors import InvalidValue
 from tidewheel.foreign import json_object_of, text, whole
 from tidewheel.message import HEADER_ATTRIBUTE, Encoding, MessageId, id_bytes, id_deliver_at_ms
-from tidewheel.outgoing import Options, check_key, payload_topic
+from tidewheel.outgoing import Options, payload_topic
 
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -151,8 +151,6 @@ def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
         texts = {name: None if name not in header else text(header[name]) for name in ("key", "of", "ref", "only")}
         if texts["of"] is not None:
             id_bytes(texts["of"])
-        if texts["key"] is not None:
-            check_key(texts["key"])
         if texts["ref"] is not None and payload_topic(texts["ref"]) is None:
             raise ValueError("ref is not the name of a body")
     except (KeyError, TypeError, ValueError, OverflowError, OSError) as error:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import TOPIC, Orders, orders
-from tests.fuzz.good import PACKS
+from tests.fuzz.good import IDS, PACKS
 from tests.fuzz.hostile import DEEP, NAMES
 from tests.fuzz.ledgers import damaged
 from tidewheel.aws.table_layout import BUCKETS, key_key
@@ -160,6 +160,9 @@ def test_an_item_that_a_canceller_wrote_stops_neither_ingest_nor_dispatch(servic
     for sort_key in (f"{slot + 3:012d}#not an id", f"{slot + 3:012d}#", f"{slot + 3:012d}"):
         item = {"pk": {"S": f"T#{TOPIC}#TOMB"}, "sk": {"S": sort_key}, "v": {"N": "1"}, "ttl": {"N": "9999999999"}}
         dynamodb.put_item(TableName=table, Item=item)
+    named = {"pk": {"S": f"T#{TOPIC}#TOMB"}, "v": {"N": "1"}, "sk": {"S": f"{slot + 3:012d}#{IDS[0]}"}}
+    dynamodb.put_item(TableName=table, Item=named | {"moved_to": {"S": "?"}, "ttl": {"N": "9999999999"}})
+    dynamodb.put_item(TableName=table, Item=named | {"sk": {"S": f"{slot + 3:012d}#{IDS[1]}"}})
     partition, key = key_key(TOPIC, "spoilt")
     dynamodb.put_item(
         TableName=table, Item={"pk": {"S": partition}, "sk": {"S": key}, "v": {"N": "1"}, "id": {"S": "?"}}
@@ -168,6 +171,11 @@ def test_an_item_that_a_canceller_wrote_stops_neither_ingest_nor_dispatch(servic
     sent = [service.client.send(TOPIC, f"good {i}", delay=900 + i) for i in range(5)]
     service.stack.advance(hours=1)
     assert service.ids() == Counter(each.id for each in sent)
+    service.stack.advance(hours=3)
+    s3, bucket = service.stack.session.client("s3"), service.client._connection.settings.s3_bucket
+    for folder, left in (("ledgers", 0), ("checkpoints", 1)):
+        found = s3.list_objects_v2(Bucket=bucket, Prefix=f"{folder}/{TOPIC}/")["KeyCount"]
+        assert (found >= left) if left else (found == 0), f"{found} {folder}: the topic is collected, and marked so"
 
 
 def test_what_a_newer_release_wrote_is_tried_again_and_not_lost(service: Orders) -> None:

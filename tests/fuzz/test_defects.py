@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.fuzz.good import CHECKPOINT, ITEMS, NOW_MS, PACKS, PLAN
+from tests.fuzz.good import CHECKPOINT, IDS, ITEMS, NOW_MS, PACKS, PLAN
 from tidewheel import InvalidValue
 from tidewheel.aws import dynamodb_items as items
 from tidewheel.bucket import decode_segments
@@ -19,7 +19,7 @@ from tidewheel.flows.ingest import pack_rows
 from tidewheel.flows.payloads import sweep_payloads
 from tidewheel.flows.release import releases
 from tidewheel.local import MemoryTidewheel
-from tidewheel.message import IdSource, Message
+from tidewheel.message import MAX_MESSAGE_BYTES, IdSource, Message
 from tidewheel.outgoing import Options, check_key, check_message
 from tidewheel.pack import decode_pack, packs
 from tidewheel.plan import decode_plan
@@ -86,7 +86,7 @@ def test_a_number_without_an_end_in_a_segment_table_is_refused_at_once() -> None
 
 @pytest.mark.parametrize(
     "header",
-    [{"seq": "3"}, {"attempt": None}, {"key": 7}, {"key": "k" * 2_000}, {"ref": "ledgers/orders/x"}, {"only": []}],
+    [{"seq": "3"}, {"attempt": None}, {"key": 7}, {"ref": "ledgers/orders/x"}, {"only": []}],
 )
 def test_a_header_with_a_value_that_cannot_be_is_none_of_ours(header: dict[str, Any]) -> None:
     whole = {"id": "01KDVDNA00A000000000000000", "enc": 0, "sent": NOW_MS} | header
@@ -141,3 +141,37 @@ def test_a_plan_a_checkpoint_and_a_pack_of_a_newer_version_are_refused_as_such()
 
 def _newer(stream: bytes) -> bytes:
     return zlib.compress(json.dumps(json.loads(zlib.decompress(stream)) | {"v": 2}).encode())
+
+
+def test_what_earlier_imports_stored_as_a_key_arrives_however_long_it_is() -> None:
+    key = "a\tb" * 100
+    header = json.dumps({"id": "01KE34VF0074H01EA43JKR81YY", "enc": 0, "sent": NOW_MS, "key": key})
+    raw = {"Body": "x", "MessageId": "m", "ReceiptHandle": "r"}
+    received = parse_received(raw | {"MessageAttributes": {"tidewheel": {"StringValue": header}}})
+    assert received.key == key
+
+
+def test_a_purge_that_an_earlier_release_wrote_with_a_bound_before_1970_is_read() -> None:
+    purges = [[-5, -1, 7], [-62_135_596_800_000, 9, 7]]
+    fence = items.decode_fence(ITEMS["fence"] | {"purges": {"S": json.dumps(purges)}})
+    assert [[each.first_ms, each.end_ms, each.sent_before_ms] for each in fence.purges] == purges
+    document = json.loads(zlib.decompress(CHECKPOINT)) | {"purges": purges}
+    assert decode_checkpoint(zlib.compress(json.dumps(document).encode())).purges == fence.purges
+
+
+@pytest.mark.parametrize(
+    "resend",
+    [
+        Options(only="s" * 48, attempt=9, original_id=IDS[0], first_version=('"\\' * 128, NOW_MS, (1 << 53) - 1)),
+        Options(only="s" * 48, attempt=9, original_id=IDS[0]),
+        None,
+    ],
+)
+def test_what_the_client_takes_ingest_takes_whatever_the_header_says(resend: Options | None) -> None:
+    key = {} if resend is not None and resend.first_version else {"key": "k" * 256}
+    small = check_message(Message(body="x", expires_in="3000d", **key), IdSource(), NOW_MS, resend=resend)
+    body = "x" * (MAX_MESSAGE_BYTES - small.size + 1)
+    largest = check_message(Message(body=body, expires_in="3000d", **key), IdSource(), NOW_MS, resend=resend)
+    assert largest.size == MAX_MESSAGE_BYTES
+    for _, data in packs("orders", "g1", NOW_MS, [largest]):
+        assert len(decode_pack(data, NOW_MS)) == 1

@@ -257,6 +257,9 @@ def test_every_rejected_row_says_why_and_the_others_are_imported(bench: Bench) -
         ('attributes has a name that SQS refuses: {"tidewheel":"1"}', {"attributes": {"tidewheel": "1"}}),
         ("attributes has a name twice", {"attributes": '{"a": "1", "a": "2"}'}),
         ('attributes has a value that is empty or that SQS refuses: {"a":""}', {"attributes": {"a": ""}}),
+        ("key is over 256 characters, or has control characters: ", {"key": "k" * 257}),
+        ("key is over 256 characters, or has control characters: a\tb", {"key": "a\tb"}),
+        ("body is too large", {"body": "x" * (1_048_320 - 256), "key": "k" * 256}),
         ("expires_at is not a time: never", {"expires_at": "never"}),
         (f"expires_at is not after its delivery: {due(HOUR)}", {"expires_at": due(HOUR)}),
     ]

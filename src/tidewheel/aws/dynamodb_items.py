@@ -178,9 +178,7 @@ def encode_purges(purges: Sequence[Purge]) -> str | None:
 
 def _purges(item: Item) -> tuple[Purge, ...]:
     found = json_of(_text(item, "purges")) if "purges" in item else ()
-    return tuple(
-        Purge(first_ms=whole(first), end_ms=whole(end), sent_before_ms=whole(sent)) for first, end, sent, *_ in found
-    )
+    return tuple(Purge.of(*each) for each in found)
 
 
 def encode_bucket(topic: str, bucket: Bucket) -> Item:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from tidewheel.aws import dynamodb_items as items
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_table import Table
-from tidewheel.aws.dynamodb_writes import Check, Put, Value, Write
+from tidewheel.aws.dynamodb_writes import Check, Item, Put, Value, Write
+from tidewheel.errors import CorruptMetadata
 from tidewheel.flows.keys_port import Entombed
 from tidewheel.key import KeyEntry
 from tidewheel.message import MessageId, id_bytes
@@ -66,7 +67,7 @@ class DynamoKeys:
 
     def all_tombstones(self, topic: str) -> list[Tombstone]:
         found = self._table.query("pk = :pk", {"pk": layout.tombstone_partition(topic)})
-        return [items.decode_tombstone(item) for item in found if _names_one(items.key_of(item))]
+        return [each for item in found if (each := _readable(item)) is not None]
 
     def delete_tombstones(self, topic: str, end_slot: int, expired_before_s: int) -> bool:
         """One query a page, one DeleteItem for each that goes."""
@@ -117,11 +118,21 @@ class DynamoKeys:
         return not self._table.transact(writes, action="move_key", topic=topic)
 
 
-def _names_one(key: layout.Key) -> bool:
-    """Whether a tombstone's key names a message.
+def _readable(item: Item) -> Tombstone | None:
+    """Returns a tombstone; None of an item that is none.
 
-    Whoever may cancel can put any item there: one that names none cancels none, and must not stop what others sent.
+    Whoever may cancel can put any item there: it must not stop what others sent.
     """
+    if not _names_one(items.key_of(item)):
+        return None
+    try:
+        return items.decode_tombstone(item)
+    except CorruptMetadata:
+        return None
+
+
+def _names_one(key: layout.Key) -> bool:
+    """Whether a tombstone's key names a message: one that names none cancels none."""
     try:
         _, message_id = layout.parse_tombstone_key(key)
         id_bytes(message_id)

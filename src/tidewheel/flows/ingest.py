@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.bucket import Bucket, BucketId, content_id
-from tidewheel.errors import Contended, UnknownTopic
+from tidewheel.errors import Contended, CorruptMetadata, InvalidValue, KeysNotSettled, UnknownTopic
 from tidewheel.fence import Fence
 from tidewheel.flows.commit import commit_and_arm
 from tidewheel.flows.direct import Direct, send_direct
@@ -64,13 +64,17 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
 
     Raises:
         UnknownTopic: there is none of this name and generation; nothing was done.
+        KeysNotSettled: an item that a key names is not readable; nothing was committed.
         Contended: the fence moved too often; nothing was committed.
         NotTaken: some subscription's queue did not take all direct messages for now; the others got theirs.
     """
     fence = ports.topics.fence(topic)
     if fence is None or any(pack.generation != fence.generation for pack in packs):
         raise UnknownTopic(topic)
-    superseded = settle_keys(ports, fence, packs)
+    try:
+        superseded = settle_keys(ports, fence, packs)
+    except (CorruptMetadata, InvalidValue) as error:
+        raise KeysNotSettled(topic, error) from error
     rows = without_repeats(sort_rows(pa.concat_tables(map(pack_rows, packs)).combine_chunks()))
     slots = np.asarray(rows.column("deliver_at_ms")) // fence.slot_ms
     fence = _seal_what_is_due(ports, fence, slots)

@@ -57,8 +57,9 @@ def purge(
         TooManyPurges: the topic has 20 purged ranges that are in force.
         Contended: other changes came first each time.
     """
-    if first_ms is not None and end_ms is not None and end_ms <= first_ms:
-        raise InvalidValue("end", end_ms, f"give an end after the start ({first_ms})")
+    least_ms = max(0, first_ms or 0)
+    if end_ms is not None and end_ms <= least_ms:
+        raise InvalidValue("end", end_ms, f"give an end after the start ({least_ms})")
     for _ in range(_ATTEMPTS):
         fence = topics.fence(topic)
         if fence is None:
@@ -69,7 +70,7 @@ def purge(
         sent_before_ms = fence.sent_at_ms(clock.now_ms()) + 1
         whole = first_ms is None and end_ms is None
         asked = Purge(
-            first_ms=first_ms or 0,
+            first_ms=least_ms,
             # No message that was sent until now is due later.
             end_ms=min(sent_before_ms + MAX_DELAY_MS, end_ms or sent_before_ms + MAX_DELAY_MS),
             sent_before_ms=sent_before_ms,

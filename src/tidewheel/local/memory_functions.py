@@ -14,7 +14,7 @@ from tidewheel.errors import CorruptPack
 from tidewheel.flows.collect import collect
 from tidewheel.flows.dispatch import dispatch
 from tidewheel.flows.ingest import ingest
-from tidewheel.flows.ingest_batch import NamedPack, groups, may_be_one_pack
+from tidewheel.flows.ingest_batch import NamedPack, groups, ingest_group
 from tidewheel.flows.merge import in_process, merge
 from tidewheel.flows.ports import MergeSize, Ports
 from tidewheel.flows.sweep import sweep
@@ -54,6 +54,7 @@ class MemoryFunctions:
         failed: Failed = {}
         for packs in groups(self._readable(batch, failed)):
             failed |= self._ingest_group(packs)
+            del packs
         return failed
 
     def _readable(self, batch: Sequence[MemoryMessage], failed: Failed) -> Iterator[NamedPack]:
@@ -64,13 +65,9 @@ class MemoryFunctions:
                 failed[message.id] = error
 
     def _ingest_group(self, packs: list[NamedPack]) -> Failed:
-        try:
-            ingest(self._ports, packs[0][1].topic, [pack for _, pack in packs])
-        except Exception as error:
-            if may_be_one_pack(packs, error):
-                return {name: why for each in packs for name, why in self._ingest_group([each]).items()}
-            return {name: error for name, _ in packs}
-        return {}
+        topic = packs[0][1].topic
+        found = ingest_group(packs, lambda some: ingest(self._ports, topic, some), lambda: True)
+        return {name: left.error for left in found for name in left.names if left.error is not None}
 
     def _read(self, message: MemoryMessage) -> Pack:
         data = message.message_attributes.get(PACK_ATTRIBUTE, {}).get("BinaryValue")

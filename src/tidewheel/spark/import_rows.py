@@ -29,6 +29,7 @@ from pyspark.sql.types import (
 from tidewheel.duration import MAX_DELAY_MS
 from tidewheel.errors import InvalidValue
 from tidewheel.message import HEADER_ATTRIBUTE, MAX_ATTRIBUTES, MAX_MESSAGE_BYTES, Encoding
+from tidewheel.outgoing import MAX_KEY_CHARACTERS
 from tidewheel.spark.import_input import MALFORMED, Input
 from tidewheel.spark.import_options import Columns
 from tidewheel.spark.import_times import Time, time_of
@@ -50,6 +51,7 @@ LEDGER_COLUMNS = (
 _OUR = "_ledger_"
 _SHOWN = 100
 _WITH_REFUSED = r"[^\t\n\r\x20-\x{d7ff}\x{e000}-\x{fffd}\x{10000}-\x{10ffff}]"
+_WITH_CONTROLS = r"[\x00-\x1f\x7f-\x{9f}\x{fffe}\x{ffff}]"
 _ATTRIBUTE_NAME = r"\A(?!(?i:aws|amazon)\.)(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)\z"
 _ID_DIGITS = 20
 # The top random bit stays free, so that counting identical rows cannot reach the time's bits.
@@ -104,6 +106,7 @@ def mapped(given: Input, terms: Terms) -> DataFrame:
         _reject(f"{columns.deliver_at} is missing", F.lit(None), _ours("deliver_at_ms").isNull()),
         *_body_problems(columns.body, encoding),
         *([] if columns.attributes is None else _attribute_problems(columns.attributes)),
+        *([] if columns.key is None else _key_problems(columns.key)),
         *_size_problems(columns, encoding),
     ]
     if expiry is not None and columns.expires_at is not None:
@@ -178,6 +181,20 @@ def _key(name: str | None, given: Input) -> Column:
     return F.nullif(F.col(f"`{name}`").cast("string"), F.lit(""))
 
 
+def _key_problems(name: str) -> list[Column]:
+    key = _ours("key")
+    refused = (F.char_length(key) > MAX_KEY_CHARACTERS) | key.rlike(_WITH_CONTROLS)
+    most = f"{name} is over {MAX_KEY_CHARACTERS} characters, or has control characters"
+    return [_reject(most, F.substring(key, 1, MAX_KEY_CHARACTERS), refused)]
+
+
+def _key_bytes() -> Column:
+    """As JSON has it, in our own attribute."""
+    key = _ours("key")
+    escaped = F.char_length(key) - F.char_length(F.translate(key, '"\\', ""))
+    return F.coalesce(F.octet_length(key) + escaped + 2, F.lit(0))
+
+
 def _time(name: str, given: Input, terms: Terms) -> Time:
     return time_of(name, given.frame.schema[name].dataType, terms.time_zone)
 
@@ -221,10 +238,10 @@ def _size_problems(columns: Columns, encoding: Encoding) -> list[Column]:
     bytes_sent = _payload_bytes()
     if encoding is Encoding.BYTES:
         bytes_sent = F.ceil(bytes_sent / 3) * 4
-    size = bytes_sent + _attribute_bytes(columns)
+    size = bytes_sent + _attribute_bytes(columns) + _key_bytes()
     return [
         _reject(
-            f"{columns.body} is too large: with attributes, SQS takes {MAX_MESSAGE_BYTES} (bytes count as base64)",
+            f"{columns.body} is too large: SQS takes {MAX_MESSAGE_BYTES} with attributes and key (bytes as base64)",
             F.concat(size.cast("string"), F.lit(" bytes")),
             size > MAX_MESSAGE_BYTES,
         )
