@@ -23,7 +23,7 @@ demo: install  ## replay 60 days of real messages on the local stack, then 30 se
 	$(BIN)/tidewheel demo
 
 test: install  ## run all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: install  ## format check and lint
 	$(BIN)/ruff format --check .
@@ -55,7 +55,7 @@ report: install  ## write the documents that are made of results
 	$(BIN)/python -m benchmarks.report
 
 crash: install  ## let every flow die at each of its AWS calls, on moto; prints a table (CRASH="--story ingest" for a part)
-	$(BIN)/python -m tests.crash --all --save $(CRASH)
+	$(BIN)/python -m tests.crash --all $(or $(CRASH),--save)
 
 fuzz: install  ## hostile input, at random, EXAMPLES=20000 for each decoder; prints the counts (FUZZ="--save" writes them down)
 	$(BIN)/python -m tests.fuzz $(or $(EXAMPLES),20000) $(FUZZ)

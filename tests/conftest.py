@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
+import pytest
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -26,11 +27,32 @@ hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+LONGEST = (
+    "tests/crash/",
+    "tests/simulation/",
+    "tests/spark/",
+    "tests/soak/",
+    "tests/fuzz/",
+    "tests/infra/test_enforcement",
+    "tests/infra/test_bundling",
+    "tests/packaging/",
+    "tests/smoke/",
+    "tests/flows/test_rebuild",
+    "tests/flows/test_replay",
+    "tests/local/test_memory_stack",
+    "tests/local/test_end_to_end",
+)
+"""Files that take longest: a worker that begins one of them last keeps the others waiting."""
 TOPIC = "orders"
 SKEW = {"TIDEWHEEL_MAX_SKEW_MS": "100"}
 """As deployed: the local runtime has one clock and would leave no room for skew."""
 PROMISE_MS = 1000 + 100
 """The latest that SQS may make a message receivable after it was due: a second and the skew."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the longest files first; the others stay in their order."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 
 class Orders:
