@@ -2,7 +2,7 @@
 
     python -m benchmarks.child NAME FILE [--quick]
 
-Writes the figures as JSON into the file, for `python -m benchmarks`, which keeps them.
+Writes the figures and the load before them as JSON into the file, for `python -m benchmarks`, which keeps them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.registry import run
+from benchmarks.results import load_now
 
 INTERRUPTED = 130
 """What a shell calls a program that ended with Ctrl-C."""
@@ -26,10 +27,11 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     try:
+        load_at_start = load_now()
         figures = run(given.name, quick=given.quick)
     except KeyboardInterrupt:
         return INTERRUPTED
-    given.file.write_text(json.dumps(figures))
+    given.file.write_text(json.dumps({"figures": figures, "load_at_start": load_at_start}))
     return 0
 
 

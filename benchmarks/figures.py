@@ -80,6 +80,12 @@ class Benchmark:
         """What to type in a checkout to measure it."""
         return f"python -m benchmarks {self.name}"
 
+    @property
+    def anchor(self) -> str:
+        """Its heading's anchor on a code host."""
+        kept = "".join(each for each in self.title.lower() if each.isalnum() or each in " -")
+        return kept.replace(" ", "-")
+
 
 def shown(value: float) -> str:
     """Returns a number with three digits that count, and separators; large ones whole."""

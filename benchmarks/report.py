@@ -1,10 +1,12 @@
-"""Writes the documents that are made of results: `docs/performance.md`, `docs/reliability.md` and their plots.
+"""Writes what is made of results: `docs/performance.md`, `docs/reliability.md`, their plots and parts of `README.md`.
 
     python -m benchmarks.report            writes them
     python -m benchmarks.report --check    says which are not what the results say; exit code 1 then
 
+A damaged file of results is told, with exit code 2.
+
 Nothing is measured here, and no figure comes from elsewhere: the same results give the same bytes. The words stand in
-`benchmarks.report_performance`, `benchmarks.report_reliability` and in the registry.
+`benchmarks.report_performance`, `benchmarks.report_reliability`, `benchmarks.report_readme` and in the registry.
 """
 
 from __future__ import annotations
@@ -12,21 +14,23 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import report_performance, report_reliability, results
+from benchmarks import report_performance, report_readme, report_reliability, results
 from benchmarks.plots import save_plot
 from benchmarks.results import Result
 from tidewheel.errors import InvalidValue
 
-DOCS = Path(__file__).parent.parent / "docs"
+README = Path(__file__).parent.parent / "README.md"
+DOCS = README.parent / "docs"
 Document = Callable[[Mapping[str, Result]], str]
 DOCUMENTS: Mapping[str, Document] = {
     "performance.md": report_performance.document,
     "reliability.md": report_reliability.document,
 }
 """File name -> what makes its text of all results."""
+UNREADABLE = 2
 
 
 def written(folder: Path, directory: Path = results.RESULTS) -> list[Path]:
@@ -42,10 +46,7 @@ def written(folder: Path, directory: Path = results.RESULTS) -> list[Path]:
     Raises:
         InvalidValue: results of a quick run are among those that are to be published.
     """
-    found = {name: results.load(name, directory) for name in results.names(directory)}
-    for name, result in found.items():
-        if result.figures.get("quick"):
-            raise InvalidValue("results", name, "This was a quick run; measure it with --record and without --quick.")
+    found = _published(directory)
     files: list[Path] = []
     folder.mkdir(parents=True, exist_ok=True)
     for name, document in DOCUMENTS.items():
@@ -66,17 +67,48 @@ def differing(folder: Path = DOCS, directory: Path = results.RESULTS) -> list[Pa
         ]
 
 
-def main() -> int:
+def readme(path: Path = README, directory: Path = results.RESULTS) -> str:
+    """Returns README as the results have it.
+
+    Args:
+        path: README as it is: what stands around its parts is kept.
+        directory: of the results.
+
+    Raises:
+        InvalidValue: a part's marks are missing, or results are of a quick run.
+    """
+    return report_readme.renewed(path.read_text(encoding="utf-8"), _published(directory))
+
+
+def _published(directory: Path) -> dict[str, Result]:
+    found = {name: results.load(name, directory) for name in results.names(directory)}
+    for name, result in found.items():
+        if result.figures.get("quick"):
+            raise InvalidValue("results", name, "This was a quick run; measure it with --record and without --quick.")
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs it from the command line; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if something differs")
-    given = parser.parse_args()
-    if not given.check:
-        print(f"Written into {DOCS.name}/: {', '.join(map(str, written(DOCS)))}")
-        return 0
-    stale = differing()
+    given = parser.parse_args(arguments)
+    try:
+        if not given.check:
+            README.write_text(readme(), encoding="utf-8")
+            print(f"Written: {README.name}; into {DOCS.name}/: {', '.join(map(str, written(DOCS)))}")
+            return 0
+        stale = [f"{DOCS.name}/{file}" for file in differing()]
+        if readme() != README.read_text(encoding="utf-8"):
+            stale.append(README.name)
+    except InvalidValue as error:
+        print(error, file=sys.stderr)
+        return UNREADABLE
+    except KeyError as error:
+        print(f"A file of results has no {error}: measure it again, or restore it", file=sys.stderr)
+        return UNREADABLE
     for file in stale:
-        print(f"{DOCS.name}/{file} is not what the results say: python -m benchmarks.report", file=sys.stderr)
+        print(f"{file} is not what the results say: python -m benchmarks.report", file=sys.stderr)
     return 1 if stale else 0
 
 

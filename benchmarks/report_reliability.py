@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,18 +14,27 @@ _HEAD = """# Reliability
 This page is written by `python -m benchmarks.report` from the files in `benchmarks/results/`, and a test compares them.
 Nothing ran on AWS. What AWS does when it fails is imitated: each way in which a call can fail is tried, and none is
 known by experience. `make aws-smoke` tries the ordinary way in your own account.
-
-| promise | what shows it |
-|---|---|
-| nothing accepted is lost, whatever crashes | [simulation](#simulation), [death at every call](#death-at-every-call) |
-| at least once; twice only after a failure | the same; calm runs of the simulation allow no second copy |
-| never early | checked for every copy in every run on this page |
-| cancelled means never delivered | [simulation](#simulation) |
-| each guard of the protocol is needed, and works | [guards](#guards) |
-| a stranger's input stops nobody else's messages | [hostile input](#hostile-input) |
-| nothing grows with time, and a backlog drains | [soak](#soak) |
-| a lost table can be rebuilt from the ledgers | [disaster recovery](disaster-recovery.md), run as a test |
 """
+_SIMULATED = ("simulation", "[simulation](#simulation)")
+_CRASHED = ("crash", "[death at every call](#death-at-every-call)")
+_SOAKED = ("soak", "[soak](#soak)")
+_PROMISES: Sequence[tuple[str, Sequence[tuple[str | None, str]]]] = (
+    ("nothing accepted is lost, whatever crashes", (_SIMULATED, _CRASHED)),
+    (
+        "at least once; twice only after a failure",
+        (_SIMULATED, ("simulation", "its calm runs, which allow no second copy"), _CRASHED),
+    ),
+    ("never early", (_SIMULATED, _CRASHED, _SOAKED)),
+    ("cancelled means never delivered", (_SIMULATED,)),
+    ("each guard of the protocol is needed, and works", (("mutants", "[guards](#guards)"),)),
+    ("a stranger's input stops nobody else's messages", (("fuzz", "[hostile input](#hostile-input)"),)),
+    ("nothing grows with time, and a backlog drains", (_SOAKED,)),
+    (
+        "a lost table can be rebuilt from the ledgers",
+        ((None, "[disaster recovery](disaster-recovery.md), run as a test"),),
+    ),
+)
+"""What is promised, and what shows it: the results that this needs (None: a test alone), and words."""
 _SIMULATION = """## Simulation
 
 The real flows run on in-memory twins of the AWS adapters; a suite of contract tests holds the twins and the adapters on
@@ -46,9 +56,16 @@ each time; both are in `make test`.
 _GUARDS = """## Guards
 
 A guard is a condition of a write, or an order of reads, without which something is lost, doubled or early. Each is
-taken away from the real code, and small worlds (a few messages about one slot's boundary, two or three functions at
-once) are explored, schedule by schedule, until a promise is broken. With all guards in force the same schedules break
-none.
+taken away by itself, and small worlds (a few messages about one slot's boundary, two or three functions at once) are
+explored, schedule by schedule, until a promise is broken. With all guards in force the same schedules break none.
+"""
+_TWIN = """\
+Guards in `tidewheel.flows` are in the code that is deployed. Those in `tidewheel.memory` are in the in-memory twin of
+the table, which stands in these worlds for `tidewheel.aws`, where the same guard is a condition of a write to DynamoDB.
+Two things tie them. The contract suites (`tests/contract`) run over both: over the twin, and over DynamoDB on moto. And
+`tests/simulation/test_mutants_and_contracts.py` takes each condition of the twin away and runs the suites: each time, a
+test fails. That test passes over DynamoDB, so the condition is in force there, too. What stays unproven is that moto
+judges conditions as DynamoDB does.
 """
 _CRASH = """## Death at every call
 
@@ -70,6 +87,15 @@ _SOAK = """## Soak
 
 The real flows and functions' settings on in-memory adapters, in virtual time.
 """
+_LATE = {
+    "fan_out": (
+        "In *fan_out* one queue refuses everything for hours and one subscription is paused; their copies come when "
+        "the queue is repaired and the subscription resumed, as promised, and those are the late ones. The latest "
+        "copy of any other subscription was {others_late_most_ms:,} ms late."
+    ),
+    "outage": ("In *outage* nothing is dispatched for hours: what was due meanwhile comes when the sweep is back."),
+}
+"""By scenario: why hours of lateness are no broken promise there."""
 _COLUMNS = {
     "messages": "messages",
     "copies": "copies",
@@ -87,12 +113,22 @@ def document(results: Mapping[str, Result]) -> str:
     Args:
         results: all that there are, by name; what is missing is named as such.
     """
-    parts = [_HEAD]
+    parts = [_HEAD, _promises(results)]
     parts += [section(results[name]) for name, section in _SECTIONS.items() if name in results]
     missing = [name for name in _SECTIONS if name not in results]
     if missing:
         parts.append(f"Not run yet: {', '.join(missing)}.\n")
     return "\n".join(parts)
+
+
+def _promises(results: Mapping[str, Result]) -> str:
+    """Returns the table of promises; what was not run shows nothing, and a promise that nothing shows is left out."""
+    lines = ["| promise | what shows it |", "|---|---|"]
+    for promise, evidence in _PROMISES:
+        there = [words for name, words in evidence if name is None or name in results]
+        if there:
+            lines.append(f"| {promise} | {', '.join(there)} |")
+    return "\n".join(lines) + "\n"
 
 
 def _origin(result: Result) -> str:
@@ -133,12 +169,14 @@ def _guards(result: Result) -> str:
         f"{figures['caught']} of {figures['guards']} guards are missed when they are taken away. With all of them, "
         f"{figures['schedules_with_all_guards']:,} schedules of {figures['worlds']} worlds keep every promise."
     )
+    rooms = Counter(".".join(each["place"].split(".")[:2]) for each in figures["mutants"])
+    split = "Where they are: " + ", ".join(f"{count} in `{room}`" for room, count in rooms.most_common()) + "."
     rows = [
         (each["guard"], f"`{each['place']}`", each["schedules"], each["violation"] or "**nothing**")
         for each in figures["mutants"]
     ]
     heads = ("guard", "where", "schedules until it is missed", "what is broken without it")
-    return "\n".join([_GUARDS, _origin(result), "", said, "", _rows(heads, rows), ""])
+    return "\n".join([_GUARDS, _origin(result), "", said, "", split, "", _TWIN, _rows(heads, rows), ""])
 
 
 def _crash(result: Result) -> str:
@@ -169,7 +207,8 @@ def _soak(result: Result) -> str:
     ]
     table = _rows(("scenario", *_COLUMNS.values()), rows)
     plot = f"![What a service keeps over virtual weeks](images/{image_name('soak')})"
-    return "\n".join([_SOAK, _origin(result), "", table, "", *kept, "", plot, ""])
+    late = [_LATE[name].format(**figures[name]) for name in _LATE if name in figures]
+    return "\n".join([_SOAK, _origin(result), "", table, "", *late, "", *kept, "", plot, ""])
 
 
 _SECTIONS: Mapping[str, Callable[[Result], str]] = {

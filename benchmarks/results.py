@@ -12,6 +12,8 @@ A file of `benchmarks/results/`:
     }
 
 `figures` is whatever the benchmark measured: numbers, texts, lists and mappings of them. Names end in their units.
+`load_at_start` is how many cores other programs kept busy in the second before this benchmark began; results of which
+times are no part may lack it. It is no load average: that would still hold the benchmark that ran before.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import os
 import platform
 import re
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,10 +35,10 @@ from tidewheel.errors import InvalidValue
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("pyarrow", "boto3", "moto")
-# Above this share of one core, other programs disturb what is measured.
+# With more than half a core of other programs' work, what is measured is disturbed.
 BUSY_LOAD = 0.5
+_CPU_TIMES = Path("/proc/stat")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-_LOAD_AT_START = os.getloadavg()[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +60,12 @@ class Result:
     figures: Mapping[str, object]
 
 
-def machine() -> dict[str, object]:
-    """Returns what this machine is: hardware, system and versions; no names of hosts, users or paths."""
+def machine(load_at_start: float | None = None) -> dict[str, object]:
+    """Returns what this machine is: hardware, system and versions; no names of hosts, users or paths.
+
+    Args:
+        load_at_start: Cores that others kept busy, as `load_now` found it before the measurement; left out if None.
+    """
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "cpu": _cpu_model(),
@@ -67,20 +74,53 @@ def machine() -> dict[str, object]:
         "os": _operating_system(),
         "python": platform.python_version(),
         **{package: _version(package) for package in PACKAGES},
-        "load_at_start": round(_LOAD_AT_START, 2),
+        **({} if load_at_start is None else {"load_at_start": round(load_at_start, 2)}),
     }
 
 
-def is_busy(load: float = _LOAD_AT_START) -> bool:
-    """Says whether other programs ran when this process began: times are then worth little.
+def load_now(sample_s: float = 1.0) -> float:
+    """Returns how many cores are busy, while this process waits: what other programs take of the machine.
 
     Args:
-        load: The machine's load average of the last minute; when this module was loaded, if not given.
+        sample_s: How long to wait. Where the system does not count, its load average of the last minute is returned.
+    """
+    if not _CPU_TIMES.is_file():
+        return os.getloadavg()[0]
+    before_s, began_s = busy_s(_CPU_TIMES.read_text(encoding="ascii")), time.monotonic()
+    time.sleep(sample_s)
+    after_s, ended_s = busy_s(_CPU_TIMES.read_text(encoding="ascii")), time.monotonic()
+    return (after_s - before_s) / (ended_s - began_s)
+
+
+def busy_s(cpu_times: str) -> float:
+    """Returns the seconds that all cores together worked, or were taken by a neighbour, since the machine started."""
+    user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, cpu_times.split("\n", 1)[0].split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def is_busy(load: float) -> bool:
+    """Says whether other programs take so much of the machine that times are worth little.
+
+    Args:
+        load: Cores that they keep busy, as `load_now` finds it.
     """
     return load > BUSY_LOAD
 
 
-def save(name: str, figures: Mapping[str, object], *, command: str, directory: Path = RESULTS) -> Path:
+def load_text(result: Result) -> str:
+    """Returns the load before a measurement, as it follows a date in a sentence; empty if nobody looked."""
+    load = result.machine.get("load_at_start")
+    return f", {load:.2g} cores busy with other things before" if isinstance(load, int | float) else ""
+
+
+def save(
+    name: str,
+    figures: Mapping[str, object],
+    *,
+    command: str,
+    directory: Path = RESULTS,
+    load_at_start: float | None = None,
+) -> Path:
     """Writes a benchmark's result, whole or not at all.
 
     Args:
@@ -88,6 +128,7 @@ def save(name: str, figures: Mapping[str, object], *, command: str, directory: P
         figures: What was measured: anything that JSON can say.
         command: What to type in a checkout to measure it again.
         directory: Where to; `benchmarks/results`, if not given.
+        load_at_start: What `load_now` found before the measurement; None where times are no part of it.
 
     Returns:
         The file.
@@ -101,7 +142,7 @@ def save(name: str, figures: Mapping[str, object], *, command: str, directory: P
         "name": name,
         "command": command,
         "date": datetime.fromtimestamp(now_ms / 1000, UTC).date().isoformat(),
-        "machine": machine(),
+        "machine": machine(load_at_start),
         "figures": figures,
     }
     try:

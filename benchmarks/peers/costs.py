@@ -1,7 +1,8 @@
 """What a peer costs a month, for a steady stream.
 
 Messages wait 7 days on average, so that so many waiting means so many a day. A peer's bill is its counted units at list
-prices, what is stored, and what always runs. Nobody's logs, metrics or alarms are in it, but for Tidewheel's.
+prices, what is stored, and what always runs. Nobody's logs, metrics or alarms are in it, but for Tidewheel's. Nor are
+consumers; Redis's poller is one, so its bill is given with a task for it and without.
 """
 
 from __future__ import annotations
@@ -135,22 +136,26 @@ class Keeping(StrEnum):
     """With a log in several availability zones, and a replica."""
 
 
-def redis_cost(used_bytes: Callable[[float], float], per_day: float, keeping: Keeping = Keeping.ONE) -> Cost:
-    """Returns the bill of Redis on ElastiCache and a poller: no part of it is by message but for the node's size.
+def redis_cost(
+    used_bytes: Callable[[float], float], per_day: float, keeping: Keeping = Keeping.ONE, *, task: bool = True
+) -> Cost:
+    """Returns the bill of Redis on ElastiCache: no part of it is by message but for the node's size.
 
     Args:
         used_bytes: what so many waiting messages take up in memory.
         per_day: messages.
         keeping: on which nodes.
+        task: with a task that polls it; else what consumes the messages polls, and is paid for anyhow.
 
     Raises:
         InvalidValue: no single node holds what waits.
     """
     node = node_for(used_bytes(per_day * MEAN_DELAY_DAYS), DURABLE_NODES if keeping is Keeping.DURABLE else NODES)
     nodes = 1 if keeping is Keeping.ONE else 2
-    hourly = nodes * node.dollars_an_hour + TASK_DOLLARS_AN_HOUR
+    hourly = nodes * node.dollars_an_hour + (TASK_DOLLARS_AN_HOUR if task else 0.0)
     number = "" if nodes == 1 else f"{nodes} "
-    return Cost(messages=0.0, standing=hourly * HOURS_A_MONTH, runs=f"the poller, {number}{node.name}")
+    runs = f"the poller, {number}{node.name}" if task else f"{number}{node.name}"
+    return Cost(messages=0.0, standing=hourly * HOURS_A_MONTH, runs=runs)
 
 
 def schedules_with_free_tier(per_day: float) -> float:

@@ -12,7 +12,8 @@ Read from Dynein's source (https://github.com/airbnb/dynein: `DynamoDBScheduleMa
 Cheaper than Dynein in one point: SQS takes and gives ten messages a request here, one there.
 
 `AHEAD` is not Dynein but what one would make of the same table today, without a service: the client puts its items
-itself, a function that is called each minute looks two minutes ahead, and SQS's delay does the rest.
+itself, a function that is called each minute looks two minutes ahead, and SQS's delay does the rest. It sends and then
+deletes, and claims nothing: no two looks are at work at once. One that dies between the two sends again a minute later.
 """
 
 from __future__ import annotations
@@ -49,17 +50,20 @@ class Polling:
         lookahead_s: how far ahead a look reaches; 0: only what is due.
         serverless: whether a schedule calls a function for each look, and the client writes to the table; else a
             service looks, and takes what comes from an inbound queue.
+        claims: whether an item is claimed by a write of its own before it is sent, so that workers do not send what
+            another is sending; else it is sent and deleted, and sent twice if the worker dies in between.
     """
 
     shards: int = 1
     interval_s: int = 1
     lookahead_s: int = 0
     serverless: bool = False
+    claims: bool = True
 
 
 DYNEIN = Polling()
 """Dynein's interval. One shard is the cheapest: each costs its polls."""
-AHEAD = Polling(interval_s=60, lookahead_s=120, serverless=True)
+AHEAD = Polling(interval_s=60, lookahead_s=120, serverless=True, claims=False)
 
 
 class DynamoDbPoller:
@@ -139,7 +143,7 @@ class DynamoDbPoller:
                 deliveries += self._account.take(self.target_url)
             if second % LONG_POLL_S == 0 and not self._polling.serverless:
                 self.take_in()
-            if second % RECOVER_S == 0:
+            if second % RECOVER_S == 0 and self._polling.claims:
                 self.recover()
         return deliveries + self._account.take(self.target_url)
 
@@ -181,12 +185,13 @@ class DynamoDbPoller:
         items = self._query(shard, now_ms + self._polling.lookahead_s * 1000, "SCHEDULED")
         bodies = []
         for item in items:
-            self._change(self._table.update_item, item, "SCHEDULED", UpdateExpression="SET job_status = :next")
+            if self._polling.claims:
+                self._change(self._table.update_item, item, "SCHEDULED", UpdateExpression="SET job_status = :next")
             due_ms = int(item[SORT_KEY]["S"].partition("#")[0])
             bodies.append((item["job_spec"]["S"], max(0, ceil((due_ms - now_ms) / 1000))))
         send_in_tens(self._sqs, self.target_url, bodies)
         for item in items:
-            self._change(self._table.delete_item, item, "ACQUIRED")
+            self._change(self._table.delete_item, item, "ACQUIRED" if self._polling.claims else "SCHEDULED")
         return len(items)
 
     def _change(self, change: Any, item: dict[str, Any], status: str, **update: str) -> None:

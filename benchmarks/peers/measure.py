@@ -16,6 +16,7 @@ from benchmarks.peers.costs import (
     cost_of,
     per_day,
     redis_cost,
+    schedules_with_free_tier,
     tidewheel_cost,
 )
 from benchmarks.peers.counted import Counted, counted
@@ -117,7 +118,14 @@ def measure(scale: Scale = FULL, say: Say = lambda _: None) -> dict[str, Any]:
         "costs": {str(size): _costs(per_day(size), counts, redis_bytes) for size in scale.waiting},
         "idle": _costs(0.0, counts, redis_bytes),
         "cheaper_from": cheaper_from(counts, redis_bytes, SERIES_A_DAY[0], SERIES_A_DAY[-1]),
-        "series": [{"per_day": rate, **_a_month(_costs(rate, counts, redis_bytes))} for rate in SERIES_A_DAY],
+        "series": [
+            {
+                "per_day": rate,
+                "schedules_free_tier": schedules_with_free_tier(rate),
+                **_a_month(_costs(rate, counts, redis_bytes)),
+            }
+            for rate in SERIES_A_DAY
+        ],
         "prices_of": LISTED,
         "redis": _redis_version() if redis else None,
     }
@@ -205,6 +213,7 @@ def _costs(
         try:
             add(peer.value, cost_of(peer, rate, counts, redis_bytes))
             if peer is Peer.REDIS and redis_bytes is not None:
+                add("redis_no_task", redis_cost(redis_bytes, rate, task=False))
                 add("redis_replica", redis_cost(redis_bytes, rate, Keeping.REPLICA))
                 add("redis_durable", redis_cost(redis_bytes, rate, Keeping.DURABLE))
         except InvalidValue:  # no single node holds so much

@@ -85,14 +85,24 @@ def _figure(path: Path) -> Iterator[Any]:
 def _cost(axes: Any, figures: Any) -> None:
     series = figures["series"]
     lines = [(peer.value, NAMES[peer], _COLOURS[peer], "--" if peer is Peer.AHEAD else "-") for peer in Peer]
-    lines.insert(1, ("tidewheel_one_by_one", "Tidewheel, sent one by one", _COLOURS[Peer.TIDEWHEEL], ":"))
-    lines.insert(3, ("redis_durable", "Redis, durable", _COLOURS[Peer.REDIS], ":"))
+    lines[0] = ("tidewheel", "Tidewheel, all told", _COLOURS[Peer.TIDEWHEEL], "-")
+    lines[1] = ("redis", "Redis, one node and a task that polls", _COLOURS[Peer.REDIS], "-")
+    lines.insert(1, ("tidewheel_one_by_one", "Tidewheel, all told, sent one by one", _COLOURS[Peer.TIDEWHEEL], ":"))
+    lines.insert(3, ("redis_no_task", "Redis, one node alone", _COLOURS[Peer.REDIS], "--"))
+    lines.insert(4, ("redis_durable", "Redis, durable, and the task", _COLOURS[Peer.REDIS], ":"))
+    lines.append(("schedules_free_tier", "the same, in the free tier at first", _COLOURS[Peer.SCHEDULES], ":"))
     for name, label, colour, style in lines:
         points = [(row["per_day"], row[name]) for row in series if row.get(name) is not None]
         if points:
             axes.plot(*zip(*points, strict=True), style, color=colour, label=label, linewidth=1.8)
     axes.set(xscale="log", yscale="log", xlabel="messages a day, due in 7 days on average", ylabel="dollars a month")
     _plain(axes, x="{x:,.0f}", y="${x:,g}")
+    axes.set_title(
+        "List prices, no free tier but where it is named. All told: with metrics, logs and traces,\n"
+        "which the others' bills do not have.",
+        loc="left",
+        fontsize="small",
+    )
     axes.legend(fontsize="small", frameon=False)
 
 
@@ -109,8 +119,8 @@ def _precision(axes: Any, figures: Any) -> None:
     axes.set_yticks(range(len(shown)), [NAMES[peer] + more for _, peer, more in shown])
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
-    axes.set(xscale="log", xlim=(0.5, 2_000_000), xlabel="ms late: bar to the latest, dot p50, line p99")
-    _plain(axes, x="{x:,.0f}", y=None)
+    axes.set(xscale="log", xlim=(0.5, 2_000_000), xlabel="late: bar to the latest, dot p50, line p99")
+    axes.set_xticks([10**power for power in range(0, 6)], ["1 ms", "10 ms", "100 ms", "1 s", "10 s", "100 s"])
 
 
 def _told(found: Any) -> str:

@@ -9,8 +9,10 @@ from benchmarks.peers.costs import MEAN_DELAY_DAYS, per_day
 from benchmarks.peers.documented import CRASHES, OTHERS, Fact
 from benchmarks.peers.peer import NAMES, SETTINGS, Peer
 from benchmarks.peers.plots import COST, PRECISION, WAITING
-from benchmarks.peers.prices import LISTED
-from benchmarks.results import Result
+from benchmarks.peers.prices import HOURS_A_MONTH, LISTED, TASK_DOLLARS_AN_HOUR
+from benchmarks.peers.tidewheel_stack import MAX_SKEW_MS
+from benchmarks.peers.waiting import LEDGER_ROWS, SPAN_MS
+from benchmarks.results import Result, load_text
 
 _COSTS = {
     "tidewheel": "Tidewheel, all told",
@@ -19,9 +21,10 @@ _COSTS = {
     "schedules": NAMES[Peer.SCHEDULES],
     "ahead": NAMES[Peer.AHEAD],
     "dynein": NAMES[Peer.DYNEIN],
-    "redis": "Redis, one node",
-    "redis_replica": "Redis, with a replica",
-    "redis_durable": "Redis, durable",
+    "redis_no_task": "Redis, one node, polled by what consumes the messages",
+    "redis": "Redis, one node, and a task that polls",
+    "redis_replica": "Redis, with a replica, and the task",
+    "redis_durable": "Redis, durable, and the task",
 }
 _LATE = {
     "tidewheel": "Tidewheel, through ledgers",
@@ -32,6 +35,7 @@ _LATE = {
     "ahead": NAMES[Peer.AHEAD],
     "schedules": NAMES[Peer.SCHEDULES],
 }
+_TWICE = ", and a crash between send and delete sends twice"
 
 
 def markdown(result: Result) -> str:
@@ -66,7 +70,8 @@ def _beginning(result: Result) -> str:
         [
             "## Beside others, on the same stream",
             "",
-            f"`{result.command}` measures all of this; here on {result.date}. Every peer gets the same real messages "
+            f"`{result.command}` measures all of this; here on {result.date}{load_text(result)}. "
+            "Every peer gets the same real messages "
             f"({described['mean_body_bytes']:.0f} B on average), sent {described['lead_s'] // 60} minutes before the "
             f"first is due, and delivered them: {delivered}.{without} Those on AWS run on the same emulator as "
             "Tidewheel, and are counted by the same meter.",
@@ -97,7 +102,7 @@ def _better(figures: Any) -> str:
         if crossing and crossing > figures["series"][0]["per_day"]:
             said.append(
                 f"- **{NAMES[peer]}**, costs less below {_round(crossing):,.0f} messages a day. What it does when "
-                "something fails is yours to write."
+                f"something fails is yours to write{_TWICE if peer is Peer.AHEAD else ''}."
             )
     said.append(
         "- **Pollers** of one's own are a few hundred lines that one understands, and cancel up to the last moment. "
@@ -115,8 +120,8 @@ def _cost_table(figures: Any) -> str:
     for name, label in _COSTS.items():
         costs = [figures["costs"][size].get(name) for size in sizes]
         if any(costs):
-            runs = next((cost["runs"] for cost in reversed(costs) if cost and cost["runs"]), None) or "nothing"
             idle = figures["idle"].get(name)
+            runs = _runs(idle, dict(zip(sizes, costs, strict=True)))
             cells = [_dollars(idle and idle["a_month"]), *(_dollars(cost and cost["a_month"]) for cost in costs)]
             rows.append([label, *cells, _dollars(costs[-1] and costs[-1]["a_million"]), runs])
     waiting = [f"{int(size):,} waiting" for size in sizes]
@@ -129,11 +134,33 @@ def _cost_table(figures: Any) -> str:
             f"Messages wait {MEAN_DELAY_DAYS:.0f} days on average: {int(sizes[-1]):,} waiting are "
             f"{per_day(int(sizes[-1])):,.0f} a day. List prices of us-east-1 without free tiers "
             f"({figures['prices_of']}; ElastiCache with Valkey, and Fargate, {LISTED}). A poller is the smallest "
-            "Fargate task. Requests are counted on the emulator at small numbers and extended in a straight line; "
+            f"Fargate task, ${TASK_DOLLARS_AN_HOUR * HOURS_A_MONTH:,.2f}. Consumers are in nobody's bill; Redis's "
+            "poller may be one, and then its task is not Redis's. "
+            "Requests are counted on the emulator at small numbers and extended in a straight line; "
             "Tidewheel's bill is `tidewheel cost`, whose requests tests hold to what the local stack counts.",
             "",
             f"![Dollars a month by messages a day](images/{COST})",
         ]
+    )
+
+
+def _runs(idle: Mapping[str, Any] | None, costs: Mapping[str, Mapping[str, Any] | None]) -> str:
+    """Returns what always runs: when nothing waits, and from how many waiting messages on something else."""
+    runs: str | None = idle and idle["runs"]
+    said = [runs or "nothing"]
+    for size, cost in costs.items():
+        if cost and cost["runs"] != runs:
+            runs = cost["runs"]
+            said.append(f"with {int(size):,} waiting {runs}")
+    return "; ".join(said)
+
+
+def _items(held: Mapping[str, Any]) -> str:
+    each = {int(size): row["dynamodb_bytes"] / -(-int(size) // LEDGER_ROWS) for size, row in held.items()}
+    told = ", ".join(f"{item_bytes:,.0f} B with {min(size, LEDGER_ROWS):,}" for size, item_bytes in each.items())
+    return (
+        f"A ledger's item holds the index of few messages and grows with them; that of many is in the ledger, and its "
+        f"item small: {told}."
     )
 
 
@@ -166,8 +193,8 @@ def _request_table(figures: Any) -> str:
             _table(["peer", "operation", "a message", "an hour, whatever is due"], rows),
             "",
             f"From runs of 0, {described['few']:,} and {described['more']:,} messages, due within "
-            f"{described['span_s']} s. Receiving and acknowledging by consumers is not in it, for anybody. Tidewheel "
-            "asks by ledger, slot and ten messages, not by message: for the "
+            f"{described['span_s']} s. Receiving and acknowledging by consumers is in it for Redis only, whose poller "
+            "is the consumer. Tidewheel asks by ledger, slot and ten messages, not by message: for the "
             f"{messages:,} messages, all told, {told}.",
             "",
             _table(["requests a month", "idle", *(f"{int(size):,} waiting" for size in sizes[1:])], totals),
@@ -196,9 +223,9 @@ def _precision_table(figures: Any) -> str:
             _table(["", "clock", "messages", "p50", "p99", "latest"], rows),
             "",
             "With the virtual clock nothing takes time but the polls and SQS's whole seconds: on AWS the time of the "
-            "requests comes on top for everybody, and for Tidewheel 100 ms in case clocks differ. A "
-            "schedule fires within the minute that begins at its time "
-            "([source](https://docs.aws.amazon.com/scheduler/latest/UserGuide/schedule-types.html)).",
+            f"requests comes on top for everybody. Tidewheel's times have {MAX_SKEW_MS} ms in them in case clocks "
+            "differ, as deployed; the others trust their clocks. A schedule fires within the minute that begins at its "
+            "time ([source](https://docs.aws.amazon.com/scheduler/latest/UserGuide/schedule-types.html)).",
             "",
             f"![Lateness of each peer](images/{PRECISION})",
         ]
@@ -224,8 +251,9 @@ def _waiting_table(figures: Any) -> str:
             _table(["", *(f"{int(size):,}" for size in sizes), ""], rows),
             "",
             "Only Redis holds them in memory that is paid by the hour. Tidewheel's functions hold none between runs. "
-            "Ledgers are of up to 50,000 messages, as merges leave them, with most of the index in them; each has an "
-            "item of some 1 kB, however few its messages are.",
+            f"Ledgers are of up to {LEDGER_ROWS:,} messages, as merges leave them. {_items(held['tidewheel'])} These "
+            f"messages are due within {SPAN_MS // 86_400_000} days; [over 60](#index-bytes-a-message) the index of a "
+            "small ledger is larger.",
             "",
             f"![Bytes by messages waiting](images/{WAITING})",
         ]

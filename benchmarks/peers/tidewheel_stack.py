@@ -1,19 +1,28 @@
-"""Tidewheel itself: the local stack with its own functions, one topic, one subscription."""
+"""Tidewheel itself: the local stack with its own functions, one topic, one subscription.
+
+Its messages are sent as late as those of a deployed service are: with the reserve for clocks that differ, which the
+local stack leaves out by itself, since it has one clock.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import fields
 
 from benchmarks.peers.account import HOUR_MS, START_MS, Run
 from benchmarks.peers.stream import Delivery, Timed, number_of, outcome
 from tidewheel.errors import InvalidValue
 from tidewheel.local.stack import LocalTidewheel
 from tidewheel.message import Message
+from tidewheel.settings import ServiceSettings
 
 BATCH = 100
 """Messages that the client sends at once, as `tidewheel cost` assumes."""
+MAX_SKEW_MS: int = next(each.default for each in fields(ServiceSettings) if each.name == "max_skew_ms")
+"""What a deployed service adds to every delay, unless it is told otherwise."""
+_SKEW = {"TIDEWHEEL_MAX_SKEW_MS": str(MAX_SKEW_MS)}
 _TOPIC, _SUBSCRIPTION = "peers", "only"
 
 
@@ -23,7 +32,7 @@ def run(messages: Sequence[Timed], *, until_ms: int) -> Run:
     Raises:
         RuntimeError: a function failed.
     """
-    with LocalTidewheel(start=_time(START_MS)) as stack:
+    with LocalTidewheel(start=_time(START_MS), environment=_SKEW) as stack:
         _open(stack)
         stack.requests.clear()
         stack.requests.units.clear()
@@ -53,7 +62,7 @@ def run_in_real_time(messages: Sequence[Timed], *, grace_s: float = 10.0) -> lis
     """
     if not messages:
         raise InvalidValue("messages", 0, "give a stream with messages")
-    with LocalTidewheel(clock="real") as stack:
+    with LocalTidewheel(clock="real", environment=_SKEW) as stack:
         _open(stack)
         _send(stack, messages)
         deliveries: list[Delivery] = []

@@ -1,4 +1,7 @@
-"""Runs the scenarios and prints a table: `python -m benchmarks.soak`. Exit code 1 if a promise is broken."""
+"""Runs the scenarios and prints a table: `python -m benchmarks.soak`. Exit code 1 if a promise is broken.
+
+Ctrl-C prints the scenarios that have ended, saves nothing, and exits with 130.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,11 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import results
+from benchmarks.arguments import check_directory
+from benchmarks.child import INTERRUPTED
 from benchmarks.soak import backlog, burst, fan_out, outage, steady
 from benchmarks.soak.outcome import Outcome
+from tidewheel.errors import InvalidValue
 
 Run = Callable[[], Outcome]
 
@@ -35,7 +41,11 @@ _COLUMNS = ("messages", "copies", "late_p99_ms", "late_most_ms", "plans", "part_
 
 
 def soak(runs: Mapping[str, Run], console: Console) -> list[Outcome]:
-    """Runs scenarios one after the other, and prints a row each and every broken promise."""
+    """Runs scenarios one after the other, and prints a row each and every broken promise.
+
+    Returns:
+        What came of them; of fewer, if Ctrl-C ended it.
+    """
     table = Table(title="Soak", title_justify="left")
     for heading in ("scenario", *_COLUMNS, "promises"):
         table.add_column(heading.replace("_", " "), justify="left" if heading == "scenario" else "right")
@@ -43,7 +53,11 @@ def soak(runs: Mapping[str, Run], console: Console) -> list[Outcome]:
     for name, run in runs.items():
         with console.status(f"{name} ..."):
             began_s = time.process_time()
-            outcome = run()
+            try:
+                outcome = run()
+            except KeyboardInterrupt:
+                console.print(f"[yellow]Stopped during {name}; it is not in the table[/]")
+                break
             outcome.figures["cpu_s"] = round(time.process_time() - began_s, 1)
         outcomes.append(outcome)
         colour = "red" if outcome.broken else "green"
@@ -75,12 +89,19 @@ def main(arguments: Sequence[str] | None = None, runs: Mapping[str, Run] | None 
         parser.error(f"no such scenario: {', '.join(unknown)}; there are {', '.join(known)}")
     if given.save and (given.small or given.only):
         parser.error("--save is for full runs of all scenarios")
+    if given.save:
+        try:
+            check_directory(results.RESULTS)
+        except InvalidValue as error:
+            parser.error(str(error))
     console = Console()
     console.width = max(console.width, 120)  # the table's
     outcomes = soak({name: known[name] for name in names}, console)
     if given.verbose:
         for outcome in outcomes:
             console.print(outcome.name, outcome.figures, *outcome.held, sep="\n  ")
+    if len(outcomes) < len(set(names)):
+        return INTERRUPTED
     if given.save:
         figures = {outcome.name: outcome.document() for outcome in outcomes}
         console.print(f"Saved: {results.save('soak', figures, command='make soak').name}")

@@ -36,12 +36,12 @@ class Lateness:
         self.most_ms = max(self.most_ms, late_ms)
 
     def percentile_ms(self, percent: float) -> int:
-        """Returns the end of the bin in which this share of the copies is reached; 0 without any."""
+        """Returns the end of the bin in which this share of the copies is reached, or the latest; 0 without any."""
         wanted, reached = sum(self.copies.values()) * percent / 100, 0
         for first_ms in sorted(self.copies):
             reached += self.copies[first_ms]
             if reached >= wanted:
-                return first_ms + _BIN_MS
+                return min(first_ms + _BIN_MS, self.most_ms)
         return 0
 
 

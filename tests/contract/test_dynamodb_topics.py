@@ -30,6 +30,7 @@ from tidewheel.aws.dynamodb_topics import DynamoTopics
 from tidewheel.errors import Contended, CorruptMetadata
 from tidewheel.flows.ports import Commit, HandOut, Wake
 from tidewheel.memory import MemoryObjects
+from tidewheel.park import ParkKey
 from tidewheel.tombstone import Tombstone
 
 WAKE = Wake(wake_slot=105, look_at_ms=7000, collect_at_ms=None)
@@ -144,6 +145,35 @@ def test_reads_that_decide_are_strongly_consistent_and_go_page_by_page(dynamodb:
     dynamodb.meta.events.unregister("provide-client-params.dynamodb.Query", note)
     assert [request["ConsistentRead"] for request in asked] == [True] * 3
     assert ["ExclusiveStartKey" in request for request in asked] == [False, True, True]
+
+
+def test_single_items_are_read_strongly_consistent_too(dynamodb: Any, store: Store) -> None:
+    store.topic()
+    delivery = store.delivered()
+    topics, [subscription] = store.topics, store.topics.subscriptions("orders")
+    park = ParkKey(topic="orders", subscription="billing", generation=subscription.generation, id="p1")
+    asked: list[Any] = []
+
+    def note(params: Any, **_: Any) -> None:
+        asked.append(params)
+
+    reads: list[Callable[[], object]] = [
+        lambda: topics.fence("orders"),
+        lambda: topics.deletion("orders"),
+        lambda: topics.subscription("orders", "billing"),
+        lambda: topics.delivery(delivery.key),
+        lambda: topics.plan("orders", 100),
+        lambda: topics.park(park),
+        lambda: topics.tombstone("orders", 103, a_message_id()),
+        lambda: topics.key("orders", "k"),
+        lambda: topics.recurring("orders", "daily"),
+    ]
+    dynamodb.meta.events.register("provide-client-params.dynamodb.GetItem", note)
+    for read in reads:
+        read()
+    dynamodb.meta.events.unregister("provide-client-params.dynamodb.GetItem", note)
+    assert len(asked) == len(reads)
+    assert all(request.get("ConsistentRead") is True for request in asked), asked
 
 
 # ---- items

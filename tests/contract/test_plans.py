@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.contract.builders import Store, a_bucket, a_delivery, a_fence, a_plan, a_subscription
+from tidewheel.flows import dispatch
 from tidewheel.flows.ports import HandOut, Wake
 from tidewheel.plan import Plan
 from tidewheel.subscription import State
@@ -48,13 +49,14 @@ def test_a_plan_is_handed_out_and_wake_raised_in_the_same_step(store: Store) -> 
     assert store.topics.open_deliveries("orders") == [a_delivery(s) for s in subscriptions[:2]]
 
 
-def test_forty_nine_subscriptions_fit_into_one_step(store: Store) -> None:
+def test_as_many_subscriptions_as_dispatch_hands_out_at_once_fit_into_one_step(store: Store) -> None:
     store.topic(sealed=103)
-    subscriptions = store.subscribed(*(f"s{number:02d}" for number in range(49)))
+    most = dispatch._ONE_STEP_SUBSCRIPTIONS
+    subscriptions = store.subscribed(*(f"s{number:02d}" for number in range(most)))
     steps = [HandOut(subscription=s, to=103, delivery=a_delivery(s)) for s in subscriptions]
     assert store.topics.commit_plan(store.current(), a_plan(), 103, steps, WAKE)
     assert {s.cursor for s in store.topics.subscriptions("orders")} == {103}
-    assert len(store.topics.open_deliveries("orders")) == 49
+    assert len(store.topics.open_deliveries("orders")) == most == 49
 
 
 @pytest.mark.parametrize("moved", [{"planned": 101}, {"cver": 1}, {"generation": "g2"}])

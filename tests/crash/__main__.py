@@ -3,7 +3,8 @@
 With `--all`, each function also gets its event twice at one time, the second call before each call of the first, and
 each batch of messages is refused in part.
 
-Prints a table, a line a flow; exits with 1 if anything was lost, early, late beyond its bound, or left behind.
+Prints a table, a line a flow; exits with 1 if anything was lost, early, late beyond its bound, or left behind. Ctrl-C
+leaves the flows that have ended, prints them, and exits with 130.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.results import save
+from benchmarks.arguments import at_least, check_directory
+from benchmarks.child import INTERRUPTED
+from benchmarks.results import RESULTS, save
 from tests.conftest import PROMISE_MS
 from tests.crash.catalogue import STORIES
 from tests.crash.death import When
 from tests.crash.story import Report, Story, every_death_that_matters, everything, explore
 from tests.crash.world import MortalTidewheel
+from tidewheel.errors import InvalidValue
 
 DEATHS = frozenset({When.BEFORE, When.AFTER})
 REPEATS = frozenset({When.TWICE, When.HALF})
@@ -30,6 +34,33 @@ COMMAND = "python -m tests.crash --all --save"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Explores the stories; returns the exit code."""
+    given, stories = _asked(arguments)
+    console = Console()
+    reports: list[tuple[Story, Report]] = []
+    chosen = everything if given.all else every_death_that_matters
+    interrupted = False
+    try:
+        with MortalTidewheel() as stack, console.status("...") as status:
+            for number, story in enumerate(stories, 1):
+                status.update(f"{story.name} ({number} of {len(stories)}) ...")
+                reports.append((story, explore(stack, story, chosen, jobs=given.jobs)))
+    except KeyboardInterrupt:
+        interrupted = True
+    console.print(_table(reports))
+    problems = [problem for _, report in reports for problem in report.problems]
+    for problem in problems:
+        console.print(problem, style="red", markup=False, highlight=False)
+    if interrupted:
+        kept = "; nothing is saved" if given.save else ""
+        console.print(f"[yellow]Stopped after {len(reports)} of {len(stories)} flows{kept}[/]")
+        return INTERRUPTED
+    if given.save:
+        console.print(f"{save('crash', _figures(reports), command=COMMAND)}")
+    return 1 if problems else 0
+
+
+def _asked(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[Story]]:
+    """Returns the arguments and the stories that they mean; what cannot be meant ends the program with 2."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "--all",
@@ -37,28 +68,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="deaths that AWS cannot tell from each other, too, events twice and batches in part",
     )
     parser.add_argument("--story", default="", help="only stories with this text in their name")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="branches at one time")
+    parser.add_argument("--jobs", type=at_least(1), default=os.cpu_count() or 1, help="branches at one time")
     parser.add_argument(
-        "--save", action="store_true", help="keep the figures of all stories in benchmarks/results/crash.json"
+        "--save",
+        action="store_true",
+        help="with --all: keep the figures of all stories in benchmarks/results/crash.json",
     )
     given = parser.parse_args(arguments)
     stories = [story for story in STORIES if given.story in story.name]
     if not stories:
         parser.error(f"no story has {given.story!r} in its name")
-    console = Console()
-    reports: list[tuple[Story, Report]] = []
-    with MortalTidewheel() as stack, console.status("...") as status:
-        for story in stories:
-            status.update(f"{story.name} ...")
-            chosen = everything if given.all else every_death_that_matters
-            reports.append((story, explore(stack, story, chosen, jobs=given.jobs)))
-    console.print(_table(reports))
-    problems = [problem for _, report in reports for problem in report.problems]
-    for problem in problems:
-        console.print(problem, style="red", markup=False, highlight=False)
-    if given.save and not given.story:  # figures of a part would stand for all
-        console.print(f"{save('crash', _figures(reports), command=COMMAND)}")
-    return 1 if problems else 0
+    if given.save and (given.story or not given.all):
+        parser.error("--save keeps figures that stand for everything: give --all with it, and no --story")
+    try:
+        if given.save:
+            check_directory(RESULTS)
+    except InvalidValue as error:
+        parser.error(str(error))
+    return given, stories
 
 
 def _table(reports: Sequence[tuple[Story, Report]]) -> Table:

@@ -15,6 +15,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from tidewheel.errors import InvalidValue
+
 Result = TypeVar("Result")
 
 LONGEST_S = 300
@@ -28,14 +30,25 @@ class BranchFailed(Exception):
 class Branches(Generic[Result]):
     """Forks off branches, a few at a time.
 
+    Args:
+        jobs: how many are open at one time.
+        longest_s: when none of those that are open has ended after so many seconds, they hang; None: they may take as
+            long as they do, since they have branches of their own.
+
     Attributes:
         is_branch: whether this process is one itself.
+
+    Raises:
+        InvalidValue: there is room for none.
     """
 
-    def __init__(self, jobs: int = 1) -> None:
+    def __init__(self, jobs: int = 1, longest_s: float | None = LONGEST_S) -> None:
+        if jobs < 1:
+            raise InvalidValue("jobs", jobs, "Give how many branches may be open at one time: 1 or more.")
         self.is_branch = False
         self.results: list[Result | BranchFailed] = []
         self._jobs = jobs
+        self._longest_s = longest_s
         self._open: dict[int, tuple[int, str]] = {}
         self._pipe = -1
 
@@ -49,6 +62,7 @@ class Branches(Generic[Result]):
         if pid == 0:
             os.close(reading)
             gc.disable()  # it ends soon, and memory that is not touched stays shared
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches all of them, and is no finding of theirs
             self.is_branch, self._pipe = True, writing
             return True
         os.close(writing)
@@ -76,8 +90,17 @@ class Branches(Generic[Result]):
         gc.unfreeze()
         return self.results
 
+    def abandon(self) -> None:
+        """Ends all branches that are open; what they would have reported is lost."""
+        for reading, (pid, _) in self._open.items():
+            os.kill(pid, signal.SIGKILL)
+            os.close(reading)
+            os.waitpid(pid, 0)
+        self._open.clear()
+        gc.unfreeze()
+
     def _wait(self) -> None:
-        ready, _, _ = select.select(list(self._open), [], [], LONGEST_S)
+        ready, _, _ = select.select(list(self._open), [], [], self._longest_s)
         for reading in ready or list(self._open):
             pid, name = self._open.pop(reading)
             if not ready:
@@ -88,5 +111,5 @@ class Branches(Generic[Result]):
             if data:
                 self.results.append(pickle.loads(data))
             else:
-                reason = "ended without a report" if ready else f"was at it for more than {LONGEST_S} s"
+                reason = "ended without a report" if ready else f"was at it for more than {self._longest_s} s"
                 self.results.append(BranchFailed(f"{name}: the branch {reason}"))

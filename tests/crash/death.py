@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -79,12 +80,14 @@ class Watch:
         visit: asked at each point of the victim's; True: it happens. None: nothing does.
         calls: of the victim so far, by operation, in order.
         deaths: so far.
+        job_errors: what jobs of the work queue ended with, which the function only reports as failed.
     """
 
     def __init__(self) -> None:
         self.visit: Callable[[Point], bool] | None = None
         self.calls: list[str] = []
         self.deaths = 0
+        self.job_errors: list[Exception] = []
         self._victim: str | None = None
         self._running: list[tuple[Handler, Any]] = []
         self._dead = False
@@ -127,6 +130,19 @@ class Watch:
                 self._dead, self._first = False, outer
 
         handler.invoke = invoked  # type: ignore[method-assign]
+        module = sys.modules[handler._module_name]
+        if hasattr(module, "do_job"):
+            module.do_job = self._noting_errors(module.do_job)
+
+    def _noting_errors(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*args: Any) -> Any:
+            try:
+                return call(*args)
+            except Exception as error:
+                self.job_errors.append(error)
+                raise
+
+        return noted
 
     @property
     def _who(self) -> str:

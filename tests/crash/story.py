@@ -113,10 +113,14 @@ def thinned(chosen: Chosen, every: int) -> Chosen:
 
 def explore(stack: MortalTidewheel, story: Story, chosen: Chosen, *, jobs: int = 1) -> Report:
     """Runs a story with nothing happening, and once more for each chosen point; the stack stays as it is."""
-    outer: Branches[Report] = Branches()
+    outer: Branches[Report] = Branches(longest_s=None)
     if outer.fork(story.name):
         outer.end(lambda: _explore(stack, story, chosen, jobs))
-    [report] = outer.gather()
+    try:
+        [report] = outer.gather()
+    except KeyboardInterrupt:
+        outer.abandon()
+        raise
     if isinstance(report, BranchFailed):
         raise report
     return report

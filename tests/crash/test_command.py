@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
+from tests.crash import __main__ as command
 from tests.crash.__main__ import main
 from tests.crash.branches import Branches, BranchFailed
+from tests.crash.catalogue import STORIES
 from tests.crash.death import Point, When
+from tests.crash.story import Chosen, Report, Story
+from tests.crash.world import MortalTidewheel
+from tidewheel.errors import InvalidValue
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a death is a copy of the process")
 
@@ -29,6 +35,59 @@ def test_the_command_knows_its_stories(capsys: pytest.CaptureFixture[str]) -> No
     with pytest.raises(SystemExit):
         main(["--story", "no such"])
     assert "no story has 'no such' in its name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--story", "cancel many", "--jobs", "0"], "0: give 1 or more"),
+        (["--all", "--save", "--story", "cancel many"], "give --all with it, and no --story"),
+        (["--save"], "give --all with it, and no --story"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_what_to_give(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_control_c_prints_the_flows_that_ended_and_saves_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, told = command.explore, []
+
+    def explored(stack: MortalTidewheel, story: Story, chosen: Chosen, *, jobs: int) -> Report:
+        if told:
+            raise KeyboardInterrupt
+        told.append(story.name)
+        return whole(stack, story, chosen, jobs=jobs)
+
+    monkeypatch.setattr(command, "explore", explored)
+    monkeypatch.setattr(command, "STORIES", [story for story in STORIES if "cancel" in story.name][:2])
+    monkeypatch.setattr(command, "save", lambda *_, **__: pytest.fail("it was saved"))
+    assert main(["--all", "--save"]) == 130
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Stopped after 1 of 2 flows; nothing is saved" in printed
+    assert printed.startswith("1 flows")
+
+
+def test_control_c_ends_the_branches_that_are_open() -> None:
+    branches: Branches[str] = Branches()
+    if branches.fork("long"):
+        signal.pause()
+    [pid] = [pid for pid, _ in branches._open.values()]
+    branches.abandon()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert branches.gather() == []
+
+
+def test_branches_of_which_none_may_be_open_are_refused() -> None:
+    with pytest.raises(InvalidValue, match="1 or more"):
+        Branches(jobs=0)
 
 
 def test_a_branch_reports_what_it_came_to_and_what_it_changed_stays_in_it() -> None:

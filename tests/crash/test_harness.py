@@ -10,8 +10,11 @@ from tests.conftest import TOPIC
 from tests.crash import stories_delivery, stories_ingest, stories_upkeep
 from tests.crash.death import Point, When
 from tests.crash.story import Report, Story, explore
+from tests.crash.verdict import _unexplained
 from tests.crash.world import MortalTidewheel, World
+from tidewheel.errors import NotTaken, PartLeased
 from tidewheel.flows import deliver, drain, release, sweep
+from tidewheel.local.pump import Failure, PartialFailure
 
 
 def dying_after(operation: str) -> Any:
@@ -96,6 +99,16 @@ def test_a_story_that_does_not_come_to_what_it_is_about_is_found(stack: MortalTi
 
     empty = Story(name="empty", tell=nothing, reaches=frozenset({"s3.PutObject"}))
     assert found(explore(stack, empty, lambda _: True), "never came to s3.PutObject", "undisturbed")
+
+
+def test_a_job_that_fails_after_a_death_is_no_problem_only_if_another_had_its_lease() -> None:
+    reported = Failure(function="deliver", at_ms=0, event={}, error=PartialFailure("1 of 1"))
+    leased, refused = PartLeased("plan 1", 0), NotTaken("queue", 1, 3, "not now")
+
+    assert list(_unexplained([reported], [leased], died=True)) == []
+    assert list(_unexplained([reported], [], died=True)) != []
+    assert list(_unexplained([reported], [leased, refused], died=True)) != []
+    assert list(_unexplained([reported], [leased], died=False)) != []
 
 
 def test_what_died_asks_nothing_more_of_aws(stack: MortalTidewheel) -> None:

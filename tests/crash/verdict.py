@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.sqs.models import sqs_backends
@@ -12,11 +13,15 @@ from moto.sqs.models import sqs_backends
 from tests.conftest import PROMISE_MS
 from tests.crash.death import FunctionDied, Point
 from tests.crash.world import Promise, World
+from tidewheel.aws import table_layout as layout
+from tidewheel.errors import PartLeased
 from tidewheel.local.emulator import REGION
 from tidewheel.local.pump import Failure, PartialFailure
 
-_KEPT_ITEMS = ("FENCE", "SUB#", "RECUR#", "MERGE")
+_KEPT_ITEMS = ("FENCE", "SUB#", "RECUR#")
 """What a topic at rest has, beside what time takes away: tombstones and keys."""
+_LONGEST_EXPIRING_MS = 30 * 86_400_000
+"""How long after the last message is due a tombstone or key may stay: 28 days, and room for retries."""
 _KEPT_PARTITIONS = ("SERVICE",)
 _EXPIRING_PARTITIONS = ("#TOMB", "#KEY#")
 _KEPT_OBJECTS = ("checkpoints/",)
@@ -67,7 +72,7 @@ def judge(world: World, point: Point | None, late_s: float, late_anyway_s: float
         *(f"early by {each.early_ms} ms: {each}" for each in world.arrivals if each.early_ms > 0),
         *(f"late by {ms} ms: {key}" for key, ms in late_ms.items() if ms > allowed_ms),
         *_left_behind(world),
-        *_unexplained(world.stack.failures, died=disturbed),
+        *_unexplained(world.stack.failures, world.watch.job_errors, died=disturbed),
     ]
     return Verdict(
         point=point,
@@ -107,7 +112,7 @@ def _left_behind(world: World) -> Iterator[str]:
     for page in dynamodb.get_paginator("scan").paginate(TableName=table):
         for item in page["Items"]:
             pk, sk = item["pk"]["S"], item["sk"]["S"]
-            if not _may_stay(world, pk, sk):
+            if not _may_stay(world, pk, sk, item):
                 yield f"item left behind: {pk} / {sk}"
     pages = world.aws("s3").get_paginator("list_objects_v2").paginate(Bucket=world.bucket_name())
     names = [each["Key"] for page in pages for each in page.get("Contents", [])]
@@ -122,17 +127,26 @@ def _left_behind(world: World) -> Iterator[str]:
             yield f"{len(queue._by_id)} messages left in {name}"
 
 
-def _may_stay(world: World, pk: str, sk: str) -> bool:
+def _may_stay(world: World, pk: str, sk: str, item: Mapping[str, Any]) -> bool:
+    """Whether an item is one of a topic at rest, or one that the table's TTL takes away in time."""
     if pk in _KEPT_PARTITIONS:
         return True
     if pk.split("#")[1] in world.deleted:
         return False
-    return any(mark in pk for mark in _EXPIRING_PARTITIONS) or sk.startswith(_KEPT_ITEMS)
+    if any(mark in pk for mark in _EXPIRING_PARTITIONS):
+        ttl_s = int(item.get(layout.TTL_ATTRIBUTE, {"N": "0"})["N"])
+        return 0 < ttl_s <= (world.last_due_ms + _LONGEST_EXPIRING_MS) // 1000
+    if sk == layout.MERGE:
+        return int(item.get("until_ms", {"N": "0"})["N"]) <= world.now_ms
+    return sk.startswith(_KEPT_ITEMS)
 
 
-def _unexplained(failures: list[Failure], *, died: bool) -> Iterator[str]:
+def _unexplained(failures: list[Failure], job_errors: list[Exception], *, died: bool) -> Iterator[str]:
     """A function may die where it should, and find the lease of one that did; nothing else may fail."""
+    odd = [error for error in job_errors if not isinstance(error, PartLeased)]
+    yield from (f"a job of the work queue failed: {error!r}" for error in odd)
     for failure in failures:
-        leased = isinstance(failure.error, PartialFailure) and failure.function == "deliver"
+        reported = isinstance(failure.error, PartialFailure) and failure.function == "deliver"
+        leased = reported and bool(job_errors) and not odd
         if not (died and (leased or isinstance(failure.error, FunctionDied))):
             yield f"{failure.function} failed: {failure.error!r}"

@@ -207,6 +207,34 @@ def test_a_part_that_another_worker_leased_is_left_alone_until_the_lease_ends() 
     assert deliver_part(world.ports, key, part) is None
 
 
+def test_a_part_that_failed_may_be_tried_again_at_once() -> None:
+    world = World(inline_rows=1)
+    ids = world.send(HOUR, HOUR + 1, HOUR + 2)
+    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+    dispatch(world.ports, TOPIC)
+    [(key, part)] = world.service.queues.take_parts()
+    world.service.queues.refuse_if(lambda _: True, permanent=False, times=3 * len(ids))
+    with pytest.raises(NotTaken):
+        deliver_part(world.ports, key, part)
+    assert deliver_part(world.ports, key, part) is not None
+    assert world.received() == once(ids)
+
+
+def test_every_part_of_a_plan_that_could_not_be_sent_at_once_may_be_tried_again_at_once() -> None:
+    world = World(part_rows=2)
+    ids = [id for i in range(3) for id in world.send(HOUR + i, HOUR + 10 + i)]
+    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+    world.service.queues.refuse_if(lambda _: True, permanent=False, times=3 * len(ids))
+    done = dispatch(world.ports, TOPIC)
+    assert done is not None and [type(each) for each in done.failures] == [NotTaken]
+    parts = world.service.queues.take_parts()
+    assert len(parts) == 3
+    for key, part in reversed(parts):
+        assert deliver_part(world.ports, key, part) is not None
+    assert world.received() == once(ids)
+    assert not world.service.topics.open_deliveries(TOPIC)
+
+
 def test_a_cancelled_message_is_not_delivered_from_its_plan_nor_directly() -> None:
     world = World()
     keep, drop = world.send(HOUR, HOUR)

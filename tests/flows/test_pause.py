@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
-from tidewheel.errors import AlreadyExists, QueueUnavailable, UnknownSubscription, UnknownTopic
+from tidewheel.errors import AlreadyExists, Contended, NotTaken, QueueUnavailable, UnknownSubscription, UnknownTopic
 from tidewheel.filter_policy import FilterPolicy
 from tidewheel.flows import pause as states
 from tidewheel.flows.dispatch import dispatch
@@ -348,6 +348,45 @@ def test_what_a_queue_took_before_it_broke_does_not_come_again(delay_ms: int) ->
     BreakingAfter.left = 1000
     world.run(HOUR, sweeps=True)
     assert world.received() == once(ids)
+
+
+def test_a_batch_comes_again_when_a_subscription_breaks_and_is_resumed_at_every_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, tries = a_world("audit", "billing", "search"), []
+    mark_broken = world.service.topics.mark_broken
+
+    def and_resumed(topic: str, name: str, generation: str) -> bool:
+        tries.append(name)
+        done = mark_broken(topic, name, generation)
+        resume(world, name)
+        return done
+
+    world.service.queues.remove("queue-billing")
+    pack = world.pack(MINUTE)
+    with monkeypatch.context() as patch:
+        patch.setattr(world.service.topics, "mark_broken", and_resumed)
+        with pytest.raises(Contended, match="sending direct"):
+            world.ingest(pack)
+    assert tries == ["billing"] * 10 and not parks(world)
+    assert world.received("audit") == world.received("search") == once(ids_of(pack))
+    world.service.queues.restore("queue-billing")
+    world.ingest(pack)
+    assert world.received("billing") == once(ids_of(pack))
+
+
+def test_a_park_that_its_queue_does_not_take_for_now_fails_its_job_and_may_be_drained_at_once() -> None:
+    world = a_world()
+    pause(world)
+    ids = world.send(MINUTE)
+    [park] = parks(world)
+    resume(world)
+    world.service.queues.refuse_if(lambda _: True, permanent=False, times=3)
+    with pytest.raises(NotTaken):
+        drain(world.ports, park.key)
+    assert [each.leased_ms for each in parks(world)] == [None] and state(world) is State.ACTIVE
+    assert drain(world.ports, park.key) is not None
+    assert world.received() == once(ids) and not parks(world)
 
 
 def test_a_broken_subscription_may_be_resumed_by_hand() -> None:

@@ -76,6 +76,28 @@ def test_a_body_of_a_parked_message_waits_for_its_drain() -> None:
     assert bodies(world) == []
 
 
+def test_a_body_whose_message_is_due_late_on_a_day_is_not_taken_for_one_of_its_morning() -> None:
+    world = World()
+    name = body(world, DAY + 20 * HOUR)
+    world.send(DAY + 20 * HOUR)
+    world.run(HOUR, sweeps=True)
+    days(world, 1 + 28)  # the mark of the second day's first hour is 28 days old: the message came after it
+    assert bodies(world) == [name]
+    days(world, 3)
+    assert bodies(world) == []
+
+
+def test_a_body_of_a_topic_that_is_no_more_stays_28_days_after_the_end_of_its_day() -> None:
+    world = World()
+    name = body(world, DAY + 20 * HOUR)
+    world.service.topics.delete_fence(TOPIC)
+    world.clock.advance_ms(2 * DAY + 28 * DAY)
+    assert sweep_payloads(world.ports) == 0
+    assert bodies(world) == [name]
+    world.clock.advance_ms(1)
+    assert sweep_payloads(world.ports) == 1
+
+
 def test_bodies_of_an_idle_topic_go_too() -> None:
     world = World()
     body(world, 1000)

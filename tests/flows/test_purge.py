@@ -59,6 +59,22 @@ def test_a_range_is_dropped_and_what_is_due_outside_of_it_comes() -> None:
     world.assert_in_time()
 
 
+@pytest.mark.parametrize("outside_ms", [DAY - 1, 2 * DAY])
+def test_a_ledger_of_which_one_message_is_due_just_outside_of_a_range_stays(outside_ms: int) -> None:
+    world = World()
+    ids = world.send(DAY, 2 * DAY - 1, outside_ms)
+    assert run_purge(world, DAY, 2 * DAY).ledgers == 0
+    world.run(3 * DAY, sweeps=True)
+    assert world.received() == once(ids[2:])
+
+
+def test_a_ledger_that_fills_a_range_from_its_first_to_its_last_millisecond_is_swapped_out() -> None:
+    world = World()
+    world.send(DAY, 2 * DAY - 1)
+    assert run_purge(world, DAY, 2 * DAY).ledgers == 1
+    assert world.service.topics.buckets(TOPIC) == []
+
+
 @pytest.mark.parametrize(("first_ms", "end_ms"), [(DAY, None), (None, DAY)])
 def test_a_range_may_be_open_at_one_end(first_ms: int | None, end_ms: int | None) -> None:
     world = World()

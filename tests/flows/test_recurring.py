@@ -17,6 +17,7 @@ from tidewheel.flows.pause import pause, resume
 from tidewheel.flows.purge import purge
 from tidewheel.flows.rebuild import rebuild
 from tidewheel.flows.rebuild_engine import InProcess
+from tidewheel.flows.recur import next_occupied_by
 from tidewheel.message import Message, id_bytes, id_deliver_at_ms
 from tidewheel.outgoing import CheckedMessage
 from tidewheel.pack import decode_pack, packs
@@ -71,6 +72,27 @@ def test_any_slot_length_will_do(settings: dict[str, int]) -> None:
     world.run(HOUR, sweeps=True)
     assert [each for each in due_minutes(world) if each <= 60] == [float(i) for i in range(61)]
     world.assert_in_time()
+
+
+def test_one_that_is_due_in_the_first_millisecond_of_a_slot_comes_in_time_whatever_else_is_due_before_it() -> None:
+    world = World()
+    make(world, every="1d")
+    [other] = world.send(2 * DAY - 2 * MINUTE)
+    world.run(3 * DAY + MINUTE, sweeps=True)
+    assert other in world.received()
+    assert [each for each in due_minutes(world) if each <= 3 * 1440] == [0, 1440, 2878, 2880, 4320]
+    world.assert_in_time()
+
+
+def test_the_next_slot_in_which_one_is_due_is_that_of_its_first_millisecond() -> None:
+    world = World()
+    make(world, every="1d")
+    slot_ms, recurring_ones = world.fence.slot_ms, world.service.topics.all_recurring(TOPIC)
+    first = (START_MS + DAY) // slot_ms
+    assert (START_MS + DAY) % slot_ms == 0
+    assert next_occupied_by(recurring_ones, slot_ms, first - 1) == first
+    assert next_occupied_by(recurring_ones, slot_ms, first) == first
+    assert next_occupied_by(recurring_ones, slot_ms, first + 1) == (START_MS + 2 * DAY) // slot_ms
 
 
 def test_the_time_is_that_of_the_zone_across_a_clock_change() -> None:

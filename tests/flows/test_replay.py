@@ -290,6 +290,19 @@ def test_a_collection_between_the_reading_and_the_opening_is_seen() -> None:
     assert not world.service.topics.open_deliveries(TOPIC)
 
 
+def test_a_range_has_its_first_millisecond_and_not_its_last() -> None:
+    for first_ms, end_ms, plans in (
+        (DAY + HOUR, DAY + HOUR + 1, 1),
+        (DAY + HOUR - 1, DAY + HOUR, 0),
+        (DAY + HOUR + 1, DAY + 2 * HOUR, 0),
+    ):
+        world = World(**KEPT)
+        ids = delivered(world)
+        assert run_replay(world, first_ms, end_ms).plans == plans
+        world.work()
+        assert world.received() - once(ids[:3]) == once(ids[1:2] * plans)
+
+
 def test_a_collection_that_has_read_the_deliveries_before_a_replay_is_refused() -> None:
     world = World(**KEPT)
     delivered(world)

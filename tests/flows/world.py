@@ -17,7 +17,7 @@ from tidewheel.flows.sweep import Swept, sweep
 from tidewheel.flows.work import do_job
 from tidewheel.job import PartJob
 from tidewheel.memory import MemoryService
-from tidewheel.message import IdSource, Message, id_text
+from tidewheel.message import IdSource, Message, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.outgoing import check_message
 from tidewheel.pack import Pack, decode_pack, packs
 from tidewheel.settings import TopicSettings
@@ -135,9 +135,9 @@ class World:
         return Counter(message.id for message in self.service.queues.sent(f"queue-{name}"))
 
     def assert_in_time(self) -> None:
-        """No copy can be received early, or later than a second and the skew."""
+        """No copy can be received early, or later than a second and the skew, by the time that its id tells."""
         for message in self.service.queues.sent():
-            late = message.visible_at_ms - message.deliver_at_ms
+            late = message.visible_at_ms - id_deliver_at_ms(id_bytes(message.id))
             assert 0 <= late <= 1000 + self.service.max_skew_ms, (message, late)
 
 

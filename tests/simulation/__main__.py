@@ -5,7 +5,8 @@
     python -m tests.simulation --seed 7 --mode faults   one; its violation with a short trace
     python -m tests.simulation --seed 7 --mode faults --trace      with every step
 
-It ends with 1 if a promise was broken, and says how to see it again.
+It ends with 1 if a promise was broken, and says how to see it again. Ctrl-C prints the sums of the runs that have
+ended, keeps no file of them, and ends with 130.
 """
 
 from __future__ import annotations
@@ -17,9 +18,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import Console
+
+from benchmarks import results
+from benchmarks.arguments import at_least, check_directory, check_file
+from benchmarks.child import INTERRUPTED
 from tests.simulation.faults import MODES
 from tests.simulation.runs import Figures, all_runs, table
 from tests.simulation.service import STEPS, Simulation, Violation
+from tidewheel.errors import InvalidValue
 
 MOST_SHOWN = 5
 """Failures that are shown with their traces."""
@@ -27,36 +34,76 @@ MOST_SHOWN = 5
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what the arguments ask for; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="the real flows under one seed")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--seeds", default="100", help="n for 0 to n - 1, or a:b for a to b - 1 (default 100)")
-    which.add_argument("--seed", type=int, help="one seed")
-    parser.add_argument("--mode", choices=[*MODES, "all"], default="all", help="what goes wrong (default all)")
-    parser.add_argument("--steps", type=int, default=STEPS, help=f"steps before all is healed (default {STEPS})")
-    parser.add_argument("--trace", action="store_true", help="show every step of --seed")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
-    parser.add_argument("--json", metavar="FILE", help="write the figures to a file")
-    parser.add_argument("--save", action="store_true", help="write the figures to benchmarks/results/simulation.json")
-    given = parser.parse_args(arguments)
+    given = _asked(arguments)
     modes = list(MODES) if given.mode == "all" else [given.mode]
-    if given.seed is not None:
-        return max(_one(given.seed, mode, given.steps, given.trace) for mode in modes)
     try:
-        first, end = _range(given.seeds)
-    except ValueError:
-        parser.error(f"--seeds {given.seeds}: give a number, or two as 100:200")
-    figures = Figures()
-    try:
-        for run in all_runs(range(first, end), modes, given.steps, given.jobs):
-            figures.add(run)
-            if run.violation is not None and figures.failed <= MOST_SHOWN:
-                print(f"\nseed {run.seed}, {run.mode}: {run.violation}\n{run.story}\n", flush=True)
+        if given.seed is not None:
+            return max(_one(given.seed, mode, given.steps, given.trace) for mode in modes)
+        figures = Figures()
+        interrupted = _count(figures, given.seeds, modes, given.steps, given.jobs or os.cpu_count() or 1)
     except KeyboardInterrupt:
-        print("stopped; the numbers so far:")
+        print("stopped before it ended")
+        return INTERRUPTED
     print(table(figures))
-    command = f"python -m tests.simulation --seeds {first}:{end} --mode {given.mode} --steps {given.steps} --save"
+    if interrupted:
+        total = len(given.seeds) * len(modes)
+        kept = "; nothing is saved" if given.save or given.json else ""
+        print(f"stopped after {sum(figures.runs.values()):,} of {total:,} runs{kept}")
+        return INTERRUPTED
+    seeds = f"{given.seeds.start}:{given.seeds.stop}"
+    command = f"python -m tests.simulation --seeds {seeds} --mode {given.mode} --steps {given.steps} --save"
     _keep(figures, given.json, given.save, command)
     return 1 if figures.failed else 0
+
+
+def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Returns the arguments; what cannot be meant ends the program with 2."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="the real flows under one seed")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--seeds",
+        type=_range,
+        default="100",
+        metavar="N|A:B",
+        help="n for 0 to n - 1, or a:b for a to b - 1 (default 100)",
+    )
+    which.add_argument("--seed", type=at_least(0), help="one seed")
+    parser.add_argument("--mode", choices=[*MODES, "all"], default="all", help="what goes wrong (default all)")
+    parser.add_argument(
+        "--steps", type=at_least(1), default=STEPS, help=f"steps before all is healed (default {STEPS})"
+    )
+    parser.add_argument("--trace", action="store_true", help="show every step of --seed")
+    parser.add_argument("--jobs", type=at_least(1), help="processes of --seeds (default: one a core)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures of --seeds to a file")
+    parser.add_argument("--save", action="store_true", help="write them to benchmarks/results/simulation.json")
+    given = parser.parse_args(arguments)
+    if given.seed is None and given.trace:
+        parser.error("--trace shows the steps of one run: give --seed with it")
+    if given.seed is not None and (given.json or given.save or given.jobs):
+        parser.error("--json, --save and --jobs are for the sums over --seeds: leave them out with --seed")
+    try:
+        if given.json is not None:
+            check_file(given.json)
+        if given.save:
+            check_directory(results.RESULTS)
+    except InvalidValue as error:
+        parser.error(str(error))
+    return given
+
+
+def _count(figures: Figures, seeds: range, modes: Sequence[str], steps: int, jobs: int) -> bool:
+    """Adds up the runs, and shows those that broke a promise; returns whether Ctrl-C ended it."""
+    total = len(seeds) * len(modes)
+    with Console(stderr=True).status(f"0 of {total:,} runs ...") as status:
+        try:
+            for number, run in enumerate(all_runs(seeds, modes, steps, jobs), 1):
+                figures.add(run)
+                if run.violation is not None and figures.failed <= MOST_SHOWN:
+                    print(f"\nseed {run.seed}, {run.mode}: {run.violation}\n{run.story}\n", flush=True)
+                status.update(f"{number:,} of {total:,} runs, {figures.failed} broke a promise ...")
+        except KeyboardInterrupt:
+            return True
+    return False
 
 
 def _one(seed: int, mode: str, steps: int, trace: bool) -> int:
@@ -76,17 +123,23 @@ def _one(seed: int, mode: str, steps: int, trace: bool) -> int:
     return 1
 
 
-def _range(text: str) -> tuple[int, int]:
+def _range(text: str) -> range:
     first, colon, end = text.partition(":")
-    return (int(first), int(end)) if colon else (0, int(first))
+    try:
+        seeds = range(int(first), int(end)) if colon else range(int(first))
+    except ValueError:
+        seeds = range(0)
+    if not seeds or seeds.start < 0:
+        raise argparse.ArgumentTypeError(
+            f"{text}: give a number, or two as 100:200: at least one seed, and none below 0"
+        )
+    return seeds
 
 
-def _keep(figures: Figures, path: str | None, save: bool, command: str) -> None:
+def _keep(figures: Figures, path: Path | None, save: bool, command: str) -> None:
     if path is not None:
-        Path(path).write_text(json.dumps(figures.document(), indent=2) + "\n")
-    elif save:
-        from benchmarks import results
-
+        path.write_text(json.dumps(figures.document(), indent=2) + "\n")
+    if save:
         results.save("simulation", figures.document(), command=command)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 from tests.simulation.faults import FaultyPorts
 from tests.simulation.promises import Pause, Purging, Reader, TopicLife
 from tests.simulation.world import MAX_SKEW_MS, World
 from tidewheel.errors import AlreadyExists, InvalidValue, NotKept, TooManyPurges, UnknownSubscription
 from tidewheel.fence import Fence
+from tidewheel.flows.administration_port import Replay
 from tidewheel.flows.delete_topic import delete_topic
 from tidewheel.flows.pause import delete_subscription, pause, resume, set_filter
 from tidewheel.flows.purge import purge
@@ -18,6 +20,7 @@ from tidewheel.flows.subscribe import create_subscription, create_topic
 from tidewheel.flows.update_topic import update_topic
 from tidewheel.memory import MemoryService
 from tidewheel.settings import TopicSettings
+from tidewheel.subscription import Delivery
 
 LASTING = ("audit", "billing")
 """Subscriptions that each topic has from the beginning to the end."""
@@ -146,6 +149,7 @@ class Administrators:
         promises, owner = self.world.promises, (life.name, reader.name)
 
         def stop(ports: FaultyPorts) -> None:
+            reader.hindered = True
             resumes = promises.resumes[owner]
             pause(ports.topics, life.name, reader.name)
             fence = self.world.service.topics.fence(life.name)
@@ -182,7 +186,7 @@ class Administrators:
         reader = life.reader("audit")
         if reader is None:
             return
-        queue = reader.queue_url
+        queue, reader.hindered = reader.queue_url, True
         if queue in self.queues_gone:
             self.world.service.queues.restore(queue)
             self.queues_gone.discard(queue)
@@ -231,18 +235,39 @@ class Administrators:
         reader = life.reader(self.random.choice(LASTING))
         if reader is None or not reader.made:
             return
-        reader.replayed = True
         alone = self.random.random() < 0.3
 
         def call(ports: FaultyPorts) -> None:
             try:
                 enqueue = None if alone else ports.queues.enqueue_parts
-                done = replay(ports.topics, ports.clock, life.name, reader.name, enqueue=enqueue)
+                topics: Any = _Opening(ports.topics, self.world, life, reader)
+                done = replay(topics, ports.clock, life.name, reader.name, enqueue=enqueue)
             except (InvalidValue, NotKept):
                 return
             self.world.exercised["client: plans replayed"] += done.plans
 
         self._start("replay", life, call)
+
+
+class _Opening:
+    """The topics of one who replays: what is opened is noted, whether or not the answer is lost."""
+
+    def __init__(self, topics: Any, world: World, life: TopicLife, reader: Reader) -> None:
+        self._topics, self._world, self._life, self._reader = topics, world, life, reader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._topics, name)
+
+    def open_replay(self, fence: Fence, delivery: Delivery) -> Replay:
+        """Opens a delivery; it may be handed out by the sweep before the answer is here."""
+        items = self._world.service.topics._of(self._life.name)
+        try:
+            answer: Replay = self._topics.open_replay(fence, delivery)
+            return answer
+        finally:
+            plan = items.plans.get(delivery.key.plan)
+            if delivery.key in items.deliveries and plan is not None:
+                self._world.promises.replaying(self._life, self._reader, delivery, plan.b)
 
 
 def _void(_: object) -> None:

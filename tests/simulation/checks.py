@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.simulation.promises import KeyHistory, Promises, Reader, Repeated, Sent, TopicLife, Violation
-from tests.simulation.world import START_MS, World
+from tests.simulation.world import MAX_SKEW_MS, START_MS, World
 from tidewheel.message import id_text
 from tidewheel.recurring import occurrence_id
 
@@ -38,6 +38,8 @@ class Checks:
         for life in self._promises.lives:
             if life.ending:
                 continue
+            for reader in life.readers:
+                self._check_replays(life, reader)
             for history in life.keys.values():
                 self._check_key(life, history)
             for rule in life.repeated.values():
@@ -48,7 +50,7 @@ class Checks:
     def _check_sent(self, sent: Sent) -> None:
         for reader in sent.topic.readers:
             count = self._promises.copies[reader.queue_url, sent.id]
-            if count > 1 and self._calm and not reader.replayed:
+            if self._calm and count > reader.most_copies(sent.deliver_at_ms, sent.topic.slot_ms):
                 raise Violation(f"{sent.id} came {count} times to {reader.name}", sent.topic.name, sent.id)
         if not sent.accepted or not self._is_promised(sent):
             return
@@ -61,16 +63,41 @@ class Checks:
                 if all(self._is_promised(each) for each in members):
                     self._must_have(sent, reader, members)
 
+    def _check_replays(self, life: TopicLife, reader: Reader) -> None:
+        if reader.ended:
+            return
+        for message_id in {each for replaying in reader.replays for each in replaying.before}:
+            sent = self._promises.sent[message_id]
+            if not (self._is_promised(sent) and reader.takes(sent) == {True}) or sent.never or sent.family.doubts:
+                continue
+            before = max(each.before.get(message_id, 0) for each in reader.replays)
+            if self._promises.copies[reader.queue_url, message_id] <= before:
+                raise Violation(f"{sent.id} was not replayed to {reader.name}", life.name, sent.id)
+
     def _is_promised(self, sent: Sent) -> bool:
-        """Whether nothing but a cancel, a move or its key can have dropped a message."""
-        return not (sent.topic.ending or sent.purge_doubt or sent.expires_at_ms is not None)
+        """Whether nothing but a cancel, a move or its key can have dropped a message.
+
+        What expires is promised where all is calm, if it was handed out before it can have expired.
+        """
+        if sent.topic.ending or sent.purge_doubt:
+            return False
+        if sent.expires_at_ms is None:
+            return True
+        if not self._calm or sent.accepted_ms is None:
+            return False
+        from_ms = max(sent.deliver_at_ms, sent.accepted_ms)
+        return sent.expires_at_ms > from_ms + self._world.most_late_ms(sent.deliver_at_ms) + MAX_SKEW_MS
 
     def _comes(self, sent: Sent) -> bool:
         return sent.never is None and not sent.family.doubts and sent.key is None
 
     def _takers(self, sent: Sent) -> list[Reader]:
-        """Returns the readers that must get a message."""
-        return [each for each in sent.due_from if not each.ended and each.takes(sent) == {True}]
+        """Returns the readers that must get a message; what comes late may have expired."""
+        return [
+            each
+            for each in sent.due_from
+            if not each.ended and each.takes(sent) == {True} and not (sent.expires_at_ms is not None and each.hindered)
+        ]
 
     def _must_have(self, sent: Sent, reader: Reader, members: list[Sent]) -> None:
         for each in members:
@@ -123,7 +150,7 @@ class Checks:
                         life.name,
                         rule.name,
                     )
-                if count > 1 and self._calm and not reader.replayed:
+                if self._calm and count > reader.most_copies(due_ms, life.slot_ms):
                     raise Violation(f"{message_id} of {rule.name} came {count} times", life.name, rule.name)
 
     # ---- nothing is left

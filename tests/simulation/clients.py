@@ -112,7 +112,7 @@ class Clients:
         self.world.note(f"{ports.task.name}: sends to {life.name}: {shown}")
         self._enqueue(ports, fence, life, checked, now_ms)
         for each in sent:
-            each.accepted = True
+            each.accepted, each.accepted_ms = True, self.world.now_ms
         self.world.exercised["client: messages"] += len(sent)
         return sent
 
@@ -141,6 +141,7 @@ class Clients:
             step=self.world.step,
             due_from=life.live(),
             family=Family(members=[message_id]) if moves is None else self.promises.sent[moves].family,
+            text=message.text,
             key=options.key,
             replace=options.replace,
             colour=message.attributes.get("colour"),

@@ -66,6 +66,9 @@ class Task:
     def _run(self) -> None:
         try:
             self._call(self)
+        except KeyboardInterrupt:  # of whoever waits for the scheduler, which it reaches
+            self.over = True
+            raise
         except BaseException as error:  # the scheduler decides what it means
             self.error = error
         self.over = True

@@ -6,11 +6,12 @@ A call that ended without an answer may have taken effect: it leaves a doubt, an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tidewheel.message import MessageId
 from tidewheel.recurrence import Rule
+from tidewheel.subscription import Delivery
 
 
 class Violation(AssertionError):
@@ -38,6 +39,27 @@ class Pause:
     sealed: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaying:
+    """A delivery that brings again what a plan has brought.
+
+    Attributes:
+        first_slot, end_slot: the plan's.
+        first_ms, end_ms: what is due in this range comes again.
+        before: messages of it that must come -> how many copies had come when it was opened.
+    """
+
+    first_slot: int
+    end_slot: int
+    first_ms: int
+    end_ms: int
+    before: Mapping[MessageId, int]
+
+    def may_bring(self, due_ms: int, slot_ms: int) -> bool:
+        """Whether it may bring a message again."""
+        return self.first_ms <= due_ms < self.end_ms and self.first_slot <= due_ms // slot_ms < self.end_slot
+
+
 @dataclass(slots=True, kw_only=True)
 class Reader:
     """A subscription.
@@ -47,7 +69,8 @@ class Reader:
         policies: every filter that was ever asked for; None: everything.
         made: whether its creator was told so.
         ended: whether somebody began to delete it.
-        replayed: whether somebody began a replay to it.
+        replays: deliveries that were opened to replay something to it.
+        hindered: whether anybody began to pause it, or its queue was ever gone: what comes may then be late.
         pause: since when it is paused for sure.
     """
 
@@ -56,8 +79,13 @@ class Reader:
     policies: list[str | None]
     made: bool = False
     ended: bool = False
-    replayed: bool = False
+    replays: list[Replaying] = field(default_factory=list)
+    hindered: bool = False
     pause: Pause | None = None
+
+    def most_copies(self, due_ms: int, slot_ms: int) -> int:
+        """Returns how often a message comes at most, if nothing goes wrong."""
+        return 1 + sum(replaying.may_bring(due_ms, slot_ms) for replaying in self.replays)
 
     def takes(self, sent: Sent) -> set[bool]:
         """Returns what its filters say of a message: both, if it depends on which one."""
@@ -108,7 +136,9 @@ class Sent:
         sent_ms, seq: by its sender's clock and count.
         step: when its sending began.
         accepted: whether the sender was told so; None: it ended without an answer.
+        accepted_ms: when, by the true clock; None: never.
         due_from: readers that existed before, and must get it.
+        text: its body.
         moves: the message whose place it takes.
         never: whether somebody was told that it does not come; why.
         purge_doubt: whether a purge may have dropped it.
@@ -125,6 +155,7 @@ class Sent:
     step: int
     due_from: tuple[Reader, ...]
     family: Family
+    text: str
     key: str | None = None
     replace: bool = False
     colour: str | None = None
@@ -132,6 +163,7 @@ class Sent:
     payload: str | None = None
     moves: MessageId | None = None
     accepted: bool | None = None
+    accepted_ms: int | None = None
     never: str | None = None
     purge_doubt: bool = False
     refused: bool = False
@@ -241,6 +273,25 @@ class Promises:
     def family(self, sent: Sent) -> Iterator[Sent]:
         """Yields a message, and all that took its place or were to."""
         return (self.sent[each] for each in sent.family.members)
+
+    def replaying(self, life: TopicLife, reader: Reader, delivery: Delivery, end_slot: int) -> None:
+        """Notes that a replay was opened, and what must come by it: what its plan has brought, and nothing dropped."""
+        assert delivery.first_ms is not None and delivery.end_ms is not None
+        before: dict[MessageId, int] = {}
+        opened = Replaying(
+            first_slot=delivery.key.plan,
+            end_slot=end_slot,
+            first_ms=delivery.first_ms,
+            end_ms=delivery.end_ms,
+            before=before,
+        )
+        reader.replays.append(opened)
+        for sent in self.sent.values():
+            # Ingest was done with it while its slot was open: it was in a ledger, and so in this plan.
+            planned = sent.topic is life and sent.ingested_open and opened.may_bring(sent.deliver_at_ms, life.slot_ms)
+            count = self.copies[reader.queue_url, sent.id]
+            if planned and count and reader.takes(sent) == {True} and sent.expires_at_ms is None and not sent.refused:
+                before[sent.id] = count
 
     def came(self, sent: Sent) -> int:
         """Returns how many copies there are, in all queues."""

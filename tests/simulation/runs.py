@@ -6,13 +6,12 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 
 from tests.simulation.faults import MODES
 from tests.simulation.service import Simulation, Violation
-
-_A_CHUNK = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +63,20 @@ def all_runs(seeds: Sequence[int], modes: Sequence[str], steps: int, jobs: int) 
         yield from (one_run(*each) for each in wanted)
         return
     context = get_context("spawn")
-    with context.Pool(min(jobs, len(wanted)), _leave_interrupts) as pool:
-        yield from pool.imap_unordered(_starred, wanted, chunksize=_A_CHUNK)
+    with _interrupts_left_to_this_process():
+        pool = context.Pool(min(jobs, len(wanted)))
+    with pool:
+        yield from pool.imap_unordered(_starred, wanted)  # one by one: of a larger chunk, Ctrl-C loses runs that ended
 
 
-def _leave_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+@contextmanager
+def _interrupts_left_to_this_process() -> Iterator[None]:
+    """Processes that are started here ignore Ctrl-C from their first instruction on: what is ignored is inherited."""
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _starred(arguments: tuple[int, str, int]) -> Run:

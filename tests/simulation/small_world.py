@@ -217,7 +217,7 @@ class SmallWorld(Healing):
         for subscription, name in sorted(self.unwanted):
             require(not copies[subscription, name], f"{name} came to {subscription}")
         for message in self.service.queues.sent():
-            late_ms = message.visible_at_ms - message.deliver_at_ms
+            late_ms = message.visible_at_ms - id_deliver_at_ms(id_bytes(message.id))
             require(late_ms >= 0, f"{self.names.get(message.id)} came {-late_ms} ms early")
             require(not self.alarms or late_ms <= 1100, f"{self.names.get(message.id)} came {late_ms} ms late")
         for each in self.at_end:

@@ -3,12 +3,13 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.simulation import __main__ as command
-from tests.simulation.runs import one_run
+from tests.simulation.runs import Run, one_run
 from tests.simulation.service import Simulation, Violation
 from tests.simulation.story import MOST_LINES
 from tidewheel.memory import MemoryTopics
@@ -21,6 +22,21 @@ from tidewheel.memory import MemoryTopics
 MemoryTopics.tombstones = lambda self, topic, first_slot, end_slot: frozenset()
 raise SystemExit(main(["--seeds", "40", "--mode", "calm", "--steps", "700", "--jobs", "1"]))
 """
+INTERRUPTED_SOON = """
+import os, signal
+from tests.simulation import runs
+from tests.simulation.__main__ import main
+
+add = runs.Figures.add
+
+def added(figures, run):
+    add(figures, run)
+    os.killpg(0, signal.SIGINT)
+
+runs.Figures.add = added
+raise SystemExit(main(["--seeds", "50", "--mode", "calm", "--steps", "50", "--jobs", "2"]))
+"""
+"""Ctrl-C reaches all processes of the command, after its first run."""
 
 
 def run(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
@@ -87,8 +103,73 @@ def test_the_command_adds_up_what_was_done(tmp_path: Path, capsys: pytest.Captur
     assert '"failed": 0' in document.read_text()
 
 
-def test_seeds_that_are_no_range_are_refused_with_what_to_give(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        command.main(["--seeds", "many"])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--seeds", "many"], "give a number, or two as 100:200"),
+        (["--seeds", "0"], "at least one seed"),
+        (["--seeds", "5:3"], "at least one seed"),
+        (["--seeds", "-5"], "at least one seed"),
+        (["--seeds=-5:3"], "none below 0"),
+        (["--jobs", "0"], "0: give 1 or more"),
+        (["--steps", "0"], "0: give 1 or more"),
+        (["--seed", "1", "--save"], "leave them out with --seed"),
+        (["--seed", "1", "--json", "figures.json"], "leave them out with --seed"),
+        (["--seeds", "1", "--trace"], "give --seed with it"),
+        (["--json", "/nonexistent/figures.json"], "No such file or directory"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_what_to_give(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main(arguments)
 
-    assert "give a number, or two as 100:200" in capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_control_c_counts_the_runs_that_ended_and_saves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(seeds: range, modes: list[str], steps: int, jobs: int) -> Iterator[Run]:
+        yield one_run(seeds[0], modes[0], steps)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "all_runs", interrupted)
+    document = tmp_path / "figures.json"
+
+    code = command.main(["--seeds", "3", "--mode", "calm", "--steps", "50", "--json", str(document)])
+
+    shown = capsys.readouterr().out
+    assert code == 130
+    assert "1 runs (1 calm)" in shown
+    assert "stopped after 1 of 3 runs; nothing is saved" in shown
+    assert not document.exists()
+
+
+def test_control_c_ends_the_processes_in_silence_and_keeps_the_runs_that_ended() -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_SOON],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        start_new_session=True,
+    )
+
+    assert process.returncode == 130
+    assert "stopped after 1 of 50 runs" in process.stdout
+    assert "Traceback" not in process.stderr
+
+
+def test_control_c_during_one_run_ends_with_130(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(MemoryTopics, "commit_plan", interrupted)  # in the middle of a function
+
+    assert command.main(["--seed", "1"]) == 130
+    assert "stopped" in capsys.readouterr().out

@@ -4,15 +4,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from tests.simulation.runs import one_run
 from tidewheel.fence import Fence
-from tidewheel.flows import addressed, collect, deliver, drain, occurrences, payloads, release
+from tidewheel.flows import addressed, collect, commit, deliver, drain, ingest, occurrences, payloads, release
 from tidewheel.flows.keys import _Settling
 from tidewheel.flows.keys_port import Entombed
-from tidewheel.memory import MemoryTopics
-from tidewheel.subscription import Subscription
+from tidewheel.flows.ports import Release
+from tidewheel.memory import MemoryTopics, MemoryWheel
+from tidewheel.pack import Pack
+from tidewheel.subscription import Delivery, Subscription
 from tidewheel.tombstone import Tombstone
 
 STEPS = 900
@@ -33,6 +37,66 @@ def found(mode: str = "calm") -> str:
 
 def early(patch: Patch) -> None:
     patch.setattr(release, "fine_delay_s", lambda due_ms, now_ms, _: max(0, (due_ms - now_ms) // 1000))
+
+
+def early_from_the_start(patch: Patch) -> None:
+    pack_rows = ingest.pack_rows
+
+    def floored(pack: Pack) -> pa.Table:
+        rows = pack_rows(pack)
+        place = rows.schema.get_field_index("deliver_at_ms")
+        seconds = pa.array([due_ms // 1000 * 1000 for due_ms in rows.column(place).to_pylist()], pa.int64())
+        return rows.set_column(place, rows.schema.field(place), seconds)
+
+    patch.setattr(ingest, "pack_rows", floored)
+
+
+def armed_a_day_late(patch: Patch) -> None:
+    patch.setattr(commit, "fires_at_ms", lambda slot, settings: slot * settings.slot_ms + 86_400_000)
+
+
+def armed_too_rarely(patch: Patch) -> None:
+    arm = MemoryWheel.arm
+
+    def once(self: MemoryWheel, topic: str, slot: int, fires_at_ms: int) -> None:
+        if not any(armed == topic for armed, _, _ in self.schedules.values()):
+            arm(self, topic, slot, fires_at_ms)
+
+    patch.setattr(MemoryWheel, "arm", once)
+
+
+def expired_at_once(patch: Patch) -> None:
+    for flow in (deliver, drain):
+        patch.setattr(flow, "without_expired", lambda rows, _: rows.filter(pc.is_null(rows.column("expires_at_ms"))))
+
+
+def exchanged(patch: Patch) -> None:
+    releases = release.releases
+
+    def with_first_body(rows: pa.Table) -> list[Release]:
+        found = releases(rows)
+        return [each._replace(text=found[0].text) for each in found]
+
+    patch.setattr(release, "releases", with_first_body)
+
+
+def replayed_without_anything(patch: Patch) -> None:
+    its_rows = deliver._its_rows
+
+    def nothing_again(fence: Fence, delivery: Delivery, rows: pa.Table) -> pa.Table:
+        return its_rows(fence, delivery, rows if delivery.first_ms is None else rows[:0])
+
+    patch.setattr(deliver, "_its_rows", nothing_again)
+
+
+def replayed_twice(patch: Patch) -> None:
+    its_rows = deliver._its_rows
+
+    def again(fence: Fence, delivery: Delivery, rows: pa.Table) -> pa.Table:
+        found = its_rows(fence, delivery, rows)
+        return found if delivery.first_ms is None else pa.concat_tables([found, found])
+
+    patch.setattr(deliver, "_its_rows", again)
 
 
 def cancelled(patch: Patch) -> None:
@@ -110,6 +174,13 @@ def expired(patch: Patch) -> None:
     ("plant", "mode", "says"),
     [
         (early, "calm", "before its time"),
+        (early_from_the_start, "calm", "before its time"),
+        (armed_a_day_late, "calm", "ms late"),
+        (armed_too_rarely, "calm", "ms late"),
+        (expired_at_once, "calm", "never came"),
+        (exchanged, "calm", "and was sent as"),
+        (replayed_without_anything, "calm", "was not replayed"),
+        (replayed_twice, "calm", "times"),
         (cancelled, "calm", "and came to"),
         (paused, "calm", "which is paused"),
         (purged, "calm", "was purged"),

@@ -62,6 +62,9 @@ class Call:
 class Triggers:
     """All triggers of one world.
 
+    Args:
+        sweep_ms: how often the sweep comes.
+
     Attributes:
         packs: the ingest queue.
         jobs: the work queue.
@@ -69,12 +72,13 @@ class Triggers:
         next_sweep_ms: when the sweep's schedule fires.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, sweep_ms: int = SWEEP_MS) -> None:
         self.world = world
         self.packs: list[Queued] = []
         self.jobs: list[Queued] = []
         self.calls: list[Call] = []
-        self.next_sweep_ms = START_MS + SWEEP_MS
+        self._sweep_ms = sweep_ms
+        self.next_sweep_ms = START_MS + sweep_ms
 
     # ---- what comes
     def next_ms(self) -> int:
@@ -235,7 +239,7 @@ class Triggers:
 
     # ---- sweep
     def _sweep(self) -> None:
-        self.next_sweep_ms = self.world.now_ms + SWEEP_MS
+        self.next_sweep_ms = self.world.now_ms + self._sweep_ms
         if not self._goes_wrong("sweep lost", 0.1):
             self.world.start("sweep", lambda ports: self._swept(sweep(ports)), limit_ms=SWEEP_LIFE_MS)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from tests.simulation.promises import Promises, Reader, Sent, TopicLife, Violation
+from tests.simulation.promises import Promises, Reader, Repeated, Sent, TopicLife, Violation
 from tests.simulation.world import LONGEST_MS, MAX_SKEW_MS, World
 from tidewheel.fence import Fence
 from tidewheel.flows.ports import Release
 from tidewheel.memory.items import Items
-from tidewheel.message import MessageId, id_text
+from tidewheel.message import MessageId, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.recurring import occurrence_id
 
 _GROWING = ("sealed", "planned", "gc_until", "ver", "cver", "subs_ver", "purge_ms")
@@ -24,6 +24,7 @@ class Watch:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._calm = world.calm
         self._fences: dict[str, Fence] = {}
         self._cursors: dict[tuple[str, str, str], int] = {}
         world.faults.took = self.took
@@ -42,20 +43,29 @@ class Watch:
         """A queue took a message."""
         header = json.loads(release.header)
         message_id = MessageId(header["id"])
+        sent = self._promises.sent.get(message_id)
+        # What the service makes of the time is no measure of it: the sender's own word is, or that of the id.
+        due_ms = id_deliver_at_ms(id_bytes(message_id)) if sent is None else sent.deliver_at_ms
         visible_ms = self._world.now_ms + delay_s * 1000
-        if visible_ms < release.deliver_at_ms:
-            early_ms = release.deliver_at_ms - visible_ms
-            self._break(f"{message_id} can be received {early_ms} ms before its time", message_id)
+        if visible_ms < due_ms:
+            self._break(f"{message_id} can be received {due_ms - visible_ms} ms before its time", message_id)
         owner = self._promises.reader_of(queue_url)
         if owner is None:
             self._break(f"{message_id} went to {queue_url}, which is nobody's", message_id)
             return
         life, reader = self._where_it_is(*owner)
         self._promises.copies[queue_url, message_id] += 1
-        sent = self._promises.sent.get(message_id)
         if sent is not None:
             self._check_sent(life, reader, sent)
-        elif not self._is_occurrence(life, message_id, release.deliver_at_ms, header.get("key")):
+            came, asked = (release.text, (release.attributes or {}).get("colour")), (sent.text, sent.colour)
+            if came != asked:
+                self._break(f"{message_id} came as {came}, and was sent as {asked}", life.name, message_id)
+            if reader in sent.due_from and reader.takes(sent) == {True}:
+                self._check_late(reader, message_id, due_ms, sent.accepted_ms, visible_ms)
+        elif (rule := self._rule_of(life, message_id, due_ms, header.get("key"))) is not None:
+            if reader in rule.due_from and reader.policies == [None]:
+                self._check_late(reader, message_id, due_ms, rule.made_ms, visible_ms)
+        else:
             self._break(f"{message_id} came to {reader.name}, but nobody sent it", life.name, message_id)
         if "ref" in header and not self._world.service.objects.names(header["ref"]):
             self._break(f"{message_id} was handed out without its body {header['ref']}", life.name, message_id)
@@ -90,15 +100,27 @@ class Watch:
             if linked and self._promises.copies[reader.queue_url, other.id]:
                 self._break(f"{sent.id} and {other.id}, one moved to the other, both came", life.name, sent.id)
 
-    def _is_occurrence(self, life: TopicLife, message_id: MessageId, due_ms: int, name: str | None) -> bool:
+    def _check_late(
+        self, reader: Reader, message_id: MessageId, due_ms: int, known_ms: int | None, visible_ms: int
+    ) -> None:
+        """Bounds how late a first copy is, where nothing goes wrong; `known_ms` is when its sender had an answer."""
+        first = self._promises.copies[reader.queue_url, message_id] == 1
+        if not self._calm or not first or known_ms is None or reader.hindered:
+            return
+        late_ms = visible_ms - max(due_ms, known_ms)
+        if late_ms > self._world.most_late_ms(due_ms):
+            self._break(f"{message_id} came to {reader.name} {late_ms} ms late", message_id)
+
+    def _rule_of(self, life: TopicLife, message_id: MessageId, due_ms: int, name: str | None) -> Repeated | None:
+        """Returns the recurring message that a message is one of; None: it is of none."""
         rule = None if name is None else life.repeated.get(name)
         if rule is None or id_text(occurrence_id(rule.generation, rule.name, due_ms)) != message_id:
-            return False
+            return None
         if rule.sealed is not None and due_ms >= rule.first_ms and due_ms // life.slot_ms >= rule.sealed:
             self._break(
                 f"{message_id} of {name} came, which was ended before its slot was sealed", life.name, name or ""
             )
-        return bool(rule.rule.between(due_ms, due_ms + 1, 1))
+        return rule if rule.rule.between(due_ms, due_ms + 1, 1) else None
 
     def refused(self, document: Mapping[str, object]) -> None:
         """A message that SQS refuses was kept, with the reason."""

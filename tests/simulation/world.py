@@ -23,6 +23,10 @@ LONGEST_MS = MAX_FUNCTION_S * 1000
 """How long anything lives that is under way; a client, too."""
 CALM_MS = 60_000
 """A function takes no longer where nothing goes wrong."""
+_CALM_LATE_MS = 3 * CALM_MS
+"""Of a message whose ingest, dispatch and delivery each take as long as they may; less than a sweep away."""
+_IN_TIME_MS = 1000 + 2 * MAX_SKEW_MS
+"""Of any other: SQS's delays are whole seconds, by clocks that may differ."""
 EXPECTED = (CallFailed, Contended, PartLeased, NotTaken, QueueUnavailable, Died)
 """What a function may end with, besides well."""
 
@@ -54,6 +58,7 @@ class World:
         skews_ms: the least and the most that a clock is off; SQS's own is right.
         step: grows with each call and each event.
         running: who is under way, in the order in which they get their turn.
+        healed_ms: when everything was healed; from then on nothing takes any time but the wheel; None: not yet.
         broken: promises that were broken inside a function, which may not notice.
         deleted: names of topics that somebody ever began to delete: their functions may find nothing.
     """
@@ -69,6 +74,7 @@ class World:
     step: int = 0
     names: int = 0
     running: list[Running] = field(default_factory=list)
+    healed_ms: int | None = None
     broken: list[Violation] = field(default_factory=list)
     deleted: set[str] = field(default_factory=set)
     trace: list[str] = field(default_factory=list)
@@ -85,6 +91,10 @@ class World:
     def calm(self) -> bool:
         """Whether nothing goes wrong."""
         return self.odds.none and not self.unreliable
+
+    def most_late_ms(self, due_ms: int) -> int:
+        """How late a message may come to a subscription that takes it, if nothing goes wrong in the run."""
+        return _IN_TIME_MS if self.healed_ms is not None and due_ms > self.healed_ms else _CALM_LATE_MS
 
     @property
     def now_ms(self) -> int:

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.soak import __main__ as command
 from benchmarks.soak import backlog, burst, fan_out, outage, steady
+from benchmarks.soak.account import Lateness
 from benchmarks.soak.outcome import Outcome
 from benchmarks.soak.stack import Tamper
 from benchmarks.soak.watch import Forwarding
@@ -209,6 +210,29 @@ def test_the_command_fails_if_a_promise_is_broken_and_names_it(capsys: pytest.Ca
     assert "broken" not in capsys.readouterr().out
     assert command.main([], {"backlog": lossy}) == 1
     assert "broken backlog: copies lost" in capsys.readouterr().out
+
+
+def test_control_c_prints_the_scenarios_that_ended_and_saves_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted() -> Outcome:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command.results, "save", lambda *_, **__: pytest.fail("it was saved"))
+
+    assert command.main(["--save"], {"backlog": lambda: backlog.run(BACKLOG), "burst": interrupted}) == 130
+    shown = capsys.readouterr().out
+    assert "Stopped during burst" in shown
+    [row] = [line for line in shown.splitlines() if "backlog" in line]
+    assert "25 of 25" in row
+
+
+def test_the_latest_copy_is_as_late_as_any_share_of_them_at_least() -> None:
+    lateness = Lateness()
+    for late_ms in (15, 150, 1_099):
+        lateness.add(late_ms)
+
+    assert [lateness.percentile_ms(percent) for percent in (1, 50, 99)] == [100, 200, 1_099]
 
 
 def test_a_partial_run_is_not_saved(capsys: pytest.CaptureFixture[str]) -> None:

@@ -153,7 +153,7 @@ def test_control_c_keeps_what_was_measured_before(
         "--into",
         str(tmp_path),
     )
-    assert code == 1
+    assert code == 130
     assert results.names(tmp_path) == ["ingest"]
     assert "Ended during dispatch" in capsys.readouterr().out
 
@@ -164,6 +164,11 @@ def test_control_c_keeps_what_was_measured_before(
         (["nothing"], "Use ledger, ingest"),
         (["--quick", "--record"], "not those of a quick run"),
         (["ledger", "--compare", "nowhere"], "Give a directory"),
+        (["ledger", "--quick", "--compare"], "Give results of a quick run"),
+        (["ledger", "--fail"], "give --compare with it"),
+        (["ledger", "--all"], "give one of them"),
+        (["ledger", "--record", "--into", "elsewhere"], "give one of them"),
+        (["ledger", "--into", __file__], "Give one that can be written to"),
     ],
 )
 def test_wrong_use_is_told_before_anything_is_measured(

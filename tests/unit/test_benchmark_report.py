@@ -10,17 +10,18 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import results
+from benchmarks import report, results
 from benchmarks.figures import Figure
 from benchmarks.plots import PLOTS, save_plot
 from benchmarks.registry import BENCHMARKS, chosen, run
-from benchmarks.report import differing, written
+from benchmarks.report import DOCS, README, differing, readme, written
 from benchmarks.results import Result, load, names
 from tidewheel.errors import InvalidValue
 
 
 def test_the_documents_are_what_the_committed_results_say() -> None:
     assert differing() == [], "python -m benchmarks.report"
+    assert readme() == README.read_text(encoding="utf-8"), "python -m benchmarks.report"
 
 
 def test_every_goal_that_is_missed_on_the_page_is_explained() -> None:
@@ -50,11 +51,43 @@ def test_the_slow_ones_run_when_all_do_or_when_they_are_named() -> None:
     assert [each.name for each in chosen(["merge", "ledger", "merge"], slow=False)] == ["merge", "ledger"]
 
 
+_README_WORDS = ["Before.", "Before the table.", "After."]
+_README = """Before.
+
+<!-- reliability -->
+<!-- end of reliability -->
+
+Before the table.
+<!-- benchmarks -->
+| what was there | before |
+<!-- end of benchmarks -->
+<!-- peers -->
+<!-- end of peers -->
+After.
+"""
+_GUARDS = {
+    "guards": 3,
+    "caught": 3,
+    "worlds": 2,
+    "schedules_with_all_guards": 10,
+    "mutants": [
+        {"guard": "one", "place": "tidewheel.flows.seal.seal", "schedules": 1, "violation": "a never came"},
+        {"guard": "two", "place": "tidewheel.flows.plan.plan", "schedules": 2, "violation": "b never came"},
+        {"guard": "three", "place": "tidewheel.memory.topics.seal", "schedules": 3, "violation": "c never came"},
+    ],
+}
+_PEERS = {
+    "cheaper_from": {"schedules": 96955.4, "schedules_after_free_tier": 460218.2, "ahead": None},
+    "precision": {"redis_fast": {"p50_ms": 5}},
+}
+
+
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
     """Results of two benchmarks: one reaches its goal, one does not."""
     directory = tmp_path / "results"
-    results.save("dispatch", {"dispatch_ratio": 0.95}, command="python -m benchmarks dispatch", directory=directory)
+    dispatch = {"dispatch_ratio_same_options": 0.95}
+    results.save("dispatch", dispatch, command="python -m benchmarks dispatch", directory=directory)
     merge = {
         "spark_to_duckdb": 2.5,
         "spark": {"seconds": 10.0, "peak_mb": 900.0},
@@ -75,32 +108,87 @@ def test_a_page_has_every_figure_with_its_command_and_says_why_a_goal_is_missed(
     text = (tmp_path / "docs" / "performance.md").read_text()
     assert "| 0.950 | ≥ 0.900 | reached |" in text and "| 2.50 | ≤ 2 | **missed** |" in text
     assert "`python -m benchmarks dispatch`" in text and "`python -m benchmarks merge`" in text
-    assert "one of two cores idles" in " ".join(text.split())
+    assert "encoding in segments that can be read alone" in " ".join(text.split())
     assert "Not measured yet:" in text and "growth" in text
 
 
 def test_every_link_of_a_page_leads_somewhere(made: Path, tmp_path: Path) -> None:
+    results.save("mutants", _GUARDS, command="python -m tests.simulation.mutants --save", directory=made)
     written(tmp_path / "docs", made)
-    text = (tmp_path / "docs" / "performance.md").read_text()
-    anchors = {
-        re.sub(r"[^a-z0-9 -]", "", line[3:].lower()).replace(" ", "-")
-        for line in text.splitlines()
-        if line[:3] == "## "
-    }
-    links = re.findall(r"\]\(([^)]+)\)", text)
-    assert links
-    for link in links:
-        assert link[1:] in anchors if link.startswith("#") else (tmp_path / "docs" / link).is_file(), link
+    for page in ("performance.md", "reliability.md"):
+        text = (tmp_path / "docs" / page).read_text()
+        anchors = {
+            re.sub(r"[^a-z0-9 -]", "", line[3:].lower()).replace(" ", "-")
+            for line in text.splitlines()
+            if line[:3] == "## "
+        }
+        links = re.findall(r"\]\(([^)]+)\)", text)
+        assert links
+        for link in links:
+            files = (tmp_path / "docs" / link, DOCS / link)
+            assert link[1:] in anchors if link.startswith("#") else any(file.is_file() for file in files), link
+
+
+def test_a_promise_that_no_results_show_is_not_on_the_page(made: Path, tmp_path: Path) -> None:
+    written(tmp_path / "docs", made)
+    text = (tmp_path / "docs" / "reliability.md").read_text()
+    assert "| a lost table can be rebuilt" in text and "| never early |" not in text and "(#guards)" not in text
+    results.save("mutants", _GUARDS, command="python -m tests.simulation.mutants --save", directory=made)
+    written(tmp_path / "docs", made)
+    text = (tmp_path / "docs" / "reliability.md").read_text()
+    assert "(#guards)" in text and "2 in `tidewheel.flows`, 1 in `tidewheel.memory`" in text
+    assert "(#simulation)" not in text
+
+
+def test_readme_has_the_goals_of_what_was_measured_and_keeps_its_other_words(made: Path, tmp_path: Path) -> None:
+    path = tmp_path / "README.md"
+    path.write_text(_README)
+    assert "Benchmarks" not in readme(path, tmp_path / "none") and "measured" not in readme(path, tmp_path / "none")
+    results.save("mutants", _GUARDS, command="x", directory=made)
+    results.save("peers", _PEERS, command="make peers", directory=made)
+    text = readme(path, made)
+    assert "| ≤ 2 | 2.50, **missed** |" in text and "encode" not in text
+    assert "3 guards" in text and "runs of the real flows" not in text
+    assert "below 97,000 messages a day, with its free tier below 460,000" in " ".join(text.split())
+    assert [line for line in text.splitlines() if line.startswith("Before") or line == "After."] == _README_WORDS
+    path.write_text(text)
+    assert readme(path, made) == text
+    results.save("merge", {"spark_to_duckdb": 1.5}, command="python -m benchmarks merge", directory=made)
+    assert "| ≤ 2 | 1.50 |" in readme(path, made) and "2.50" not in readme(path, made)
+
+
+def test_a_readme_without_a_mark_is_refused(made: Path, tmp_path: Path) -> None:
+    path = tmp_path / "README.md"
+    path.write_text(_README.replace("<!-- end of benchmarks -->", ""))
+    with pytest.raises(InvalidValue, match="end of benchmarks"):
+        readme(path, made)
 
 
 def test_the_same_results_give_the_same_bytes_and_others_are_told(made: Path, tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     written(docs, made)
     assert differing(docs, made) == []
-    results.save("dispatch", {"dispatch_ratio": 0.85}, command="python -m benchmarks dispatch", directory=made)
+    worse = {"dispatch_ratio_same_options": 0.85}
+    results.save("dispatch", worse, command="python -m benchmarks dispatch", directory=made)
     assert set(map(str, differing(docs, made))) == {"performance.md", "images/bench_dispatch.svg"}
     shutil.rmtree(docs / "images")
     assert Path("images/bench_merge.svg") in differing(docs, made)
+
+
+def test_a_damaged_file_of_results_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def damaged(*_: object) -> list[Path]:
+        (tmp_path / "ledger.json").write_text('{"name": "led')
+        load("ledger", tmp_path)
+        return []
+
+    monkeypatch.setattr(report, "differing", damaged)
+    assert report.main(["--check"]) == report.UNREADABLE
+    assert "ledger.json" in capsys.readouterr().err
+    monkeypatch.setattr(report, "differing", lambda: {}["p99_ms"])
+    assert report.main(["--check"]) == report.UNREADABLE
+    assert "has no 'p99_ms'" in capsys.readouterr().err
 
 
 def test_quick_runs_are_not_published(made: Path, tmp_path: Path) -> None:

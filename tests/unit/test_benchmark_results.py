@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 from pathlib import Path
 
 import pytest
 
 from benchmarks.figures import Figure, shown
-from benchmarks.results import is_busy, load, machine, names, save
+from benchmarks.results import busy_s, is_busy, load, load_now, machine, names, save
 from benchmarks.rounds import Rounds, interleaved, spread_figures
 from tidewheel.errors import InvalidValue
 
@@ -53,6 +54,21 @@ def test_a_result_that_is_missing_is_told_with_those_that_are_there(tmp_path: Pa
     (tmp_path / "merge.json").write_text("{}")
     with pytest.raises(InvalidValue, match=r"merge\.json"):
         load("merge", tmp_path)
+
+
+def test_the_load_is_what_works_now_and_is_kept_only_where_somebody_looked(tmp_path: Path) -> None:
+    assert 0 <= load_now(sample_s=0.05) <= 2 * (os.cpu_count() or 1)
+    assert machine(0.123)["load_at_start"] == 0.12
+    assert "load_at_start" not in machine()
+    save("plan", {}, command="x", directory=tmp_path, load_at_start=0.5)
+    assert load("plan", tmp_path).machine["load_at_start"] == 0.5
+
+
+def test_the_load_counts_all_work_and_what_a_neighbour_took_and_no_waiting() -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    user, nice, system, idle, waits, irq, softirq, steal = (n * ticks for n in (1, 2, 4, 1000, 2000, 8, 16, 32))
+    line = f"cpu  {user} {nice} {system} {idle} {waits} {irq} {softirq} {steal} 5 5\ncpu0 1 1 1 1"
+    assert busy_s(line) == 63
 
 
 def test_more_than_half_a_core_of_others_is_busy() -> None:

@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,11 @@ def assert_sound(run: Run, *, late_ms: int) -> None:
     assert run.outcome.lateness_ms[-1] <= late_ms
 
 
+def writes_a_message(run: Run) -> dict[str, float]:
+    names = ("PutItem", "UpdateItem", "DeleteItem")
+    return {name: run.requests.get(f"dynamodb.{name}", 0) / MESSAGES for name in names}
+
+
 @needs_redis
 def test_the_redis_poller_delivers_each_message_once_and_within_its_interval() -> None:
     run = redis_poller.run(small_stream(), until_ms=UNTIL_MS, interval_ms=1000)
@@ -48,8 +54,34 @@ def test_the_dynamodb_poller_delivers_each_message_once_and_within_a_second(poll
         polling.serverless,
         not polling.serverless,
     )
-    for operation in ("PutItem", "UpdateItem", "DeleteItem"):
-        assert run.requests[f"dynamodb.{operation}"] == MESSAGES
+    assert writes_a_message(run) == {"PutItem": 1, "UpdateItem": 1 if polling.claims else 0, "DeleteItem": 1}
+
+
+def test_a_function_each_minute_pays_for_the_least_writes_that_it_needs_and_dynein_for_its_claims() -> None:
+    assert DYNEIN.claims and not AHEAD.claims
+
+
+class DiesBeforeItDeletes(DynamoDbPoller):
+    dies = True
+
+    def _change(self, change: Any, item: dict[str, Any], status: str, **update: str) -> None:
+        if self.dies:
+            raise KeyboardInterrupt
+        super()._change(change, item, status, **update)
+
+
+def test_a_function_that_dies_between_send_and_delete_sends_again() -> None:
+    messages = stream(3, first_ms=FIRST_MS, span_ms=1000)
+    with Account() as account:
+        poller = DiesBeforeItDeletes(account, AHEAD)
+        poller.send(messages)
+        account.clock.set_ms(FIRST_MS - AHEAD.lookahead_s * 1000 + 2000)
+        with pytest.raises(KeyboardInterrupt):
+            poller.poll()
+        poller.dies = False
+        found = outcome(messages, poller.run_until(UNTIL_MS))
+
+    assert (found.lost, found.early, found.duplicates) == (0, 0, 3)
 
 
 def test_schedules_deliver_each_message_once_and_none_is_left() -> None:
@@ -59,10 +91,12 @@ def test_schedules_deliver_each_message_once_and_none_is_left() -> None:
     assert run.requests == dict.fromkeys(("scheduler.CreateSchedule", "scheduler.Invoke", "sqs.SendMessage"), MESSAGES)
 
 
-def test_tidewheel_delivers_the_same_stream_once_and_within_its_promise() -> None:
+def test_tidewheel_delivers_the_same_stream_once_and_within_its_promise_with_the_skew_it_is_deployed_with() -> None:
     run = tidewheel_stack.run(small_stream(), until_ms=UNTIL_MS)
 
-    assert_sound(run, late_ms=1000)
+    assert tidewheel_stack.MAX_SKEW_MS == 100
+    assert_sound(run, late_ms=1100)
+    assert run.outcome.lateness_ms[0] >= 100
     assert run.requests["s3.PutObject"] >= 1
 
 

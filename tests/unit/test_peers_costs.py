@@ -138,6 +138,8 @@ def test_redis_costs_its_nodes_and_the_poller_whatever_is_sent() -> None:
     assert one.a_month == pytest.approx((0.0256 + TASK_DOLLARS_AN_HOUR) * HOURS_A_MONTH)
     assert replica.a_month - one.a_month == pytest.approx(0.0256 * HOURS_A_MONTH)
     assert durable.runs == "the poller, 2 cache.m6g.large"
+    alone = redis_cost(used_bytes, per_day(1_000_000), task=False)
+    assert (alone.runs, alone.a_month) == ("cache.t4g.small", pytest.approx(0.0256 * HOURS_A_MONTH))
     assert redis_cost(used_bytes, 0.0).a_month < one.a_month
     assert redis_cost(used_bytes, per_day(100_000_000)).runs == "the poller, cache.r7g.4xlarge"
 
@@ -252,6 +254,24 @@ def test_the_section_has_every_peer_and_says_where_another_is_better(tmp_path: P
     assert "costs less below 97,000 messages a day, with its free tier below 460,000" in text
     assert "within 4 ms of their time" in text
     assert "54 MB (543 B each)" in text
+
+
+def test_the_section_says_on_which_nodes_what_waits_is_kept(tmp_path: Path) -> None:
+    figures = made_up(redis=True)
+    small = dict(figures["idle"]["redis"], runs="the poller, micro")
+    figures["idle"]["redis"] = figures["costs"]["1000"]["redis"] = small
+    figures["costs"]["100000"]["redis"] = dict(small, runs="the poller, small")
+
+    text = markdown(saved(tmp_path, figures))
+
+    assert "| the poller, micro; with 100,000 waiting the poller, small |" in text
+    assert "1,000 B with 1,000, 50,000 B with 50,000" in text
+
+
+def test_the_section_says_what_else_the_machine_did(tmp_path: Path) -> None:
+    results.save("peers", made_up(redis=True), command="make peers", directory=tmp_path, load_at_start=0.031)
+
+    assert ", 0.03 cores busy with other things before. Every peer" in markdown(results.load("peers", tmp_path))
 
 
 def test_the_section_says_that_redis_was_left_out_and_shows_no_figure_of_it(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def local(ctx: typer.Context) -> None:
 
 @app.command(context_settings=_PASS_ON)
 def demo(ctx: typer.Context) -> None:
-    """Replay 60 days of real messages in a minute, then half a minute of real time."""
+    """Replay 60 days of real messages, then half a minute of real time, in two to five minutes."""
     _load("demo", ctx)
 
 

@@ -1,0 +1,54 @@
+"""What commands that take long check before they begin: numbers in range, and that the results can be kept."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from tidewheel.errors import InvalidValue
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Returns a type for argparse: a whole number, not below this one."""
+
+    def number(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r}: give a whole number") from None
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{value}: give {least} or more")
+        return value
+
+    return number
+
+
+def check_directory(directory: Path) -> None:
+    """Makes a directory, if it is not there, and writes into it.
+
+    Raises:
+        InvalidValue: no file can be written there.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=directory).close()
+    except OSError as error:
+        raise InvalidValue("directory", str(directory), f"Give one that can be written to: {error.strerror}.") from None
+
+
+def check_file(file: Path) -> None:
+    """Makes sure that a file can be written; it is left as it is.
+
+    Raises:
+        InvalidValue: its directory is not there or cannot be written to, or it is a directory itself.
+    """
+    if file.is_dir():
+        raise InvalidValue("file", str(file), "Give a file; this is a directory.")
+    try:
+        tempfile.TemporaryFile(dir=file.parent).close()
+    except OSError as error:
+        raise InvalidValue(
+            "file", str(file), f"Give one in a directory that can be written to: {error.strerror}."
+        ) from None
