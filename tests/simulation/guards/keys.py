@@ -89,7 +89,12 @@ MUTANTS = (
         function=ingesting.ingest,
         world=worlds.DIRECT,
         changes=(
-            ("    superseded = settle_keys(ports, fence, packs)\n", ""),
+            (
+                "    try:\n        superseded = settle_keys(ports, fence, packs)\n"
+                "    except (CorruptMetadata, InvalidValue) as error:\n"
+                "        raise KeysNotSettled(topic, error) from error\n",
+                "",
+            ),
             ("    return Ingested(\n", "    superseded = settle_keys(ports, fence, packs)\n    return Ingested(\n"),
         ),
     ),
