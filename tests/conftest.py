@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -48,6 +50,18 @@ SKEW = {"TIDEWHEEL_MAX_SKEW_MS": "100"}
 """As deployed: the local runtime has one clock and would leave no room for skew."""
 PROMISE_MS = 1000 + 100
 """The latest that SQS may make a message receivable after it was due: a second and the skew."""
+
+
+@pytest.fixture(autouse=True)
+def undisturbed() -> None:
+    """Takes back what libraries leave behind in a worker: Spark's handler of SIGINT, loggers that are silenced."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    logging.disable(logging.NOTSET)
+    logging.getLogger().setLevel(logging.WARNING)
+    for name in list(logging.root.manager.loggerDict):
+        if name.partition(".")[0] == "tidewheel":
+            logger = logging.getLogger(name)
+            logger.disabled, logger.propagate = False, True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
