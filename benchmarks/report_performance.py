@@ -90,9 +90,9 @@ def _goals(results: Mapping[str, Result]) -> str:
 
 
 def _section(benchmark: Benchmark, result: Result) -> str:
-    parts = [f"## {benchmark.title}", _wrapped(benchmark.method), _wrapped(_origin(result))]
+    parts = [f"## {benchmark.title}", wrapped(benchmark.method), wrapped(_origin(result))]
     parts.append(_figures(benchmark.figures, result))
-    parts += [_wrapped(_why(figure)) for figure in benchmark.figures if _missed(figure, result)]
+    parts += [wrapped(_why(figure)) for figure in benchmark.figures if _missed(figure, result)]
     if benchmark.name in SERIES:
         parts.append(SERIES[benchmark.name](result.figures))
     if benchmark.name in PLOTS:
@@ -100,7 +100,8 @@ def _section(benchmark: Benchmark, result: Result) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _wrapped(text: str) -> str:
+def wrapped(text: str) -> str:
+    """Returns a paragraph in lines of at most 120 characters; links stay whole."""
     return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
@@ -198,7 +199,7 @@ def _merge(figures: Mapping[str, Any]) -> str:
         once, twice = (runs[name] for name in ("function", "function x2"))
         waiting = figures["ledgers"] * figures["rows_each"]
         parts.append(
-            _wrapped(
+            wrapped(
                 f"x2 is the same with twice the ledgers. Memory stays, time does not: the function takes "
                 f"{shown(twice['seconds'] / once['seconds'])} times as long. It writes each row "
                 f"{shown(twice['rows'] / (2 * waiting))} times, in {twice['merges']} merges, where it wrote it "

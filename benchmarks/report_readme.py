@@ -5,12 +5,11 @@ Each stands between `<!-- name -->` and `<!-- end of name -->`, and is empty whe
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchmarks.registry import BENCHMARKS
-from benchmarks.report_performance import PEERS
+from benchmarks.report_performance import PEERS, wrapped
 from benchmarks.results import Result
 from tidewheel.errors import InvalidValue
 
@@ -73,7 +72,7 @@ def _shown(results: Mapping[str, Result]) -> str:
     if not said:
         return ""
     said.append(f"What else was tried, and what cannot be tried here: [{_RELIABILITY}]({_RELIABILITY}).")
-    return _wrapped(" ".join(said))
+    return wrapped(" ".join(said)) + "\n"
 
 
 def _peers(results: Mapping[str, Result]) -> str:
@@ -97,16 +96,12 @@ def _peers(results: Mapping[str, Result]) -> str:
         return ""
     link = f"[The same real messages]({_PERFORMANCE}#beside-others-on-the-same-stream)"
     text = f"{link} through others, against Tidewheel's bill all told: "
-    return _wrapped(text + "; ".join(said) + ".")
+    return wrapped(text + "; ".join(said) + ".") + "\n"
 
 
 def _claim(value: float) -> str:
     """Returns a number of two digits that count, as a claim should be."""
     return f"{float(f'{value:.2g}'):,.0f}"
-
-
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False) + "\n"
 
 
 _PARTS: Mapping[str, Callable[[Mapping[str, Result]], str]] = {

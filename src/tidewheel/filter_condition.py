@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from tidewheel.foreign import json_of
+
 DECIMALS = 5
 """SNS compares numbers to five decimals."""
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {
@@ -106,8 +108,8 @@ def _values(text: str) -> list[_Value]:
     """Returns an attribute's values: one, or the elements of a JSON array of plain values."""
     if text.lstrip()[:1] == "[":
         try:
-            elements = json.loads(text, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError):
+            elements = json_of(text)
+        except ValueError:
             elements = None
         if isinstance(elements, list) and not any(isinstance(each, (dict, list)) for each in elements):
             return [_element(each) for each in elements]
@@ -130,7 +132,3 @@ def _rounded(number: float) -> float | None:
     except OverflowError:
         return None
     return result if math.isfinite(result) else None
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")

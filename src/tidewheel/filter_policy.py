@@ -33,6 +33,7 @@ from typing import Any
 
 from tidewheel.errors import InvalidValue
 from tidewheel.filter_condition import COMPARISONS, DECIMALS, Test, attribute_test
+from tidewheel.foreign import refuse_constant
 
 MAX_NAMES = 5
 MAX_COMBINATIONS = 150
@@ -116,7 +117,7 @@ def _read(policy: object) -> object:
         )
         if len(text) > MAX_BYTES:
             raise InvalidValue(_FIELD, policy, f"{len(text)} characters; at most {MAX_BYTES} bytes")
-        return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_refuse_constant)
+        return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=refuse_constant)
     except InvalidValue:
         raise
     except (TypeError, ValueError) as error:
@@ -136,10 +137,6 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> _Policy:
         twice = next(name for name in names if names.count(name) > 1)
         raise InvalidValue(_FIELD, twice, "this name is there twice; give its conditions in one list")
     return result
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _check_policy(policy: object, where: str, names: set[str]) -> tuple[_Policy, int]:

@@ -39,7 +39,7 @@ def json_of(text: str | bytes) -> Any:
         ValueError: it is none, is nested too deeply, or has a number that is none (NaN, Infinity).
     """
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=refuse_constant)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -78,5 +78,6 @@ def text(value: object) -> str:
     return value
 
 
-def _refuse_constant(name: str) -> float:
+def refuse_constant(name: str) -> float:
+    """Raises ValueError for NaN and Infinity, which Python reads and JSON does not have; for `json.loads`."""
     raise ValueError(f"{name} is not JSON")
