@@ -13,6 +13,7 @@ from datetime import UTC, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import boto3
 import hypothesis
 import pytest
 
@@ -54,7 +55,8 @@ PROMISE_MS = 1000 + 100
 
 @pytest.fixture(autouse=True)
 def undisturbed() -> None:
-    """Takes back what libraries leave behind in a worker: Spark's handler of SIGINT, loggers that are silenced."""
+    """Takes back what earlier tests leave in a worker: Spark's handler of SIGINT, silenced loggers, boto3's session."""
+    boto3.DEFAULT_SESSION = None
     signal.signal(signal.SIGINT, signal.default_int_handler)
     logging.disable(logging.NOTSET)
     logging.getLogger().setLevel(logging.WARNING)

@@ -76,7 +76,8 @@ def test_a_handler_that_cannot_be_loaded_leaves_nothing_behind(tmp_path: Path) -
     assert _surroundings() == before
 
 
-def test_the_callers_own_time_and_boto3_are_untouched(tmp_path: Path) -> None:
+def test_the_callers_own_time_and_boto3_are_untouched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
     with Toy(tmp_path) as toy:
         assert abs(dt.datetime.now(dt.UTC).timestamp() - toy.stack.now().timestamp()) > 3600
         assert boto3.DEFAULT_SESSION is None
