@@ -10,7 +10,7 @@ from benchmarks.figures import Benchmark, Figure, shown
 from benchmarks.peers import section as peers_section
 from benchmarks.plots import PLOTS, image_name
 from benchmarks.registry import BENCHMARKS
-from benchmarks.results import Result, is_busy, load_text
+from benchmarks.results import Result, load_text
 
 PEERS = "peers"
 _HEAD = """# Performance
@@ -22,11 +22,12 @@ services.
 A floor is the same work by the same tools' own means, as one would write it: Arrow's own writer and reader, boto3's own
 loop. A ratio is the floor's time divided by ours, so 1 is as fast as the floor, and above 1 is faster: where we leave
 out work that the tool does by default, which the section then names. Floor and ours run in turns, and a ratio is the
-median over rounds of neighbours, with its quartiles in brackets.
+median over rounds of neighbours, with its quartiles in brackets. Where other programs took more than half a core just
+before, the section says so.
 
-To repeat it: `make bench` for what takes minutes, `make bench-all` for all; results go to `build/benchmarks/`.
-`python -m benchmarks --compare` shows in red what is more than 10 % worse than the figures on this page; it is worth
-little on another machine. `make bench-record` writes this page anew.
+To repeat it: `make bench` for the quick ones, `make bench-all` for all, which takes an hour and more; results go to
+`build/benchmarks/`. `python -m benchmarks --compare` shows in red what is more than 10 % worse than the figures on this
+page; it is worth little on another machine. `make bench-record` writes this page anew.
 """
 _UNMEASURED = """## What nothing here can measure
 
@@ -106,11 +107,7 @@ def wrapped(text: str) -> str:
 
 
 def _origin(result: Result) -> str:
-    load = result.machine.get("load_at_start")
-    text = f"`{result.command}`, {result.date}{load_text(result)}."
-    if isinstance(load, int | float) and is_busy(load):
-        text += " **The machine was busy**, so times are too long."
-    return text
+    return f"`{result.command}`, {result.date}{load_text(result)}."
 
 
 def _figures(figures: Sequence[Figure], result: Result) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.plots import image_name
+from benchmarks.report_performance import wrapped
 from benchmarks.results import Result
 
 _HEAD = """# Reliability
@@ -85,9 +88,15 @@ get batches with one hostile record: the others must arrive, and the hostile one
 """
 _SOAK = """## Soak
 
-The real flows and functions' settings on in-memory adapters, in virtual time.
+The real flows and functions' settings on in-memory adapters, in virtual time. A scenario checks some thirty figures
+against what was computed beforehand or against a bound: copies, lateness, memory, backlog, jobs, batches, requests;
+`python -m benchmarks.soak --verbose` prints each.
 """
 _LATE = {
+    "backlog": (
+        "In *backlog* ingest rests for hours while packs wait in its queue. {overdue_copies:,} copies were due before "
+        "ingest began again, and come at once then: those are the late ones."
+    ),
     "fan_out": (
         "In *fan_out* one queue refuses everything for hours and one subscription is paused; their copies come when "
         "the queue is repaired and the subscription resumed, as promised, and those are the late ones. The latest "
@@ -96,15 +105,34 @@ _LATE = {
     "outage": ("In *outage* nothing is dispatched for hours: what was due meanwhile comes when the sweep is back."),
 }
 """By scenario: why hours of lateness are no broken promise there."""
-_COLUMNS = {
+_COUNTS = {
     "messages": "messages",
     "copies": "copies",
-    "late_p99_ms": "p99 late, ms",
-    "late_most_ms": "most late, ms",
     "plans": "plans",
     "part_jobs": "jobs of parts",
     "part_jobs_twice": "enqueued twice",
 }
+_DURATIONS = {"late_p99_ms": "p99 late", "late_most_ms": "latest"}
+_GROWTH = {
+    "rss_bytes_growth": "the process's memory",
+    "python_blocks_growth": "Python's objects",
+    "objects_growth": "objects in S3",
+    "buckets_growth": "buckets",
+    "waiting_growth": "messages that wait",
+}
+"""What *steady* compares: the mean of its last quarter divided by that of its second, 1 if it does not grow."""
+_FAULTY = "faulty"
+_ARGUMENTS = re.compile(r"(?<=[A-Za-z])\(.*\)$", re.DOTALL)
+"""Those of an exception that ends a sentence."""
+_KINDS = {
+    "client": "clients and administrators did, and were told",
+    "refused": "refused to them",
+    "unanswered": "of their calls, never answered",
+    "contended": "of their calls, given up as contended",
+    "trigger": "triggers",
+    "fault": "faults",
+}
+"""Kinds of counts whose name says too little; the others are the names of flows."""
 
 
 def document(results: Mapping[str, Result]) -> str:
@@ -136,9 +164,11 @@ def _origin(result: Result) -> str:
 
 
 def _rows(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Returns a table; all columns but the first hold numbers or short texts."""
-    lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
-    lines += [f"| {' | '.join(_cell(value) for value in row)} |" for row in rows]
+    """Returns a table; a column of numbers is aligned to the right."""
+    held = [list(row) for row in rows]
+    right = [all(isinstance(row[column], int | float) for row in held) for column in range(len(heads))]
+    lines = [f"| {' | '.join(heads)} |", "|" + "".join("---:|" if each else "---|" for each in right)]
+    lines += [f"| {' | '.join(_cell(value) for value in row)} |" for row in held]
     return "\n".join(lines)
 
 
@@ -158,25 +188,49 @@ def _simulation(result: Result) -> str:
         f"{figures['runs_per_min']:,} runs a minute. {verdict}",
         *(f"- seed {each['seed']}, {each['mode']}: {each['violation']}" for each in figures["failures"]),
     ]
-    counts = [(what, count) for what, count in figures["exercised"].items() if ": " in what]
-    happened = _rows(("what happened in these runs", "times"), counts)
+    happened = _rows(("in these runs", "and how often"), _happened(figures["exercised"]))
     return "\n".join([_SIMULATION, _origin(result), "", *said, "", happened, "", _AGAIN, _MODEL])
+
+
+def _happened(exercised: Mapping[str, int]) -> Iterable[Sequence[str]]:
+    """Returns a row for each kind of what happened, such as what triggers did, the most frequent first in each."""
+    kinds: dict[str, list[tuple[str, int]]] = {}
+    for what, count in exercised.items():
+        kind, _, which = what.partition(": ")
+        if which:
+            kinds.setdefault(kind, []).append((which.replace("_", " "), count))
+    calls = kinds.pop(_FAULTY, [])
+    for kind, said in _KINDS.items():
+        counts = sorted(kinds.pop(kind, []), key=lambda each: -each[1])
+        if counts:
+            yield said, ", ".join(f"{which} {count:,}" for which, count in counts)
+    for kind, counts in kinds.items():
+        yield kind, ", ".join(f"{which} {count:,}" for which, count in counts)
+    if calls:
+        yield "calls that failed", f"{len(calls)} different ones, {sum(count for _, count in calls):,} in all"
 
 
 def _guards(result: Result) -> str:
     figures: Mapping[str, Any] = result.figures
     said = (
-        f"{figures['caught']} of {figures['guards']} guards are missed when they are taken away. With all of them, "
-        f"{figures['schedules_with_all_guards']:,} schedules of {figures['worlds']} worlds keep every promise."
+        f"Of {figures['guards']} guards, each taken away by itself, {figures['caught']} were noticed. With all of "
+        f"them, {figures['schedules_with_all_guards']:,} schedules of {figures['worlds']} worlds keep every promise."
     )
     rooms = Counter(".".join(each["place"].split(".")[:2]) for each in figures["mutants"])
     split = "Where they are: " + ", ".join(f"{count} in `{room}`" for room, count in rooms.most_common()) + "."
     rows = [
-        (each["guard"], f"`{each['place']}`", each["schedules"], each["violation"] or "**nothing**")
+        (each["guard"], f"`{each['place']}`", each["schedules"], _broken(each["violation"]))
         for each in figures["mutants"]
     ]
-    heads = ("guard", "where", "schedules until it is missed", "what is broken without it")
+    heads = ("guard", "where", "schedules until it is noticed", "what is broken without it, for example")
     return "\n".join([_GUARDS, _origin(result), "", said, "", split, "", _TWIN, _rows(heads, rows), ""])
+
+
+def _broken(violation: str | None) -> str:
+    """Returns what broke in few words: an exception by its name alone, long lists cut."""
+    if violation is None:
+        return "**nothing**"
+    return textwrap.shorten(_ARGUMENTS.sub("", violation), 90, placeholder=" ...")
 
 
 def _crash(result: Result) -> str:
@@ -193,22 +247,40 @@ def _crash(result: Result) -> str:
 
 
 def _fuzz(result: Result) -> str:
-    rows = [(name, count) for name, count in result.figures.items() if isinstance(count, int)]
-    return "\n".join([_FUZZ, _origin(result), "", _rows(("decoder", "inputs"), rows), ""])
+    figures: Mapping[str, Any] = result.figures
+    rows = [(name, each["inputs"], each["refused"]) for name, each in figures.items()]
+    total = sum(each["inputs"] for each in figures.values())
+    said = f"{total:,} inputs of {len(rows)} decoders; each was decoded, or refused as it should be."
+    return "\n".join([_FUZZ, _origin(result), "", said, "", _rows(("decoder", "inputs", "refused"), rows), ""])
 
 
 def _soak(result: Result) -> str:
     figures: Mapping[str, Any] = result.figures
-    rows = [(name, *(figures[name][column] for column in _COLUMNS)) for name in figures]
-    kept = [
-        f"- **{name}**: {figures[name]['promises_kept']} promises kept"
-        + "".join(f"; **broken: {each}**" for each in figures[name]["promises_broken"])
-        for name in figures
+    rows = [
+        (
+            name,
+            *(run[column] for column in _COUNTS),
+            *(_duration(run[column]) for column in _DURATIONS),
+            f"{run['promises_kept']} of {run['promises_kept'] + len(run['promises_broken'])}",
+        )
+        for name, run in figures.items()
     ]
-    table = _rows(("scenario", *_COLUMNS.values()), rows)
+    table = _rows(("scenario", *_COUNTS.values(), *_DURATIONS.values(), "checks passed"), rows)
+    broken = [f"- **{name}: {each}**" for name, run in figures.items() for each in run["promises_broken"]]
+    said = [_LATE[name].format(**figures[name]) for name in _LATE if name in figures]
+    if "steady" in figures:
+        grown = ", ".join(f"{what} {figures['steady'][name]:.2f}" for name, what in _GROWTH.items())
+        said.append(f"Means of the last quarter of *steady* divided by those of its second: {grown}.")
     plot = f"![What a service keeps over virtual weeks](images/{image_name('soak')})"
-    late = [_LATE[name].format(**figures[name]) for name in _LATE if name in figures]
-    return "\n".join([_SOAK, _origin(result), "", table, "", *late, "", *kept, "", plot, ""])
+    paragraphs = [wrapped(each) + "\n" for each in said]
+    return "\n".join([_SOAK, _origin(result), "", table, "", *broken, *paragraphs, plot, ""])
+
+
+def _duration(late_ms: int) -> str:
+    """Returns a lateness in the unit that suits it."""
+    if late_ms < 60_000:
+        return f"{late_ms / 1000:.2f} s"
+    return f"{late_ms / 60_000:.0f} min" if late_ms < 2 * 3_600_000 else f"{late_ms / 3_600_000:.1f} h"
 
 
 _SECTIONS: Mapping[str, Callable[[Result], str]] = {

@@ -108,9 +108,11 @@ def is_busy(load: float) -> bool:
 
 
 def load_text(result: Result) -> str:
-    """Returns the load before a measurement, as it follows a date in a sentence; empty if nobody looked."""
+    """Returns what a date in a sentence is followed by if the machine was busy before; empty if it was quiet."""
     load = result.machine.get("load_at_start")
-    return f", {load:.2g} cores busy with other things before" if isinstance(load, int | float) else ""
+    if not isinstance(load, int | float) or not is_busy(load):
+        return ""
+    return f", **on a busy machine** (others wanted {load:.2g} cores just before), so times are too long"
 
 
 def save(
