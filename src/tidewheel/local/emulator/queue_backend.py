@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from threading import Condition
 from typing import Any
 
@@ -26,6 +27,7 @@ from tidewheel.local.emulator.queues import (
     time_ms,
 )
 
+_BACKEND = models.SQSBackend
 _BATCH_ID = re.compile(r"[\w-]{1,80}\Z")
 
 
@@ -37,18 +39,20 @@ def install(patches: Patches, *, changed: Condition, virtual: bool) -> None:
         changed: notified when a message arrives; long polls wait on it, which frees the lock that it holds.
         virtual: with a clock that stands still, long polls answer at once (they would never end).
     """
-    backend = models.SQSBackend
-    create = backend.create_queue
-    send = backend.send_message
-    send_batch = backend.send_message_batch
-    receive = backend.receive_message
-    change_visibility = backend.change_message_visibility
-    purge = backend.purge_queue
-    read_attributes = backend.get_queue_attributes
 
     def arrived() -> None:
         with changed:
             changed.notify_all()
+
+    _adopt_queues(patches, arrived)
+    _quicken_sends(patches, arrived)
+    _quicken_receives(patches, changed, virtual)
+    _quicken_changes(patches)
+    _quicken_attributes(patches)
+
+
+def _adopt_queues(patches: Patches, arrived: Callable[[], None]) -> None:
+    create = _BACKEND.create_queue
 
     def create_queue(self: Any, name: str, tags: dict[str, str] | None = None, **kwargs: Any) -> models.Queue:
         known = name in self.queues
@@ -56,6 +60,13 @@ def install(patches: Patches, *, changed: Condition, virtual: bool) -> None:
         if not known and not queue.fifo_queue:
             HeapQueue.adopt(queue, arrived)
         return queue
+
+    patches.set(_BACKEND, "create_queue", create_queue)
+
+
+def _quicken_sends(patches: Patches, arrived: Callable[[], None]) -> None:
+    send = _BACKEND.send_message
+    send_batch = _BACKEND.send_message_batch
 
     def send_message(self: Any, queue_name: str, message_body: str, **kwargs: Any) -> models.Message:
         queue = self.get_queue(queue_name)
@@ -100,6 +111,13 @@ def install(patches: Patches, *, changed: Condition, virtual: bool) -> None:
         arrived()
         return sent, failed
 
+    patches.set(_BACKEND, "send_message", send_message)
+    patches.set(_BACKEND, "send_message_batch", send_message_batch)
+
+
+def _quicken_receives(patches: Patches, changed: Condition, virtual: bool) -> None:
+    receive = _BACKEND.receive_message
+
     def receive_message(
         self: Any,
         queue_name: str,
@@ -109,10 +127,10 @@ def install(patches: Patches, *, changed: Condition, virtual: bool) -> None:
         message_attribute_names: list[str] | None = None,
     ) -> list[models.Message]:
         queue = self.get_queue(queue_name)
+        wait_s = 0 if virtual else wait_seconds_timeout
         if not isinstance(queue, HeapQueue):
-            wait_s = 0 if virtual else wait_seconds_timeout
             return receive(self, queue_name, count, wait_s, visibility_timeout, message_attribute_names)
-        deadline = time.monotonic() + (0 if virtual else wait_seconds_timeout)
+        deadline = time.monotonic() + wait_s
         while True:
             taken = [
                 received_copy(message, message_attribute_names or [])
@@ -127,6 +145,13 @@ def install(patches: Patches, *, changed: Condition, virtual: bool) -> None:
             with changed:
                 changed.wait(left_s)
 
+    patches.set(_BACKEND, "receive_message", receive_message)
+
+
+def _quicken_changes(patches: Patches) -> None:
+    change_visibility = _BACKEND.change_message_visibility
+    purge = _BACKEND.purge_queue
+
     def change_message_visibility(self: Any, queue_name: str, receipt_handle: str, visibility_timeout: int) -> None:
         queue = self.get_queue(queue_name)
         if isinstance(queue, HeapQueue):
@@ -140,6 +165,13 @@ def install(patches: Patches, *, changed: Condition, virtual: bool) -> None:
         if isinstance(queue, HeapQueue):
             queue.purge()
 
+    patches.set(_BACKEND, "change_message_visibility", change_message_visibility)
+    patches.set(_BACKEND, "purge_queue", purge_queue)
+
+
+def _quicken_attributes(patches: Patches) -> None:
+    read_attributes = _BACKEND.get_queue_attributes
+
     def get_queue_attributes(self: Any, queue_name: str, attribute_names: list[str]) -> dict[str, Any]:
         # moto evaluates every attribute, counts included, once a name.
         queue = self.get_queue(queue_name)
@@ -152,16 +184,7 @@ def install(patches: Patches, *, changed: Condition, virtual: bool) -> None:
             return read_attributes(self, queue_name, attribute_names)
         return {name: everything[name] for name in attribute_names if everything[name] is not None}
 
-    for replacement in (
-        create_queue,
-        send_message,
-        send_message_batch,
-        receive_message,
-        change_message_visibility,
-        purge_queue,
-        get_queue_attributes,
-    ):
-        patches.set(backend, replacement.__name__, replacement)
+    patches.set(_BACKEND, "get_queue_attributes", get_queue_attributes)
 
 
 def _check_batch(entries: list[dict[str, Any]]) -> None:
