@@ -11,8 +11,9 @@ its path, less what Python itself needs: what other programs do moves it less th
 - `first_delivery`: that, and what dispatch imports when it first has rows to send. This comes with the first call, on
   the share of a core that its memory buys, and at the latest 480 s before the rows are due.
 
-The floors are what no code of ours can go below while it uses these packages: boto3 with the four clients that every
-function makes, Powertools with a tracer, and pyarrow.
+The floors are packages alone: boto3 with the four clients that every function makes, as most functions have them, and
+Powertools with a tracer; the same of botocore, which is what these functions make clients with, and what no code of
+ours can go below while it uses these packages; and pyarrow.
 """
 
 from __future__ import annotations
@@ -51,11 +52,16 @@ after = resource.getrusage(resource.RUSAGE_SELF)
 print((after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime) * 1000)
 """
 CLIENTS = "import boto3\nfor name in ('s3', 'dynamodb', 'sqs', 'scheduler'): boto3.client(name)"
+CORE_CLIENTS = (
+    "import botocore.session\nsession = botocore.session.get_session()\n"
+    "for name in ('s3', 'dynamodb', 'sqs', 'scheduler'): session.create_client(name)"
+)
 TRACED = "from aws_lambda_powertools import Logger, Tracer\nLogger(service='x'); Tracer(service='x')"
 FLOORS = {
     "boto3": "import boto3",
     "boto3_and_clients": CLIENTS,
     "boto3_clients_and_powertools": f"{CLIENTS}\n{TRACED}",
+    "botocore_clients_and_powertools": f"{CORE_CLIENTS}\n{TRACED}",
     "numpy": "import numpy",
     "pyarrow": "import pyarrow, pyarrow.compute, pyarrow.parquet",
 }
@@ -217,6 +223,7 @@ def _variables(home: Path) -> dict[str, str]:
         "AWS_SECRET_ACCESS_KEY": "testing",
         "AWS_EXECUTION_ENV": f"AWS_Lambda_python{LAMBDA.python}",
         "AWS_LAMBDA_FUNCTION_NAME": "tidewheel",
+        "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
         "LAMBDA_TASK_ROOT": "/var/task",
         **{f"TIDEWHEEL_{each.name.upper()}": values.get(each.name, arn) for each in fields(ServiceSettings)},
     }

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tidewheel.aws.dynamodb_table import ATTEMPTS, backoff_s
-from tidewheel.bucket import Bucket, BucketId, slots_of
+from tidewheel.bucket import Bucket, BucketId
 from tidewheel.clock import SystemClock
 from tidewheel.errors import Contended
 from tidewheel.fence import new_fence
@@ -43,6 +43,7 @@ from tidewheel.outgoing import check_message
 from tidewheel.pack import decode_pack, packs
 from tidewheel.segment import Segment
 from tidewheel.settings import TopicSettings
+from tidewheel.slots import slots_of
 from tidewheel.tombstone import Tombstone
 
 THREADS = 50

@@ -1,18 +1,18 @@
 """What storage costs at a million messages a day, with and without merging, from counted requests.
 
     python -m benchmarks cost
-    python -m benchmarks.bench_cost [--days 60] [--rows 3472] [--slots 144] [--unmerged-slots 4] [--json FILE]
+    python -m benchmarks.bench_cost [--days 10] [--rows 3472] [--slots 36] [--unmerged-slots 4] [--json FILE]
 
-A topic gets a ledger every 300 s, its messages due at random within the next 60 days: a million a day at 3,472 a
-ledger. The real flows and adapters run over the emulated S3 and DynamoDB of the local runtime, in virtual time; SQS is
-left out, since its price is the same either way. Scaled to one machine:
+A topic gets a ledger every 300 s, its messages due at random within the next days: a million a day at 3,472 a ledger.
+The real flows and adapters run over the emulated S3 and DynamoDB of the local runtime, in virtual time; SQS is left
+out, since its price is the same either way. Scaled to one machine:
 
 - Messages are small, and every limit in bytes (segment, window, tier) is smaller by the same factor, so that segments,
   ledgers and merges are as many as with real messages.
-- The first 60 days are ingested without what would be due in them: at their end the same messages wait as in a steady
+- The first days are ingested without what would be due in them: at their end the same messages wait as in a steady
   state, and nothing had to be delivered on the way.
-- Then half a day is counted, slot by slot: ingest, dispatch, delivery, sweep, merge, collection. Without merging a few
-  slots are counted, and messages are due within 20 days only: each slot then reads a segment for nearly every message.
+- Then some slots are counted: ingest, dispatch, delivery, sweep, merge, collection. Without merging each slot reads a
+  segment for nearly every message.
 
 Prices: us-east-1, on demand, no free tier (tidewheel.cost.prices).
 """
@@ -53,8 +53,8 @@ SLOT_MS = 300_000
 DAY_MS = 86_400_000
 REAL_BYTES, SMALL_BYTES = 113, 26
 """Stored bytes of a real message (bench_ledger) and of one of ours."""
-ROWS, DAYS, SLOTS = 3472, 60, 144
-UNMERGED_DAYS, UNMERGED_SLOTS = 20, 4
+ROWS, DAYS, SLOTS = 3472, 10, 36
+UNMERGED_DAYS, UNMERGED_SLOTS = 10, 4
 
 
 @dataclass(slots=True)

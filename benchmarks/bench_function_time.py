@@ -206,7 +206,7 @@ def measure(say: Callable[[str], object] = print) -> dict[str, Any]:
         parts = []
         for _ in range(3):
             own.calls.clear()
-            run.send(4000)
+            run.send(6000)
             run.deliver()
             parts += own.take("deliver")
             measured["planned"] = {0: _least(own.take("dispatch"))}

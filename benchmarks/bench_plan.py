@@ -45,11 +45,11 @@ QUERIED = 64
 RUNS = 9
 
 
-def bucket_items(count: int) -> list[Item]:
-    """Returns the items of so many ledgers."""
+def waiting_buckets(count: int) -> list[Bucket]:
+    """Returns the buckets of so many ledgers, with their segments."""
     random = np.random.default_rng(17)
     made = (waiting_ledger(random, f"ledgers/t/{i}", ROWS, START_MS, START_MS + SPAN_MS) for i in range(count))
-    return [encode_bucket("t", each.bucket) for each in made]
+    return [each.bucket for each in made]
 
 
 def choose(buckets: list[Bucket]) -> tuple[PlannedSegment, ...]:
@@ -73,8 +73,8 @@ def bare_read(items: list[Item]) -> int:
 
 def in_memory(count: int, runs: int) -> dict[str, object]:
     """Measures planning from buckets, and from items."""
-    items = bucket_items(count)
-    buckets = [decode_bucket(item) for item in items]
+    buckets = waiting_buckets(count)
+    items = [encode_bucket("t", bucket) for bucket in buckets]
     bitmaps = [bucket.slots for bucket in buckets]
     rounds = interleaved(
         runs,
@@ -100,7 +100,7 @@ def in_memory(count: int, runs: int) -> dict[str, object]:
 
 def queried(runs: int) -> dict[str, object]:
     """Measures planning from a query."""
-    items = bucket_items(QUERIED)
+    items = [encode_bucket("t", bucket) for bucket in waiting_buckets(QUERIED)]
     wire = [
         {name: {kind: base64.b64encode(value).decode() if kind == "B" else value} for name, [(kind, value)] in each}
         for each in ([(name, list(value.items())) for name, value in item.items()] for item in items)

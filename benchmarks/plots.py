@@ -244,6 +244,22 @@ def _import(figure: Any, figures: Mapping[str, Any]) -> None:
     _bars(figure.subplots(), values, "seconds", (BLUE, SKY, GREY))
 
 
+def _cold_start(figure: Any, figures: Mapping[str, Any]) -> None:
+    figure.set_size_inches(8, 4.2)
+    functions = {name.removesuffix("_init_ms"): ms for name, ms in figures.items() if name.endswith("_init_ms")}
+    floors = {
+        f"floor: {name.removesuffix('_floor_ms').replace('_', ' ')}": ms
+        for name, ms in figures.items()
+        if name.endswith("_floor_ms")
+    }
+    axes = figure.subplots()
+    colours = [BLUE] * len(functions) + [GREY] * len(floors)
+    _bars(axes, functions | floors, "CPU time of imports at the start, ms", colours)
+    [goal] = [each.goal for each in BENCHMARKS["cold_start"].figures if each.at == "dispatch_init_ms"]
+    axes.axvline(goal, color=ORANGE, linewidth=1.5, linestyle="--", label="goal of dispatch")
+    axes.legend(loc="lower right")
+
+
 def _cost(figure: Any, figures: Mapping[str, Any]) -> None:
     runs = [name for name in ("merged", "unmerged") if name in figures]
     figure.set_size_inches(5 * len(runs), 2.6)
@@ -287,6 +303,7 @@ PLOTS: Mapping[str, Draw] = {
     "merge": _merge,
     "rebuild": _rebuild,
     "import": _import,
+    "cold_start": _cold_start,
     "cost": _cost,
     "contention": _contention,
     "soak": _soak,

@@ -34,7 +34,10 @@ _PROMISES: Sequence[tuple[str, Sequence[tuple[str | None, str]]]] = (
     ("nothing grows with time, and a backlog drains", (_SOAKED,)),
     (
         "a lost table can be rebuilt from the ledgers",
-        ((None, "[disaster recovery](disaster-recovery.md), run as a test"),),
+        (
+            ("simulation", "[simulation](#simulation), of an index that is given up"),
+            (None, "[disaster recovery](disaster-recovery.md), run as a test"),
+        ),
     ),
 )
 """What is promised, and what shows it: the results that this needs (None: a test alone), and words."""
@@ -44,7 +47,9 @@ The real flows run on in-memory twins of the AWS adapters; a suite of contract t
 an emulated AWS to the same behaviour. One seed decides everything. Several functions, clients and administrators are
 under way at once, and who moves next is chosen anew at every call of a port. A call may fail before or after it took
 effect, a function may die at it; triggers come late, twice or never; clocks differ by as much as the service's skew
-allows. In the end everything is healed, and an oracle that knows what each client was told checks what came to whom.
+allows. Packs come back from dead letters after weeks, the table's TTL deletes late and in any order, and in some runs a
+topic is rebuilt from its ledgers while others send, cancel, merge and dispatch. In the end everything is healed, and an
+oracle that knows what each client was told checks what came to whom.
 
 Three kinds of runs: *calm* (nothing fails; every message must come exactly once), *late* (triggers misbehave, functions
 are killed) and *faults* (calls fail as well).
@@ -75,7 +80,7 @@ _CRASH = """## Death at every call
 On an emulated AWS, through the real template, handlers and clients: each flow is run once to count its AWS calls, then
 again for each of them, and dies there, before the call took effect and after it. AWS then repeats what it would repeat,
 a user repeats a call that raised, and time passes. Everything must arrive at every subscription, none early, and
-nothing be left behind.
+nothing be left behind. A second copy is allowed only where what died had handed messages to a queue already.
 
 *Latest* is the worst lateness of any message in any of these runs; *bound* is what the repeating side allows, such as a
 queue's visibility time-out.

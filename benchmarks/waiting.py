@@ -18,8 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidewheel.bucket import Bucket, BucketId, encode_tail, slots_of
+from tidewheel.bucket import Bucket, BucketId, encode_tail
 from tidewheel.segment import Segment
+from tidewheel.slots import slots_of
 
 SEGMENT_ROWS = 600
 SEGMENT_BYTES = SEGMENT_ROWS * 113

@@ -35,6 +35,8 @@ class Breakage:
         names: list[QueueAttributeNameType] = ["MessageRetentionPeriod", "RedrivePolicy", "VisibilityTimeout"]
         found = stage.sqs.get_queue_attributes(QueueUrl=self._queue_url, AttributeNames=names)["Attributes"]
         self._attributes = {name: found[name] for name in names}
+        # By its tags the functions know a queue of their service's.
+        self._tags = stage.sqs.list_queue_tags(QueueUrl=self._queue_url)["Tags"]
         stage.sqs.delete_queue(QueueUrl=self._queue_url)
 
     def send(self) -> None:
@@ -55,7 +57,7 @@ class Breakage:
         [stats] = stage.tw.stats(TOPIC).subscriptions
         stage.check("what a queue does not take is parked", stats.parked == 10, f"{stats.parked} of 10 messages")
         name = self._queue_url.rpartition("/")[2]
-        stage.sqs.create_queue(QueueName=name, Attributes=self._attributes)
+        stage.sqs.create_queue(QueueName=name, Attributes=self._attributes, tags=self._tags)
 
     def check_mended(self) -> None:
         """Waits until the sweep has found the queue, and all parks are drained."""

@@ -128,3 +128,5 @@ def _drain(scale: Scale, account: Account) -> None:
     for _ in range(-(-kept_s // _DAY_S) + scale.longest.days + 2):
         account.stack.advance(days=1)
         account.receive()
+        # What an idle topic's collections leave to the table's time to live.
+        account.stack.service.topics.expire(account.stack.clock.now_ms() // 1000)

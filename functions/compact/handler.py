@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aws_lambda_powertools.utilities.typing import LambdaContext
-
+from tidewheel.aws import cold_start
 from tidewheel.flows.merge import in_process, merge
 from tidewheel.flows.ports import MergeSize
 from tidewheel.settings import MAX_FUNCTION_S
+from tidewheel.telemetry import metrics
 from tidewheel.telemetry.function import Telemetry
 from tidewheel.topic import check_name
 
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
 telemetry = Telemetry("compact")
 logger, service = telemetry.logger, telemetry.service
+cold_start.started()
 
 HALF_MS = MAX_FUNCTION_S * 1000 // 2
 """A merge takes less than half of a function's life; the next one begins only if as much is left."""
@@ -35,6 +39,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> None:
         if merged is None:
             logger.info("nothing to merge: no such topic, or another run is at it")
             return
+        telemetry.add(metrics.UNREADABLE_LEDGERS, len(merged.skipped))
         for error in merged.skipped:
             telemetry.failed("source left as it is", error, ledger=error.object_name)
         logger.info(

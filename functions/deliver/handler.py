@@ -8,6 +8,7 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, pro
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from tidewheel.aws import cold_start
 from tidewheel.errors import InvalidValue, PartLeased
 from tidewheel.flows.deliver import Delivered
 from tidewheel.flows.work import do_job
@@ -17,6 +18,7 @@ from tidewheel.telemetry.function import Telemetry
 
 telemetry = Telemetry("deliver")
 logger, service = telemetry.logger, telemetry.service
+cold_start.started()
 
 
 def work(record: SQSRecord) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aws_lambda_powertools.utilities.typing import LambdaContext
-
-from tidewheel.flows.collect import collect
+from tidewheel.aws import cold_start
 from tidewheel.flows.dispatch import dispatch
 from tidewheel.telemetry import metrics
 from tidewheel.telemetry.function import Telemetry
 from tidewheel.topic import check_name
 
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
 telemetry = Telemetry("dispatch")
 logger, service = telemetry.logger, telemetry.service
+cold_start.started()
 
 
 @telemetry.handler
@@ -38,5 +40,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> None:
         telemetry.add(metrics.CANCELLED, done.cancelled)
         telemetry.add(metrics.EXPIRED, done.expired)
     if done.collect:
+        # Not at the start: most calls collect nothing.
+        from tidewheel.flows.collect import collect
+
         with telemetry.step("collect", topic=topic):
             collect(service, topic)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aws_lambda_powertools.utilities.typing import LambdaContext
-
+from tidewheel.aws import cold_start
 from tidewheel.errors import CorruptPack
 from tidewheel.flows.ingest import ingest
 from tidewheel.flows.ingest_batch import NamedPack, groups, ingest_group
@@ -16,8 +15,12 @@ from tidewheel.settings import MAX_DELIVERY_S
 from tidewheel.telemetry import metrics
 from tidewheel.telemetry.function import Telemetry
 
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
 telemetry = Telemetry("ingest")
 logger, service = telemetry.logger, telemetry.service
+cold_start.started()
 
 HALF_MS = MAX_DELIVERY_S * 1000 // 4
 """Ingest runs half as long as MAX_DELIVERY_S; what it has not read when half of that is over comes again."""

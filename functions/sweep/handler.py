@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aws_lambda_powertools.utilities.typing import LambdaContext
-
+from tidewheel.aws import cold_start
 from tidewheel.flows.health import health
 from tidewheel.flows.ports import Due
 from tidewheel.flows.sweep import Swept, sweep
 from tidewheel.telemetry import metrics
 from tidewheel.telemetry.function import Telemetry
 
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
 telemetry = Telemetry("sweep")
 logger, service = telemetry.logger, telemetry.service
+cold_start.started()
 
 
 @telemetry.handler

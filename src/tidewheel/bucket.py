@@ -2,12 +2,8 @@
 
 Encoded, a bucket's index is two byte strings in one item:
 
-    slots      the portable roaring bitmap of the occupied slots
-    segments   a zlib stream of unsigned LEB128 numbers:
-                 first segment's offset, then a segment each:
-                 length   rows   raw_bytes   first_deliver_at_ms - last_deliver_at_ms of the one before   last - first
-
-Segments follow one another without a gap, so lengths give the offsets.
+    slots      the bitmap of the occupied slots (`tidewheel.slots`)
+    segments   the segment table (`tidewheel.segment_table`)
 
 Where either is too large for an item that every dispatch reads, the ledger itself holds both in its *tail*, between its
 last segment and its footer:
@@ -21,37 +17,25 @@ enough. `Bucket.with_tail` makes such a bucket complete.
 from __future__ import annotations
 
 import hashlib
-import sys
 import zlib
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from operator import add, lt
 from typing import NewType
 
 from pyroaring import BitMap
 
 from tidewheel.errors import CorruptLedger, CorruptMetadata
-from tidewheel.foreign import decompressed
 from tidewheel.segment import Segment
+from tidewheel.segment_table import decode_segments, encode_segments
+from tidewheel.slots import decode_slots, encode_slots
 
 BucketId = NewType("BucketId", str)
-
 
 INLINE_SEGMENTS_BYTES = 1024
 """A longer segment table is read from the tail, when it is needed."""
 INLINE_SLOTS_BYTES = 16 * 1024
 """A larger bitmap is read from the tail; the item has a coarser one."""
 _CHECKSUM_BYTES = 4
-_SEGMENTS_BYTES = 64 * 1024 * 1024
-"""Of a segment table before compression: that of five million segments. What is longer is no table."""
-_NUMBER_BITS = 63
-# Of the portable form of a bitmap.
-_COOKIE, _COOKIE_WITH_RUNS = 12346, 12347
-_NO_OFFSETS_BELOW = 4
-_ARRAY_NUMBERS = 4096
-_BITSET_BYTES = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +104,7 @@ class Bucket:
     size_bytes: int
     rows: int
     slots: BitMap
-    segments: tuple[Segment, ...]
+    segments: Sequence[Segment]
     tail: Tail | None = None
     slot_shift: int = 0
 
@@ -190,162 +174,8 @@ def content_id(data: bytes | memoryview) -> BucketId:
     return BucketId(hashlib.blake2b(data, digest_size=16).hexdigest())
 
 
-def encode_slots(slots: BitMap) -> bytes:
-    """Returns the portable form of a bitmap, with runs where they are shorter."""
-    compact = BitMap(slots)
-    compact.run_optimize()
-    return bytes(compact.serialize())
-
-
-def decode_slots(data: bytes) -> BitMap:
-    """Reads `encode_slots`' result.
-
-    CRoaring believes what a bitmap says of its containers, so that one that lies makes it read and write beyond them,
-    and find nothing in what is not in order. All that it believes is checked here.
-
-    Raises:
-        CorruptMetadata: it is no bitmap, or an empty one.
-    """
-    try:
-        _check_containers(data)
-        slots = BitMap.deserialize(data)
-        if not slots:
-            raise ValueError("there are no slots in it")
-    except (ValueError, IndexError, OverflowError) as error:
-        raise CorruptMetadata(f"bitmap of {len(data)} bytes is not readable ({error})") from None
-    return slots
-
-
-def _check_containers(data: bytes) -> None:
-    """Raises ValueError unless each container has as many numbers as the bitmap says, of 16 bits each, in order.
-
-    The layout is that of https://github.com/RoaringBitmap/RoaringFormatSpec.
-    """
-    cookie = int.from_bytes(data[:4], "little")
-    with_runs = cookie & 0xFFFF == _COOKIE_WITH_RUNS
-    if not with_runs and cookie != _COOKIE:
-        raise ValueError("no cookie of a bitmap")
-    containers = (cookie >> 16) + 1 if with_runs else int.from_bytes(data[4:8], "little")
-    flags = data[4 : 4 + (containers + 7) // 8] if with_runs else b""
-    at = 4 + len(flags) if with_runs else 8
-    heads = _shorts(data, at, 2 * containers)
-    at += 4 * containers
-    if not with_runs or containers >= _NO_OFFSETS_BELOW:
-        at += 4 * containers
-    if any(key >= following for key, following in pairwise(heads[::2])):
-        raise ValueError("its containers are not in order")
-    for number, less_one in enumerate(heads[1::2]):
-        if with_runs and flags[number // 8] >> number % 8 & 1:
-            [runs] = _shorts(data, at, 1)
-            pairs = _shorts(data, at + 2, 2 * runs)
-            starts, more = pairs[::2], pairs[1::2]
-            ends = list(map(add, starts, more))
-            held = sum(more) + runs
-            if not all(map(lt, ends, starts[1:])) or ends[-1:] > [0xFFFF]:
-                raise ValueError("a run ends behind the next, or outside of its container")
-            at += 2 + 4 * runs
-        elif less_one < _ARRAY_NUMBERS:
-            numbers = _shorts(data, at, less_one + 1)
-            if not all(map(lt, numbers, numbers[1:])):
-                raise ValueError("its numbers are not in order")
-            held = len(numbers)
-            at += 2 * held
-        else:
-            held = int.from_bytes(data[at : at + _BITSET_BYTES], "little").bit_count()
-            at += _BITSET_BYTES
-        if held != less_one + 1:
-            raise ValueError("a container holds more or fewer numbers than it says")
-    if at != len(data):
-        raise ValueError(f"its containers end at {at}")
-
-
-def _shorts(data: bytes, at: int, count: int) -> array[int]:
-    """Returns some numbers of 16 bits, little-endian; ValueError if the data ends before."""
-    piece = data[at : at + 2 * count]
-    if len(piece) != 2 * count:
-        raise ValueError("it ends within a container")
-    found = array("H", piece)
-    if sys.byteorder == "big":
-        found.byteswap()
-    return found
-
-
 def encode_tail(slots: BitMap, segments: Sequence[Segment], *, offset: int) -> tuple[bytes, Tail]:
     """Returns a ledger's tail, and where it is if it begins at an offset."""
     bitmap, table = encode_slots(slots), encode_segments(segments)
     checksum = zlib.crc32(table, zlib.crc32(bitmap)).to_bytes(_CHECKSUM_BYTES, "little")
     return checksum + bitmap + table, Tail(offset=offset, slots_bytes=len(bitmap), segments_bytes=len(table))
-
-
-def encode_segments(segments: Sequence[Segment]) -> bytes:
-    """Returns the segment table; at most 13 bytes a segment before compression, as a rule."""
-    out = bytearray()
-    _put(out, segments[0].offset)
-    before = 0
-    for segment in segments:
-        _put(out, segment.length)
-        _put(out, segment.rows)
-        _put(out, segment.raw_bytes)
-        _put(out, segment.first_deliver_at_ms - before)
-        _put(out, segment.last_deliver_at_ms - segment.first_deliver_at_ms)
-        before = segment.last_deliver_at_ms
-    return zlib.compress(bytes(out), 9)
-
-
-def decode_segments(data: bytes) -> tuple[Segment, ...]:
-    """Reads a segment table.
-
-    Raises:
-        CorruptMetadata: it is not one.
-    """
-    try:
-        numbers = _numbers(decompressed(data, _SEGMENTS_BYTES))
-        offset = next(numbers)
-        found: list[Segment] = []
-        before = 0
-        for length in numbers:
-            rows, raw_bytes, gap, span = next(numbers), next(numbers), next(numbers), next(numbers)
-            first = before + gap
-            before = first + span
-            found.append(
-                Segment(
-                    offset=offset,
-                    length=length,
-                    rows=rows,
-                    raw_bytes=raw_bytes,
-                    first_deliver_at_ms=first,
-                    last_deliver_at_ms=before,
-                )
-            )
-            offset += length
-        if not found:
-            raise ValueError("no segments")
-    except (ValueError, StopIteration) as error:
-        raise CorruptMetadata(f"segment table of {len(data)} bytes is not readable ({error!r})") from None
-    return tuple(found)
-
-
-def slots_of(numbers: Iterable[int]) -> BitMap:
-    """Returns the bitmap of some slots."""
-    return BitMap(numbers)
-
-
-def _put(out: bytearray, number: int) -> None:
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-
-
-def _numbers(data: bytes) -> Iterator[int]:
-    number = shift = 0
-    for byte in data:
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            yield number
-            number = shift = 0
-        elif shift > _NUMBER_BITS:
-            raise ValueError("a number has no end")
-    if shift:
-        raise ValueError("it ends within a number")

@@ -6,42 +6,39 @@ A dispatch looks at bitmaps and segment tables only; its memory grows with what 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import takewhile
 
 from tidewheel.bucket import Bucket
 from tidewheel.plan import PlannedSegment
 from tidewheel.segment import Segment
+from tidewheel.segment_table import touching
 
 
 def due_segments(buckets: Iterable[Bucket], a: int, b: int, slot_ms: int) -> tuple[PlannedSegment, ...]:
     """Returns the segments that may hold rows of slots [a, b), in order of time; buckets that do must be complete.
 
-    A bucket that occupies none of the slots is left out whole; of the others, a segment is named only if an
-    occupied slot of the range touches its span.
+    A bucket that occupies none of the slots is left out whole, and its segments are not read; of the others, a segment
+    is named only if an occupied slot of the range touches its span.
     """
-    found: list[PlannedSegment] = []
-    for bucket in buckets:
-        if not bucket.occupies(a, b):
-            continue
-        occupied = list(takewhile(lambda slot: slot < b, bucket.slots.iter_equal_or_larger(a)))
-        for segment in bucket.segments:
-            due = _due_rows(segment, occupied, a, b, slot_ms)
-            if due:
-                found.append(PlannedSegment(object_name=bucket.object_name, segment=segment, due_rows=due))
+    found = [
+        PlannedSegment(
+            object_name=bucket.object_name, segment=segment, due_rows=_due_rows(segment, a * slot_ms, b * slot_ms)
+        )
+        for bucket in buckets
+        if bucket.occupies(a, b)
+        for segment in touching(bucket.segments, a * slot_ms, b * slot_ms)
+        if bucket.occupies(
+            max(a, segment.first_deliver_at_ms // slot_ms), min(b, segment.last_deliver_at_ms // slot_ms + 1)
+        )
+    ]
     found.sort(key=lambda p: (p.segment.first_deliver_at_ms, p.object_name, p.segment.offset))
     return tuple(found)
 
 
-def _due_rows(segment: Segment, occupied: list[int], a: int, b: int, slot_ms: int) -> int:
-    """Estimates the rows of a segment that are due: its rows, spread evenly over its span."""
+def _due_rows(segment: Segment, from_ms: int, until_ms: int) -> int:
+    """Estimates the rows of a segment that are due in [from_ms, until_ms): its rows, spread evenly over its span."""
     first, last = segment.first_deliver_at_ms, segment.last_deliver_at_ms
-    if not segment.touches(a, b, slot_ms):
-        return 0
-    if not any(first // slot_ms <= slot <= last // slot_ms for slot in occupied):
-        return 0
-    span = last - first + 1
-    overlap = min(last + 1, b * slot_ms) - max(first, a * slot_ms)
-    return max(1, -(-segment.rows * overlap // span))
+    overlap = min(last + 1, until_ms) - max(first, from_ms)
+    return max(1, -(-segment.rows * overlap // (last - first + 1)))
 
 
 def next_slot(buckets: Iterable[Bucket], at_or_after: int) -> int | None:

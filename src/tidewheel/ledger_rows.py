@@ -83,8 +83,31 @@ def sort_rows(table: pa.Table) -> pa.Table:
     """Returns the rows sorted by (deliver_at_ms, message_id); those that are equal keep their order."""
     if in_order(table):
         return table
-    high, low = _id_halves(table)
-    return table.take(pa.array(np.lexsort((low, high, times_of(table)))))
+    order = pa.array(_sorted_order(table))
+    columns = [
+        # Nulls have no order, and to take a column of maps costs as much as one of payloads.
+        column if column.null_count == len(column) else column.take(order)
+        for column in table.columns
+    ]
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def _sorted_order(table: pa.Table) -> npt.NDArray[np.intp]:
+    """Returns which row comes first, which second, and so on.
+
+    Most rows differ in their times, and they come as some sorted runs, which a stable sort of one column merges. Ids
+    are compared only where times are equal: a sort by all three columns takes ten times as long.
+    """
+    times = times_of(table)
+    order: npt.NDArray[np.intp] = np.argsort(times, kind="stable")
+    ascending = times[order]
+    same = ascending[1:] == ascending[:-1]
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    if tied.size:
+        rows = order[tied]
+        high, low = _id_halves(table)
+        order[tied] = rows[np.lexsort((low[rows], high[rows], times[rows]))]
+    return order
 
 
 def without_repeats(table: pa.Table) -> pa.Table:

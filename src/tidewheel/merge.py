@@ -26,7 +26,8 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import NamedTuple
 
-from tidewheel.bucket import Bucket, BucketId, encode_slots
+from tidewheel.bucket import Bucket, BucketId
+from tidewheel.slots import encode_slots
 
 FULL_BYTES = 256 * 1024 * 1024
 """A ledger of this size needs no merging: its share of a dispatch's GETs is small beside its messages."""
@@ -53,12 +54,17 @@ class Merge:
         sources: in the order of their ids.
         cuts: ascending slots; the i-th output has the rows of slots [cuts[i], cuts[i + 1]). Rows of slots below the
             first cut are planned, and not rewritten.
-        live_bytes: estimate of what is rewritten, encoded.
+        live_bytes, live_rows: estimates of what is rewritten; bytes as they are encoded.
     """
 
     sources: tuple[Bucket, ...]
     cuts: tuple[int, ...]
     live_bytes: int
+
+    @property
+    def live_rows(self) -> int:
+        """Of the sources' rows, those that are not planned."""
+        return round(_weight(self.sources, self.cuts[0], self.cuts[-1]).rows)
 
     def output_id(self, i: int) -> BucketId:
         """Returns the id of the i-th output's bucket: a hash of what it is merged from."""

@@ -9,6 +9,8 @@ A topic's items and objects carry its name, so most statements are about one top
 A topic without queues of its own sends through the shared ones: who may send to these may send to EVERY such topic,
 whatever the other statements say. List a topic in `dedicated_topics` of the stack's environment to give it its own.
 
+Where the settings name a customer's KMS key, a last statement or two let it be used through the services concerned.
+
 Everything here is a value: statements are dicts as IAM's JSON has them, without `Sid`, so that those of several topics
 fit into one policy. Nothing calls AWS.
 """
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -46,8 +48,12 @@ RECEIVE: tuple[ConsumerAction, ...] = ("receive",)
 
 FIFO = ".fifo"
 NO_FIFO = "a FIFO queue takes no delay for a single message, so nothing would come in time; use a standard queue"
-KMS_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
+DECRYPT, MAKE_DATA_KEY = "kms:Decrypt", "kms:GenerateDataKey"
+KMS_ACTIONS = (DECRYPT, MAKE_DATA_KEY)
 """What a sender needs of the key with which a queue is encrypted."""
+DNS_SUFFIXES = {"aws-cn": "amazonaws.com.cn"}
+"""By partition, where it is not DNS_SUFFIX."""
+DNS_SUFFIX = "amazonaws.com"
 
 _CONSUMING = ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
 _REGION = re.compile(r"(?:^|\.)([a-z]{2}(?:-[a-z]+)+-\d+)(?:\.|$)")
@@ -56,11 +62,12 @@ _ROLE = re.compile(r"arn:[a-z-]+:iam::\d{12}:role/[\w+=,.@/-]+\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Where a service is: what ARNs need beside a name."""
+    """Where a service is: what ARNs, and names of AWS's services, need beside a name."""
 
     partition: str
     region: str
     account: str
+    dns_suffix: str
 
     def arn(self, service: str, resource: str) -> str:
         return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{resource}"
@@ -77,6 +84,7 @@ def sender_statements(
     region: str | None = None,
     account: str | None = None,
     partition: str | None = None,
+    dns_suffix: str | None = None,
 ) -> list[Statement]:
     """Returns what a program needs that sends to one topic.
 
@@ -87,14 +95,14 @@ def sender_statements(
         settings: the service's.
         topic: the topic.
         actions: which calls; all by default.
-        region, account, partition: where the service is; by default what its dispatch function's ARN says.
+        region, account, partition, dns_suffix: where the service is; by default what its dispatch function's ARN says.
 
     Raises:
         InvalidValue: the topic is no name, an action is unknown, or the settings do not say where the service is.
     """
     check_name("topic", topic)
     _check_actions(actions, SENDER_ACTIONS)
-    place = _place(settings, region, account, partition)
+    place = _place(settings, region, account, partition, dns_suffix)
     wanted = set(actions)
     changes = wanted & {"cancel", "reschedule"}
     looks = wanted & {"look", "reschedule"}
@@ -116,7 +124,13 @@ def sender_statements(
         # By due date: beside these folders stands what collections note for the deletion of bodies.
         by_date = place.object_arn(settings.s3_bucket, f"{PAYLOADS}{topic}/????-??-??/*")
         statements.append(_allow(["s3:PutObject"], [by_date]))
-    return statements
+    sends = bool(wanted & {"send", "reschedule"})
+    return statements + _key_use(
+        settings,
+        place,
+        decrypt=["dynamodb", *["s3"] * (large or bool(looks)), *["sqs"] * sends],
+        encrypt=[*["s3"] * large, *["sqs"] * sends],
+    )
 
 
 def shares_queues(settings: ServiceSettings, topic: str) -> bool:
@@ -130,10 +144,12 @@ def consumer_statements(
     queue: str,
     *,
     dead_letter_queue: str | None = None,
+    queue_key: str | None = None,
     actions: Collection[ConsumerAction] = RECEIVE,
     region: str | None = None,
     account: str | None = None,
     partition: str | None = None,
+    dns_suffix: str | None = None,
 ) -> list[Statement]:
     """Returns what a program needs that works on one subscription of a topic.
 
@@ -144,15 +160,16 @@ def consumer_statements(
         topic: the topic.
         queue: URL or ARN of the subscription's queue.
         dead_letter_queue: the same of its dead-letter queue; by default the one that Tidewheel makes, `...-dead`.
+        queue_key: ARN or id of the KMS key with which these two are encrypted, if it is not the service's.
         actions: which calls; "retry_later" sends to the topic, and to the dead-letter queue after the last attempt.
-        region, account, partition: as of `sender_statements`.
+        region, account, partition, dns_suffix: as of `sender_statements`.
 
     Raises:
         InvalidValue: a name, a queue or an action is not one, or the settings do not say where the service is.
     """
     check_name("topic", topic)
     _check_actions(actions, CONSUMER_ACTIONS)
-    place = _place(settings, region, account, partition)
+    place = _place(settings, region, account, partition, dns_suffix)
     queue_arn = _queue_arn(queue, place)
     dead_arn = f"{queue_arn}-dead" if dead_letter_queue is None else _queue_arn(dead_letter_queue, place)
     readable = [layout.topic_partition(topic), _beside(topic, "*")]
@@ -171,6 +188,12 @@ def consumer_statements(
         moving = ["sqs:GetQueueUrl", "sqs:ListDeadLetterSourceQueues", "sqs:StartMessageMoveTask"]
         statements.append(_allow(moving, [dead_arn]))
         statements.append(_allow(["sqs:SendMessage"], [queue_arn]))
+    retries = "retry_later" in actions
+    encrypt = [*["s3"] * retries, *["sqs"] * (retries or "redrive" in actions)]
+    statements += _key_use(settings, place, decrypt=["dynamodb", "s3", "sqs"], encrypt=encrypt)
+    if queue_key is not None and queue_key != settings.encryption_key_arn:
+        own = replace(settings, encryption_key_arn=_key_arn(queue_key, place))
+        statements += _key_use(own, place, decrypt=["sqs"], encrypt=[each for each in encrypt if each == "sqs"])
     return statements
 
 
@@ -181,6 +204,7 @@ def administrator_statements(
     region: str | None = None,
     account: str | None = None,
     partition: str | None = None,
+    dns_suffix: str | None = None,
 ) -> list[Statement]:
     """Returns what a program needs that creates topics and subscriptions and looks at them: of all topics.
 
@@ -190,12 +214,12 @@ def administrator_statements(
         settings: the service's.
         dead_letter_queues: ARNs or URLs of the dead-letter queues of the service's own queues; without them the
             statements do not allow `redrive_service`. The settings do not name them, since no client uses them.
-        region, account, partition: as of `sender_statements`.
+        region, account, partition, dns_suffix: as of `sender_statements`.
 
     Raises:
         InvalidValue: the settings do not say where the service is, or a queue is none.
     """
-    place = _place(settings, region, account, partition)
+    place = _place(settings, region, account, partition, dns_suffix)
     items = ("ConditionCheckItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem")
     queues = ("CreateQueue", "DeleteQueue", "GetQueueAttributes", "GetQueueUrl", "ListQueueTags", "TagQueue")
     roles = place.arn("ssm", f"parameter{roles_parameter_name(settings.stack)}")
@@ -207,6 +231,7 @@ def administrator_statements(
         _allow(["s3:GetObject"], [place.object_arn(settings.s3_bucket, f"{LEDGERS}*")]),
         _allow(["s3:DeleteObject"], [place.object_arn(settings.s3_bucket, f"{PARKED}*")]),
         *(_redriving(settings, dead_letter_queues, place) if dead_letter_queues else ()),
+        *_key_use(settings, place, decrypt=["dynamodb", "s3", "sqs"], encrypt=["sqs"]),
     ]
 
 
@@ -237,7 +262,7 @@ def queue_policy(queue: str, *, role_arns: Sequence[str]) -> dict[str, Any]:
         InvalidValue: the queue is not a standard queue's, or a role is no ARN of a role.
     """
     statement = delivery_statement(role_arns)
-    place = _Place(partition=role_arns[0].split(":")[1], region="", account="")
+    place = _Place(partition=role_arns[0].split(":")[1], region="", account="", dns_suffix="")
     return policy_document([{**statement, "Resource": _queue_arn(queue, place)}])
 
 
@@ -283,6 +308,36 @@ def _sending(settings: ServiceSettings, topic: str, place: _Place) -> Statement:
     return _allow(["sqs:SendMessage"], [_queue_arn(url, place) for url in settings.ingest_queues(topic)])
 
 
+def _key_use(
+    settings: ServiceSettings, place: _Place, *, decrypt: Sequence[str], encrypt: Sequence[str]
+) -> list[Statement]:
+    """Allows to use the service's key through services, such as "s3"; nothing if it has none."""
+    if settings.encryption_key_arn is None:
+        return []
+    used = ((DECRYPT, decrypt), (MAKE_DATA_KEY, encrypt))
+    through = {action: [f"{each}.{place.region}.{place.dns_suffix}" for each in services] for action, services in used}
+    return [
+        {
+            **_allow([action], [settings.encryption_key_arn]),
+            "Condition": {"StringEquals": {"kms:ViaService": services}},
+        }
+        for action, services in through.items()
+        if services
+    ]
+
+
+def _key_arn(key: str, place: _Place) -> str:
+    """Returns the ARN of a key given by ARN or id.
+
+    Raises:
+        InvalidValue: it is an alias, which IAM does not take for the key.
+    """
+    if "alias/" in key:
+        advice = "IAM wants the key, not its alias: `aws kms describe-key --key-id <alias>` says it"
+        raise InvalidValue("queue_key", key, advice)
+    return key if key.startswith("arn:") else place.arn("kms", f"key/{key}")
+
+
 def _beside(topic: str, rest: str) -> str:
     """Returns the partitions of a topic's items that are not in the topic's own partition, as a pattern."""
     return f"{layout.topic_partition(topic)}#{rest}"
@@ -292,7 +347,13 @@ def _table_arn(settings: ServiceSettings, place: _Place) -> str:
     return place.arn("dynamodb", f"table/{settings.table}")
 
 
-def _place(settings: ServiceSettings, region: str | None, account: str | None, partition: str | None) -> _Place:
+def _place(
+    settings: ServiceSettings,
+    region: str | None,
+    account: str | None,
+    partition: str | None,
+    dns_suffix: str | None,
+) -> _Place:
     known = settings.dispatch_arn.split(":")
     if len(known) < 5 or known[0] != "arn":
         known = ["", "", "", "", ""]
@@ -304,7 +365,7 @@ def _place(settings: ServiceSettings, region: str | None, account: str | None, p
     for name, value in found.items():
         if not value:
             raise InvalidValue(name, value, f"dispatch_arn={settings.dispatch_arn!r} does not say it: give {name}=")
-    return _Place(**found)
+    return _Place(**found, dns_suffix=dns_suffix or DNS_SUFFIXES.get(found["partition"], DNS_SUFFIX))
 
 
 def _queue_arn(queue: str, place: _Place) -> str:

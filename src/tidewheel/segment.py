@@ -32,7 +32,3 @@ class Segment:
     def last_byte(self) -> int:
         """Offset of its last byte, inclusive, as HTTP ranges count."""
         return self.offset + self.length - 1
-
-    def touches(self, a: int, b: int, slot_ms: int) -> bool:
-        """Whether its span has a part of slots [a, b)."""
-        return self.last_deliver_at_ms >= a * slot_ms and self.first_deliver_at_ms < b * slot_ms

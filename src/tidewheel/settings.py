@@ -62,7 +62,7 @@ class TopicSettings:
     segment_rows: int = 5000
     segment_bytes: int | None = None
     collect_interval_s: int = 3_600
-    inline_rows: int = 2000
+    inline_rows: int = 4000
     part_rows: int = 1000
     redrive_s: int = 1800
     max_buckets: int = 64
@@ -150,6 +150,8 @@ class ServiceSettings:
         send_threads: parallel SQS requests of one function call.
         topic_queues: topic -> URLs of its own urgent and bulk ingest queue, for the topics that have such; both
             sources hold it as one JSON text.
+        encryption_key_arn: the KMS key that encrypts the S3 bucket, the table and the service's queues; None if AWS's
+            own keys do.
     """
 
     stack: str
@@ -168,6 +170,7 @@ class ServiceSettings:
     max_skew_ms: int = 100
     send_threads: int = 8
     topic_queues: Mapping[str, tuple[str, str]] = dataclass_field(default_factory=dict)
+    encryption_key_arn: str | None = None
 
     def __post_init__(self) -> None:
         if self.max_skew_ms < 0:
@@ -247,6 +250,7 @@ _OPTIONAL: dict[str, Callable[[Any], Any]] = {
     "max_skew_ms": partial(_number, "max_skew_ms"),
     "send_threads": partial(_number, "send_threads"),
     "topic_queues": _topic_queues,
+    "encryption_key_arn": lambda value: None if value is None else str(value),
 }
 """Settings that may be missing, and how each is read; all others are texts."""
 

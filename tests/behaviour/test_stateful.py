@@ -23,7 +23,7 @@ from tidewheel.local import MemoryTidewheel
 from tidewheel.memory import MemoryService
 from tidewheel.message import Message, Receipt
 from tidewheel.sdk.changes import Rescheduled
-from tidewheel.sdk.sender import URGENT_MS
+from tidewheel.sdk.sender import KEYED_URGENT_MS, URGENT_MS
 from tidewheel.sdk.waiting import MessageState
 from tidewheel.settings import TopicSettings
 
@@ -85,8 +85,9 @@ class TopicMachine(RuleBasedStateMachine):
     def remember(self, receipts: list[Receipt], **message: Any) -> list[str]:
         for receipt in receipts:
             order = len(self.oracle.sent)
-            by = "urgent" if receipt.deliver_at_ms <= self.now_ms + URGENT_MS else "bulk"
             due_ms = receipt.deliver_at_ms
+            within_ms = KEYED_URGENT_MS if "key" in message else URGENT_MS
+            by = "urgent" if due_ms <= self.now_ms + within_ms else "bulk"
             known = Sent(id=receipt.id, order=order, sent_ms=self.now_ms, due_ms=due_ms, by=by, **message)
             self.oracle.add(known, self.now_ms)
         known_packs = {id(pack) for _, _, pack in self.packs}

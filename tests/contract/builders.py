@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tidewheel.bucket import Bucket, BucketId, slots_of
+from tidewheel.bucket import Bucket, BucketId
 from tidewheel.fence import Fence
 from tidewheel.flows.ports import HandOut, Objects, Topics, Trash
 from tidewheel.message import MessageId
 from tidewheel.plan import Plan, PlannedSegment
 from tidewheel.segment import Segment
 from tidewheel.settings import TopicSettings
+from tidewheel.slots import slots_of
 from tidewheel.subscription import Delivery, DeliveryKey, Subscription
 
 SLOT_MS = 300_000

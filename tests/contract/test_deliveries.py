@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.contract.builders import Store, a_delivery, a_fence, a_subscription
-from tidewheel.flows.ports import HandOut
+from tidewheel.flows.ports import AT_ONCE_MS, HandOut
 from tidewheel.subscription import DeliveryKey
 
 
@@ -18,15 +18,14 @@ def test_a_subscription_is_read_as_it_was_created_and_the_sweep_looks_at_it(stor
     subscription = a_subscription(cursor=100, start=105)
     assert store.topics.create_subscription(fence, subscription)
     assert store.topics.subscription("orders", "billing") == subscription
-    look_at_ms = fence.look_at(100, None)
-    assert store.current() == replace(fence, subs_ver=1, ver=1, wake_slot=100, look_at_ms=look_at_ms)
+    assert store.current() == replace(fence, subs_ver=1, ver=1, wake_slot=100, look_at_ms=fence.look_at(100, None))
 
 
 def test_a_new_subscription_lowers_a_wake_mark_above_its_cursor(store: Store) -> None:
-    fence = store.topic(wake_slot=400, look_at_ms=10**9, collect_at_ms=5)
+    fence = store.topic(wake_slot=400, look_at_ms=10**9, collect_at_ms=5, sealed=100)
     assert store.topics.create_subscription(fence, a_subscription(cursor=100))
     marks = (store.current().wake_slot, store.current().look_at_ms, store.current().collect_at_ms)
-    assert marks == (100, fence.look_at(100, 5), 5)
+    assert marks == (100, AT_ONCE_MS, 5)
 
 
 @pytest.mark.parametrize("wake_slot", [99, 100])

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from tests.contract.builders import Store, a_bucket, a_fence, a_segment, some_trash
-from tidewheel.bucket import Bucket, BucketId, encode_tail, slots_of
+from tidewheel.bucket import Bucket, BucketId, encode_tail
 from tidewheel.fence import Fence
 from tidewheel.flows.ports import Commit, Wake
+from tidewheel.slots import slots_of
 
 LOW = Wake(wake_slot=105, look_at_ms=7000, collect_at_ms=None)
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.builders import Store, a_delivery, a_fence, a_subscription
 from tidewheel.flows.parks_port import Parked
-from tidewheel.flows.ports import HandOut, Wake
+from tidewheel.flows.ports import AT_ONCE_MS, HandOut, Wake
 from tidewheel.park import Park, ParkKey
 from tidewheel.subscription import State, Subscription
 
@@ -79,9 +79,11 @@ def test_marking_as_broken_is_refused_when_the_subscription_is_another_or_gone(s
 
 
 # ---- resume
-@pytest.mark.parametrize("state", [State.PAUSED, State.BROKEN])
-def test_a_resumed_subscription_is_active_and_the_sweep_looks_at_its_cursor(store: Store, state: State) -> None:
-    store.topic(wake_slot=400, look_at_ms=10**9, collect_at_ms=5, planned=300, sealed=300)
+@pytest.mark.parametrize(("state", "sealed"), [(State.PAUSED, 300), (State.BROKEN, 300), (State.PAUSED, 200)])
+def test_a_resumed_subscription_is_active_and_the_sweep_looks_at_its_cursor(
+    store: Store, state: State, sealed: int
+) -> None:
+    store.topic(wake_slot=400, look_at_ms=10**9, collect_at_ms=5, planned=sealed, sealed=sealed)
     [subscription] = store.subscribed(cursor=200)
     seen = replace(subscription, state=state)
     _ = store.topics.pause(seen) if state is State.PAUSED else store.topics.mark_broken("orders", "billing", "s1")
@@ -89,7 +91,8 @@ def test_a_resumed_subscription_is_active_and_the_sweep_looks_at_its_cursor(stor
     fence = store.current()
     assert store.topics.resume(fence, seen)
     assert now(store) == subscription
-    assert store.current() == replace(fence, ver=fence.ver + 1, wake_slot=200, look_at_ms=fence.look_at(200, 5))
+    look_at_ms = AT_ONCE_MS if sealed == 200 else fence.look_at(200, 5)
+    assert store.current() == replace(fence, ver=fence.ver + 1, wake_slot=200, look_at_ms=look_at_ms)
 
 
 def _wake(slot: int) -> Wake:

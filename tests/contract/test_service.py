@@ -40,7 +40,8 @@ def test_a_cold_start_reads_the_environment_and_the_current_clock(monkeypatch: p
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     clock = ManualClock(5)
     with use(clock):
-        service = Service.cold_start(ENVIRONMENT | {"TIDEWHEEL_MAX_SKEW_MS": "250", "TIDEWHEEL_SEND_THREADS": "20"})
+        own = {"TIDEWHEEL_MAX_SKEW_MS": "250", "TIDEWHEEL_SEND_THREADS": "20"}
+        service = Service.cold_start(environ=ENVIRONMENT | own)
     ports: Ports = service
     assert ports.clock is clock
     assert ports.max_skew_ms == 250
@@ -49,7 +50,7 @@ def test_a_cold_start_reads_the_environment_and_the_current_clock(monkeypatch: p
 
 def test_a_cold_start_without_settings_names_what_is_missing() -> None:
     with pytest.raises(NotConfigured, match="dispatch_arn"):
-        Service.cold_start({name: value for name, value in ENVIRONMENT.items() if "DISPATCH" not in name})
+        Service.cold_start(environ={name: value for name, value in ENVIRONMENT.items() if "DISPATCH" not in name})
 
 
 def test_there_are_as_many_connections_as_threads() -> None:

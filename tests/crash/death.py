@@ -23,6 +23,9 @@ from tidewheel.local.handlers import Handler
 
 CLIENT = "client"
 """Whose calls those are that no function makes: the program with the SDK's client."""
+_INGEST_QUEUES = frozenset({"TIDEWHEEL_URGENT_QUEUE_URL", "TIDEWHEEL_BULK_QUEUE_URL"})
+_QUEUES = _INGEST_QUEUES | {"TIDEWHEEL_WORK_QUEUE_URL", "TIDEWHEEL_REFUSED_QUEUE_URL"}
+"""Variables of functions with the stack's queues; all other queues are subscriptions'."""
 _READS = ("Get", "Head", "List", "Query", "Scan", "BatchGet", "Describe")
 
 
@@ -80,6 +83,8 @@ class Watch:
         visit: asked at each point of the victim's; True: it happens. None: nothing does.
         calls: of the victim so far, by operation, in order.
         deaths: so far.
+        unmarked: how many of those that died, or ran twice at one time, had handed messages over, which is marked
+            only after it: each may cost a copy. A function hands over to subscriptions, a program to ingest.
         job_errors: what jobs of the work queue ended with, which the function only reports as failed.
     """
 
@@ -87,17 +92,22 @@ class Watch:
         self.visit: Callable[[Point], bool] | None = None
         self.calls: list[str] = []
         self.deaths = 0
+        self.unmarked = 0
         self.job_errors: list[Exception] = []
         self._victim: str | None = None
         self._running: list[tuple[Handler, Any]] = []
         self._dead = False
         self._first = True
         self._refused: list[str] = []
+        self._handing_over = False
+        self._handed_over = False
+        self._twice = False
+        self._queues: dict[str, str] = {}
 
     @contextmanager
     def mortal(self, victim: str) -> Iterator[None]:
         """What the victim asks of AWS within the block is counted, and may be its last."""
-        self._victim, self._first = victim, True
+        self._victim, self._first, self._handed_over = victim, True, False
         try:
             yield
         finally:
@@ -105,7 +115,7 @@ class Watch:
 
     def begin_program(self) -> None:
         """A program is started: after the death of another one, or for its own sake."""
-        self._dead, self._first = False, True
+        self._dead, self._first, self._handed_over = False, True, False
 
     def observe(self, session: botocore.session.Session) -> None:
         """Follows all clients that are made of a session from now on."""
@@ -116,18 +126,20 @@ class Watch:
     def make_mortal(self, handler: Handler) -> None:
         """Lets a function die as on Lambda: its caller learns that it has failed."""
         invoke = handler.invoke
+        self._queues |= {handler.spec.environment[each]: each for each in _QUEUES & handler.spec.environment.keys()}
 
         def invoked(event: Any) -> Any:
-            outer = self._first
+            outer = self._first, self._handed_over
             self._running.append((handler, event))
-            self._first = True
+            self._first, self._handed_over = True, False
             try:
                 return invoke(event)
             except Crash as crash:
                 raise FunctionDied(str(crash)) from None
             finally:
                 self._running.pop()
-                self._dead, self._first = False, outer
+                self._dead = False
+                self._first, self._handed_over = outer
 
         handler.invoke = invoked  # type: ignore[method-assign]
         module = sys.modules[handler._module_name]
@@ -158,8 +170,10 @@ class Watch:
             self._die()
         if self._running and self._happens(When.TWICE):
             handler, event = self._running[-1]
+            self._twice = True
             handler.invoke(copy.deepcopy(event))
         self._first = False
+        self._handing_over = model.name.startswith("SendMessage") and self._hands_over(params)
         if model.name == "SendMessageBatch" and self._happens(When.HALF):
             return self._refuse_half(params)
         return None
@@ -171,6 +185,9 @@ class Watch:
             refusal = {"Id": entry_id, "Code": "InternalError", "Message": "not now", "SenderFault": False}
             parsed.setdefault("Failed", []).append(refusal)
         self._refused = []
+        if self._handing_over:
+            self._handing_over, self._handed_over = False, True
+            self.unmarked, self._twice = self.unmarked + self._twice, False
         if self._happens(When.AFTER):
             self._die()
 
@@ -184,7 +201,13 @@ class Watch:
     def _die(self) -> None:
         self._dead = True
         self.deaths += 1
+        self.unmarked += self._handed_over
         raise Crash(f"at call {len(self.calls)}, {self.calls[-1]}")
+
+    def _hands_over(self, params: dict[str, Any]) -> bool:
+        """Whether a request hands messages over to those who get them next, as this victim sees it."""
+        known = self._queues.get(json.loads(params["body"])["QueueUrl"])
+        return known in _INGEST_QUEUES if self._who == CLIENT else known is None
 
     def _refuse_half(self, params: dict[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
         """Takes every other message out of a batch before SQS sees it; answers itself if none is left."""

@@ -44,7 +44,7 @@ def resuming(world: World) -> None:
 
 @told("cancel by id", TRANSACTION, settings=KEYS_WAIT)
 def cancelling(world: World) -> None:
-    [receipt, _, early] = world.send({"cancelled": "40m", "stays": "41m", "before ingest": "50m"})
+    [receipt, _, early] = world.send({"cancelled": "28m", "stays": "29m", "before ingest": "50m"})
     world.user(lambda client: client.cancel(TOPIC, early.id))
     world.advance(minutes=1)
     with world.mortal(CLIENT):
@@ -54,7 +54,7 @@ def cancelling(world: World) -> None:
 
 @told("cancel many", TRANSACTION, settings=KEYS_WAIT)
 def cancelling_many(world: World) -> None:
-    receipts = world.send({"one": "40m", "two": "41m", "stays": "42m"})
+    receipts = world.send({"one": "28m", "two": "29m", "stays": "30m"})
     world.advance(minutes=1)
     with world.mortal(CLIENT):
         assert all(world.user(lambda client: client.cancel_many(TOPIC, [each.id for each in receipts[:2]])))
@@ -72,7 +72,7 @@ def cancelling_a_key(world: World) -> None:
 
 @told("reschedule", SEND, TRANSACTION, settings=KEYS_WAIT)
 def rescheduling(world: World) -> None:
-    [receipt] = world.send({"moved": "40m"})
+    [receipt] = world.send({"moved": "30m"})
     world.advance(minutes=1)
 
     def move(client: Tidewheel) -> Rescheduled:
@@ -122,14 +122,14 @@ def purging(world: World) -> None:
 
 @told("purge a range of time", UPDATE, TRANSACTION)
 def purging_a_range(world: World) -> None:
-    world.send({"before": "40m"})
+    world.send({"before": "20m"})
     world.advance(minutes=1)
-    world.send({"inside": "50m"})
+    world.send({"inside": "30m"})
     world.advance(minutes=1)
     world.send({"behind": "70m"})
     world.advance(minutes=6)
     with world.mortal(CLIENT):
-        world.user(lambda client: client.purge(TOPIC, start=START_S + 45 * 60, end=START_S + 65 * 60))
+        world.user(lambda client: client.purge(TOPIC, start=START_S + 25 * 60, end=START_S + 65 * 60))
     world.change(Promise.NEVER, "inside")
 
 
@@ -200,7 +200,7 @@ def deleting_a_subscription(world: World) -> None:
 
 @told("delete a topic", UPDATE, "sqs.DeleteQueue")
 def deleting_a_topic(world: World) -> None:
-    world.send({"waits": "40m"})
+    world.send({"waits": "30m"})
     world.advance(minutes=1)
     world.forget("billing")
     with world.mortal(CLIENT), suppress(UnknownTopic):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from tests.crash.story import Report, Story, explore
 from tests.crash.verdict import _unexplained
 from tests.crash.world import MortalTidewheel, World
 from tidewheel.errors import NotTaken, PartLeased
-from tidewheel.flows import deliver, drain, release, sweep
+from tidewheel.flows import deliver, drain, ingest, release, sweep
 from tidewheel.local.pump import Failure, PartialFailure
 
 
@@ -73,6 +74,16 @@ def test_a_message_that_is_sent_twice_for_no_reason_is_found(
     monkeypatch.setattr(release, "send", twice)
     report = explore(stack, stories_ingest.ingesting_urgent, lambda _: False)
     assert found(report, "too many copies: 'soon'", "undisturbed")
+
+
+def test_a_copy_after_a_death_that_had_handed_nothing_over_is_found(
+    stack: MortalTidewheel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = itertools.count()
+    monkeypatch.setattr(ingest, "content_id", lambda _: f"{next(numbers):032x}")  # so a batch is never known again
+    report = explore(stack, stories_ingest.ingesting_bulk, dying_after("dynamodb.TransactWriteItems"))
+    assert found(report, "too many copies: 'far'", "ingest died after call")
+    assert not report.undisturbed.problems
 
 
 def test_a_message_that_is_early_is_found(stack: MortalTidewheel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def judge(world: World, point: Point | None, late_s: float, late_anyway_s: float
     late_ms = _first_late_ms(world)
     allowed_ms = PROMISE_MS + round((late_s if disturbed else late_anyway_s) * 1000)
     problems = [
-        *_lost_or_odd(world, counts, spare=max(world.watch.deaths, int(disturbed))),
+        *_lost_or_odd(world, counts, spare=world.watch.unmarked),
         *(f"early by {each.early_ms} ms: {each}" for each in world.arrivals if each.early_ms > 0),
         *(f"late by {ms} ms: {key}" for key, ms in late_ms.items() if ms > allowed_ms),
         *_left_behind(world),
@@ -91,7 +91,8 @@ def _first_late_ms(world: World) -> dict[tuple[str, str], int]:
 
 
 def _lost_or_odd(world: World, counts: Counter[tuple[str, str]], spare: int) -> Iterator[str]:
-    """Compares what came with what was promised; `spare` copies more than one are no problem after a crash."""
+    """Compares what came with what was promised; `spare` copies more than asked for are no problem: those
+    who died between handing over and marking have sent them again."""
     known = set()
     for body, promises in world.promises.items():
         for name, promise in promises.items():

@@ -10,6 +10,7 @@ import pytest
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, World
 from tidewheel.flows import sweep as module
 from tidewheel.flows.delete_topic import delete_topic
+from tidewheel.flows.recur import arm_again
 from tidewheel.flows.subscribe import create_subscription, create_topic
 from tidewheel.flows.sweep import SWEEP_MS, sweep
 from tidewheel.settings import TopicSettings
@@ -20,6 +21,7 @@ def topics_in_need(world: World, *names: str) -> None:
     for name in names:
         create_topic(world.service.topics, world.clock, name, TopicSettings())
         create_subscription(world.service.topics, world.clock, name, "s", f"queue-{name}")
+        arm_again(world.ports, name)  # as the first sweep does
         world.clock.advance_ms(10 * MINUTE)
 
 

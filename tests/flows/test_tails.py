@@ -158,7 +158,7 @@ def test_what_is_occupied_and_what_comes_next_is_the_same_with_tails_as_without(
     needed = [bucket for bucket in exact if bucket.slots.range_cardinality(ends[0] - 9, ends[0])]
     found = completed(world.ports, coarse, ends[0] - 9, ends[0], SLOT_MS)
     assert {bucket.id for bucket in needed} <= {bucket.id for bucket in found if bucket.complete}
-    assert all(segment.touches(ends[0] - 9, ends[0], SLOT_MS) for bucket in found for segment in bucket.segments)
+    assert all(bucket.segments == _cut(bucket, ends[0] - 9, ends[0]).segments for bucket in found)
 
 
 def _cut(bucket: Bucket, a: int, b: int) -> Bucket:

@@ -45,6 +45,7 @@ class World:
         self.ports = wrap(self.service)
         self.ids = IdSource()
         self.hidden: list[tuple[int, DeliveryKey, int]] = []
+        self.dispatches = self.collections = 0
         create_topic(self.service.topics, self.clock, TOPIC, TopicSettings(**settings))
         for name in subscriptions or (("billing",) if subscribe else ()):
             self.subscribe(name)
@@ -103,7 +104,7 @@ class World:
             self.clock.set_ms(max(at, self.clock.now_ms()))
             for topic, _, _ in self.service.wheel.take_due(self.clock.now_ms()):
                 if schedules:
-                    dispatch(self.ports, topic)
+                    self._dispatch(topic)
             visible = [each for each in self.hidden if each[0] <= self.clock.now_ms()]
             self.hidden = [each for each in self.hidden if each not in visible]
             for _, key, part in visible:
@@ -117,6 +118,7 @@ class World:
     def sweep(self) -> Swept:
         swept = sweep(self.ports)
         assert not swept.failures, swept.failures
+        self.collections += len(swept.collected)
         self.dispatch_started()
         self.work()
         return swept
@@ -125,7 +127,11 @@ class World:
         """Runs the dispatches that sweeps have started."""
         started = self.service.runs.dispatches
         while started:
-            dispatch(self.ports, started.pop(0))
+            self._dispatch(started.pop(0))
+
+    def _dispatch(self, topic: str) -> None:
+        self.dispatches += 1
+        dispatch(self.ports, topic)
 
     def collect(self) -> None:
         collect(self.ports, TOPIC)

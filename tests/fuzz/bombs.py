@@ -17,7 +17,6 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from tests.fuzz.good import NOW_MS, PACKS, ledger
-from tidewheel.bucket import decode_segments
 from tidewheel.checkpoint import decode_checkpoint
 from tidewheel.clock import ManualClock
 from tidewheel.errors import CorruptMetadata, CorruptPack
@@ -28,6 +27,7 @@ from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.sqs_message import MemoryMessage
 from tidewheel.pack import PACK_ATTRIBUTE, decode_pack
 from tidewheel.plan import decode_plan
+from tidewheel.segment_table import decode_segments
 from tidewheel.settings import TopicSettings
 
 ROOM_MIB = 600

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.fuzz import hostile
 from tests.fuzz.good import CHECKPOINT, ITEMS, JOBS, NOW_MS, PACKS, PLAN, RECEIVED, SLOTS, TABLE
 from tidewheel.aws import dynamodb_items as items
-from tidewheel.bucket import Bucket, Tail, decode_segments, decode_slots, encode_slots
+from tidewheel.bucket import Bucket, Tail
 from tidewheel.checkpoint import decode_checkpoint, encode_checkpoint
 from tidewheel.clock import ManualClock
 from tidewheel.filter_policy import FilterPolicy
@@ -28,7 +28,9 @@ from tidewheel.plan import decode_plan
 from tidewheel.received import parse_received
 from tidewheel.recurrence import Rule
 from tidewheel.sdk.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, declared
+from tidewheel.segment_table import decode_segments
 from tidewheel.settings import ServiceSettings, TopicSettings
+from tidewheel.slots import decode_slots, encode_slots
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,7 @@ def _bucket(bucket: Bucket) -> None:
     bucket.occupies(0, 10**9)
     bucket.share(0, 1000)
     bucket.without_tail()
+    assert len(tuple(bucket.segments)) == len(bucket.segments)
 
 
 def _item(kind: str) -> Decoder:
@@ -164,7 +167,7 @@ DECODERS: dict[str, Decoder] = {
     ),
     "segment table": Decoder(
         inputs=st.one_of(hostile.any_bytes([TABLE]), hostile.any_bytes([zlib.decompress(TABLE)]).map(zlib.compress)),
-        decode=decode_segments,
+        decode=lambda data: tuple(decode_segments(data)),
     ),
     "bitmap of slots": Decoder(inputs=hostile.any_bytes(SLOTS), decode=_slots),
     "tail": Decoder(inputs=hostile.any_bytes([SLOTS[0] + TABLE]), decode=_tail),

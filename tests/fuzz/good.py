@@ -7,7 +7,7 @@ from typing import Any
 
 from tidewheel.aws import dynamodb_items as items
 from tidewheel.aws.dynamodb_items import PlanItem
-from tidewheel.bucket import Bucket, BucketId, Tail, encode_segments, encode_slots, slots_of
+from tidewheel.bucket import Bucket, BucketId, Tail
 from tidewheel.checkpoint import checkpoint_of, encode_checkpoint
 from tidewheel.fence import Fence, Purge
 from tidewheel.flows.ports import Trash
@@ -21,7 +21,9 @@ from tidewheel.plan import Plan, PlannedSegment, encode_plan
 from tidewheel.received import header_text
 from tidewheel.recurring import Recurring
 from tidewheel.segment import Segment
+from tidewheel.segment_table import encode_segments
 from tidewheel.settings import TopicSettings
+from tidewheel.slots import encode_slots, slots_of
 from tidewheel.subscription import Delivery, DeliveryKey, Subscription
 from tidewheel.tombstone import Tombstone
 

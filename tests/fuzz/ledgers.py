@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tests.fuzz.good import SLOTS, ledger
-from tidewheel.bucket import decode_slots
 from tidewheel.errors import TidewheelError
 from tidewheel.flows.parking import parked_rows
 from tidewheel.flows.release import releases
@@ -24,6 +23,7 @@ from tidewheel.ledger_reader import segments_of, tags_of
 from tidewheel.memory.objects import MemoryObjects
 from tidewheel.park import Park, ParkKey
 from tidewheel.segment import Segment
+from tidewheel.slots import decode_slots
 
 NAME = "ledgers/orders/2027-01-15/6000000-0123456789abcdef0123456789abcdef-0123456789abcdef.parquet"
 _RUNS = (b"\xff" * 4, b"\0" * 4, b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"\xfe\xff\xff\xff\x0f")

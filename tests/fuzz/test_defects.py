@@ -12,7 +12,6 @@ import pytest
 from tests.fuzz.good import CHECKPOINT, IDS, ITEMS, NOW_MS, PACKS, PLAN
 from tidewheel import InvalidValue
 from tidewheel.aws import dynamodb_items as items
-from tidewheel.bucket import decode_segments
 from tidewheel.checkpoint import decode_checkpoint
 from tidewheel.errors import CorruptMetadata, CorruptPack, NewerLayout
 from tidewheel.flows.ingest import pack_rows
@@ -24,6 +23,7 @@ from tidewheel.outgoing import Options, check_key, check_message
 from tidewheel.pack import decode_pack, packs
 from tidewheel.plan import decode_plan
 from tidewheel.received import parse_received
+from tidewheel.segment_table import decode_segments
 
 
 def _packed(message: Message, resend: Options | None = None) -> bytes:

@@ -10,5 +10,5 @@ from tidewheel.cdk.environment import Environment
 
 @cache
 def synthesized(*topics: str) -> Template:
-    """Returns the template of a development stack with queues for these topics, as the CDK writes it."""
-    return synthesize(Environment.development(dedicated_topics=topics))
+    """Returns the template of a development stack with queues for these topics and a KMS key, as the CDK writes it."""
+    return synthesize(Environment.development(dedicated_topics=topics, own_key=True))

@@ -20,7 +20,7 @@ from tests.conftest import REPOSITORY
 from tidewheel.cdk import bundling, bytecode, reach, thinning
 from tidewheel.cdk.archive import files_of, fingerprint, write_archive
 from tidewheel.cdk.bundles import ARROW, ARROW_PACKAGES, BUNDLES, LAMBDA_LIMIT_BYTES, LEAN, SERVICES, BundleFailed
-from tidewheel.cdk.bundling import bundle_hash, glue_modules, job_files, own_files, own_reach
+from tidewheel.cdk.bundling import bundle_hash, glue_requirements, job_files, own_files, own_reach
 from tidewheel.cdk.pinned_packages import LAMBDA, LOCK, X86, Machine, install, pinned
 from tidewheel.cdk.shared_object import AARCH64, loaded_part, machine_of
 
@@ -341,10 +341,12 @@ def test_the_jobs_run_from_their_archive_alone(tmp_path: Path) -> None:
     assert done.stdout.startswith(str(tmp_path / "tidewheel.zip"))
 
 
-def test_jobs_get_the_pinned_versions_of_what_glue_lacks() -> None:
-    versions = [module.partition("==") for module in glue_modules().split(",")]
-    assert tuple(name for name, _, _ in versions) == bundling.GLUE_PACKAGES
-    assert all(re.fullmatch(r"[\d.]+", version) for _, _, version in versions)
+def test_jobs_get_what_glue_lacks_by_version_and_hash_and_as_wheels_only() -> None:
+    options, *entries = re.split(r"^(?=[a-z])", glue_requirements(), flags=re.MULTILINE)
+    assert options.split() == ["--require-hashes", "--only-binary", ":all:"]
+    assert tuple(entry.partition("==")[0] for entry in entries) == bundling.GLUE_PACKAGES
+    for entry in entries:
+        assert re.fullmatch(r"\S+==[\d.]+ \\\n(    --hash=sha256:[0-9a-f]{64}( \\)?\n)+", entry), entry
     reached = reach.reach((REPOSITORY / "glue_jobs").glob("*.py")).packages
     assert reached <= GLUE_BRINGS | set(bundling.GLUE_PACKAGES)
 

@@ -18,6 +18,7 @@ from tidewheel import policies
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.emulator.iam_policy import Request, allowed, matching
 from tidewheel.local.emulator.iam_requests import requests_of
+from tidewheel.local.emulator.iam_resources import asked
 from tidewheel.message import Message
 from tidewheel.policies import Statement, consumer_statements, sender_statements
 from tidewheel.sdk.client import Tidewheel
@@ -48,7 +49,8 @@ class World:
         self.settings = ServiceSettings.from_json(parameter["Parameter"]["Value"], "the parameter")
 
     def _note(self, params: dict[str, Any], model: Any, **_: Any) -> None:
-        self.notes += requests_of(model.service_model.service_name, model.name, params)
+        for request in requests_of(model.service_model.service_name, model.name, params):
+            self.notes += asked(request, model.name)
 
     def queue_url(self, topic: str) -> str:
         [found] = self.stack.client().subscriptions(topic)
@@ -311,7 +313,7 @@ def test_no_request_of_the_same_call_on_another_topic_is_allowed_but_reading_the
 ) -> None:
     given_ = statements(world, CALLS[name], MINE)
     found = {each.action for each in made(world, name, OTHER) if allowed(given_, each)}
-    assert found <= {"ssm:GetParameter"}
+    assert found <= {"ssm:GetParameter", *policies.KMS_ACTIONS}
 
 
 @pytest.mark.parametrize("role", [SENDER, CONSUMER, ADMINISTRATOR])
@@ -338,8 +340,22 @@ def test_without_queues_of_its_own_a_sender_may_send_to_every_topic_that_has_non
     given_ = statements(world, CALLS["send"], mine)
     assert all(allowed(given_, each) for each in made(world, "send", mine))
     found = {each.action for each in made(world, "send", other) if allowed(given_, each)}
-    assert found == {"ssm:GetParameter", "sqs:SendMessage"}
-    assert {each.action for each in made(world, "send", MINE) if allowed(given_, each)} == {"ssm:GetParameter"}
+    assert found == {"ssm:GetParameter", "sqs:SendMessage", *policies.KMS_ACTIONS}
+    found = {each.action for each in made(world, "send", MINE) if allowed(given_, each)}
+    assert found == {"ssm:GetParameter", *policies.KMS_ACTIONS}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_key_may_be_used_through_the_services_that_a_call_uses_and_not_otherwise(world: World, name: str) -> None:
+    given_ = statements(world, CALLS[name], MINE)
+    uses = {each for each in made(world, name, MINE) if each.action in policies.KMS_ACTIONS}
+    # A queue that a client makes has SQS's own key.
+    assert bool(uses) is (name != "receive with plain boto3")
+    assert {each.resource for each in uses} <= {world.settings.encryption_key_arn}
+    for use in uses:
+        assert allowed(given_, use)
+        assert not allowed(given_, replace(use, context=()))
+        assert not allowed(given_, replace(use, resource=f"{use.resource}x"))
 
 
 def test_a_policy_of_all_actions_for_two_topics_fits_into_a_managed_policy(world: World) -> None:

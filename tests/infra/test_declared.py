@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
+from tidewheel.aws.claims import DynamoClaims
 from tidewheel.aws.custom_resource import AnsweredAlready, Kind, Request
 from tidewheel.clock import ManualClock
+from tidewheel.flows.subscribe import owner_of
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.declarations import CustomResources
 from tidewheel.local.handlers import FunctionSpec, Handler
 from tidewheel.sdk.connection import Connection
-from tidewheel.sdk.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, DeclaredSubscription, DeclaredTopic, fulfil
+from tidewheel.sdk.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, DeclaredSubscription, DeclaredTopic, delete, fulfil
 from tidewheel.settings import ServiceSettings, TopicSettings, parameter_name
 from tidewheel.shipped import FUNCTIONS, shipped
 
@@ -308,7 +310,74 @@ def test_a_topic_that_another_stack_created_is_not_deleted(cloud: Cloud) -> None
     assert cloud.settings("orders") is not None
 
 
+def test_a_topic_that_moved_to_another_stack_stays_with_what_waits_when_the_old_one_lets_go(cloud: Cloud) -> None:
+    old, new = cloud.topic(), cloud.topic(ANOTHER_STACK)
+    old.create(topic())
+    cloud.tw.create_subscription("orders", "mail")
+    cloud.tw.send("orders", "waits", delay="1d")
+    assert new.create(topic())["PhysicalResourceId"] == "tidewheel/orders:adopted"
+    assert old.delete()["Status"] == "SUCCESS"
+    cloud.stack.advance(days=1, minutes=1)
+    assert [each.body for each in cloud.stack.receive("orders", "mail")] == ["waits"]
+
+
+def test_a_move_that_is_rolled_back_leaves_the_topic_to_the_stack_that_created_it(cloud: Cloud) -> None:
+    old, new = cloud.topic(), cloud.topic(ANOTHER_STACK)
+    old.create(topic())
+    new.create(topic())
+    new.delete()
+    assert cloud.settings("orders") is not None
+    old.delete()
+    assert cloud.settings("orders") is None
+
+
+def test_a_topic_adopted_before_there_were_claims_is_claimed_by_the_next_update(cloud: Cloud) -> None:
+    old, new = cloud.topic(), cloud.topic(ANOTHER_STACK)
+    old.create(topic())
+    new.create(topic())
+    connection = cloud.connection()
+    connection.claims.release("orders", None, owner_of(f"{ANOTHER_STACK}/Declared"))
+    new.properties = {"Topic": "orders", "Settings": topic().settings.to_json()}  # as that release declared it
+    assert topic().properties() != new.properties  # so CloudFormation asks, though nothing else has changed
+    new.update(topic())
+    old.delete()
+    assert cloud.settings("orders") == TopicSettings()
+
+
+def test_what_is_deleted_before_its_claim_could_be_seen_is_created_anew_or_refused(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud.topic().create(topic())
+    wanted = DeclaredSubscription(topic="orders", name="mail", queue_url=cloud.queue_url())
+    assert "Claims" in wanted.properties()
+    cloud.subscription().create(wanted)
+    connection, clock, put = cloud.connection(), cloud.stack.clock, DynamoClaims.put
+
+    def put_too_late(claims: DynamoClaims, topic: str, subscription: str | None, owner: str) -> None:
+        assert delete(connection, clock, owner_of(f"{STACK}/Declared"), topic, subscription)
+        put(claims, topic, subscription, owner)
+
+    monkeypatch.setattr(DynamoClaims, "put", put_too_late)
+    moved = cloud.subscription(logical_id="Moved")
+    assert moved.create(wanted)["PhysicalResourceId"] == "tidewheel/orders/mail"
+    assert [each.name for each in cloud.tw.subscriptions("orders")] == ["mail"]
+    moved.delete()
+    assert cloud.tw.subscriptions("orders") == []
+    answer = cloud.topic(ANOTHER_STACK).create(topic())
+    assert answer["Reason"].startswith("topic 'orders' is being deleted")
+
+
 # ---- subscriptions
+
+
+def test_a_subscription_that_moved_to_another_resource_stays_when_the_old_one_lets_go(cloud: Cloud) -> None:
+    cloud.topic().create(topic())
+    old, new = cloud.subscription(), cloud.subscription(logical_id="Moved")
+    wanted = DeclaredSubscription(topic="orders", name="mail", queue_url=cloud.queue_url())
+    old.create(wanted)
+    new.create(wanted)
+    old.delete()
+    assert [each.name for each in cloud.tw.subscriptions("orders")] == ["mail"]
 
 
 def test_a_declared_subscription_gets_what_it_takes_and_goes_with_its_stack(cloud: Cloud) -> None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aws_cdk import RemovalPolicy
 
+from tests.conftest import REPOSITORY
 from tests.infra.dedicated import synthesized
+from tests.infra.variants import template_of
 from tidewheel.cdk.environment import MAX_DEDICATED_TOPICS, Environment
 from tidewheel.errors import InvalidValue
 from tidewheel.settings import ServiceSettings
@@ -25,6 +27,14 @@ LONGEST = {
 LONGEST_QUEUE_URL = f"https://sqs.ap-southeast-1.amazonaws.com/{'1' * 12}/{'q' * 80}"
 PARAMETER_BYTES = VARIABLES_BYTES = 4096
 """The most that SSM's standard parameters and a function's variables hold."""
+
+
+@pytest.fixture(scope="module")
+def stack() -> StackTemplate:
+    """The stack without such topics; it has a key, as `dedicated` has."""
+    from tests.infra.conftest import StackTemplate
+
+    return StackTemplate(template_of("development with a key"))
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +101,8 @@ def longest(value: Any) -> str:
     if "Fn::GetAtt" in value:
         return "arn:aws:sqs:ap-southeast-1:" + "1" * 12 + ":" + "x" * 80
     return "".join(longest(part) for part in value["Fn::Join"][1])
+
+
+def test_the_document_of_limits_says_how_many_topics_can_have_queues_of_their_own() -> None:
+    text = (REPOSITORY / "docs" / "capacity.md").read_text(encoding="utf-8")
+    assert f"| `dedicated_topics` | {MAX_DEDICATED_TOPICS}: " in text

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from infra.local_template import Template, normalized
+from infra.local_template import normalized
 from tests.infra.enforced import World
 from tests.infra.roles import IMPORT, JOB_ROLES, MERGE, REBUILD
+from tests.infra.variants import template_of
 from tests.spark.conftest import spark
 from tidewheel.aws.s3_layout import ASIDE, LEDGERS
 from tidewheel.aws.service import Service
@@ -25,7 +26,7 @@ from tidewheel.local.emulator.access import Denial, Grant, grants_of
 __all__ = ["spark"]
 
 EXPLAINED = {
-    (JOB_ROLES, "s3:GetObject", "*/asset.*"): "Glue fetches the job's script and package",
+    (JOB_ROLES, "s3:GetObject", "*/asset.*"): "Glue fetches the job's script, package and requirements",
     (JOB_ROLES, "logs:*", "*"): "Glue writes the logs",
     (JOB_ROLES, "cloudwatch:PutMetricData", "*"): "Glue writes its own metrics",
     (JOB_ROLES, "s3:AbortMultipartUpload", "*/ledgers/*"): "ends an upload in parts that failed",
@@ -50,9 +51,13 @@ class Jobs:
 
 
 @pytest.fixture(scope="module")
-def jobs(template: Template, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
-    """Imports, a merge, a rebuild after the loss of the table, and one in place of what is there, on one stack."""
-    with LocalTidewheel(template=normalized(template), enforce_iam=True) as stack:
+def jobs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
+    """Imports, a merge, a rebuild after the loss of the table, and one in place of what is there, on one stack.
+
+    It has a KMS key.
+    """
+    template = normalized(template_of("development with a key"))
+    with LocalTidewheel(template=template, enforce_iam=True) as stack:
         world = World(stack=stack)
         topic = world.topic("orders")
         world.send_batches(topic, 3)

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -16,20 +17,24 @@ from unittest.mock import patch
 
 import pytest
 from aws_cdk import App
-from cfnlint import ManualArgs, api
 
 from infra.application import BUNDLING_STACKS
 from infra.local_template import Template
+from tests.infra.denied import DENIED_TO_DECLARE, check_denied, names_of
+from tests.infra.linted import findings
 from tests.infra.resolved import settings_of, statements_of
+from tests.infra.roles import role_arn
 from tidewheel import Message
 from tidewheel.cdk import pinned_packages
 from tidewheel.cdk.sdk_layer import LocalLayer, fill, own_files
 from tidewheel.errors import InvalidValue
 from tidewheel.local import LocalTidewheel
 from tidewheel.policies import sender_statements
+from tidewheel.settings import ServiceSettings, parameter_name
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "cdk_app"
 SERVICE = "shop-reminders"
+DECLARE = "RemindersDeclarationsDeclareRole"
 
 
 def load(path: Path) -> ModuleType:
@@ -49,9 +54,7 @@ def shop() -> Template:
 
 
 def test_the_example_passes_cfn_lint() -> None:
-    # W3005 is the CDK's own doing: it makes every function depend on its role, to which it refers as well.
-    matches = api.lint(json.dumps(shop()), config=ManualArgs(regions=["us-east-1"], ignore_checks=["W3005"]))
-    assert [f"{match.rule.id} {match.path}: {match.message}" for match in matches] == []
+    assert findings(shop()) == []
 
 
 def test_a_policy_of_the_example_has_no_wildcard_in_an_action() -> None:
@@ -63,19 +66,6 @@ def test_a_policy_of_the_example_has_no_wildcard_in_an_action() -> None:
     ]
     assert len(policies) > 30
     assert [each for each in policies if "*" in str(each["Action"])] == []
-
-
-def test_what_the_example_declares_is_there_and_delivers_with_no_call_denied() -> None:
-    with LocalTidewheel(template=shop(), stack_name=SERVICE, enforce_iam=True) as stack:
-        tw = stack.client()
-        [topic] = tw.topics()
-        assert (topic.topic, topic.settings.retention_s, topic.settings.max_waiting) == ("orders", 604_800, 5_000_000)
-        for kind in ("reminder", "other"):
-            tw.send_many("orders", [Message(body=kind, delay=delay, attributes={"kind": kind}) for delay in (5, "2h")])
-        stack.advance(hours=3)
-        assert len(stack.receive("orders", "billing")) == 4
-        assert [each.body for each in stack.receive("orders", "mail")] == ["reminder"] * 2
-        assert (stack.failures, stack.denials) == ([], [])
 
 
 def test_the_functions_of_the_example_send_cancel_and_consume(tmp_path: Path) -> None:
@@ -170,3 +160,34 @@ client = tidewheel.Tidewheel("x")
 """
     done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def enforced() -> Iterator[LocalTidewheel]:
+    """The example, with IAM; for the last tests of this file, since no other stack can be open beside it."""
+    with LocalTidewheel(template=shop(), stack_name=SERVICE, enforce_iam=True) as stack:
+        yield stack
+
+
+def test_what_the_example_declares_is_there_and_delivers_with_no_call_denied(enforced: LocalTidewheel) -> None:
+    tw = enforced.client()
+    [topic] = tw.topics()
+    assert (topic.topic, topic.settings.retention_s, topic.settings.max_waiting) == ("orders", 604_800, 5_000_000)
+    denied = len(enforced.denials)
+    for kind in ("reminder", "other"):
+        tw.send_many("orders", [Message(body=kind, delay=delay, attributes={"kind": kind}) for delay in (5, "2h")])
+    enforced.advance(hours=3)
+    assert len(enforced.receive("orders", "billing")) == 4
+    assert [each.body for each in enforced.receive("orders", "mail")] == ["reminder"] * 2
+    assert (enforced.failures, enforced.denials[denied:]) == ([], [])
+
+
+def test_the_function_that_declares_can_do_nothing_but_that(enforced: LocalTidewheel) -> None:
+    session = enforced._emulator.core_session(role_arn=role_arn(enforced, DECLARE))
+    [billing] = [each.queue_url for each in enforced.client().subscriptions("orders") if each.name == "billing"]
+    name = parameter_name(SERVICE)
+    parameter = enforced.session.client("ssm").get_parameter(Name=name)["Parameter"]["Value"]
+    names = {**names_of(ServiceSettings.from_json(parameter, name)), "{MAIL}": billing, "{SETTINGS}": name}
+    clients = {service: session.create_client(service) for service in {d.service for d in DENIED_TO_DECLARE.values()}}
+    for denied in DENIED_TO_DECLARE.values():
+        check_denied(enforced, clients[denied.service], denied, names=names, role=DECLARE)

@@ -159,11 +159,11 @@ def test_who_reads_objects_may_list_them_so_that_a_missing_one_is_no_denied_one(
 
 @pytest.mark.parametrize("role", JOB_ROLES)
 def test_a_job_reads_its_own_code_and_no_other_asset(stack: StackTemplate, role: str) -> None:
-    code = {name for name in objects_of(stack, role, "s3:GetObject") if name.endswith((".py", ".zip"))}
-    assert len(code) == 2
+    code = {name for name in objects_of(stack, role, "s3:GetObject") if name.endswith((".py", ".txt", ".zip"))}
+    assert len(code) == 3
     for other in set(JOB_ROLES) - {role}:
         shared = code & objects_of(stack, other, "s3:GetObject")
-        assert {name.rpartition(".")[2] for name in shared} == {"zip"}
+        assert {name.rpartition(".")[2] for name in shared} == {"txt", "zip"}
 
 
 def test_only_the_import_touches_what_users_put_there_for_it_and_the_sweep_deletes_it_with_its_topic(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.infra.variants import template_of
 from tidewheel.aws import s3_layout
 from tidewheel.bucket import BucketId
-from tidewheel.cdk.bundling import glue_modules
 from tidewheel.ledger_rows import SCHEMA
 from tidewheel.settings import ServiceSettings
 
@@ -82,8 +82,13 @@ def test_each_function_has_exactly_the_variables_of_the_contract(stack: StackTem
         assert set(properties["Environment"]["Variables"]) == VARIABLES | {"POWERTOOLS_LOG_LEVEL"}
 
 
-def test_the_variables_are_the_fields_of_the_service_settings() -> None:
-    assert {f"TIDEWHEEL_{field.name.upper()}" for field in fields(ServiceSettings)} == VARIABLES
+def test_the_variables_are_the_fields_of_the_service_settings_and_the_key_is_one_where_there_is_a_key() -> None:
+    known = {f"TIDEWHEEL_{field.name.upper()}" for field in fields(ServiceSettings)}
+    assert known == VARIABLES | {"TIDEWHEEL_ENCRYPTION_KEY_ARN"}
+    for template in map(template_of, ("a key of its own", "an existing key")):
+        functions = [each["Properties"] for each in template["Resources"].values() if "Handler" in str(each)]
+        named = [each["Environment"]["Variables"] for each in functions if "Environment" in each]
+        assert len(named) == 5 and all(set(each) - {"POWERTOOLS_LOG_LEVEL"} == known for each in named)
 
 
 def test_the_settings_parameter_holds_the_same_values_as_the_variables(stack: StackTemplate) -> None:
@@ -122,7 +127,9 @@ def test_a_job_finds_its_stack_its_packages_and_its_logs(stack: StackTemplate) -
     for job in stack.jobs().values():
         arguments = job["DefaultArguments"]
         assert joined(arguments["--stack"]) == "<AWS::StackName>"
-        assert arguments["--additional-python-modules"] == glue_modules()
+        assert joined(arguments["--additional-python-modules"]).startswith("s3://")
+        assert joined(arguments["--additional-python-modules"]).endswith(".txt")
+        assert arguments["--python-modules-installer-option"] == "-r"
         assert joined(arguments["--extra-py-files"]).endswith(".zip")
         assert joined(arguments["--custom-logGroup-prefix"]) == f"/aws-glue/{joined(job['Name'])}"
         assert arguments["--enable-continuous-cloudwatch-log"] == "true"

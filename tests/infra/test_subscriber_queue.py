@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aws_cdk import App, Stack
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from aws_cdk.assertions import Template
 
@@ -73,6 +74,24 @@ def test_a_subscribers_queue_has_a_dead_letter_queue_and_both_keep_messages_for_
     assert [each["MessageRetentionPeriod"] for each in queues] == [14 * 86_400] * 2
     [redrive] = [each["RedrivePolicy"] for each in queues if "RedrivePolicy" in each]
     assert redrive["maxReceiveCount"] == 5 and "DeadLetters" in str(redrive["deadLetterTargetArn"])
+
+
+def test_dead_letters_ring_where_a_topic_is_given_and_nowhere_else() -> None:
+    assert of_type(synthesized(lambda stack: SubscriberQueue(stack, "Billing")), "AWS::CloudWatch::Alarm") == []
+
+    def make(stack: Stack) -> None:
+        made = SubscriberQueue(stack, "Billing", alarm_topic=sns.Topic(stack, "Ops"), runbook_url="https://wiki/run")
+        assert made.queue.dead_letter_queue is not None
+
+    template = synthesized(make)
+    [alarm] = of_type(template, "AWS::CloudWatch::Alarm")
+    [topic] = [name for name, each in template["Resources"].items() if each["Type"] == "AWS::SNS::Topic"]
+    assert alarm["AlarmActions"] == alarm["OKActions"] == [{"Ref": topic}]
+    assert alarm["AlarmDescription"].endswith(" https://wiki/run#dead-letters-of-a-subscription")
+    assert (alarm["MetricName"], alarm["Threshold"]) == ("ApproximateNumberOfMessagesVisible", 1)
+    [dimension] = alarm["Dimensions"]
+    assert dimension["Value"]["Fn::GetAtt"][0].startswith("BillingDeadLetters")
+    assert alarm["TreatMissingData"] == "notBreaching"
 
 
 def test_the_construct_and_the_printed_policy_say_the_same() -> None:

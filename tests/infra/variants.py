@@ -13,6 +13,7 @@ VARIANTS: dict[str, Environment] = {
     "development": Environment.development(),
     "production": Environment.production(),
     "a key of its own": Environment.production(own_key=True),
+    "development with a key": Environment.development(own_key=True),
     "an existing key": Environment.development(encryption_key_arn=KEY_ARN, access_log_bucket="team-access-logs"),
     "topics with queues of their own": Environment.production(
         dedicated_topics=("orders", "Default"), reserved_concurrency={"ingest": 360, "dispatch": 50}

@@ -2,116 +2,67 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
-
 import pytest
 
-from tests.conftest import TOPIC, Orders, orders
-from tidewheel.cost.requests import FLOWS
+from tests.conftest import TOPIC, orders
+from tests.local.asked import assert_asked, assert_asks, batch_window, counts, far, settle, sweep
 from tidewheel.message import Message
-
-DAY_S = 86_400
-
-
-def _settled(service: Orders) -> None:
-    """Lets the sweep look at the new subscriptions and collect after them: afterwards nothing is due."""
-    service.stack.advance(days=1)
-
-
-def _far(service: Orders, count: int, days: int) -> Callable[[], object]:
-    """Returns what sends messages that are due so many days later, all in one slot, as one pack."""
-    at = service.stack.now().timestamp() // DAY_S * DAY_S + days * DAY_S
-    messages = [Message(body=f"message {i}", deliver_at=at + i % 100) for i in range(count)]
-    return lambda: service.client.send_many(TOPIC, messages)
-
-
-def _batch_window(service: Orders) -> Callable[[], object]:
-    return lambda: service.stack.advance(minutes=5)
-
-
-Counts = tuple[Counter[str], Counter[str]]
-
-
-def _counts(service: Orders) -> Counts:
-    """Requests and units so far."""
-    return Counter(service.stack.requests), Counter(service.stack.requests.units)
-
-
-def _assert_asked(service: Orders, before: Counts, flows: dict[str, dict[str, int]]) -> None:
-    """Asserts that AWS was asked since then what the table says of these flows, and bills it."""
-    assert service.stack.failures == []
-    asked, billed = (now - then for now, then in zip(_counts(service), before, strict=True))
-    requests: Counter[str] = Counter()
-    units: Counter[str] = Counter()
-    for name, measures in flows.items():
-        requests.update(FLOWS[name].requests(**measures))
-        units.update(FLOWS[name].units(measures))  # type: ignore[arg-type]
-    assert asked == requests
-    assert billed == units
-
-
-def _assert_asks(service: Orders, action: Callable[[], object], **flows: dict[str, int]) -> None:
-    """The same of one action; a flow's blanks are underscores here."""
-    before = _counts(service)
-    action()
-    _assert_asked(service, before, {name.replace("_", " "): measures for name, measures in flows.items()})
 
 
 @pytest.mark.parametrize("count", [1, 1000])
 def test_sending_is_one_request_for_up_to_thousands_of_messages(count: int) -> None:
     with orders() as service:
-        _settled(service)
+        settle(service)
         service.client.send(TOPIC, "the client reads the topic's fence once a minute", delay="3d")
-        _assert_asks(service, _far(service, count, days=2), send={"call": 1})
-        _batch_window(service)()
-        _assert_asks(service, _far(service, count, days=2), send={"call": 1}, client={"minute": 1})
+        assert_asks(service, far(service, count, days=2), send={"call": 1})
+        batch_window(service)()
+        assert_asks(service, far(service, count, days=2), send={"call": 1}, client={"minute": 1})
 
 
 @pytest.mark.parametrize("count", [1, 1000])
 def test_one_ingest_call_asks_the_same_of_aws_whatever_the_number_of_messages(count: int) -> None:
     with orders("billing", "audit") as service:
-        _settled(service)
+        settle(service)
         one = {"call": 1, "ten_packs": 1, "topic": 1, "ledger": 1}
-        _far(service, count, days=3)()
-        _assert_asks(service, _batch_window(service), ingest=one | {"woken": 1})
-        _far(service, count, days=2)()
-        _assert_asks(service, _batch_window(service), ingest=one | {"lowered": 1})
-        _far(service, count, days=4)()
+        far(service, count, days=3)()
+        assert_asks(service, batch_window(service), ingest=one | {"woken": 1})
+        far(service, count, days=2)()
+        assert_asks(service, batch_window(service), ingest=one | {"lowered": 1})
+        far(service, count, days=4)()
         # An earlier slot's schedule is to come, and leads to this one's.
-        _assert_asks(service, _batch_window(service), ingest=one)
+        assert_asks(service, batch_window(service), ingest=one)
 
 
 def test_forty_packs_are_taken_ten_at_a_time_and_make_one_ledger() -> None:
     with orders() as service:
-        _settled(service)
-        _far(service, 1, days=2)()
-        _batch_window(service)()
+        settle(service)
+        far(service, 1, days=2)()
+        batch_window(service)()
         for _ in range(40):
-            _far(service, 1, days=3)()
-        _assert_asks(service, _batch_window(service), ingest={"call": 1, "ten_packs": 4, "topic": 1, "ledger": 1})
+            far(service, 1, days=3)()
+        assert_asks(service, batch_window(service), ingest={"call": 1, "ten_packs": 4, "topic": 1, "ledger": 1})
 
 
-def test_what_is_due_within_the_hour_costs_ingest_what_the_rest_costs() -> None:
+def test_what_is_due_soon_costs_ingest_what_the_rest_costs() -> None:
     with orders() as service:
-        _settled(service)
+        settle(service)
         service.client.send(TOPIC, "waits", delay="20m")
         service.stack.advance(seconds=1)
-        service.client.send(TOPIC, "urgent", delay="50m")
+        service.client.send(TOPIC, "urgent", delay="30m")
         one = {"call": 1, "ten_packs": 1, "topic": 1, "ledger": 1}
-        _assert_asks(service, lambda: service.stack.advance(seconds=1), ingest=one)
+        assert_asks(service, lambda: service.stack.advance(seconds=1), ingest=one)
 
 
 @pytest.mark.parametrize("subscriptions", [("billing",), ("billing", "audit")])
 def test_direct_messages_cost_two_queries_and_their_sends(subscriptions: tuple[str, ...]) -> None:
     with orders(*subscriptions) as service:
-        _settled(service)
+        settle(service)
         messages = [Message(body=f"message {i}", delay="5m") for i in range(25)]
         direct = {"call": 1, "ten_packs": 1, "topic": 1, "direct": 1, "sends": 3 * len(subscriptions)}
         service.client.send_many(TOPIC, messages)
-        _assert_asks(service, lambda: service.stack.advance(seconds=1), ingest=direct | {"sealed": 1})
+        assert_asks(service, lambda: service.stack.advance(seconds=1), ingest=direct | {"sealed": 1})
         service.client.send_many(TOPIC, messages)
-        _assert_asks(service, lambda: service.stack.advance(seconds=1), ingest=direct)
+        assert_asks(service, lambda: service.stack.advance(seconds=1), ingest=direct)
 
 
 @pytest.mark.parametrize("subscriptions", [("billing",), ("billing", "audit")])
@@ -119,13 +70,13 @@ def test_one_slots_dispatch_asks_for_each_subscription_only_its_sends_and_one_de
     subscriptions: tuple[str, ...],
 ) -> None:
     with orders(*subscriptions) as service:
-        _settled(service)
-        _far(service, 25, days=2)()
-        _far(service, 1, days=3)()
-        _batch_window(service)()
+        settle(service)
+        far(service, 25, days=2)()
+        far(service, 1, days=3)()
+        batch_window(service)()
         before = dict(service.stack.invocations)
         n = len(subscriptions)
-        _assert_asks(
+        assert_asks(
             service,
             lambda: service.stack.advance(days=2),
             dispatch={"call": 1, "subscription": n, "armed": 1, "segment": 1, "sends": 3 * n, "inline": n},
@@ -137,13 +88,13 @@ def test_one_slots_dispatch_asks_for_each_subscription_only_its_sends_and_one_de
 
 @pytest.mark.parametrize("subscriptions", [("billing",), ("billing", "audit")])
 def test_a_large_slots_parts_cost_a_job_each_and_the_segments_that_they_read(subscriptions: tuple[str, ...]) -> None:
-    with orders(*subscriptions) as service:
-        _settled(service)
-        _far(service, 2500, days=2)()
-        _far(service, 1, days=3)()
-        _batch_window(service)()
+    with orders(*subscriptions, inline_rows=2000) as service:
+        settle(service)
+        far(service, 2500, days=2)()
+        far(service, 1, days=3)()
+        batch_window(service)()
         n = len(subscriptions)
-        _assert_asks(
+        assert_asks(
             service,
             lambda: service.stack.advance(days=2),
             dispatch={"call": 1, "subscription": n, "armed": 1, "ten_parts": n},
@@ -151,39 +102,33 @@ def test_a_large_slots_parts_cost_a_job_each_and_the_segments_that_they_read(sub
         )
 
 
-def _sweep(service: Orders) -> None:
-    """Invokes the sweep, counted as if its schedule had fired."""
-    service.invoke("sweep")
-    service.stack.requests.invoked(by_schedule=True)
-
-
 def test_a_sweep_that_finds_nothing_asks_two_queries_a_shard_and_once_an_hour_a_third() -> None:
     with orders() as service:
-        _far(service, 10, days=3)()
-        _settled(service)
+        far(service, 10, days=3)()
+        settle(service)
         service.stack.advance(minutes=10)
-        _sweep(service)  # the daily part is done
-        _assert_asks(service, lambda: _sweep(service), sweep={"call": 1})
+        sweep(service)  # the daily part is done
+        assert_asks(service, lambda: sweep(service), sweep={"call": 1})
         service.stack.advance(minutes=50)
-        _assert_asks(service, lambda: _sweep(service), sweep={"call": 1, "hour": 1, "hour_topic": 1})
+        assert_asks(service, lambda: sweep(service), sweep={"call": 1, "hour": 1, "hour_topic": 1})
 
 
 def test_a_waiting_topic_asks_nothing_of_aws_until_its_slot_is_near() -> None:
     with orders("billing", "audit") as service:
-        _far(service, 10, days=30)()
-        _settled(service)
-        _assert_asks(service, lambda: service.stack.advance(days=28))
+        far(service, 10, days=30)()
+        settle(service)
+        assert_asks(service, lambda: service.stack.advance(days=28))
 
 
 def test_a_collection_costs_a_checkpoint_and_a_delete_for_each_plan_and_bucket() -> None:
     with orders() as service:
-        _settled(service)
-        _far(service, 10, days=2)()
+        settle(service)
+        far(service, 10, days=2)()
         service.stack.advance(days=1, hours=23, minutes=40)
         service.invoke("sweep")  # the daily part is done
         service.stack.advance(minutes=15)
         assert service.stack.invocations["dispatch"] >= 1
-        _assert_asks(
+        assert_asks(
             service,
             lambda: service.stack.advance(hours=3),
             sweep={"call": 1, "topic": 1},
@@ -194,24 +139,24 @@ def test_a_collection_costs_a_checkpoint_and_a_delete_for_each_plan_and_bucket()
 
 def test_the_daily_look_for_orphans_costs_five_listings() -> None:
     with orders() as service:
-        _far(service, 10, days=9)()
-        _settled(service)
-        _sweep(service)
+        far(service, 10, days=9)()
+        settle(service)
+        sweep(service)
         service.stack.advance(days=2, minutes=10)
-        _assert_asks(service, lambda: _sweep(service), sweep={"call": 1, "orphans": 1, "orphans_topic": 1})
+        assert_asks(service, lambda: sweep(service), sweep={"call": 1, "orphans": 1, "orphans_topic": 1})
 
 
 def test_a_merge_in_the_function_costs_a_get_a_source_and_a_put_an_output() -> None:
     with orders(max_buckets=16) as service:
-        _settled(service)
+        settle(service)
         service.invoke("sweep")  # the daily part is done
-        before, waiting = _counts(service), 0
+        before, waiting = counts(service), 0
         while not service.stack.invocations["compact"]:
             waiting = service.client.stats(TOPIC).buckets
-            before = _counts(service)
-            _far(service, 20, days=4)()
-            _batch_window(service)()
-        _assert_asked(
+            before = counts(service)
+            far(service, 20, days=4)()
+            batch_window(service)()
+        assert_asked(
             service,
             before,
             {
@@ -228,50 +173,50 @@ def test_a_merge_in_the_function_costs_a_get_a_source_and_a_put_an_output() -> N
 
 def test_cancelling_costs_a_transaction_and_a_key_two_requests_more() -> None:
     with orders() as service:
-        _settled(service)
+        settle(service)
         client = service.client
         by_id = client.send(TOPIC, "body", delay="5d")
         client.send(TOPIC, "body", delay="5d", key="a")
-        _batch_window(service)()
-        _assert_asks(service, lambda: client.cancel(TOPIC, by_id.id), cancel_by_id={"call": 1}, client={"minute": 1})
-        _assert_asks(service, lambda: client.cancel(TOPIC, key="a"), cancel_by_key={"call": 1})
+        batch_window(service)()
+        assert_asks(service, lambda: client.cancel(TOPIC, by_id.id), cancel_by_id={"call": 1}, client={"minute": 1})
+        assert_asks(service, lambda: client.cancel(TOPIC, key="a"), cancel_by_key={"call": 1})
 
 
 def test_a_key_costs_a_write_a_message_and_an_upsert_a_transaction_more() -> None:
     with orders() as service:
-        _settled(service)
+        settle(service)
         client = service.client
         client.send(TOPIC, "soon", delay="2h")
-        _batch_window(service)()
+        batch_window(service)()
         one = {"call": 1, "ten_packs": 1, "topic": 1, "ledger": 1}
         client.send_many(TOPIC, [Message(body="first", delay="5d", key=key) for key in "abc"])
-        _assert_asks(service, _batch_window(service), ingest=one | {"key": 3})
+        assert_asks(service, batch_window(service), ingest=one | {"key": 3})
         client.send(TOPIC, "second", delay="6d", key="a", replace=True)
-        _assert_asks(service, _batch_window(service), ingest=one | {"upsert": 1})
+        assert_asks(service, batch_window(service), ingest=one | {"upsert": 1})
         client.send(TOPIC, "too late", delay="6d", key="b")
-        _assert_asks(service, _batch_window(service), ingest=one | {"loser": 1})
+        assert_asks(service, batch_window(service), ingest=one | {"loser": 1})
 
 
 def test_pausing_is_a_write_and_resuming_a_transaction_and_a_job() -> None:
     with orders() as service:
-        _settled(service)
+        settle(service)
         client = service.client
         client.send(TOPIC, "waits", delay="5d")
-        _batch_window(service)()
-        _assert_asks(service, lambda: client.pause(TOPIC, "billing"), pause={"call": 1})
-        _assert_asks(service, lambda: client.resume(TOPIC, "billing"), resume={"call": 1})
+        batch_window(service)()
+        assert_asks(service, lambda: client.pause(TOPIC, "billing"), pause={"call": 1})
+        assert_asks(service, lambda: client.resume(TOPIC, "billing"), resume={"call": 1})
 
 
 def test_a_topic_is_one_write_and_a_subscription_a_transaction_and_two_queues() -> None:
     with orders() as service:
         client = service.client
-        _assert_asks(service, lambda: client.create_topic("other"), create_topic={"call": 1})
-        _assert_asks(service, lambda: client.create_subscription("other", "mail"), create_subscription={"call": 1})
+        assert_asks(service, lambda: client.create_topic("other"), create_topic={"call": 1})
+        assert_asks(service, lambda: client.create_subscription("other", "mail"), create_subscription={"call": 1})
 
 
 def test_a_consumer_pays_two_requests_for_ten_messages() -> None:
     with orders() as service:
-        _settled(service)
+        settle(service)
         client = service.client
         client.send_many(TOPIC, [Message(body=f"message {i}", delay="10s") for i in range(11)])
         service.stack.advance(seconds=20)
@@ -282,4 +227,4 @@ def test_a_consumer_pays_two_requests_for_ten_messages() -> None:
             assert len(messages) == 10
             client.delete(TOPIC, "billing", messages)
 
-        _assert_asks(service, take, receive={"ten": 1})
+        assert_asks(service, take, receive={"ten": 1})

@@ -1,6 +1,7 @@
 """Runs with a bundle alone on the path, as a function does: `python -I -S import_handlers.py BUNDLE FUNCTION...`.
 
-It imports the handlers, makes every client that they may need, and prints what was loaded as JSON.
+It imports the handlers, makes every client that they may need, and prints as JSON what was loaded, and
+what of it by the handlers.
 """
 
 import importlib
@@ -14,6 +15,7 @@ CLIENTS = sys.argv[2].split(",")
 sys.path.insert(0, str(BUNDLE))
 
 modules = [importlib.import_module(f"functions.{name}.handler") for name in sys.argv[3:]]
+at_start = sorted({name.partition(".")[0] for name in sys.modules})
 
 import boto3  # noqa: E402  - only now is the bundle on the path
 
@@ -29,6 +31,7 @@ print(
     json.dumps(
         {
             "handlers": [callable(module.handler) for module in modules],
+            "at_start": at_start,
             "modules": sorted(str(path.relative_to(BUNDLE)) for path in loaded if path.is_relative_to(BUNDLE)),
         }
     )

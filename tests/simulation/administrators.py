@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from tests.simulation.faults import FaultyPorts
+from tests.simulation.interleaving import Task
 from tests.simulation.promises import Pause, Purging, Reader, TopicLife
-from tests.simulation.world import MAX_SKEW_MS, World
+from tests.simulation.world import LONGEST_MS, MAX_SKEW_MS, Ended, World
 from tidewheel.errors import AlreadyExists, InvalidValue, NotKept, TooManyPurges, UnknownSubscription
 from tidewheel.fence import Fence
 from tidewheel.flows.administration_port import Replay
 from tidewheel.flows.delete_topic import delete_topic
 from tidewheel.flows.pause import delete_subscription, pause, resume, set_filter
 from tidewheel.flows.purge import purge
+from tidewheel.flows.rebuild import rebuild
+from tidewheel.flows.rebuild_engine import InProcess
 from tidewheel.flows.replay import replay
 from tidewheel.flows.subscribe import create_subscription, create_topic
 from tidewheel.flows.update_topic import update_topic
@@ -25,6 +29,8 @@ from tidewheel.subscription import Delivery
 LASTING = ("audit", "billing")
 """Subscriptions that each topic has from the beginning to the end."""
 POLICIES = (None, '{"colour":["red"]}', '{"colour":["blue","red"]}')
+REBUILD_LEASE_S = LONGEST_MS // 1000
+"""It outlives whatever is under way, a rebuild as well."""
 _FOREVER_MS = 1 << 62
 
 
@@ -42,8 +48,10 @@ class Administrators:
         """The run's source of chance."""
         return self.world.random
 
-    def _start(self, kind: str, life: TopicLife, call: Callable[[FaultyPorts], None]) -> None:
-        self.world.start_client(kind, life.name, call)
+    def _start(
+        self, kind: str, life: TopicLife, call: Callable[[FaultyPorts], None], ended: Ended | None = None
+    ) -> None:
+        self.world.start_client(kind, life.name, call, ended)
 
     # ---- topics
     def prepare(self) -> None:
@@ -60,7 +68,12 @@ class Administrators:
         known = self.world.promises.of_generation(topic, fence.generation)
         if known is not None:
             return known
-        life = TopicLife(name=topic, generation=fence.generation, slot_ms=fence.slot_ms)
+        life = TopicLife(
+            name=topic,
+            generation=fence.generation,
+            slot_ms=fence.slot_ms,
+            lookahead_ms=fence.settings.lookahead_ms,
+        )
         self.world.promises.lives.append(life)
         return life
 
@@ -193,6 +206,7 @@ class Administrators:
         else:
             self.world.service.queues.remove(queue)
             self.queues_gone.add(queue)
+            reader.broken_off += any(each.topic in (None, life.name) for each in self.world.running)
             self.world.count("client: a queue is gone")
         self.world.note(f"{queue} {'is gone' if queue in self.queues_gone else 'is back'}")
 
@@ -210,7 +224,7 @@ class Administrators:
             purging = Purging(first_ms=first_ms or 0, end_ms=end_ms or _FOREVER_MS, sent_before_ms=_FOREVER_MS)
             life.purges.append(purging)
             for each in [each for each in promises.sent.values() if each.topic is life and purging.drops(each)]:
-                promises.doubt_purge(each)
+                each.purge_doubt = True
             try:
                 done = purge(ports.topics, ports.clock, life.name, first_ms=first_ms, end_ms=end_ms)
             except TooManyPurges:
@@ -226,7 +240,7 @@ class Administrators:
             purging.sent_before_ms = done.sent_before_ms
             for each in [each for each in promises.sent.values() if each.topic is life and purging.drops(each)]:
                 if each.deliver_at_ms // life.slot_ms >= fence.sealed:
-                    promises.never(each, "was purged")
+                    promises.never(each, "was purged", self.world.step)
 
         self._start("purge", life, call)
 
@@ -247,6 +261,41 @@ class Administrators:
             self.world.exercised["client: plans replayed"] += done.plans
 
         self._start("replay", life, call)
+
+    # ---- rebuild
+    def rebuild(self, life: TopicLife) -> None:
+        """Makes a topic's index anew from its ledgers, or goes on where a rebuild has died; nobody else administers it.
+
+        Senders, cancels, functions and merges go on, as they do in service.
+        """
+        world = self.world
+        if life.ending or world.administered(life.name):
+            return
+        topics = world.service.topics
+        items = topics._of(life.name)
+        for reader in life.readers:
+            reader.hindered = True
+            reader.replays = [replace(each, before={}) for each in reader.replays]
+            there = items.subscriptions.get(reader.name)
+            opened = [each.key.plan for each in items.deliveries.values() if each.key.subscription == reader.name]
+            if there is not None:
+                reader.again_from.append(min([there.cursor, *opened]))
+
+        def call(ports: FaultyPorts) -> None:
+            def settle() -> None:
+                world.wait_for_others(ports.task, life.name)
+
+            engine = InProcess(objects=ports.objects)
+            rebuild(ports, life.name, engine, lease_s=REBUILD_LEASE_S, replace_index=True, settle=settle)
+            world.count("client: rebuilt")
+
+        def ended(_: Task) -> None:
+            if topics.fence(life.name) is not None:
+                world.at_rest.discard(life.name)
+                world.rested_ms[life.name] = world.now_ms
+
+        world.at_rest.add(life.name)
+        self._start("rebuild", life, call, ended)
 
 
 class _Opening:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.simulation.promises import KeyHistory, Promises, Reader, Repeated, Sent, TopicLife, Violation
+from tests.simulation.key_promises import KeyPromises
+from tests.simulation.promises import Promises, Reader, Repeated, Sent, TopicLife, Violation
 from tests.simulation.world import MAX_SKEW_MS, START_MS, World
 from tidewheel.message import id_text
 from tidewheel.recurring import occurrence_id
@@ -41,7 +42,14 @@ class Checks:
             for reader in life.readers:
                 self._check_replays(life, reader)
             for history in life.keys.values():
-                self._check_key(life, history)
+                KeyPromises(
+                    self._promises,
+                    life,
+                    history,
+                    promised=self._is_promised,
+                    takers=self._takers,
+                    must_have=self._must_have,
+                ).check()
             for rule in life.repeated.values():
                 self._check_rule(life, rule)
         self._check_nothing_left()
@@ -108,40 +116,18 @@ class Checks:
         other = "" if len(members) == 1 else f", nor any of {[each.id for each in members[1:]]}"
         raise Violation(f"{sent.id}, due {due_s:.3f} s, never came to {reader.name}{other}", sent.topic.name, sent.id)
 
-    # ---- keys
-    def _check_key(self, life: TopicLife, history: KeyHistory) -> None:
-        if history.changed or not history.members or not all(map(self._is_promised, history.members)):
-            return
-        members = history.members
-        for older, newer in history.superseded:
-            if self._promises.came(older):
-                raise Violation(f"{older.id} came, though {newer.id} had replaced it in time", life.name, older.id)
-        if not any(each.replace for each in members):
-            self._check_duplicates(life, members)
-        if not all(each.accepted for each in members):
-            return
-        newest = max(members, key=lambda each: (each.sent_ms, each.seq, each.id))
-        for reader in self._takers(newest):
-            if all(reader in each.due_from and reader.takes(each) == {True} for each in members):
-                self._must_have(newest, reader, [newest] if newest.replace else [newest, *members])
-
-    def _check_duplicates(self, life: TopicLife, members: list[Sent]) -> None:
-        came = [each for each in members if each.ingested_open and self._promises.came(each)]
-        if len(came) > 1:
-            first, second = came[:2]
-            if max(first.sent_ms, second.sent_ms) < min(first.deliver_at_ms, second.deliver_at_ms):
-                raise Violation(f"{first.id} and {second.id} have one key, and both came", life.name, first.id)
-
     # ---- recurring messages
     def _check_rule(self, life: TopicLife, rule: Repeated) -> None:
-        if rule.made_ms is None or life.purges:
+        if rule.made_ms is None:
             return
         assert rule.planned is not None, "every rule is ended before the end"
         until_ms = max(rule.first_ms, rule.planned * life.slot_ms)
         for due_ms in rule.rule.between(rule.made_ms + 1000, until_ms, 10_000):
+            if self._may_be_purged(life, rule, due_ms):
+                continue
             message_id = id_text(occurrence_id(rule.generation, rule.name, due_ms))
             for reader in rule.due_from:
-                if reader.ended or reader.policies != [None]:
+                if reader.ended or reader.takes_colour(rule.colour) != {True}:
                     continue
                 count = self._promises.copies[reader.queue_url, message_id]
                 if not count:
@@ -153,6 +139,13 @@ class Checks:
                 if self._calm and count > reader.most_copies(due_ms, life.slot_ms):
                     raise Violation(f"{message_id} of {rule.name} came {count} times", life.name, rule.name)
 
+    def _may_be_purged(self, life: TopicLife, rule: Repeated, due_ms: int) -> bool:
+        """Whether a purge may drop an occurrence: it counts as sent when it is planned, which is not before its slot
+        can be sealed; the first ones, which its maker sends, as sent by him."""
+        slot_begins_ms = due_ms // life.slot_ms * life.slot_ms
+        sent_ms = 0 if due_ms < rule.first_ms else slot_begins_ms - life.lookahead_ms - 2 * MAX_SKEW_MS
+        return any(each.first_ms <= due_ms < each.end_ms and sent_ms < each.sent_before_ms for each in life.purges)
+
     # ---- nothing is left
     def _check_nothing_left(self) -> None:
         service = self._world.service
@@ -161,10 +154,10 @@ class Checks:
                 left = getattr(items, kind)
                 self._require(not left, lambda kind=kind, left=left: f"{kind} are left: {left}", topic)  # type: ignore[misc]
             if items.fence is not None:
-                # Above its mark, where an idle topic has nothing to collect, it is the table's TTL that deletes them.
-                until, now_s = items.fence.gc_until, self._world.now_ms // 1000
-                late = [each for each in items.tombstones.values() if each.slot < until or each.ttl_s >= now_s]
-                self._require(not late, lambda late=late: f"tombstones are left: {late}", topic)  # type: ignore[misc]
+                # Those of an idle topic, which has nothing to collect, are deleted by the table's TTL.
+                now_s = self._world.now_ms // 1000
+                kept = [each for each in items.tombstones.values() if each.ttl_s >= now_s]
+                self._require(not kept, lambda kept=kept: f"tombstones are kept: {kept}", topic)  # type: ignore[misc]
             else:
                 left = service.objects.names(f"checkpoints/{topic}/")
                 self._require(not left, lambda left=left: f"of a deleted topic are left: {left}", topic)  # type: ignore[misc]

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.simulation.faults import FaultyPorts
-from tests.simulation.promises import Family, KeyHistory, Promises, Sent, TopicLife, Violation
+from tests.simulation.promises import Family, KeyCancel, KeyHistory, Promises, Sent, TopicLife, Violation
 from tests.simulation.triggers import Queued, Triggers
 from tests.simulation.world import START_MS, World
 from tidewheel.errors import UnknownMessage
@@ -170,7 +170,6 @@ class Clients:
             for each in asked:
                 each.family.doubts += 1
                 each.family.cancels += 1
-                self.promises.changed(each)
             with self.world.unanswered("cancel"):
                 now_ms, ids = ports.clock.now_ms(), [each.id for each in asked]
                 outcomes: list[CancelResult]
@@ -189,10 +188,12 @@ class Clients:
         named = self.promises.sent[outcome.id]
         self.world.count(f"client: cancel {'in time' if outcome else 'too late'}")
         if isinstance(outcome, Cancelled):
-            self.promises.never(named, "was cancelled")
-            self.promises.never(asked, "was cancelled")
+            self.promises.never(named, "was cancelled", self.world.step)
+            self.promises.never(asked, "was cancelled", self.world.step)
             return
         fence = self.world.service.topics.fence(asked.topic.name)
+        if self.world.was_at_rest(asked.topic.name):
+            return  # a topic without a fence counts as sealed
         if fence is not None and named.deliver_at_ms // asked.topic.slot_ms >= fence.sealed:
             raise Violation(f"{named.id}: too late, said a cancel, but its slot is open", asked.topic.name, named.id)
 
@@ -203,8 +204,8 @@ class Clients:
 
         def call(ports: FaultyPorts) -> None:
             now_ms = ports.clock.now_ms()
-            history.changed = True
-            history.cancelled_until_ms = float("inf")
+            cancelling = KeyCancel(from_ms=now_ms)
+            history.cancels.append(cancelling)
             for each in history.members:
                 each.family.doubts += 1
                 each.family.cancels += 1
@@ -214,14 +215,15 @@ class Clients:
                 with self.world.unanswered("cancel by key"):
                     outcome = cancel_key(ports.topics, life.name, life.slot_ms, key, version, now_ms)
             finally:
-                history.cancelled_until_ms = self.world.now_ms + 2 * self.world.service.max_skew_ms
+                cancelling.until_ms = self.world.now_ms + 2 * self.world.service.max_skew_ms
+            cancelling.answered = self.world.step
             self.world.count(f"client: cancel by key {'in time' if outcome else 'too late'}")
             if isinstance(outcome, Cancelled) and not life.ending:
                 late_ms = self.world.now_ms + self.world.service.max_skew_ms
                 for each in before:
                     # What was purged has freed its key, though it comes if it was handed out before.
                     if each.deliver_at_ms > late_ms and not each.purge_doubt:
-                        self.promises.never(each, f"was cancelled with {key}")
+                        self.promises.never(each, f"was cancelled with {key}", self.world.step)
 
         self.world.start(f"cancel {key} of {life.name}", call, topic=life.name)
 
@@ -267,10 +269,9 @@ class Clients:
         new.family.doubts -= 1
         assert new.moves is not None
         old = self.promises.sent[new.moves]
-        self.promises.changed(old)
         if isinstance(outcome, Rescheduled):
             self.world.count("client: reschedule in time")
-            self.promises.never(old, f"was moved to {new.id}")
+            self.promises.never(old, f"was moved to {new.id}", self.world.step)
             return
         self.world.count(f"client: reschedule {'too late' if isinstance(outcome, TooLate) else 'of a cancelled one'}")
-        self.promises.never(new, f"did not take the place of {old.id}")
+        self.promises.never(new, f"did not take the place of {old.id}", self.world.step)

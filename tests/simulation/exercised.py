@@ -21,6 +21,7 @@ TRIGGERS = (
     "trigger: schedule twice",
     "trigger: dispatch call lost",
     "trigger: packs twice",
+    "trigger: packs to dead letters",
     "trigger: job twice",
     "trigger: sweep lost",
     "trigger: merge lost",
@@ -46,6 +47,8 @@ CLIENTS = (
     "client: plans replayed",
     "client: make recurring",
     "client: end recurring",
+    "client: rebuild",
+    "client: rebuilt",
     "client: delete topic",
     "client: create topic again",
 )

@@ -71,6 +71,9 @@ class Reader:
         ended: whether somebody began to delete it.
         replays: deliveries that were opened to replay something to it.
         hindered: whether anybody began to pause it, or its queue was ever gone: what comes may then be late.
+        broken_off: how often its queue went away while something of its topic was under way: what was sent of a part,
+            or of a batch, is then sent again.
+        again_from: slots from which everything may come once more: a rebuild has planned it anew.
         pause: since when it is paused for sure.
     """
 
@@ -81,17 +84,21 @@ class Reader:
     ended: bool = False
     replays: list[Replaying] = field(default_factory=list)
     hindered: bool = False
+    broken_off: int = 0
+    again_from: list[int] = field(default_factory=list)
     pause: Pause | None = None
 
     def most_copies(self, due_ms: int, slot_ms: int) -> int:
         """Returns how often a message comes at most, if nothing goes wrong."""
-        return 1 + sum(replaying.may_bring(due_ms, slot_ms) for replaying in self.replays)
+        replayed = sum(replaying.may_bring(due_ms, slot_ms) for replaying in self.replays)
+        return 1 + replayed + self.broken_off + sum(due_ms // slot_ms >= each for each in self.again_from)
 
     def takes(self, sent: Sent) -> set[bool]:
         """Returns what its filters say of a message: both, if it depends on which one."""
-        if sent.only is not None:
-            return {sent.only == self.name}
-        colour = sent.colour
+        return {sent.only == self.name} if sent.only is not None else self.takes_colour(sent.colour)
+
+    def takes_colour(self, colour: str | None) -> set[bool]:
+        """Returns what its filters say of messages with a colour, or without any."""
         return {policy is None or (colour is not None and f'"{colour}"' in policy) for policy in self.policies}
 
 
@@ -141,6 +148,7 @@ class Sent:
         text: its body.
         moves: the message whose place it takes.
         never: whether somebody was told that it does not come; why.
+        freed: at which step; it does not count for its key any more. None: never.
         purge_doubt: whether a purge may have dropped it.
         refused: whether SQS refuses its body.
         only: the one subscription that it is for.
@@ -165,6 +173,7 @@ class Sent:
     accepted: bool | None = None
     accepted_ms: int | None = None
     never: str | None = None
+    freed: int | None = None
     purge_doubt: bool = False
     refused: bool = False
     only: str | None = None
@@ -176,6 +185,7 @@ class Repeated:
     """A recurring message.
 
     Attributes:
+        text, colour: of each occurrence.
         made_ms: when its maker was told so; None: never.
         planned, sealed: the topic's marks before somebody began to end it, and after; None: nobody did.
     """
@@ -185,9 +195,25 @@ class Repeated:
     rule: Rule
     first_ms: int
     due_from: tuple[Reader, ...]
+    text: str
+    colour: str | None
     made_ms: int | None = None
     planned: int | None = None
     sealed: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class KeyCancel:
+    """A cancel by key, under way or done.
+
+    Attributes:
+        from_ms, until_ms: its version is between these, by its caller's clock and those of senders.
+        answered: at which step its caller had an answer; None: never.
+    """
+
+    from_ms: int
+    until_ms: float = float("inf")
+    answered: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -196,15 +222,17 @@ class KeyHistory:
 
     Attributes:
         members: messages with it.
-        changed: whether anything but sending and ingest touched one of them: a cancel, a move, a purge.
-        cancelled_until_ms: what was sent up to then may have been cancelled with the key.
+        cancels: cancels by it.
         superseded: pairs (older, newer): ingest was done with the newer while the older's slot was open.
     """
 
     members: list[Sent] = field(default_factory=list)
-    changed: bool = False
-    cancelled_until_ms: float = 0
+    cancels: list[KeyCancel] = field(default_factory=list)
     superseded: list[tuple[Sent, Sent]] = field(default_factory=list)
+
+    def cancelled_from(self, sent_ms: int) -> bool:
+        """Whether a cancel by the key may have a version above that of what was sent then."""
+        return any(each.until_ms >= sent_ms for each in self.cancels)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -212,6 +240,7 @@ class TopicLife:
     """A topic from its creation to its deletion.
 
     Attributes:
+        lookahead_ms: how long before a slot begins it is planned.
         ending: whether somebody began to delete it: then nothing is promised any more.
         repeated: recurring messages by name.
     """
@@ -219,6 +248,7 @@ class TopicLife:
     name: str
     generation: str
     slot_ms: int
+    lookahead_ms: int
     readers: list[Reader] = field(default_factory=list)
     purges: list[Purging] = field(default_factory=list)
     keys: dict[str, KeyHistory] = field(default_factory=dict)
@@ -305,30 +335,18 @@ class Promises:
         if sent.key is not None:
             history = sent.topic.keys.setdefault(sent.key, KeyHistory())
             history.members.append(sent)
-            history.changed = history.changed or sent.moves is not None
-            if sent.sent_ms <= history.cancelled_until_ms:
+            if history.cancelled_from(sent.sent_ms):
                 sent.family.doubts += 1
-        for purging in sent.topic.purges:
-            if purging.drops(sent):
-                self.doubt_purge(sent)
+        sent.purge_doubt = any(purging.drops(sent) for purging in sent.topic.purges)
 
-    def doubt_purge(self, sent: Sent) -> None:
-        """Notes that a purge may have dropped a message."""
-        sent.purge_doubt = True
-        self.changed(sent)
-
-    def changed(self, sent: Sent) -> None:
-        """Notes that a message was changed, so that others with its key are not promised any more."""
-        if sent.key is not None:
-            sent.topic.keys[sent.key].changed = True
-
-    def never(self, sent: Sent, why: str) -> None:
+    def never(self, sent: Sent, why: str, step: int) -> None:
         """Notes that somebody was told that a message does not come.
 
         Raises:
             Violation: it has come.
         """
         sent.never = why
+        sent.freed = step if sent.freed is None else sent.freed
         if self.came(sent):
             raise Violation(f"{sent.id} {why}, but it was sent before", sent.topic.name, sent.id)
 

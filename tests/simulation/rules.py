@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.simulation.clients import Clients
+from tests.simulation.clients import COLOURS, Clients
 from tests.simulation.faults import FaultyPorts
 from tests.simulation.promises import Repeated, TopicLife
 from tests.simulation.world import World
@@ -48,10 +48,19 @@ class Rules:
         self._names += 1
         now_ms = self.world.now_ms
         rule = Rule(period_s=self.random.choice([120, 600, 1200]), start_ms=-(-now_ms // 1000) * 1000)
-        message = Message(body="again and again")
+        colour = self.random.choice(COLOURS)
+        message = Message(body="again and again", attributes={} if colour is None else {"colour": colour})
         name = f"rule-{self._names}"
         generation = _checked(fence, name, message, rule, now_ms).generation
-        made = Repeated(name=name, generation=generation, rule=rule, first_ms=_FOREVER_MS, due_from=life.live())
+        made = Repeated(
+            name=name,
+            generation=generation,
+            rule=rule,
+            first_ms=_FOREVER_MS,
+            due_from=life.live(),
+            text="again and again",
+            colour=colour,
+        )
         life.repeated[name] = made
 
         def call(ports: FaultyPorts) -> None:
@@ -69,6 +78,7 @@ class Rules:
                 return found
 
             client_ms = ports.clock.now_ms()
+            self.clients.triggers.sweep_in_time()  # its maker may not arm the wheel: the next sweep does
             make(ports.topics, send_early, read_fence, client_ms, name, message, rule, starts_now=True, replaces=False)
             item = self.world.service.topics.recurring(life.name, name)
             if item is not None and made.planned is None:

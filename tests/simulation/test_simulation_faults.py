@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.exercised import CLIENTS, FAULTS, FLOWS, HEALING, REPEATS, TRIGGERS, UNANSWERED, missing
 from tests.simulation.runs import one_run
 
-SEEDS = range(80)
+SEEDS = range(70)
 STEPS = 800
 
 

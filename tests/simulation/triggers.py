@@ -29,6 +29,9 @@ URGENT_VISIBILITY_MS = 120_000
 WORK_VISIBILITY_MS = 180_000
 MOST_RECEIVES = 10
 """Of a job, before the work queue gives it up."""
+_DAY_MS = 86_400_000
+_MOST_DAYS_ASIDE = 27
+"""A pack is kept for 14 days in its queue and 14 in its dead-letter queue, from which somebody moves it back."""
 PACKS_OF_NOBODY = 3
 """Receives after which a pack of a topic that is no more is given up here; SQS does after some hours."""
 START_TAKES_MS = 500
@@ -79,6 +82,10 @@ class Triggers:
         self.calls: list[Call] = []
         self._sweep_ms = sweep_ms
         self.next_sweep_ms = START_MS + sweep_ms
+
+    def sweep_in_time(self) -> None:
+        """Lets a sweep come as soon as it does in service: for what only a sweep goes on with, by design."""
+        self.next_sweep_ms = min(self.next_sweep_ms, self.world.now_ms + SWEEP_MS)
 
     # ---- what comes
     def next_ms(self) -> int:
@@ -140,9 +147,14 @@ class Triggers:
             each for each in due if (each.content.topic, each.content.generation) == (first.topic, first.generation)
         ]
         batch = alike[: self.world.random.randint(1, 10)]
+        aside_ms = 0
+        if self._goes_wrong("packs to dead letters", 0.02):
+            aside_ms = self.world.random.randint(1, _MOST_DAYS_ASIDE) * _DAY_MS
         for each in batch:
-            each.visible_ms = self.world.now_ms + URGENT_VISIBILITY_MS
+            each.visible_ms = self.world.now_ms + (aside_ms or URGENT_VISIBILITY_MS)
             each.received += 1
+        if aside_ms:
+            return
         packs: list[Pack] = [each.content for each in batch]
         ids = [id_text(pack.ids[i : i + 16]) for pack in packs for i in range(0, len(pack.ids), 16)]
 
@@ -156,6 +168,8 @@ class Triggers:
                 self.world.promises.ingested(ids, fence.sealed)
 
         def ended(_: Task) -> None:
+            if first.topic in self.world.at_rest:
+                return
             if self.world.service.topics.fence(first.topic) is None or self._is_nobodys(first):
                 self.packs = [each for each in self.packs if each not in batch or each.received < PACKS_OF_NOBODY]
 

@@ -63,7 +63,8 @@ class Watch:
             if reader in sent.due_from and reader.takes(sent) == {True}:
                 self._check_late(reader, message_id, due_ms, sent.accepted_ms, visible_ms)
         elif (rule := self._rule_of(life, message_id, due_ms, header.get("key"))) is not None:
-            if reader in rule.due_from and reader.policies == [None]:
+            self._check_occurrence(life, reader, rule, message_id, release)
+            if reader in rule.due_from and reader.takes_colour(rule.colour) == {True}:
                 self._check_late(reader, message_id, due_ms, rule.made_ms, visible_ms)
         else:
             self._break(f"{message_id} came to {reader.name}, but nobody sent it", life.name, message_id)
@@ -99,6 +100,15 @@ class Watch:
             linked = other.moves == sent.id or sent.moves == other.id
             if linked and self._promises.copies[reader.queue_url, other.id]:
                 self._break(f"{sent.id} and {other.id}, one moved to the other, both came", life.name, sent.id)
+
+    def _check_occurrence(
+        self, life: TopicLife, reader: Reader, rule: Repeated, message_id: MessageId, release: Release
+    ) -> None:
+        came, asked = (release.text, (release.attributes or {}).get("colour")), (rule.text, rule.colour)
+        if came != asked:
+            self._break(f"{message_id} came as {came}, and {rule.name} says {asked}", life.name, rule.name)
+        if reader.takes_colour(rule.colour) == {False}:
+            self._break(f"{message_id} came to {reader.name}, which does not take {rule.name}", life.name, rule.name)
 
     def _check_late(
         self, reader: Reader, message_id: MessageId, due_ms: int, known_ms: int | None, visible_ms: int
@@ -147,6 +157,9 @@ class Watch:
         """
         for topic, items in self._world.service.topics._items.items():
             fence, last = items.fence, self._fences.get(topic)
+            if fence is None and last is not None:  # deleted; or at rest: a rebuild begins anew, with marks of its own
+                del self._fences[topic]
+                self._cursors = {key: cursor for key, cursor in self._cursors.items() if key[0] != topic}
             if fence is last or fence is None:
                 continue
             self._fences[topic] = fence

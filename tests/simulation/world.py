@@ -40,6 +40,7 @@ class Running:
     Attributes:
         topic: what it works on; None: on all.
         limit_ms: how long it may live.
+        administers: whether it is a call that changes a topic or its subscriptions.
         ended: told when it has ended, well or not.
     """
 
@@ -47,6 +48,7 @@ class Running:
     topic: str | None
     limit_ms: int
     ended: Ended | None
+    administers: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,6 +63,8 @@ class World:
         healed_ms: when everything was healed; from then on nothing takes any time but the wheel; None: not yet.
         broken: promises that were broken inside a function, which may not notice.
         deleted: names of topics that somebody ever began to delete: their functions may find nothing.
+        at_rest: topics that are being rebuilt, or whose rebuild died: there is no fence.
+        rested_ms: topic -> when its last rebuild ended.
     """
 
     odds: Odds
@@ -77,6 +81,8 @@ class World:
     healed_ms: int | None = None
     broken: list[Violation] = field(default_factory=list)
     deleted: set[str] = field(default_factory=set)
+    at_rest: set[str] = field(default_factory=set)
+    rested_ms: dict[str, int] = field(default_factory=dict)
     trace: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -123,6 +129,7 @@ class World:
         topic: str | None = None,
         limit_ms: int = LONGEST_MS,
         ended: Ended | None = None,
+        administers: bool = False,
     ) -> None:
         """Begins a function, with a clock of its own; it stands at its first call."""
         self.names += 1
@@ -133,17 +140,19 @@ class World:
 
         task = Task(f"{name} {self.names}", run, self.now_ms)
         self.note(f"{task.name}: begins")
-        running = Running(task=task, topic=topic, limit_ms=limit_ms, ended=ended)
+        running = Running(task=task, topic=topic, limit_ms=limit_ms, ended=ended, administers=administers)
         self.running.insert(self.random.randint(0, len(self.running)), running)
 
-    def start_client(self, kind: str, topic: str, call: Callable[[FaultyPorts], Any]) -> None:
-        """Begins a client's call, which is counted."""
+    def start_client(
+        self, kind: str, topic: str, call: Callable[[FaultyPorts], Any], ended: Ended | None = None
+    ) -> None:
+        """Begins an administrator's call, which is counted."""
 
         def run(ports: FaultyPorts) -> None:
             with self.unanswered(kind):
                 call(ports)
 
-        self.start(f"{kind} of {topic}", run, topic=topic)
+        self.start(f"{kind} of {topic}", run, topic=topic, ended=ended, administers=True)
 
     def advance(self, running: Running) -> None:
         """Lets one make its next step, or die.
@@ -179,8 +188,27 @@ class World:
 
     def tolerates(self, error: BaseException, topic: str | None) -> bool:
         """Whether a function may end like that."""
-        gone = isinstance(error, TidewheelError) and (topic in self.deleted or (topic is None and bool(self.deleted)))
-        return isinstance(error, EXPECTED) or gone
+        if isinstance(error, EXPECTED):
+            return True
+        some = self.deleted or self.at_rest or self.rested_ms
+        gone = topic in self.deleted or self.was_at_rest(topic) if topic is not None else bool(some)
+        return isinstance(error, TidewheelError) and gone
+
+    def was_at_rest(self, topic: str) -> bool:
+        """Whether a topic has no fence, or had none while something that is under way may have looked."""
+        rested_ms = self.rested_ms.get(topic)
+        return topic in self.at_rest or (rested_ms is not None and self.now_ms - rested_ms <= LONGEST_MS)
+
+    def administered(self, topic: str) -> bool:
+        """Whether somebody is changing a topic or its subscriptions."""
+        return any(each.administers and each.topic == topic for each in self.running)
+
+    def wait_for_others(self, task: Task, topic: str) -> None:
+        """Lets a function stand still until all that work on a topic now have ended."""
+        others = [each.task for each in self.running if each.task is not task and each.topic in (None, topic)]
+        while not all(each.over for each in others):
+            self.running.sort(key=lambda each: each.task is task)  # the last in line
+            task.pause()
 
     def end_all(self) -> None:
         """Kills whatever is under way."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+import random
 import runpy
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPort, CrashPlan, World
 from tidewheel.errors import InvalidValue, UnknownTopic
@@ -23,7 +28,10 @@ from tidewheel.ledger import decode_segment
 from tidewheel.message import Encoding, id_deliver_at_ms, id_text
 from tidewheel.spark import import_cuts, importing
 from tidewheel.spark.arrow_objects import ArrowObjects, Location
-from tidewheel.spark.import_options import parse_options
+from tidewheel.spark.import_input import MALFORMED, Input
+from tidewheel.spark.import_options import Columns, parse_options
+from tidewheel.spark.import_rows import REJECT, Terms, mapped
+from tidewheel.spark.import_times import time_of
 from tidewheel.spark.importing import LATE, Imported, import_messages
 from tidewheel.spark.job import Job
 from tidewheel.spark.ledger_sink import distinct_rows
@@ -475,3 +483,53 @@ def test_equal_ids_are_counted_up_across_batches() -> None:
     tables = list(distinct_rows([batch(1, 5, 5), batch(5, 6, 20), batch(21, 22), batch(22)]))
     ids = [int.from_bytes(each) for table in tables for each in table.column("message_id").to_pylist()]
     assert ids == [1, 5, 6, 7, 8, 20, 21, 22, 23]
+
+
+# --- checks of values -----------------------------------------------------------------------------------------
+
+
+def test_numbers_become_times_rounded_up_after_a_thousandth(spark: SparkSession) -> None:
+    random_ = random.Random(31)
+    edges = [0.0, -0.0, 0.5, 1e11, 1e11 - 0.001, 1e11 + 0.5, 1e15, 1e15 - 0.125, -1e15, 1767225600.123, -1.0005]
+    spread = [random_.uniform(-1, 1) * 10 ** random_.randrange(17) for _ in range(300)]
+    numbers = [*edges, *spread, *(float(round(each)) for each in spread), *(round(each, 3) for each in spread)]
+
+    def expected(number: float) -> int | None:
+        ms = number * 1000 if abs(number) < 1e11 else number
+        if abs(ms) >= 1e15:
+            return None
+        thousandths = Decimal(repr(ms)).quantize(Decimal("0.001"), ROUND_HALF_UP)
+        return math.ceil(float(thousandths))
+
+    frame = spark.createDataFrame([(each,) for each in [*numbers, math.inf, math.nan]], "n double")
+    found = [row[0] for row in frame.select(time_of("n", DoubleType(), None).ms).collect()]
+    assert found == [*map(expected, numbers), None, None]
+
+
+def test_a_body_is_refused_for_each_character_that_sqs_refuses_and_for_no_other(spark: SparkSession) -> None:
+    random_ = random.Random(37)
+    characters = [*range(0x21), 0x7E, 0x7F, 0x9F, 0xD7FF, 0xE000, 0xFFFD, 0xFFFE, 0xFFFF, 0x10000, 0x10FFFF]
+    texts = [chr(each).encode() for each in characters]
+    not_utf_8 = [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"]
+    bodies = [*texts, *not_utf_8, b"plain\r\n\ttext", "grün 😀".encode()]
+    bodies += [b"".join(random_.choices([*texts, b"a", b"\n"], k=random_.randrange(1, 6))) for _ in range(200)]
+    bodies += [b"clean " + each + random_.choice([b"", b"\n", b" end"]) for each in [*texts, *not_utf_8]]
+
+    def refused(body: bytes) -> bool:
+        try:
+            text = body.decode()
+        except UnicodeDecodeError:
+            return True
+        return any(each not in "\t\n\r" and (each < " " or each in "\ufffe\uffff") for each in text)
+
+    frame = spark.createDataFrame(
+        [(i, body, START_MS + DAY) for i, body in enumerate(bodies)], "i int, b binary, t long"
+    )
+    frame = frame.select("i", F.col("b").cast("string").alias("body"), F.col("t").alias("deliver_at"))
+    frame = frame.withColumn(MALFORMED, F.lit(None).cast("string"))
+    types = {field.name: field.dataType for field in frame.schema}
+    given = Input(frame=frame, types=types, columns=Columns(key=None, attributes=None, expires_at=None))
+    terms = Terms(import_id="i", slot_ms=300_000, now_ms=START_MS, earliest_ms=START_MS)
+    found = {row["i"]: row["kind"] for row in mapped(given, terms).select("i", f"{REJECT}.kind").collect()}
+    assert {bodies[i] for i, kind in found.items() if kind is None} == {each for each in bodies if not refused(each)}
+    assert set(found.values()) == {None, "body has characters that SQS refuses; give bytes"}

@@ -11,14 +11,15 @@ import pytest
 from tests.conftest import REPOSITORY
 from tidewheel.cli.cost import as_document, notes
 from tidewheel.cost import prices
-from tidewheel.cost.bill import Bill, bill, grouped, total
+from tidewheel.cost.bill import BESIDE_REQUESTS, Bill, bill, grouped, total
 from tidewheel.cost.deployed import ENVIRONMENTS
-from tidewheel.cost.function_time import FUNCTIONS, cold_share, gb_seconds
+from tidewheel.cost.function_time import FUNCTIONS, LATENCY_MS, cold_share, gb_seconds
 from tidewheel.cost.requests import FLOWS
 from tidewheel.cost.rivals import rivals
-from tidewheel.cost.stream import BULK_WINDOW_S, URGENT_S
+from tidewheel.cost.stream import BULK_WINDOW_S, ENDS_SOON_S, URGENT_S
 from tidewheel.cost.workload import Spread, Workload
 from tidewheel.errors import InvalidValue
+from tidewheel.merge import _ENDS_SOON_MS
 from tidewheel.sdk.sender import URGENT_MS
 
 TEMPLATES = {
@@ -53,6 +54,7 @@ def test_what_an_environment_is_billed_for_is_what_its_template_has(name: str) -
 
 def test_the_arithmetic_has_the_codes_own_constants() -> None:
     assert URGENT_S * 1000 == URGENT_MS
+    assert ENDS_SOON_S * 1000 == _ENDS_SOON_MS
     windows = {
         each.get("MaximumBatchingWindowInSeconds")
         for each in _resources(TEMPLATES["development"], "AWS::Lambda::EventSourceMapping")
@@ -91,9 +93,59 @@ def test_what_larger_batches_save_and_subscriptions_more_cost() -> None:
     assert 2 * 1.2 < more < 2 * 2.2
 
 
-def test_the_floor_of_a_million_is_its_sends_to_the_queue() -> None:
-    deliver = total(line for line in _million().messages if line.flow == "deliver" and line.service == "SQS")
-    assert 1.2 < deliver < 1.25  # 30 million messages in tens, at $0.40 a million requests
+@pytest.mark.parametrize(
+    ("batch", "environment", "requests", "all_told"),
+    [
+        (1, "development", 0.88, 1.00),
+        (100, "development", 0.099, 0.22),
+        (1000, "development", 0.078, 0.19),
+        (100, "production", 0.099, 0.43),
+    ],
+)
+def test_what_a_million_messages_cost_at_a_million_a_day_is_what_readme_and_the_page_of_costs_say(
+    batch: int, environment: str, requests: float, all_told: float
+) -> None:
+    """The goal is ten cents for requests and function time, sent a hundred at a time."""
+    found = bill(Workload(per_day=1_000_000, batch=batch), ENVIRONMENTS[environment])
+    counted = found.a_million(total(line for line in found.messages if line.flow not in BESIDE_REQUESTS))
+    everything = found.a_million(total((*found.messages, *found.standing)))
+    assert counted == pytest.approx(requests, abs=0.0005 if requests < 0.5 else 0.005)
+    assert everything == pytest.approx(all_told, abs=0.005)
+    page, readme = ((REPOSITORY / name).read_text() for name in ("docs/cost.md", "README.md"))
+    if environment == "development":
+        assert f"| {batch:,} | ${requests:.{2 if batch == 1 else 3}f} | ${all_told:.2f} |" in page
+    if batch == 100:
+        assert f"${all_told:.2f}" in page and f"${all_told:.2f}" in readme
+
+
+@pytest.mark.parametrize("subscriptions", [1, 2])
+def test_the_floor_of_a_million_is_its_sends_to_the_queues(subscriptions: int) -> None:
+    """A dispatch sends what is due in a slot itself to one subscription; to two, the work queue does."""
+    flow = {1: "dispatch", 2: "deliver"}[subscriptions]
+    found = _million(subscriptions=subscriptions).messages
+    sends = total(line for line in found if line.flow == flow and line.service == "SQS")
+    # 30 million messages in tens, at $0.40 a million requests.
+    assert 1.2 * subscriptions < sends < 1.25 * subscriptions
+
+
+def test_threads_that_send_wait_only_for_what_the_others_do_not_compute_meanwhile() -> None:
+    def seconds(messages: int) -> float:
+        sends = messages / 10
+        return gb_seconds("deliver", 1, messages, {"sqs.SendMessageBatch": sends})
+
+    # By the CPU of 0.58 of a core, a send of ten messages is computed in 3 ms; seven others are waited for meanwhile.
+    assert seconds(2000) - seconds(1000) == pytest.approx(1000 * 0.142 * 1.25 / (1024 / 1769) / 1000)
+    assert seconds(1000) - 1000 * 0.142 * 1.25 / (1024 / 1769) / 1000 > LATENCY_MS["sqs.SendMessageBatch"] / 1000
+    # Ingest's messages are not what its threads compute.
+    waited = gb_seconds("ingest", 1, 1000, {"sqs.SendMessageBatch": 100}) - gb_seconds("ingest", 1, 1000, {})
+    assert waited == pytest.approx(100 / 8 * 15 / 1000)
+
+
+def test_glue_is_needed_only_where_more_waits_than_the_function_merges() -> None:
+    def glue(days: int) -> float:
+        return total(line for line in _million(delay_mean_s=days * 86_400).messages if line.service == "Glue")
+
+    assert glue(10) == 0 < glue(14)
 
 
 def test_storage_grows_with_the_mean_delay() -> None:

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidewheel.bucket import Bucket, BucketId, slots_of
+from tidewheel.bucket import Bucket, BucketId
+from tidewheel.flows.consider_merge import SMALL_BYTES, SMALL_ROWS, size_of
+from tidewheel.flows.ports import MergeSize
 from tidewheel.merge import (
     _RUNGS,
     FULL_BYTES,
@@ -25,6 +27,7 @@ from tidewheel.merge import (
     choose,
     windows,
 )
+from tidewheel.slots import slots_of
 
 SECOND = 1000
 SLOT_MS = 300_000
@@ -358,6 +361,19 @@ def test_an_earlier_coarser_division_s_cuts_that_are_still_ahead_are_cuts_of_a_l
     assert ahead <= {b for _, b in _windows(later, end, slot_ms, finer)}
 
 
+# ---- where it runs
+@pytest.mark.parametrize(
+    ("size", "rows", "expected"),
+    [
+        (SMALL_BYTES // 4, SMALL_ROWS // 4, MergeSize.SMALL),
+        (SMALL_BYTES // 4 + 1, 100, MergeSize.LARGE),
+        (KIB, SMALL_ROWS // 4 + 1, MergeSize.LARGE),
+    ],
+)
+def test_a_merge_is_a_functions_up_to_a_number_of_bytes_and_of_rows(size: int, rows: int, expected: MergeSize) -> None:
+    assert size_of(chosen([a_bucket(i, size, rows=rows) for i in range(4)], everything=True)) is expected
+
+
 # ---- in the long run
 class Simulation:
     """Sixty days in slots of an hour: twelve ledgers an hour, each spread evenly over what comes.
@@ -369,7 +385,7 @@ class Simulation:
 
     def __init__(self, ledger_bytes: int, *, max_buckets: int = 64, ahead_hours: int = 60 * 24) -> None:
         self.live: list[Bucket] = []
-        self.merges = self.ingested = self.rewritten = self.most_live = 0
+        self.merges = self.ingested = self.rewritten = self.most_live = self.largest = 0
         start = START_MS // HOUR
         for hour in range(start, start + 60 * 24):
             self.live = [bucket for bucket in self.live if bucket.last_slot >= hour]
@@ -394,6 +410,7 @@ class Simulation:
             self.merges += 1
             assert self.merges <= self.MOST_MERGES, f"{len(self.live)} live ledgers, and merging does not end"
             self.rewritten += merge.live_bytes
+            self.largest = max(self.largest, merge.live_bytes)
             gone = {source.id for source in merge.sources}
             self.live = [bucket for bucket in self.live if bucket.id not in gone]
             for i, (a, b) in enumerate(pairwise(merge.cuts)):
@@ -419,6 +436,8 @@ def test_over_sixty_days_live_ledgers_stay_few_and_bytes_are_rewritten_less_than
     done = Simulation(ledger_bytes, ahead_hours=ahead_hours)
     assert done.most_live <= 1.6 * 64
     assert done.rewritten <= 4 * done.ingested
+    if ledger_bytes < MIB:  # less than a gigabyte waits: Glue is not needed
+        assert done.largest <= SMALL_BYTES
 
 
 @pytest.mark.parametrize("size", [10 * KIB, MIB, 100 * MIB])

@@ -197,6 +197,12 @@ def run(stack: LocalTidewheel, *arguments: str, name: str = "tidewheel") -> Resu
     return CliRunner().invoke(app, ["policy", *arguments], obj=Here(local=stack, stack=name))
 
 
+def decrypted(result: Result) -> set[str]:
+    """The keys that a printed policy lets be used to decrypt."""
+    statements = json.loads(result.stdout)["Statement"]
+    return {key for each in statements if "kms:Decrypt" in each["Action"] for key in each["Resource"]}
+
+
 def test_the_command_prints_the_statements_with_the_values_of_the_stack(stack: LocalTidewheel) -> None:
     [subscription] = stack.client().subscriptions(MINE)
     parameter = stack.session.client("ssm").get_parameter(Name=parameter_name("tidewheel"))
@@ -214,6 +220,33 @@ def test_the_command_prints_the_statements_with_the_values_of_the_stack(stack: L
     assert len(statement["Principal"]["AWS"]) == DELIVERY_ROLES
     assert all(":role/tidewheel-" in role for role in statement["Principal"]["AWS"])
     assert sender.stderr == consumer.stderr == ""
+
+
+def test_a_consumer_gets_the_key_behind_its_queues_alias_and_none_where_it_is_awss_own_or_not_told(
+    stack: LocalTidewheel,
+) -> None:
+    [subscription] = stack.client().subscriptions(MINE)
+    sqs, kms = stack.session.client("sqs"), stack.session.client("kms")
+    key = kms.create_key()["KeyMetadata"]["Arn"]
+    kms.create_alias(AliasName="alias/my-key", TargetKeyId=key)
+    of_account = key.partition("key/")[0]
+    url = subscription.queue_url
+    services = decrypted(run(stack, "consumer", MINE, "mail"))
+    try:
+        for named, needed in (
+            (key, key),
+            ("alias/my-key", key),
+            (f"{of_account}alias/my-key", key),
+            ("alias/aws/sqs", None),
+            (f"{of_account}alias/aws/sqs", None),
+            ("alias/gone", None),
+        ):
+            sqs.set_queue_attributes(QueueUrl=url, Attributes={"KmsMasterKeyId": named})
+            told = run(stack, "consumer", MINE, "mail")
+            assert decrypted(told) == services | ({needed} - {None}), named
+            assert ("alias/gone, and KMS does not say which key that is (NotFound" in told.stderr) is ("gone" in named)
+    finally:
+        sqs.set_queue_attributes(QueueUrl=url, Attributes={"KmsMasterKeyId": ""})
 
 
 def test_the_command_warns_where_permission_to_send_is_for_more_than_the_topic(stack: LocalTidewheel) -> None:

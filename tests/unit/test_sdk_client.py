@@ -13,7 +13,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from tidewheel.bucket import Bucket, BucketId, slots_of
+from tidewheel.bucket import Bucket, BucketId
 from tidewheel.clock import ManualClock
 from tidewheel.errors import (
     AlreadyExists,
@@ -35,6 +35,7 @@ from tidewheel.sdk.known import CACHE_MS
 from tidewheel.sdk.subscription_queues import MAX_QUEUE_NAME, queue_name
 from tidewheel.segment import Segment
 from tidewheel.settings import ServiceSettings, TopicSettings, parameter_name
+from tidewheel.slots import slots_of
 
 NOW_MS = 1_800_000_000_000
 
@@ -158,6 +159,13 @@ def test_creating_a_topic_with_other_settings_names_the_difference(stack: Stack)
     stack.client.create_topic("orders", slot_s=60)
     with pytest.raises(AlreadyExists, match=r"with slot_s=60 \(asked for 300\); use another name"):
         stack.client.create_topic("orders")
+
+
+def test_a_topic_with_another_release_s_defaults_is_the_one_asked_for_unless_one_is_asked_for(stack: Stack) -> None:
+    fence = stack.client.create_topic("orders", inline_rows=2000)
+    assert stack.client.create_topic("orders") == fence
+    with pytest.raises(AlreadyExists, match=r"with inline_rows=2000 \(asked for 3000\); use another name"):
+        stack.client.create_topic("orders", inline_rows=3000)
 
 
 def test_two_creators_of_a_topic_agree() -> None:

@@ -14,6 +14,7 @@ from tidewheel.clock import Clock, ManualClock
 from tidewheel.errors import InvalidValue, QueueUnavailable, SendFailed
 from tidewheel.fence import Fence, new_fence
 from tidewheel.message import SQS_MAX_BYTES, IdSource, Message, Receipt, id_text
+from tidewheel.outgoing import check_message, moved
 from tidewheel.pack import Pack, decode_pack
 from tidewheel.sdk.connection import Connection
 from tidewheel.sdk.sender import ATTEMPTS, Sender
@@ -77,13 +78,24 @@ def test_the_sqs_body_is_a_line_for_people() -> None:
     assert sqs.taken[0][1]["MessageBody"] == '{"topic": "orders", "messages": 2}'
 
 
-def test_what_is_due_within_an_hour_goes_urgent_and_the_rest_bulk() -> None:
+@pytest.mark.parametrize(("within_s", "key"), [(HOUR_S // 2, None), (HOUR_S, "k")])
+def test_what_is_due_within_half_an_hour_goes_urgent_with_a_key_within_an_hour_and_the_rest_bulk(
+    within_s: int, key: str | None
+) -> None:
     sqs = Sqs()
-    delays = [HOUR_S + 0.001, 0, HOUR_S, "3d"]
-    receipts = sender(sqs).send([Message(body=str(delay), delay=delay) for delay in delays])
-    assert bodies(sqs.packs("urgent")) == ["0", "3600"]
-    assert bodies(sqs.packs("bulk")) == ["3600.001", "3d"]
-    assert [r.deliver_at_ms - NOW_MS for r in receipts] == [3_600_001, 0, 3_600_000, 3 * 86_400_000]
+    delays = [within_s + 0.001, 0, within_s, "3d"]
+    receipts = sender(sqs).send([Message(body=str(delay), delay=delay, key=key) for delay in delays])
+    assert bodies(sqs.packs("urgent")) == ["0", str(within_s)]
+    assert bodies(sqs.packs("bulk")) == [f"{within_s}.001", "3d"]
+    assert [r.deliver_at_ms - NOW_MS for r in receipts] == [within_s * 1000 + 1, 0, within_s * 1000, 3 * 86_400_000]
+
+
+def test_what_takes_another_message_s_place_goes_urgent_within_an_hour() -> None:
+    ids, sqs = IdSource(), Sqs()
+    old, new = (check_message(Message(body="x"), ids, NOW_MS) for _ in range(2))
+    moves = [moved(new, ids, NOW_MS + delay_ms, old.id) for delay_ms in (HOUR_S * 1000, HOUR_S * 1000 + 1)]
+    sender(sqs).send_checked(moves)
+    assert [len(sqs.packs(queue)) for queue in ("urgent", "bulk")] == [1, 1]
 
 
 def test_a_pack_of_urgent_messages_is_small_enough_to_be_sent_at_once_and_one_of_others_is_large() -> None:

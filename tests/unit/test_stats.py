@@ -20,7 +20,7 @@ from tests.flows.test_tails import shrunk
 from tests.flows.world import World
 from tests.local.test_look_inside import Here
 from tidewheel import EstimatedHistogram, Message, Tidewheel
-from tidewheel.bucket import Bucket, BucketId, slots_of
+from tidewheel.bucket import Bucket, BucketId
 from tidewheel.cli import inspection
 from tidewheel.cli.histogram import Bars, histogram_text
 from tidewheel.cli.inspection import messages_text, stats_text
@@ -29,6 +29,7 @@ from tidewheel.local.memory_stack import MemoryTidewheel
 from tidewheel.sdk import sealed
 from tidewheel.sdk.histogram import DAY_S, HOUR_S, histogram, loads
 from tidewheel.segment import Segment
+from tidewheel.slots import slots_of
 
 NOW_MS = 1_800_000_000_000  # 8:00 UTC
 SLOT_MS = 300_000

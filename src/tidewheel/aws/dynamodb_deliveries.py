@@ -10,7 +10,7 @@ from tidewheel.aws.dynamodb_fences import wake_comparison
 from tidewheel.aws.dynamodb_table import Table
 from tidewheel.aws.dynamodb_writes import Change, Item, Put, Value, Write
 from tidewheel.fence import Fence, above
-from tidewheel.flows.ports import HandOut
+from tidewheel.flows.ports import AT_ONCE_MS, HandOut
 from tidewheel.subscription import Delivery, DeliveryKey, Subscription
 
 
@@ -30,7 +30,7 @@ class DynamoDeliveries:
         lower = above(fence.wake_slot, cursor)
         sets: dict[str, Value | None] = {}
         if lower:
-            look_at_ms = fence.look_at(cursor, fence.collect_at_ms)
+            look_at_ms = AT_ONCE_MS if cursor >= fence.sealed else fence.look_at(cursor, fence.collect_at_ms)
             sets = {"wake_slot": cursor, **items.look_fields(fence.topic, look_at_ms)}
         failed = self._table.transact(
             [

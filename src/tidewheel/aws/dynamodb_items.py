@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_writes import Item, Value, item_of
-from tidewheel.bucket import Bucket, BucketId, Tail, decode_segments, decode_slots, encode_segments, encode_slots
+from tidewheel.bucket import Bucket, BucketId, Tail
 from tidewheel.errors import CorruptMetadata, NewerLayout, TidewheelError
 from tidewheel.fence import Fence, Purge, check_layout
 from tidewheel.flows.ports import Trash, Wake
@@ -23,7 +23,9 @@ from tidewheel.key import KeyEntry
 from tidewheel.message import Encoding, MessageId, id_bytes
 from tidewheel.park import Park
 from tidewheel.recurring import Recurring
+from tidewheel.segment_table import decode_segments, encode_segments
 from tidewheel.settings import TopicSettings
+from tidewheel.slots import decode_slots, encode_slots
 from tidewheel.subscription import Delivery, State, Subscription
 from tidewheel.tombstone import Tombstone
 
@@ -39,22 +41,25 @@ def _reading(decode: Callable[[Item], T]) -> Callable[[Item], T]:
 
     @wraps(decode)
     def checked(item: Item) -> T:
-        name = "/".join(item.get(part, {}).get("S", "?") for part in (layout.PARTITION_KEY, layout.SORT_KEY))
         try:
             if "layout" in item:
                 check_layout(_topic(item), _number(item, "layout"))
             version = _number(item, "v")
             if version > VERSION:
                 raise CorruptMetadata(
-                    f"item {name} has version {version}; this release reads version {VERSION}: upgrade Tidewheel"
+                    f"item {_name(item)} has version {version}; this release reads version {VERSION}: upgrade Tidewheel"
                 )
             return decode(item)
         except (CorruptMetadata, NewerLayout):
             raise
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, TidewheelError) as error:
-            raise CorruptMetadata(f"item {name} is not readable ({error!r}); rebuild the index") from None
+            raise CorruptMetadata(f"item {_name(item)} is not readable ({error!r}); rebuild the index") from None
 
     return checked
+
+
+def _name(item: Item) -> str:
+    return "/".join(item.get(part, {}).get("S", "?") for part in (layout.PARTITION_KEY, layout.SORT_KEY))
 
 
 def _number(item: Item, name: str) -> int:

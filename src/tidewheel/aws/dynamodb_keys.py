@@ -69,18 +69,14 @@ class DynamoKeys:
         found = self._table.query("pk = :pk", {"pk": layout.tombstone_partition(topic)})
         return [each for item in found if (each := _readable(item)) is not None]
 
-    def delete_tombstones(self, topic: str, end_slot: int, expired_before_s: int) -> bool:
+    def delete_tombstones(self, topic: str, end_slot: int, expired_before_s: int) -> None:
         """One query a page, one DeleteItem for each that goes."""
-        left = False
         for each in self.all_tombstones(topic):
             if each.slot >= end_slot:
                 break
             if each.ttl_s < expired_before_s:
                 key = layout.tombstone_key(topic, each.slot, each.id)
                 self._table.delete(key, action="delete_tombstones", topic=topic)
-            else:
-                left = True
-        return left
 
     def restore_tombstone(self, topic: str, tombstone: Tombstone) -> None:
         """One PutItem."""

@@ -11,6 +11,7 @@ from tidewheel.aws.dynamodb_table import Table
 from tidewheel.aws.dynamodb_writes import Change, Check, Delete, Put, Value, Write
 from tidewheel.fence import Fence, above
 from tidewheel.flows.parks_port import Parked
+from tidewheel.flows.ports import AT_ONCE_MS
 from tidewheel.park import Park, ParkKey
 from tidewheel.subscription import DeliveryKey, State, Subscription
 
@@ -45,7 +46,7 @@ class DynamoParks:
         lower = above(fence.wake_slot, cursor)
         sets: dict[str, Value | None] = {}
         if lower:
-            look_at_ms = fence.look_at(cursor, fence.collect_at_ms)
+            look_at_ms = AT_ONCE_MS if cursor >= fence.sealed else fence.look_at(cursor, fence.collect_at_ms)
             sets = {"wake_slot": cursor, **items.look_fields(fence.topic, look_at_ms)}
         failed = self._table.transact(
             [

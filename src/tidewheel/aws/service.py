@@ -10,7 +10,6 @@ from functools import partial
 from threading import Lock
 from typing import TypeVar
 
-import boto3
 from botocore.config import Config
 
 from tidewheel import clock as clocks
@@ -18,6 +17,7 @@ from tidewheel.aws.dynamodb_topics import DynamoTopics
 from tidewheel.aws.runs import AwsRuns
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.aws.scheduler_wheel import SchedulerWheel
+from tidewheel.aws.session import ClientSession, CoreSession
 from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.clock import Clock
 from tidewheel.flows.ports import Parallel, Queues, in_order
@@ -31,7 +31,6 @@ class Service:
     """The port `Ports` on AWS."""
 
     settings: ServiceSettings
-    session: boto3.session.Session
     clock: Clock
     topics: DynamoTopics
     objects: S3Objects
@@ -46,25 +45,24 @@ class Service:
         return self.settings.max_skew_ms
 
     @classmethod
-    def cold_start(cls, environ: Mapping[str, str] = os.environ) -> Service:
-        """Makes the service of the environment's settings, with boto3's default session and the current clock.
+    def cold_start(cls, session: ClientSession | None = None, environ: Mapping[str, str] = os.environ) -> Service:
+        """Makes the service of the environment's settings, with the current clock; the default session is botocore's.
 
         Raises:
             NotConfigured: a variable is missing.
         """
-        session = boto3.DEFAULT_SESSION or boto3.session.Session()
-        return cls.of(ServiceSettings.from_environment(environ), session, clocks.current())
+        settings = ServiceSettings.from_environment(environ)
+        return cls.of(settings, session or CoreSession(), clocks.current())
 
     @classmethod
     def of(
-        cls, settings: ServiceSettings, session: boto3.session.Session, clock: Clock, *, endpoint_url: str | None = None
+        cls, settings: ServiceSettings, session: ClientSession, clock: Clock, *, endpoint_url: str | None = None
     ) -> Service:
         """Makes the service of some settings; a session knows where AWS is, unless an endpoint is given."""
         client = partial(session.client, config=client_config(settings.send_threads), endpoint_url=endpoint_url)
         objects = S3Objects(client("s3"), s3_bucket=settings.s3_bucket)
         return cls(
             settings=settings,
-            session=session,
             clock=clock,
             topics=DynamoTopics(client("dynamodb"), table=settings.table, objects=objects),
             objects=objects,

@@ -11,6 +11,7 @@
     recurring     T#<topic>          RECUR#<name>
     merge lease   T#<topic>          MERGE
     import        T#<topic>          IMPORT#<import id>#<cut>
+    claim         T#<topic>          CLAIM#<subscription, or nothing>#<owner>
     tombstone     T#<topic>#TOMB     <slot>#<message id>
     key           T#<topic>#KEY#<00 to 15>   <key>
     daily work    SERVICE            <name>
@@ -48,6 +49,7 @@ TRASH = "TRASH#"
 MERGE = "MERGE"
 IMPORTS = "IMPORT#"
 RECURRING = "RECUR#"
+CLAIMS = "CLAIM#"
 
 EVERY_TOPIC = "T#*"
 """Matches the partitions of every topic's items, in an IAM policy; no name of a topic holds a '#'."""
@@ -187,6 +189,16 @@ def parse_tombstone_key(key: Key) -> tuple[int, MessageId]:
 def recurring_key(topic: str, name: str) -> Key:
     """Returns a recurring message's key."""
     return topic_partition(topic), RECURRING + name
+
+
+def claim_key(topic: str, subscription: str | None, owner: str) -> Key:
+    """Returns the key of an owner's claim to a topic, or to a subscription of it."""
+    return topic_partition(topic), claims_prefix(subscription) + owner
+
+
+def claims_prefix(subscription: str | None) -> str:
+    """Returns what the sort keys of the claims to a subscription, or to the topic itself, start with."""
+    return f"{CLAIMS}{subscription or ''}#"
 
 
 def key_key(topic: str, key: str) -> Key:

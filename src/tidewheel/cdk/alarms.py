@@ -1,9 +1,10 @@
 """Alarms: what somebody must be woken for, and the topic that tells it.
 
 Each has a page in the runbook, `docs/runbook.md`, under the title that its description ends with. CloudWatch bills
-$0.10 a month for each metric that an alarm reads. The twelve alarms read 25: eight of functions, four queues of dead
-letters, three other queues, two of the scheduler, and one each. Five of them read the service's own metrics, and are
-left out where the functions emit none.
+$0.10 a month for each metric that an alarm reads. The fourteen alarms read 32: seven of functions, four queues of dead
+letters, three other queues, four of the table and its index, four of the scheduler, two of merges, and one each the
+others. Five of them read the service's own metrics alone, and are left out where the functions emit none. Each queue of
+dead letters that is made for a subscription has one more.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from aws_cdk.aws_cloudwatch_actions import SnsAction
 from constructs import Construct
 
 from tidewheel.cdk.encryption import allow_alarms, key_of
-from tidewheel.cdk.environment import Environment
+from tidewheel.cdk.environment import RUNBOOK, Environment
 from tidewheel.cdk.watched import PERIOD, Watched
 from tidewheel.telemetry import metrics
 
@@ -29,6 +30,12 @@ BROKEN = ("FAILED", "TIMEOUT", "ERROR")
 """The states in which a job run ends badly and by itself."""
 MOST_METRICS = 10
 """Metrics that one alarm can read."""
+THROTTLED = ("ReadThrottleEvents", "WriteThrottleEvents")
+"""What DynamoDB has refused of a table, its indexes left out, or of an index; no data while it refuses nothing.
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/metrics-dimensions.html"""
+UNSCHEDULED = ("TargetErrorCount", "TargetErrorThrottledCount", "InvocationThrottleCount", "InvocationDroppedCount")
+"""What EventBridge Scheduler has not brought: the function's fault, its throttle, the scheduler's own, given up.
+https://docs.aws.amazon.com/scheduler/latest/UserGuide/monitoring-cloudwatch.html"""
 ALL = "SUM(FILL(METRICS(), 0))"
 WORST = "MAX(FILL(METRICS(), 0))"
 
@@ -75,6 +82,9 @@ class Alarms(Construct):
             self._watch_delivery(watched, environment)
         self._watch_queues(watched, environment)
         self._watch_functions(watched)
+        self._watch_merges(watched, environment)
+        self._watch_table(watched)
+        self._watch_scheduler(watched)
         self._watch_jobs(rule)
 
     def _watch_delivery(self, watched: Watched, environment: Environment) -> None:
@@ -152,7 +162,8 @@ class Alarms(Construct):
 
     def _watch_functions(self, watched: Watched) -> None:
         """Make the alarms on functions that fail, are throttled, or do not run."""
-        errors = [watched.of_function(name, "Errors") for name in watched.functions]
+        # A merge that failed is not tried again by itself: it has an alarm of its own.
+        errors = [watched.of_function(name, "Errors") for name in watched.functions if name != "compact"]
         throttles = [watched.of_function(name, "Throttles") for name in ("ingest", "dispatch", "deliver")]
         self._alarm(
             "Functions",
@@ -172,11 +183,40 @@ class Alarms(Construct):
             seen=3,
             periods=3,
         )
+
+    def _watch_merges(self, watched: Watched, environment: Environment) -> None:
+        """Make the alarm on merges that fail. Once is enough: the next try comes with the next ledgers, or never."""
+        failed = [watched.of_function("compact", "Errors")]
+        if environment.metrics:
+            failed.append(watched.own(metrics.UNREADABLE_LEDGERS))
+        self._alarm(
+            "Merges",
+            "Merge failures",
+            "A merge failed, or left out a ledger that it cannot read.",
+            _together(ALL, failed),
+            periods=12,
+        )
+
+    def _watch_table(self, watched: Watched) -> None:
+        """Make the alarm on throttles of the table and its index. Short ones heal: each request is tried again."""
+        throttled = [watched.of_table(name) for name in THROTTLED]
+        throttled += [watched.of_wake_index(name) for name in THROTTLED]
+        self._alarm(
+            "TableThrottles",
+            "Table throttles",
+            "DynamoDB goes on throttling requests of the table or of its index.",
+            _together(ALL, throttled),
+            seen=3,
+            periods=6,
+        )
+
+    def _watch_scheduler(self, watched: Watched) -> None:
+        """Make the alarm on the coarse wheel."""
         self._alarm(
             "Scheduler",
-            "Scheduler target errors",
-            "EventBridge Scheduler cannot invoke dispatch or the sweep.",
-            _together(ALL, [watched.of_scheduler(name) for name in ("TargetErrorCount", "InvocationDroppedCount")]),
+            "Scheduler errors and throttles",
+            "EventBridge Scheduler cannot invoke dispatch or the sweep, or is throttled.",
+            _together(ALL, [watched.of_scheduler(name) for name in UNSCHEDULED]),
             seen=2,
             periods=3,
         )
@@ -243,6 +283,34 @@ class Alarms(Construct):
         if tells:
             alarm.add_alarm_action(SnsAction(self.topic))
             alarm.add_ok_action(SnsAction(self.topic))
+
+
+def watch_dead_letters(
+    dead_letters: sqs.Queue, *, topic: sns.ITopic, alarm_name: str | None = None, runbook_url: str = RUNBOOK
+) -> cloudwatch.Alarm:
+    """Make the alarm on the dead letters of a subscription, beside their queue.
+
+    Args:
+        dead_letters: The queue.
+        topic: Told when there are any, and when they are gone.
+        alarm_name: By default CloudFormation names it.
+        runbook_url: What the alarm's description ends with, less the page.
+    """
+    alarm = cloudwatch.Alarm(
+        dead_letters,
+        "Alarm",
+        alarm_name=alarm_name,
+        alarm_description="A subscription has dead letters: its consumer received them too often without deleting "
+        f"them. {runbook_url}#{anchor('Dead letters of a subscription')}",
+        metric=_visible(dead_letters),
+        threshold=1,
+        evaluation_periods=1,
+        comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+        treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+    )
+    alarm.add_alarm_action(SnsAction(topic))
+    alarm.add_ok_action(SnsAction(topic))
+    return alarm
 
 
 def anchor(title: str) -> str:

@@ -7,7 +7,7 @@ Each bundle of `bundles.py` is a zip archive:
     functions/<name>/handler.py        its handlers
 
 uv or pip fetches wheels for arm64 wherever it runs, so no Docker is needed. The jobs have an archive of the modules
-that their scripts import; Glue installs their other packages itself, as `glue_modules` pins them.
+that their scripts import; Glue installs their other packages itself, as `glue_requirements` pins them.
 
 An asset's hash is made of what goes into it: pinned packages, own modules, the code that bundles, and whether modules
 are compiled. So it is known without bundling and equal on all machines with one version of Python, a change of anything
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 import shutil
 import sys
 import tempfile
@@ -34,7 +33,7 @@ from constructs import Construct
 from tidewheel.cdk import archive, bytecode, pinned_packages, service_descriptions, shared_object, thinning
 from tidewheel.cdk.archive import files_of, fingerprint, write_archive
 from tidewheel.cdk.bundles import BUNDLES, LAMBDA_LIMIT_BYTES, MB, SERVICES, UNUSED, Bundle, BundleFailed
-from tidewheel.cdk.pinned_packages import LAMBDA, Machine, install, pinned
+from tidewheel.cdk.pinned_packages import GLUE, LAMBDA, Machine, install, pinned
 from tidewheel.cdk.reach import Reach, reach
 from tidewheel.shipped import FUNCTIONS, GLUE_JOBS, PACKAGE, shipped
 
@@ -82,9 +81,30 @@ def package_asset(scope: Construct, id_: str) -> Asset:
     )
 
 
-def glue_modules() -> str:
-    """Return `--additional-python-modules` of a Glue job: name==version, as in the lock file."""
-    return ",".join(re.findall(r"^(\S+==[^\s;]+)", pinned(GLUE_PACKAGES), re.MULTILINE))
+def glue_requirements() -> str:
+    """Return what pip installs when a Glue job starts: versions and hashes of the lock file, and wheels only.
+
+    One hash in such a file makes pip want one of each package and of all that these need, so it installs nothing else.
+    Glue takes the file from version 5.0 on:
+    https://docs.aws.amazon.com/glue/latest/dg/aws-glue-programming-python-libraries.html
+    """
+    return f"--require-hashes\n--only-binary :all:\n{pinned(GLUE_PACKAGES, GLUE)}"
+
+
+def requirements_asset(scope: Construct, id_: str) -> Asset:
+    """Return `glue_requirements` as an asset that ends in `.txt`."""
+    text = glue_requirements()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "requirements.txt"
+        file.write_text(text, encoding="utf-8")
+        # The file is copied to cdk.out at once.
+        return Asset(
+            scope,
+            id_,
+            path=str(file),
+            asset_hash=fingerprint({}, text),
+            asset_hash_type=AssetHashType.CUSTOM,
+        )
 
 
 def own_reach(bundle: Bundle) -> Reach:
@@ -116,8 +136,9 @@ def fill(folder: Path, bundle: Bundle, machine: Machine = LAMBDA) -> None:
         BundleFailed: A package could not be installed, or one that a handler imports is not in the bundle.
     """
     install(pinned(bundle.packages, machine), folder, machine)
-    thinning.thin(folder)
-    for name, path in own_files(bundle).items():
+    own = own_files(bundle)
+    thinning.thin(folder, own.values())
+    for name, path in own.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, folder / name)
     bytecode.compile_modules(folder, machine)

@@ -10,7 +10,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from tidewheel.aws.s3_layout import ASIDE, CHECKPOINTS, IMPORTS, LEDGERS
-from tidewheel.cdk.bundling import package_asset
+from tidewheel.cdk.bundling import package_asset, requirements_asset
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.functions import FunctionCode, limit_asynchronous_calls, python_function
 from tidewheel.cdk.names import resource_name, service_name
@@ -116,7 +116,10 @@ class Compaction(Construct):
             ),
         )
         package = package_asset(self, "Package")
-        return tuple(spark_job(self, spec, package=package, environment=environment) for spec in specs)
+        requirements = requirements_asset(self, "Requirements")
+        return tuple(
+            spark_job(self, spec, package=package, requirements=requirements, environment=environment) for spec in specs
+        )
 
     def _allow_jobs(self, storage: Storage) -> None:
         """Allow each job its prefixes, and all of them the table and the settings."""

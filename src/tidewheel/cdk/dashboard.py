@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_sqs as sqs
 from aws_cdk.aws_cloudwatch import GraphWidget, HorizontalAnnotation, IMetric, IWidget, TextWidget, YAxisProps
 from constructs import Construct
 
+from tidewheel.cdk.alarms import THROTTLED, UNSCHEDULED
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.watched import PERIOD, Watched
 from tidewheel.telemetry import metrics
@@ -28,6 +30,9 @@ when they are due: dispatch. Planned, but not delivered: deliver, or the subscri
 _CAUSES = """## Why?
 Old messages in a queue: the function behind it fails, is throttled or is switched off. Duration near the time-out: too
 much memory or work for one call. Throttled requests of the table: one hot topic."""
+_CONSUMERS = """## Do consumers keep up?
+Declared subscriptions. An old message: nobody reads the queue, or too slowly; SQS may count one that waits for its
+time from its sending. Dead letters: a consumer received them again and again without deleting them."""
 _COST = """## What does it cost?
 Requests to AWS, units of the table and time of the functions are the bill. Which requests: the field `requests` of each
 record with metrics in the functions' logs."""
@@ -56,6 +61,7 @@ class Dashboard(Construct):
         super().__init__(scope, id_)
         self._watched = watched
         self._environment = environment
+        self._consumers: tuple[GraphWidget, GraphWidget] | None = None
         text = _LATE.format(promise=PROMISE_MS, runbook=environment.runbook_url)
         self.dashboard = cloudwatch.Dashboard(
             self,
@@ -73,6 +79,29 @@ class Dashboard(Construct):
                 [_text(_COST)],
                 self._cost(),
             ],
+        )
+
+    def show_subscription(self, path: str, queue: sqs.IQueue, dead_letters: sqs.IQueue) -> None:
+        """Show a declared subscription in a last row, which is there once there is one.
+
+        Args:
+            path: Its topic and its name.
+            queue: What its consumer reads.
+            dead_letters: What its consumer gave up.
+        """
+        if self._consumers is None:
+            self._consumers = (
+                _graph("Oldest message of each subscription (s)", width=12),
+                _graph("Dead letters of each subscription", width=12),
+            )
+            self.dashboard.add_widgets(_text(_CONSUMERS))
+            self.dashboard.add_widgets(*self._consumers)
+        ages, given_up = self._consumers
+        ages.add_left_metric(
+            queue.metric_approximate_age_of_oldest_message(statistic="Maximum", period=PERIOD, label=path)
+        )
+        given_up.add_left_metric(
+            dead_letters.metric_approximate_number_of_messages_visible(statistic="Maximum", period=PERIOD, label=path)
         )
 
     def _late(self, alarms: Sequence[cloudwatch.IAlarm]) -> list[IWidget]:
@@ -136,6 +165,7 @@ class Dashboard(Construct):
                 "Errors of functions",
                 *(watched.of_function(name, "Errors") for name in watched.functions),
                 watched.own(metrics.FAILURES),
+                watched.own(metrics.UNREADABLE_LEDGERS),
                 width=6,
             ),
             _graph("Dead letters and refused messages", *given_up, refused, width=6),
@@ -158,18 +188,13 @@ class Dashboard(Construct):
             _graph("Throttled calls", *(watched.of_function(name, "Throttles") for name in watched.functions), width=6),
             _graph(
                 "Throttled requests of the table",
-                *(
-                    watched.table.metric(name, statistic="Sum", period=PERIOD, label=name)
-                    for name in ("ReadThrottleEvents", "WriteThrottleEvents")
-                ),
+                *(watched.of_table(name) for name in THROTTLED),
+                *(watched.of_wake_index(name) for name in THROTTLED),
                 width=6,
             ),
             _graph(
                 "Schedules",
-                *(
-                    watched.of_scheduler(name)
-                    for name in ("InvocationAttemptCount", "TargetErrorCount", "InvocationDroppedCount")
-                ),
+                *(watched.of_scheduler(name) for name in ("InvocationAttemptCount", *UNSCHEDULED)),
                 width=6,
             ),
         ]

@@ -14,6 +14,7 @@ from tidewheel.cdk.functions import FunctionCode, python_function
 from tidewheel.cdk.names import service_name
 from tidewheel.cdk.queues import grant_queue_sends, read_queue, source_queue, terminal_queue
 from tidewheel.cdk.storage import ITEM_WRITES, TOPICS, Storage
+from tidewheel.sdk.subscription_queues import ROLE_TAG, STACK_TAG, SUBSCRIPTION
 
 DELIVER_TIMEOUT = Duration.seconds(60)
 """A part is a thousand messages by default: a second or two. A park may hold all direct messages of an ingest call."""
@@ -76,18 +77,32 @@ class Delivery(Construct):
     def grant_sends(self, function: lambda_.Function) -> None:
         """Allow a function to send to the subscriptions' queues, and to put aside what SQS refuses.
 
-        Subscriptions come and go without a deployment, so their queues are allowed by name: `<service>-...`
-        and those that the environment lists. Any other queue of this account may allow the roles by its own
-        policy (`tidewheel.cdk.grant_deliveries`); one of another account needs that and to be listed.
+        Subscriptions come and go without a deployment, so their queues are allowed by name, `<service>-...`, and by the
+        tags that clients give them: other queues so named, the service's own among them, have none. Those that the
+        environment lists are allowed as well. Any other queue of this account may allow the roles by its own policy
+        (`tidewheel.cdk.grant_deliveries`); one of another account needs that and to be listed.
         """
         arn = Stack.of(self).format_arn(service="sqs", resource=f"{service_name(self)}-*")
         function.grant_principal.add_to_principal_policy(
-            iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[arn, *self._subscriber_queue_arns])
+            iam.PolicyStatement(
+                actions=["sqs:SendMessage"],
+                resources=[arn],
+                conditions={
+                    "StringEquals": {
+                        f"aws:ResourceTag/{STACK_TAG}": service_name(self),
+                        f"aws:ResourceTag/{ROLE_TAG}": SUBSCRIPTION,
+                    }
+                },
+            )
         )
+        if self._subscriber_queue_arns:
+            function.grant_principal.add_to_principal_policy(
+                iam.PolicyStatement(actions=["sqs:SendMessage"], resources=list(self._subscriber_queue_arns))
+            )
         acknowledge_wildcards(
             function,
             [arn],
-            "Clients make the queues of subscriptions, each with the service's name in front of its own.",
+            "Clients make the queues of subscriptions, each with the service's name in front of its own, and its tags.",
         )
         grant_queue_sends(function, self.refused_queue)
         assert function.role is not None  # python_function gives each one

@@ -54,6 +54,9 @@ _RANGES: Mapping[str, tuple[int, int | None]] = {
 _SWITCHES = ("own_key", "alarms", "dashboard", "metrics", "tracing")
 _CHOICES: Mapping[str, type] = {"removal_policy": RemovalPolicy, "log_retention": RetentionDays}
 _LISTS = ("subscriber_queue_arns", "dedicated_topics")
+RUNBOOK = "docs/runbook.md"
+"""The runbook in this repository."""
+
 _TEXTS = ("name", "runbook_url")
 _TEXTS_OR_NONE = ("encryption_key_arn", "access_log_bucket")
 
@@ -70,7 +73,7 @@ class Environment:
         dispatch_memory_mib: Memory of the dispatch function.
         deliver_memory_mib: Memory of the deliver function.
         sweep_memory_mib: Memory of the sweep function.
-        compact_memory_mib: Memory of the compact function, which holds a whole small merge.
+        compact_memory_mib: Memory of the compact function, which holds the part of a merge that it has in hand.
         merge_workers: Workers (G.1X: 4 vCPUs, 16 GB) of one run of the merge job, its driver among them.
         rebuild_workers: The same of the rebuild job.
         import_workers: The same of the import job.
@@ -103,7 +106,7 @@ class Environment:
         log_level: From which level the functions log: DEBUG, INFO, WARNING or ERROR.
         oldest_due_alarm_s: Age from which a due message that is not delivered raises an alarm.
         queue_age_alarm_s: The same of a message in a queue that a function reads. A bulk pack waits for 300 s by
-            design, and is up to 960 s old if one call failed: the default leaves another 300 s.
+            design, and is up to 960 s old if one call failed; what is in it may be due 1,800 s after it was sent.
         runbook_url: Where alarms and dashboard send people; `#` and the title of a page are added.
     """
 
@@ -137,8 +140,8 @@ class Environment:
     tracing: bool = True
     log_level: str = "INFO"
     oldest_due_alarm_s: int = 300
-    queue_age_alarm_s: int = 1260
-    runbook_url: str = "docs/runbook.md"
+    queue_age_alarm_s: int = 1020
+    runbook_url: str = RUNBOOK
 
     def __post_init__(self) -> None:
         self._check_types()

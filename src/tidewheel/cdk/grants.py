@@ -1,7 +1,7 @@
 """What a service lets others do: the statements of `tidewheel.policies`, with the stack's own names in them.
 
 They are the same statements that `tidewheel policy` prints, so a program that the CDK allows something may do exactly
-what the documents say. With a customer's KMS key, its use through the services concerned is granted as well.
+what the documents say: also with a customer's KMS key.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aws_cdk import Annotations, ArnFormat, Aws, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 
-from tidewheel.cdk.encryption import grant_key, key_of
+from tidewheel.cdk.encryption import key_of
 from tidewheel.errors import InvalidValue
 from tidewheel.policies import (
     ConsumerAction,
@@ -30,9 +30,6 @@ from tidewheel.settings import ServiceSettings
 if TYPE_CHECKING:
     from tidewheel.cdk.service import TidewheelService
     from tidewheel.cdk.topics import Subscription, Topic
-
-CLIENT_SERVICES = ("dynamodb", "s3", "sqs")
-"""Through these a client uses what is encrypted."""
 
 
 def grant_send(
@@ -50,7 +47,7 @@ def grant_send(
                 f"Topic {name!r} has no ingest queues of its own: who may send to it may send to every topic that has "
                 "none. To give it its own, list it in dedicated_topics of the environment."
             )
-    return _grant(service, grantee, statements)
+    return _grant(grantee, statements)
 
 
 def grant_consume(
@@ -74,7 +71,7 @@ def grant_consume(
             **_place(),
         )
         _use_queue_key(service, each.queue, grantee)
-    return _grant(service, grantee, statements)
+    return _grant(grantee, statements)
 
 
 def grant_administer(service: TidewheelService, grantee: iam.IGrantable) -> iam.Grant:
@@ -82,7 +79,7 @@ def grant_administer(service: TidewheelService, grantee: iam.IGrantable) -> iam.
     read = [*service.ingestion.queues, service.delivery.work_queue]
     dead = [queue_arn(each.dead_letter_queue.queue) for each in read if each.dead_letter_queue is not None]
     statements = administrator_statements(settings_of(service), dead_letter_queues=dead, **_place())
-    return _grant(service, grantee, statements)
+    return _grant(grantee, statements)
 
 
 def settings_of(service: TidewheelService) -> ServiceSettings:
@@ -118,10 +115,15 @@ def queue_arn(queue: sqs.IQueue) -> str:
 
 def _place() -> dict[str, str]:
     """Return where the stack is, as the functions of `tidewheel.policies` take it."""
-    return {"partition": Aws.PARTITION, "region": Aws.REGION, "account": Aws.ACCOUNT_ID}
+    return {
+        "partition": Aws.PARTITION,
+        "region": Aws.REGION,
+        "account": Aws.ACCOUNT_ID,
+        "dns_suffix": Aws.URL_SUFFIX,
+    }
 
 
-def _grant(service: TidewheelService, grantee: iam.IGrantable, statements: Iterable[Statement]) -> iam.Grant:
+def _grant(grantee: iam.IGrantable, statements: Iterable[Statement]) -> iam.Grant:
     given = [
         iam.Grant.add_to_principal(
             grantee=grantee,
@@ -131,7 +133,6 @@ def _grant(service: TidewheelService, grantee: iam.IGrantable, statements: Itera
         )
         for statement in statements
     ]
-    grant_key(grantee, service, *CLIENT_SERVICES)
     return reduce(lambda one, other: one.combine(other), given)
 
 

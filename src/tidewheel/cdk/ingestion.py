@@ -27,14 +27,18 @@ BULK_WINDOW = Duration.seconds(300)
 """The longest that Lambda waits for a batch to fill: few, large ledgers."""
 
 BULK_VISIBILITY = Duration.seconds(6 * 60 + 300)
-"""Six times the function's time-out plus the window, as AWS recommends: nothing here is due soon."""
+"""Six times the function's time-out plus the window, as AWS recommends: nothing here is due soon.
+
+Senders put here what is due in half an hour or later (`tidewheel.sdk.sender.URGENT_MS`), so that what comes again once,
+and waits for the window again, is still in time for a ledger.
+"""
 
 
 class Ingestion(Construct):
     """The way into the service.
 
     Attributes:
-        urgent_queue: For what is due within the hour: no window, quick repeats.
+        urgent_queue: For what is due soon: no window, quick repeats.
         bulk_queue: For the rest: collected for up to five minutes.
         topic_queues: Topic -> its own urgent and bulk queue, for the topics that the environment lists.
         ingest: The function that reads all of them.

@@ -63,6 +63,11 @@ LAMBDA = Machine(python="3.13", architecture="aarch64", elf=AARCH64)
 X86 = Machine(python="3.13", architecture="x86_64", elf=X86_64)
 """The same on most machines of developers, where a bundle can be tried."""
 
+GLUE = X86
+"""The workers of Glue 6.0 have Python 3.13, too.
+https://docs.aws.amazon.com/glue/latest/dg/migrating-version-60.html
+"""
+
 
 def pinned(packages: Iterable[str], machine: Machine = LAMBDA, lock: str | None = None) -> str:
     """Return the entries of packages in a lock file (by default LOCK) that are for a machine, with their hashes.

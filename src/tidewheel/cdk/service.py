@@ -241,7 +241,9 @@ class TidewheelService(Construct):
 
     def _settings(self, environment: Environment) -> dict[str, str]:
         """Return the settings by name, as `tidewheel.settings.ServiceSettings` reads them."""
+        key = self.encryption.key
         return {
+            **({} if key is None else {"encryption_key_arn": key.key_arn}),
             "stack": self.service_name,
             "table": self.storage.table.table_name,
             "s3_bucket": self.storage.s3_bucket.bucket_name,

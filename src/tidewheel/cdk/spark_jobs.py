@@ -12,7 +12,6 @@ from aws_cdk.aws_s3_assets import Asset
 from constructs import Construct
 
 from tidewheel.cdk.acknowledged import acknowledge, acknowledge_wildcards
-from tidewheel.cdk.bundling import glue_modules
 from tidewheel.cdk.encryption import grant_key, key_of
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.names import resource_name, service_name
@@ -64,7 +63,9 @@ class JobSpec:
     max_concurrent_runs: int = 1
 
 
-def spark_job(scope: Construct, spec: JobSpec, *, package: Asset, environment: Environment) -> glue.PySparkEtlJob:
+def spark_job(
+    scope: Construct, spec: JobSpec, *, package: Asset, requirements: Asset, environment: Environment
+) -> glue.PySparkEtlJob:
     """Make a job that runs a script of `glue_jobs` on Glue 6.0.
 
     Its role can read its code and write its logs and metrics, nothing else: the construct grants what it needs.
@@ -72,12 +73,13 @@ def spark_job(scope: Construct, spec: JobSpec, *, package: Asset, environment: E
     Args:
         scope: The construct that the job belongs to.
         spec: What the job is.
-        package: The package's wheel.
+        package: The modules of this package.
+        requirements: What pip installs beside it.
         environment: Decides how long logs are kept.
     """
     id_ = spec.name.capitalize()
     script = Asset(scope, f"{id_}Script", path=str(shipped(GLUE_JOBS) / f"{spec.script}.py"))
-    role = _job_role(scope, f"{id_}Role", (script, package))
+    role = _job_role(scope, f"{id_}Role", (script, package, requirements))
     log_prefix = f"/aws-glue/{resource_name(scope, spec.name)}"
     _make_logs(scope, id_, log_prefix, role, environment)
     job = glue.PySparkEtlJob(
@@ -97,7 +99,8 @@ def spark_job(scope: Construct, spec: JobSpec, *, package: Asset, environment: E
         default_arguments={
             JOB_ARGUMENT: spec.script,
             "--stack": service_name(scope),
-            "--additional-python-modules": glue_modules(),
+            "--additional-python-modules": requirements.s3_object_url,
+            "--python-modules-installer-option": "-r",
             "--custom-logGroup-prefix": log_prefix,
         },
     )

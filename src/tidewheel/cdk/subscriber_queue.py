@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from aws_cdk import Aws, Duration, Fn, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
+from tidewheel.cdk.alarms import watch_dead_letters
+from tidewheel.cdk.environment import RUNBOOK
 from tidewheel.cdk.queues import RETENTION, queue_encryption
 from tidewheel.errors import InvalidValue
 from tidewheel.policies import KMS_ACTIONS, NO_FIFO
@@ -41,6 +44,9 @@ class SubscriberQueue(Construct):
         max_receive_count: int = 5,
         encryption_key: kms.IKey | None = None,
         removal_policy: RemovalPolicy | None = None,
+        alarm_topic: sns.ITopic | None = None,
+        alarm_name: str | None = None,
+        runbook_url: str = RUNBOOK,
     ) -> None:
         """Make both queues.
 
@@ -53,6 +59,9 @@ class SubscriberQueue(Construct):
             max_receive_count: How often a message is received before it is a dead letter.
             encryption_key: A KMS key of your own; by default SQS encrypts with its own.
             removal_policy: Whether both queues, and what is in them, go with the stack; they do by default.
+            alarm_topic: Told when there are dead letters, for $0.10 a month; by default nobody is.
+            alarm_name: The alarm's; CloudFormation gives it one by default.
+            runbook_url: What the alarm's description ends with.
         """
         super().__init__(scope, id_)
         self.dead_letters = sqs.Queue(
@@ -74,6 +83,8 @@ class SubscriberQueue(Construct):
             **queue_encryption(encryption_key),
         )
         grant_deliveries(self.queue, stack_name=stack_name, role_arns=role_arns)
+        if alarm_topic is not None:
+            watch_dead_letters(self.dead_letters, topic=alarm_topic, alarm_name=alarm_name, runbook_url=runbook_url)
 
 
 def grant_deliveries(

@@ -9,19 +9,24 @@ from pathlib import Path
 
 from tidewheel.cdk.bundles import SERVICES, UNUSED, BundleFailed
 from tidewheel.cdk.pinned_packages import Machine
-from tidewheel.cdk.service_descriptions import thin_descriptions
+from tidewheel.cdk.service_descriptions import names_in, thin_descriptions
 from tidewheel.cdk.shared_object import loaded_part, machine_of
 
 
-def thin(folder: Path) -> None:
-    """Take out what no function uses: by UNUSED, of services' descriptions, and symbols of shared objects."""
+def thin(folder: Path, code: Iterable[Path]) -> None:
+    """Take out what no function uses: by UNUSED, of services' descriptions, and symbols of shared objects.
+
+    Args:
+        folder: The bundle.
+        code: The files that call AWS.
+    """
     for pattern in UNUSED:
         for path in sorted(folder.glob(pattern)):
             _remove(path)
     for service in (folder / "botocore" / "data").iterdir():
         if service.is_dir() and service.name not in SERVICES:
             _remove(service)
-    thin_descriptions(folder / "botocore" / "data", SERVICES)
+    thin_descriptions(folder / "botocore" / "data", SERVICES, names_in(code))
     for path in shared_objects(folder):
         data = path.read_bytes()
         path.write_bytes(loaded_part(data))

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from aws_cdk import CustomResource, Duration, RemovalPolicy
+from aws_cdk import CustomResource, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -144,7 +144,7 @@ class Subscription(Construct):
             topic: The topic.
             subscription_name: 1 to 48 letters, digits, '-' or '_'.
             queue: A standard queue to use; by default one is made, with a dead-letter queue, encrypted as the service
-                is.
+                is. Where the environment has alarms, there is one on these dead letters.
             filter_policy: Which messages it gets, as for `create_subscription`; by default all.
             initial_position: As for `create_subscription`; it counts when the subscription is created.
             visibility_timeout: Of a queue that is made: six times the time-out of the function that reads it, as AWS
@@ -194,7 +194,7 @@ class Subscription(Construct):
         self, visibility_timeout: Duration | None, max_receive_count: int, removal_policy: RemovalPolicy
     ) -> SubscriberQueue:
         service = self.topic.service
-        return SubscriberQueue(
+        made = SubscriberQueue(
             self,
             "Messages",
             role_arns=[role.role_arn for role in service.delivery.roles],
@@ -202,7 +202,16 @@ class Subscription(Construct):
             max_receive_count=max_receive_count,
             encryption_key=key_of(service),
             removal_policy=removal_policy,
+            alarm_topic=service.alarms.topic if service.environment.alarms else None,
+            # No name has a dot, so no two subscriptions' alarms have one name.
+            alarm_name=f"{service.service_name}-DeadLetters-{self.topic.topic_name}.{self.subscription_name}",
+            runbook_url=service.environment.runbook_url,
         )
+        # The service's stack cannot show what a stack that waits for it makes.
+        if service.dashboard is not None and Stack.of(self).node.addr == Stack.of(service).node.addr:
+            path = f"{self.topic.topic_name}/{self.subscription_name}"
+            service.dashboard.show_subscription(path, made.queue, made.dead_letters)
+        return made
 
 
 def _settings(durations: dict[str, Duration | None], settings: dict[str, Any]) -> TopicSettings:

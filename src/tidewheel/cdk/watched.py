@@ -12,6 +12,7 @@ from aws_cdk import aws_glue as glue
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 
+from tidewheel.aws.table_layout import WAKE_INDEX
 from tidewheel.telemetry.metrics import DIMENSION, NAMESPACE, Metric
 
 PERIOD = Duration.minutes(5)
@@ -56,6 +57,21 @@ class Watched:
     def of_function(self, name: str, metric_name: str, statistic: str = "Sum") -> cloudwatch.Metric:
         """Return one of Lambda's metrics of a function."""
         return self.functions[name].metric(metric_name, statistic=statistic, period=PERIOD, label=name)
+
+    def of_table(self, metric_name: str) -> cloudwatch.Metric:
+        """Return one of DynamoDB's counts of the table, less its indexes."""
+        return self.table.metric(metric_name, statistic="Sum", period=PERIOD, label=metric_name)
+
+    def of_wake_index(self, metric_name: str) -> cloudwatch.Metric:
+        """Return one of DynamoDB's counts of the table's index."""
+        return cloudwatch.Metric(
+            namespace="AWS/DynamoDB",
+            metric_name=metric_name,
+            dimensions_map={"TableName": self.table.table_name, "GlobalSecondaryIndexName": WAKE_INDEX},
+            statistic="Sum",
+            period=PERIOD,
+            label=f"{WAKE_INDEX} {metric_name}",
+        )
 
     def of_scheduler(self, metric_name: str) -> cloudwatch.Metric:
         """Return one of EventBridge Scheduler's counts for the group."""

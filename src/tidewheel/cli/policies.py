@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from tidewheel.policies import ConsumerAction, SenderAction
 
 policy = typer.Typer(no_args_is_help=True, help="Print the IAM policies that programs and queues need.")
+
+ALIAS = re.compile(r"(arn:[^:]+:kms:[^:]*:[^:]*:)?alias/(?P<name>.+)")
+"""An alias of a KMS key, or its ARN."""
+AWS_OWN = "aws/"
+"""Begins the name of the alias of a key that AWS makes in each account, such as SQS's, which needs no permission."""
 
 Actions = Annotated[
     list[str] | None, typer.Option("--action", help="Only what this needs; repeatable.", show_default=False)
@@ -56,7 +62,8 @@ def consumer(
     if not found:
         raise UnknownSubscription(topic, subscription)
     actions = cast("list[ConsumerAction]", action) or RECEIVE
-    statements = consumer_statements(_settings(ctx), topic, found[0].queue_url, actions=actions)
+    url = found[0].queue_url
+    statements = consumer_statements(_settings(ctx), topic, url, queue_key=_key_of_queue(ctx, url), actions=actions)
     _show(policy_document(statements), as_json)
 
 
@@ -82,6 +89,40 @@ def queue(
 
     role_arns = _parameter(ctx, roles_parameter_name).split(",")
     _show(queue_policy(queue_url, role_arns=role_arns), as_json)
+
+
+def _key_of_queue(ctx: typer.Context, queue_url: str) -> str | None:
+    """Returns the KMS key with which a queue is encrypted; None if that is SQS's own, or cannot be looked at."""
+    sqs = _aws(ctx, "sqs")
+    try:
+        found = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["KmsMasterKeyId"])
+    except sqs.exceptions.ClientError as error:
+        typer.echo(
+            f"Note: {queue_url} cannot be looked at ({error.response['Error']['Code']}). If it is encrypted with a KMS "
+            "key that is not the service's, the consumer needs kms:Decrypt on that as well.",
+            err=True,
+        )
+        return None
+    key = found.get("Attributes", {}).get("KmsMasterKeyId")
+    alias = None if key is None else ALIAS.fullmatch(key)
+    if alias is None:
+        return key if key is None else str(key)
+    return None if alias["name"].startswith(AWS_OWN) else _key_of_alias(ctx, queue_url, alias[0])
+
+
+def _key_of_alias(ctx: typer.Context, queue_url: str, alias: str) -> str | None:
+    """Returns the ARN of the key behind an alias, which IAM does not take for it; None if KMS does not say."""
+    kms = _aws(ctx, "kms")
+    try:
+        return str(kms.describe_key(KeyId=alias)["KeyMetadata"]["Arn"])
+    except kms.exceptions.ClientError as error:
+        typer.echo(
+            f"Note: {queue_url} is encrypted with {alias}, and KMS does not say which key that is "
+            f"({error.response['Error']['Code']}). The consumer needs kms:Decrypt on it as well: ask again with "
+            "permission for kms:DescribeKey, or add it.",
+            err=True,
+        )
+        return None
 
 
 def _settings(ctx: typer.Context) -> ServiceSettings:

@@ -23,7 +23,9 @@ class Assumptions:
         rewrites: how often a message is rewritten by merges; likewise.
         plan_segment_bytes: what a plan's item has for each segment.
         bucket_bytes: what a dispatch reads for each live ledger.
-        function_merge_bytes: what merges of one Glue run rewrite together, beyond what the function does.
+        glue_waiting_bytes: what waits in a topic from which on some of its merges are too large for the function; by
+            the policy's simulation (`tests/unit/test_merge.py`), none was up to 1.7 GB.
+        glue_run_bytes: what comes in for each of them; likewise: 0.7 to 5 GB.
         log_bytes: what a call logs: Lambda's three lines, one of ours, one of metrics.
         metrics: custom metrics that have values while messages flow and nothing is wrong: accepted, ledgers, planned,
             delivered, lateness, requests, backlog.
@@ -41,7 +43,8 @@ class Assumptions:
     rewrites: float = 2.0
     plan_segment_bytes: float = 30.0
     bucket_bytes: float = 1000.0
-    function_merge_bytes: float = 512 * 1024 * 1024
+    glue_waiting_bytes: float = 2.0 * 1024**3
+    glue_run_bytes: float = 0.75 * 1024**3
     log_bytes: float = 2000.0
     metrics: int = 7
     traced_share: float = 0.05

@@ -37,5 +37,5 @@ class Deployed:
 
 ENVIRONMENTS: Mapping[str, Deployed] = {
     "development": Deployed(alarms=0, dashboards=0, metrics=True),
-    "production": Deployed(alarms=25, dashboards=1, metrics=True, deleted_object_days=7),
+    "production": Deployed(alarms=32, dashboards=1, metrics=True, deleted_object_days=7),
 }

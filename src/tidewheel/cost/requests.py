@@ -1,4 +1,6 @@
-"""What each flow asks of AWS, as data; `tests/local/test_request_counts.py` measures every line of it.
+"""What each flow asks of AWS, as data; `tests/local/test_request_counts*.py` measure every line of it.
+
+The functions' flows stand here, those of clients in `tidewheel.cost.client_requests`.
 
 Units are those of small items, up to 1 KB written and 4 KB read, and of SQS payloads up to 64 KiB. What ledgers, plans
 and payloads cost beyond that depends on the workload: see `tidewheel.cost.bill`.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tidewheel.cost.client_requests import CLIENT_FLOWS
 from tidewheel.cost.flow import Asked, Flow
 
 
@@ -21,13 +24,6 @@ _TAKEN = {"sqs.ReceiveMessage": 1, "sqs.DeleteMessageBatch": 1}
 _FIRED = {"scheduler.Invoke": 1, "lambda.Invoke": 1}
 _FIRED_UNITS = {"scheduler.invocation": 1.0, "lambda.invocation": 1.0}
 
-_SEND = Flow(
-    function=None,
-    asked={
-        # One pack, whatever the number of messages in it.
-        "call": _SENDS,
-    },
-)
 _INGEST = Flow(
     function="ingest",
     asked={
@@ -56,6 +52,12 @@ _INGEST = Flow(
         ),
         # ... and one that loses against another.
         "loser": _asked({"dynamodb.PutItem": 2, "dynamodb.GetItem": 1}, {"dynamodb.write": 2, "dynamodb.read": 1}),
+        # One that was rescheduled: the tombstone of the message whose place it takes.
+        "moved": _asked(
+            {"dynamodb.GetItem": 1, "dynamodb.TransactWriteItems": 1}, {"dynamodb.write": 4, "dynamodb.read": 1}
+        ),
+        # Direct messages of a subscription that is paused, or whose queue is broken, are kept in the table.
+        "parked": _asked({"dynamodb.TransactWriteItems": 1}, {"dynamodb.write": 7}),
     },
 )
 _DISPATCH = Flow(
@@ -80,6 +82,8 @@ _DISPATCH = Flow(
         "sends": _SENDS,
         # ... and each subscription's delivery deleted.
         "inline": _asked({"dynamodb.DeleteItem": 1}, {"dynamodb.write": 2}),
+        # Recurring messages: their rules, and an object with what they add to the plan.
+        "recurring": _asked({"dynamodb.Query": 1, "s3.PutObject": 1}, {"dynamodb.read": 1, "s3.put": 1}),
         # A larger plan's parts go to the work queue, in tens for each subscription.
         "ten_parts": _SENDS,
     },
@@ -100,6 +104,22 @@ _DELIVER = Flow(
         "sends": _SENDS,
         # The last part deletes the delivery.
         "complete": _asked({"dynamodb.DeleteItem": 1}, {"dynamodb.write": 2}),
+        # A resumed subscription's job: its parks become jobs, ten a request ...
+        "catch_up": _asked(
+            {**_TAKEN, "lambda.Invoke": 1, "dynamodb.GetItem": 3, "dynamodb.Query": 1},
+            {"sqs.request": 2, "lambda.invocation": 1, "dynamodb.read": 4},
+        ),
+        "ten_parks": _SENDS,
+        # ... and each plan behind its cursor is handed out, and a small one delivered on the way.
+        "handed_out": _asked(
+            {"dynamodb.GetItem": 2, "dynamodb.Query": 1, "dynamodb.TransactWriteItems": 1},
+            {"dynamodb.read": 3, "dynamodb.write": 5},
+        ),
+        # A park is leased, sent and deleted.
+        "drain": _asked(
+            {**_TAKEN, "lambda.Invoke": 1, "dynamodb.GetItem": 2, "dynamodb.UpdateItem": 1, "dynamodb.DeleteItem": 1},
+            {"sqs.request": 2, "lambda.invocation": 1, "dynamodb.read": 2, "dynamodb.write": 4},
+        ),
     },
 )
 _SWEEP = Flow(
@@ -124,6 +144,37 @@ _SWEEP = Flow(
                 "s3.PutObject": 1,
             },
             {"dynamodb.read": 8, "s3.put": 2, "s3.get": 1},
+        ),
+        # A mark that a client lowered, who may not arm the wheel: for a recurring message, or a new subscription.
+        "armed": _asked(
+            {"dynamodb.GetItem": 1, "scheduler.CreateSchedule": 1, "dynamodb.UpdateItem": 1},
+            {"dynamodb.read": 1, "dynamodb.write": 3},
+        ),
+        # A topic that was deleted, with one subscription and one ledger: it is emptied ...
+        "emptied_topic": _asked(
+            {
+                "dynamodb.GetItem": 3,
+                "dynamodb.Query": 38,
+                "dynamodb.UpdateItem": 2,
+                "dynamodb.DeleteItem": 2,
+                "s3.ListObjectsV2": 7,
+                "s3.DeleteObjects": 2,
+                "scheduler.ListSchedules": 1,
+                "scheduler.DeleteSchedule": 1,
+            },
+            {"dynamodb.read": 41, "dynamodb.write": 8, "s3.put": 7},
+        ),
+        # ... and looked at once more before its name is free again.
+        "freed_topic": _asked(
+            {
+                "dynamodb.GetItem": 3,
+                "dynamodb.Query": 19,
+                "dynamodb.UpdateItem": 1,
+                "dynamodb.TransactWriteItems": 1,
+                "s3.ListObjectsV2": 7,
+                "scheduler.ListSchedules": 1,
+            },
+            {"dynamodb.read": 22, "dynamodb.write": 6, "s3.put": 7},
         ),
         # Whether a merge is needed, when 32 ledgers have come: fence, buckets, and the note.
         "merge": _asked(
@@ -176,46 +227,13 @@ _MERGE = Flow(
 )
 
 
-def _client(requests: Mapping[str, int], units: Mapping[str, float]) -> Flow:
-    return Flow(function=None, asked={"call": _asked(requests, units)})
-
-
 FLOWS: Mapping[str, Flow] = {
-    # Any client that sends or changes something reads the topic's fence once a minute.
-    "client": Flow(function=None, asked={"minute": _asked({"dynamodb.GetItem": 1}, {"dynamodb.read": 1})}),
-    "send": _SEND,
     "ingest": _INGEST,
     "dispatch": _DISPATCH,
     "deliver": _DELIVER,
     "sweep": _SWEEP,
     "collect": _COLLECT,
     "merge": _MERGE,
-    # The tombstone, and a check of the fence.
-    "cancel by id": _client({"dynamodb.TransactWriteItems": 1}, {"dynamodb.write": 4}),
-    # The key's entry first.
-    "cancel by key": _client(
-        {"dynamodb.GetItem": 1, "dynamodb.PutItem": 1, "dynamodb.TransactWriteItems": 1},
-        {"dynamodb.read": 1, "dynamodb.write": 5},
-    ),
-    "pause": _client({"dynamodb.GetItem": 1, "dynamodb.UpdateItem": 1}, {"dynamodb.read": 1, "dynamodb.write": 1}),
-    "resume": _client(
-        {"dynamodb.GetItem": 2, "dynamodb.TransactWriteItems": 1, "sqs.SendMessageBatch": 1},
-        {"dynamodb.read": 2, "dynamodb.write": 6, "sqs.request": 1},
-    ),
-    "create topic": _client({"dynamodb.GetItem": 2, "dynamodb.PutItem": 1}, {"dynamodb.read": 2, "dynamodb.write": 1}),
-    # With its queue and dead-letter queue.
-    "create subscription": _client(
-        {
-            "dynamodb.GetItem": 4,
-            "dynamodb.TransactWriteItems": 1,
-            "sqs.CreateQueue": 2,
-            "sqs.GetQueueUrl": 5,
-            "sqs.GetQueueAttributes": 1,
-            "sqs.ListQueueTags": 1,
-        },
-        {"dynamodb.read": 4, "dynamodb.write": 5, "sqs.request": 9},
-    ),
-    # Ten messages taken and acknowledged by a consumer.
-    "receive": Flow(function=None, asked={"ten": _asked(_TAKEN, {"sqs.request": 2})}),
+    **CLIENT_FLOWS,
 }
 """Flow -> what it asks."""

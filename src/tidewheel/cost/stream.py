@@ -13,11 +13,14 @@ from tidewheel.cost.assumptions import Assumptions
 from tidewheel.cost.workload import DAY_S, Spread, Workload
 from tidewheel.message import HEADER_BYTES, SQS_MAX_BYTES
 from tidewheel.pack import MAX_PACK_BYTES
+from tidewheel.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS
 from tidewheel.settings import TopicSettings
 
 CHUNK_BYTES = 64 * 1024
-URGENT_S = 3600
-"""What is due within an hour goes through the urgent queue (`tidewheel.sdk.sender`)."""
+URGENT_S = 1800
+"""What is due within half an hour goes through the urgent queue (`tidewheel.sdk.sender`)."""
+ENDS_SOON_S = 3600
+"""What ends within an hour is not merged (`tidewheel.merge`)."""
 BULK_WINDOW_S = 300
 """The bulk queue's batch window (`tidewheel.cdk.ingestion`)."""
 MAX_EVENT_BYTES = 6_000_000
@@ -70,7 +73,7 @@ class Stream:
         urgent = self._urgent_ingest() if self.urgent_packs else None
         bulk = self._bulk_ingest() if self.bulk_packs else None
         self._ingests = [run for run in (urgent, bulk) if run is not None]
-        # Of all topics. Those of what is due within the hour end within it: they are never merged.
+        # Of all topics. Those of the urgent queue end within the hour: they are never merged.
         self.urgent_ledgers = urgent.measures["ledger"] if urgent else 0.0
         self.bulk_ledgers = bulk.measures["ledger"] if bulk else 0.0
 
@@ -114,7 +117,7 @@ class Stream:
         )
         return Runs(
             flow="ingest",
-            label="ingest, due within an hour",
+            label="ingest, due soon",
             calls=calls,
             messages=messages,
             measures={
@@ -189,7 +192,7 @@ class Stream:
     @property
     def merges(self) -> bool:
         """Whether topics have so many ledgers that they are merged; those that end within the hour never are."""
-        return self._lasting(URGENT_S) > self.settings.max_buckets
+        return self._lasting(ENDS_SOON_S) > self.settings.max_buckets
 
     @property
     def _large(self) -> float:
@@ -213,7 +216,7 @@ class Stream:
         rows = self._a_topic / dispatches
         segments = self._segments(rows)
         subscriptions = workload.subscriptions
-        inline = rows * subscriptions <= self.settings.inline_rows
+        inline = self._inline(rows, segments)
         parts = 0.0 if inline else whole(rows, self.settings.part_rows)
         total = dispatches * workload.topics
         sends = self._batches(rows) if inline else 0.0
@@ -242,6 +245,12 @@ class Stream:
         )
         if not inline:
             yield self._parts(total * subscriptions, rows, parts, segments + parts - 1, plan_bytes)
+
+    def _inline(self, rows: float, segments: float) -> bool:
+        """Returns whether a dispatch delivers a slot's rows itself (`tidewheel.flows.dispatch`)."""
+        raw_bytes = segments * SEGMENT_BYTES * self.workload.size_bytes / self.stored_bytes
+        few = rows * self.workload.subscriptions <= self.settings.inline_rows
+        return few and segments <= MAX_PART_SEGMENTS and raw_bytes <= 2 * MAX_PART_RAW_BYTES
 
     def _segments(self, rows: float) -> float:
         """Returns segments that a slot's rows lie in: one of each ledger that has any, and what is more than 64 KiB."""
@@ -318,8 +327,11 @@ class Stream:
         )
 
     def _glue_runs(self) -> float:
-        """Returns runs of the merge job: where more waits than a function merges, a run for each so many bytes."""
-        topics, most = self.workload.topics, self.assumptions.function_merge_bytes
-        a_topic = self._a_topic * self.stored_bytes
+        """Returns runs of the merge job: where so much waits that a function cannot merge it all."""
+        topics, taken = self.workload.topics, self.assumptions
         waiting = self.workload.waiting * self.stored_bytes / topics
-        return topics * a_topic / most if waiting > most else 0.0
+        return (
+            topics * self._a_topic * self.stored_bytes / taken.glue_run_bytes
+            if waiting > taken.glue_waiting_bytes
+            else 0.0
+        )

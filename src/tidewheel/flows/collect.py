@@ -18,7 +18,7 @@ class Collected:
     """What was deleted.
 
     Attributes:
-        idle_leftovers: something can go only after the topic is dispatched once more.
+        idle_leftovers: trash can go only after the topic is dispatched once more.
         next_slot: the first mark that lets something of what is left go; None if no plan, ledger or trash waits for it.
     """
 
@@ -109,8 +109,8 @@ def _delete(ports: Ports, fence: Fence, done: Collected) -> None:
             done.objects += 1
         elif bucket.last_slot < fence.planned:
             done.left(bucket.last_slot + 1)
-    if ports.topics.delete_tombstones(topic, until, ports.clock.now_ms() // 1000):
-        done.idle_leftovers = True
+    # Those that are left are no reason to come again: the table's TTL deletes them.
+    ports.topics.delete_tombstones(topic, until, ports.clock.now_ms() // 1000)
 
 
 def _set_next(ports: Ports, fence: Fence, done: Collected) -> None:

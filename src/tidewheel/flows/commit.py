@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidewheel.bucket import Bucket
 from tidewheel.fence import Fence, above
-from tidewheel.flows.ports import Commit, Ports, Wake
+from tidewheel.flows.ports import AT_ONCE_MS, Commit, Ports, Wake
 from tidewheel.wheel import fires_at_ms
 
 
@@ -50,7 +50,9 @@ def _lowered(fence: Fence, first_slot: int) -> Wake | None:
 def _armed(ports: Ports, fence: Fence) -> bool:
     """Returns whether wake's own schedule is still to come.
 
-    It is not when wake is where a new or resumed subscription put it, or when its dispatch is under way and may have
-    read the buckets already.
+    It is not when wake is where somebody put it who may not arm the wheel, such as a new or resumed subscription, and
+    its time has come, or no sweep has armed it yet; or when its dispatch is under way and may have read the buckets.
     """
-    return fence.wake_slot is not None and fires_at_ms(fence.wake_slot, fence.settings) > ports.clock.now_ms()
+    if fence.wake_slot is None or fence.look_at_ms == AT_ONCE_MS:
+        return False
+    return fires_at_ms(fence.wake_slot, fence.settings) > ports.clock.now_ms()

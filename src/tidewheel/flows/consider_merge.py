@@ -8,13 +8,16 @@ from tidewheel.fence import Fence
 from tidewheel.flows.ports import MergeSize, Ports
 from tidewheel.merge import Merge, choose
 
-SMALL_BYTES = 256 * 1024 * 1024
-"""What a function merges in its time; more goes to Spark."""
+SMALL_BYTES = 512 * 1024 * 1024
+SMALL_ROWS = 5_000_000
+"""What a function merges in half of its time; more goes to Spark. Five million messages of 338 B, 570 MB in ledgers,
+are half a minute of its CPU, in 400 MB of its memory, however many there are (`benchmarks/bench_merge.py`)."""
 
 
 def size_of(merge: Merge) -> MergeSize:
     """Returns what a merge is to run on."""
-    return MergeSize.SMALL if merge.live_bytes <= SMALL_BYTES else MergeSize.LARGE
+    small = merge.live_bytes <= SMALL_BYTES and merge.live_rows <= SMALL_ROWS
+    return MergeSize.SMALL if small else MergeSize.LARGE
 
 
 def consider_merge(ports: Ports, fence: Fence) -> MergeSize | None:

@@ -277,7 +277,7 @@ def _delivery(subscription: Subscription, plan: Plan, fence: Fence, now_ms: int,
 def _start(
     ports: Ports, fence: Fence, plan: Plan, deliveries: Sequence[Delivery], at_once: bool, done: Dispatched
 ) -> None:
-    if at_once:
+    if at_once and deliveries:
         from tidewheel.flows.deliver import deliver_at_once
 
         delivered = deliver_at_once(ports, fence, plan, deliveries)

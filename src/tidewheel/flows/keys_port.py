@@ -59,8 +59,8 @@ class KeysPort(Protocol):
         """Reads all tombstones of a topic, by slot and id."""
         ...
 
-    def delete_tombstones(self, topic: str, end_slot: int, expired_before_s: int) -> bool:
-        """Deletes tombstones of slots below end_slot whose ttl has passed; returns whether any are left."""
+    def delete_tombstones(self, topic: str, end_slot: int, expired_before_s: int) -> None:
+        """Deletes tombstones of slots below end_slot whose ttl has passed."""
         ...
 
     def restore_tombstone(self, topic: str, tombstone: Tombstone) -> None:

@@ -35,7 +35,10 @@ class ParksPort(Protocol):
 
     def resume(self, fence: Fence, subscription: Subscription) -> bool:
         """`T{SUB: state = ACTIVE IF state and generation as read; FENCE: ver + 1, wake lowered to the cursor IF
-        generation as read and wake_slot compares with the cursor as it did in `fence`}`; returns whether it did."""
+        generation as read and wake_slot compares with the cursor as it did in `fence`}`; returns whether it did.
+
+        A wake that is lowered has no schedule. Where it is an open slot, whose schedule would still fire, the sweep is
+        to look at once (`AT_ONCE_MS`)."""
         ...
 
     def set_filter(self, subscription: Subscription, filter_policy: str | None) -> bool:

@@ -26,7 +26,7 @@ from tidewheel.sink import Sink
 from tidewheel.subscription import Delivery, DeliveryKey, Subscription
 
 AT_ONCE_MS = 0
-"""A fence's `look_at_ms` by which a client, which may not arm the wheel, asks the sweep to do so."""
+"""A fence's `look_at_ms` by which who may not arm the wheel asks the sweep to do so: until then, wake is not armed."""
 LEDGERS = "ledgers/"
 """Names of ledgers start with it and the topic's name: `ledgers/<topic>/`."""
 PLANS = "plans/"
@@ -217,7 +217,10 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
     # ---- subscriptions and deliveries
     def create_subscription(self, fence: Fence, subscription: Subscription) -> bool:
         """`T{put SUB IF absent; FENCE: subs_ver + 1, ver + 1, wake lowered to the cursor IF gc_until <= cursor
-        and generation as read}`; returns whether it did."""
+        and generation as read}`; returns whether it did.
+
+        A wake that is lowered has no schedule. Where it is an open slot, whose schedule would still fire, the sweep is
+        to look at once (`AT_ONCE_MS`)."""
         ...
 
     def subscriptions(self, topic: str) -> list[Subscription]:

@@ -89,7 +89,7 @@ def rebuild(
         raise Contended("rebuild", topic, 1)
     try:
         if ports.topics.fence(topic) is not None:
-            checkpoint_topic(ports, topic)
+            checkpoint_topic(ports, topic, ahead_ms=ports.max_skew_ms + 1)
             ports.topics.delete_fence(topic)
             settle()
         return _rebuild(ports, topic, engine, settings, say)
@@ -179,7 +179,7 @@ def with_table(ports: Ports, checkpoint: Checkpoint, now_ms: int) -> Checkpoint:
     recurring = {each.name: each for each in (*checkpoint.recurring, *ports.topics.all_recurring(checkpoint.topic))}
     return replace(
         checkpoint,
-        written_at_ms=now_ms,
+        written_at_ms=max(now_ms, checkpoint.written_at_ms + 1),
         subscriptions=tuple(sorted((*checkpoint.subscriptions, *added), key=lambda each: each.name)),
         tombstones=tuple(sorted(tombstones.values(), key=lambda each: each[:3])),
         recurring=tuple(each for _, each in sorted(recurring.items())),

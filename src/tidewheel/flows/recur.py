@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from tidewheel.fence import Fence
 from tidewheel.flows.ports import AT_ONCE_MS, Ports
-from tidewheel.recurrence import Rule
 from tidewheel.recurring import Recurring
 from tidewheel.wheel import fires_at_ms
 
@@ -21,8 +20,13 @@ def all_recurring(ports: Ports, fence: Fence) -> list[Recurring]:
     return ports.topics.all_recurring(fence.topic) if fence.recurring else []
 
 
-def next_occupied_by(recurring: Iterable[Recurring], slot_ms: int, at_or_after: int) -> int | None:
+def next_occupied_by(recurring: Collection[Recurring], slot_ms: int, at_or_after: int) -> int | None:
     """Returns the first slot at or after one in which a recurring message is due, or None."""
+    if not recurring:
+        return None
+    # With a calendar and time zones: most topics need neither.
+    from tidewheel.recurrence import Rule
+
     slots = []
     for each in recurring:
         due_ms = Rule.from_json(each.rule).next_after(max(each.first_ms, at_or_after * slot_ms) - 1)
@@ -34,7 +38,8 @@ def next_occupied_by(recurring: Iterable[Recurring], slot_ms: int, at_or_after: 
 def arm_again(ports: Ports, topic: str) -> None:
     """Arms the wheel for a mark that somebody lowered who may not arm it; the sweep then looks when it should.
 
-    If it stops between the two, the next sweep does both again.
+    If it stops between the two, the next sweep does both again. A mark that is due is armed, too: the sweep may have no
+    dispatch left for it, or fail to start it.
     """
     for _ in range(_ATTEMPTS):
         fence = ports.topics.fence(topic)

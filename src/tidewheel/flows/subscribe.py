@@ -22,6 +22,7 @@ from tidewheel.clock import Clock
 from tidewheel.errors import AlreadyExists, BeingDeleted, Contended, InvalidValue, UnknownTopic
 from tidewheel.fence import Fence, new_fence
 from tidewheel.flows.ports import Topics
+from tidewheel.flows.update_topic import FIXED
 from tidewheel.settings import TopicSettings
 from tidewheel.subscription import Subscription
 from tidewheel.topic import check_name
@@ -36,25 +37,29 @@ _ATTEMPT_DIGITS = 4
 def create_topic(
     topics: Topics, clock: Clock, name: str, settings: TopicSettings, *, owner: str | None = None
 ) -> Fence:
-    """Creates a topic, or returns the one that has these settings already.
+    """Creates a topic, or returns the one that there is, if it has what is asked for.
+
+    Asked for are slot and lookahead, and what is not the default. Defaults change with releases, and a topic keeps
+    those of the release that made it.
 
     Args:
         name: the topic's.
-        settings: the topic's.
+        settings: the topic's, if it is made.
         owner: as `owner_of` gives it, with an `attempt_of` or without: the new topic's generation begins with it, so
             that `owns` tells whose it is.
 
     Raises:
         InvalidValue: the name is not a topic's.
-        AlreadyExists: the topic has other settings; the message tells them apart.
+        AlreadyExists: the topic has other settings than those asked for; the message tells them apart.
         BeingDeleted: the last topic of this name is not gone yet.
     """
     check_name("topic", name)
     for _ in range(_ATTEMPTS):
         existing = topics.fence(name)
         if existing is not None:
-            if existing.settings != settings:
-                raise AlreadyExists("topic", name, _difference(existing.settings, settings))
+            difference = _difference(existing.settings, settings)
+            if difference:
+                raise AlreadyExists("topic", name, difference)
             return existing
         if topics.deletion(name) is not None:
             raise BeingDeleted(name)
@@ -140,11 +145,12 @@ def check_same_filter(existing: Subscription, filter_policy: str) -> None:
 
 
 def _difference(existing: TopicSettings, asked: TopicSettings) -> str:
-    wanted = asdict(asked)
+    """Returns what a topic has otherwise than asked for; empty if it has all of it."""
+    found, default = asdict(existing), asdict(TopicSettings())
     return ", ".join(
-        f"{name}={value} (asked for {wanted[name]})"
-        for name, value in asdict(existing).items()
-        if value != wanted[name]
+        f"{name}={found[name]} (asked for {value})"
+        for name, value in asdict(asked).items()
+        if found[name] != value and (name in FIXED or value != default[name])
     )
 
 

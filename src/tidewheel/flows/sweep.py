@@ -161,7 +161,7 @@ def look_after_topic(ports: Ports, topic: str, swept: Swept) -> None:
         collected = collect(ports, topic)
         swept.collected.append(topic)
         if collected is not None and collected.idle_leftovers:
-            # Nothing else would move the marks of an idle topic past its trash and tombstones.
+            # Nothing else would move the marks of an idle topic past its trash.
             _start_dispatch(ports, topic, swept)
     if fence.merge_at_ms is not None and fence.merge_at_ms <= now_ms:
         # Read again: what was done above has moved the marks.

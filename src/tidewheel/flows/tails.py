@@ -8,6 +8,7 @@ from dataclasses import replace
 from tidewheel.bucket import Bucket
 from tidewheel.flows.ports import Objects, Ports
 from tidewheel.index import next_slot
+from tidewheel.segment_table import touching
 
 
 def complete(objects: Objects, bucket: Bucket) -> Bucket:
@@ -32,7 +33,7 @@ def completed(ports: Ports, buckets: Sequence[Bucket], a: int, b: int, slot_ms: 
 
     def read(i: int) -> None:
         whole = complete(ports.objects, found[i])
-        found[i] = replace(whole, segments=tuple(each for each in whole.segments if each.touches(a, b, slot_ms)))
+        found[i] = replace(whole, segments=touching(whole.segments, a * slot_ms, b * slot_ms))
 
     wanted = [i for i, bucket in enumerate(found) if not bucket.complete and bucket.occupies(a, b)]
     for _ in ports.parallel(read, wanted):

@@ -72,7 +72,7 @@ class MemoryTidewheel:
     Args:
         start: where virtual time begins: ISO 8601 (UTC if it names no zone) or a datetime.
         stack_name: what names of subscriptions' queues start with.
-        bulk_window_s: how long messages that are due in over an hour are gathered before they are ingested.
+        bulk_window_s: how long messages that are not due soon are gathered before they are ingested.
         max_skew_ms: how much later than due messages are sent for, in case two clocks differ; 100 as deployed.
         wrap: puts something between the flows and the ports, to make them fail or die: what it raises ends the
             function, and is in `failures`. The client is not affected.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tidewheel.fence import LAYOUT
 from tidewheel.flows.keys_port import Entombed
@@ -56,14 +56,25 @@ class MemoryKeys(MemoryItems):
         with self._lock:
             return [each for _, each in sorted(self._of(topic).tombstones.items())]
 
-    def delete_tombstones(self, topic: str, end_slot: int, expired_before_s: int) -> bool:
+    def delete_tombstones(self, topic: str, end_slot: int, expired_before_s: int) -> None:
         with self._lock:
             tombstones = self._of(topic).tombstones
-            below = [each for each in tombstones if each[0] < end_slot]
-            for each in below:
+            for each in [each for each in tombstones if each[0] < end_slot]:
                 if tombstones[each].ttl_s < expired_before_s:
                     del tombstones[each]
-            return any(each in tombstones for each in below)
+
+    def expire(self, now_s: int, goes: Callable[[], bool] = lambda: True) -> None:
+        """Deletes tombstones and keys whose ttl has passed, as the table's TTL does: some days late, in any order.
+
+        Args:
+            goes: asked for each; those that it spares go with a later call.
+        """
+        with self._lock:
+            for items in self._items.values():
+                for tombstone in [at for at, each in items.tombstones.items() if each.ttl_s < now_s and goes()]:
+                    del items.tombstones[tombstone]
+                for key in [key for key, each in items.keys.items() if each.ttl_s < now_s and goes()]:
+                    del items.keys[key]
 
     def restore_tombstone(self, topic: str, tombstone: Tombstone) -> None:
         with self._lock:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tidewheel.fence import Fence, above
 from tidewheel.flows.parks_port import Parked
+from tidewheel.flows.ports import AT_ONCE_MS
 from tidewheel.memory.items import MemoryItems
 from tidewheel.park import Park, ParkKey
 from tidewheel.subscription import DeliveryKey, State, Subscription
@@ -41,7 +42,7 @@ class MemoryParks(MemoryItems):
             items.subscriptions[current.name] = replace(current, state=State.ACTIVE)
             items.fence = replace(marks, ver=marks.ver + 1)
             if lower:
-                look_at_ms = fence.look_at(cursor, fence.collect_at_ms)
+                look_at_ms = AT_ONCE_MS if cursor >= fence.sealed else fence.look_at(cursor, fence.collect_at_ms)
                 items.fence = replace(items.fence, wake_slot=cursor, look_at_ms=look_at_ms)
             return True
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tidewheel.bucket import Bucket, BucketId
 from tidewheel.fence import Fence, above
-from tidewheel.flows.ports import Commit, DailyClaim, Due, HandOut, Trash, Wake
+from tidewheel.flows.ports import AT_ONCE_MS, Commit, DailyClaim, Due, HandOut, Trash, Wake
 from tidewheel.memory.administration import MemoryAdministration
 from tidewheel.memory.keys import MemoryKeys
 from tidewheel.memory.parks import MemoryParks
@@ -158,7 +158,7 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
             items.subscriptions[subscription.name] = subscription
             items.fence = replace(current, subs_ver=current.subs_ver + 1, ver=current.ver + 1)
             if lower:
-                look_at_ms = fence.look_at(cursor, fence.collect_at_ms)
+                look_at_ms = AT_ONCE_MS if cursor >= fence.sealed else fence.look_at(cursor, fence.collect_at_ms)
                 items.fence = replace(items.fence, wake_slot=cursor, look_at_ms=look_at_ms)
             return True
 

@@ -25,7 +25,10 @@ class Administration(Known):
     """What administrators do."""
 
     def create_topic(self, name: str, *, settings: TopicSettings | None = None, **changes: Any) -> Fence:
-        """Creates a topic, or returns the one that has these settings already.
+        """Creates a topic, or returns the one that there is, if it has what is asked for.
+
+        Asked for are slot_s, lookahead_s and what is not the default: a topic keeps the defaults of the release that
+        made it.
 
         Args:
             name: 1 to 48 letters, digits, '-' or '_'.
@@ -34,7 +37,7 @@ class Administration(Known):
 
         Raises:
             InvalidValue: the name or a setting is not usable.
-            AlreadyExists: the topic has other settings.
+            AlreadyExists: the topic has other settings than those asked for.
             BeingDeleted: the last topic of this name is not gone yet.
         """
         check_name("topic", name)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_ssm import SSMClient
 
+    from tidewheel.aws.claims import DynamoClaims
     from tidewheel.flows.ports import Objects, Topics
 
 T = TypeVar("T")
@@ -91,6 +92,11 @@ class Connection:
         return self._once("objects", self._make_objects)
 
     @property
+    def claims(self) -> DynamoClaims:
+        """Who declares topics and subscriptions that others created."""
+        return self._once("claims", self._make_claims)
+
+    @property
     def sqs(self) -> SQSClient:
         """The SQS client."""
         return cast("SQSClient", self._client("sqs"))
@@ -141,6 +147,11 @@ class Connection:
 
         dynamodb = cast("DynamoDBClient", self._client("dynamodb"))
         return DynamoTopics(dynamodb, table=self.settings.table, objects=self.objects)
+
+    def _make_claims(self) -> DynamoClaims:
+        from tidewheel.aws.claims import DynamoClaims
+
+        return DynamoClaims(cast("DynamoDBClient", self._client("dynamodb")), table=self.settings.table)
 
     def _make_objects(self) -> Objects:
         from tidewheel.aws.s3_objects import S3Objects

@@ -4,7 +4,7 @@
 |---|---|
 | creates it | is created; one that exists is adopted if it agrees in everything, else it is an error |
 | updates it | is changed in what can change; created again if somebody has deleted it |
-| deletes it | is deleted if this resource of the stack created it; one that was adopted stays |
+| deletes it | is deleted if this resource of the stack created it and no other declares it; if adopted, it stays |
 
 What a Delete takes away, three marks tell together:
 
@@ -17,6 +17,11 @@ What a Delete takes away, three marks tell together:
 
 So no rollback takes away what was there before its deployment, were it of another resource of the same stack; and a
 topic that somebody else deleted and created again is theirs. Rather something is left behind than lost.
+
+What adopts also claims (`tidewheel.aws.claims`), and the one that created it deletes nothing that others claim. So a
+declaration moves to another stack with all that waits, whatever the removal policies say, if the new stack is deployed
+before the old one lets go. Only if both ask in the same few milliseconds the old one may not see the claim; if the new
+one finds it gone behind its claim, it creates it anew, or fails while a topic is being deleted.
 
 Everything here may be done twice. Each change of the table is one write; a repetition goes on from wherever it stopped.
 """
@@ -47,6 +52,9 @@ TOPIC_TYPE = "Custom::TidewheelTopic"
 SUBSCRIPTION_TYPE = "Custom::TidewheelSubscription"
 ADOPTED = ":adopted"
 """Ends the physical id of what was there before; no name has a colon."""
+CLAIMS = "1"
+"""A property that nothing reads. CloudFormation asks only for what changes, so what earlier releases adopted, without a
+claim, is asked for once when this comes in, and claimed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,19 +70,23 @@ class DeclaredTopic:
         return self.name
 
     @property
+    def subscription(self) -> None:
+        """No subscription."""
+
+    @property
     def path(self) -> str:
         """What tells it apart from everything else that is declared of one service."""
         return self.name
 
     def properties(self) -> dict[str, str]:
         """Returns it as properties of a resource: CloudFormation makes every value a text, so the settings are one."""
-        return {"Topic": self.name, "Settings": self.settings.to_json()}
+        return {"Topic": self.name, "Settings": self.settings.to_json(), "Claims": CLAIMS}
 
     def create(self, connection: Connection, clock: Clock, owner: str) -> str:
-        """Creates it, or adopts the one that has these settings; returns its generation.
+        """Creates it, or adopts the one that there is, if it has what is asked for; returns its generation.
 
         Raises:
-            AlreadyExists: the topic has other settings.
+            AlreadyExists: the topic has other settings than those asked for.
             BeingDeleted: the last topic of this name is not gone yet.
         """
         return subscribe.create_topic(connection.topics, clock, self.name, self.settings, owner=owner).generation
@@ -110,6 +122,11 @@ class DeclaredSubscription:
     filter_policy: str | None = None
 
     @property
+    def subscription(self) -> str:
+        """The subscription's name."""
+        return self.name
+
+    @property
     def path(self) -> str:
         """What tells it apart from everything else that is declared of one service."""
         return f"{self.topic}/{self.name}"
@@ -121,6 +138,7 @@ class DeclaredSubscription:
             "Subscription": self.name,
             "QueueUrl": self.queue_url,
             "InitialPosition": self.initial_position,
+            "Claims": CLAIMS,
         }
         return found if self.filter_policy is None else {**found, "FilterPolicy": self.filter_policy}
 
@@ -208,6 +226,16 @@ def fulfil(connection: Connection, clock: Clock, request: Request, check: Check)
 
 def _declared(connection: Connection, clock: Clock, request: Request) -> str:
     wanted = declared(request.resource_type, request.properties)
+    found = _settled(connection, clock, request, wanted)
+    if found.endswith(ADOPTED):
+        connection.claims.put(wanted.topic, wanted.subscription, _owner(request))
+        # Whoever created it may have deleted it before it could see the claim: then it is created anew, or refused.
+        found = _settled(connection, clock, request, wanted)
+    return found
+
+
+def _settled(connection: Connection, clock: Clock, request: Request, wanted: Declared) -> str:
+    """Makes what there is what is wanted; returns the physical id. Twice for one request is once."""
     physical_id = f"{connection.settings.stack}/{wanted.path}"
     owner = _owner(request)
     attempt = subscribe.attempt_of(owner, request.request_id)
@@ -216,7 +244,7 @@ def _declared(connection: Connection, clock: Clock, request: Request) -> str:
         wanted.update(connection, clock, attempt)
         return request.physical_id
     generation = wanted.create(connection, clock, attempt)
-    # An update to another name that is rolled back comes back to what the resource created when it had the first name.
+    # An update to another name that is rolled back comes back to what the resource created under the first name.
     created = subscribe.owns(owner if updates else attempt, generation)
     return physical_id if created else physical_id + ADOPTED
 
@@ -229,8 +257,11 @@ def _deleted(connection: Connection, clock: Clock, request: Request) -> str:
     if names is None:
         owner = subscribe.attempt_of(owner, physical_id)
         names = _wanted_names(request)
-    if names is not None and not physical_id.endswith(ADOPTED):
-        delete(connection, clock, owner, *names)
+    if names is not None:
+        claimant = _owner(request)
+        connection.claims.release(*names, claimant)
+        if not physical_id.endswith(ADOPTED) and not connection.claims.of_others(*names, claimant):
+            delete(connection, clock, owner, *names)
     return physical_id
 
 
@@ -271,4 +302,4 @@ def _wanted_names(request: Request) -> tuple[str, str | None] | None:
         unwanted = declared(request.resource_type, request.properties)
     except ValueError:
         return None
-    return unwanted.topic, unwanted.name if isinstance(unwanted, DeclaredSubscription) else None
+    return unwanted.topic, unwanted.subscription

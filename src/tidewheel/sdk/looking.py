@@ -33,8 +33,8 @@ class Looking(Known):
         """Returns what is known of a message: whether it waits, is sealed, sent, cancelled, purged or expired.
 
         It is found by what ledgers hold, so `unknown` has several meanings: it was never sent; it is still in an ingest
-        queue (up to five minutes, if it is due in over an hour); it was due so soon that it went to the queues without
-        a ledger; or it was delivered and collected. One that was moved or superseded in time is `cancelled`.
+        queue (up to five minutes, if it is due in over half an hour); it was due so soon that it went to the queues
+        without a ledger; or it was delivered and collected. One that was moved or superseded in time is `cancelled`.
 
         Raises:
             InvalidValue: a name, or the id, is not one.

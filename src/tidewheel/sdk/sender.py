@@ -1,7 +1,7 @@
 """Sends messages: checked one by one, packed together, and put into the topic's ingest queues or the shared ones.
 
-    messages --check--> chunk --+-- due within an hour --> packs --> SendMessageBatch --> urgent queue
-                                +-- due later -----------> packs --> SendMessageBatch --> bulk queue
+    messages --check--> chunk --+-- due soon ---> packs --> SendMessageBatch --> urgent queue
+                                +-- due later --> packs --> SendMessageBatch --> bulk queue
 
 A chunk ends at CHUNK_MESSAGES, at CHUNK_BYTES of text, or when its first message has waited CHUNK_WAIT_MS, so
 memory stays flat. The wait is looked at when the next message comes: an iterable that pauses holds back those before.
@@ -29,12 +29,17 @@ from tidewheel.sdk.payloads import store_payload
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
-URGENT_MS = 3_600_000
+URGENT_MS = 1_800_000
 """What is due within it goes to the urgent queue; the rest can wait for large ledgers.
 
-Not less: what takes the place of another message with its key does so when it is ingested, and a debounce of an hour
-must not wait five minutes for that.
+Not less: a batch of the bulk queue waits for its window (300 s); if its call dies, it comes again after the queue's
+visibility time-out (660 s), and may then take the function's whole time (60 s). With lookahead and slot, 780 s by
+default, that is half an hour, so that even then what it holds still goes to a ledger. After a second death it goes
+direct, in time.
 """
+KEYED_URGENT_MS = 3_600_000
+"""The same for what takes the place of another message: it does so when it is ingested, and a debounce of an hour must
+not wait five minutes for that."""
 URGENT_PACK_MESSAGES = 1_000
 """What is due soon may have to be sent at once, to every subscription: ten such packs fit into one function call."""
 CHUNK_MESSAGES = 10_000
@@ -188,9 +193,11 @@ class Sender:
 
     def _send_chunk(self, indexes: list[int], chunk: list[CheckedMessage]) -> None:
         now_ms = self._fence.sent_at_ms(self._clock.now_ms())
-        first_bulk_id = id_floor(now_ms + URGENT_MS + 1)
-        urgent = [i for i, message in enumerate(chunk) if message.id < first_bulk_id]
-        bulk = [i for i, message in enumerate(chunk) if message.id >= first_bulk_id]
+        first_bulk_id, first_keyed_id = id_floor(now_ms + URGENT_MS + 1), id_floor(now_ms + KEYED_URGENT_MS + 1)
+        urgent, bulk = list[int](), list[int]()
+        for i, message in enumerate(chunk):
+            soon = message.id < (first_keyed_id if _takes_a_place(message) else first_bulk_id)
+            (urgent if soon else bulk).append(i)
         ways = ((self._urgent_url, urgent, URGENT_PACK_MESSAGES), (self._bulk_url, bulk, MAX_MESSAGES))
         for queue_url, places, most in ways:
             entries = self._entries([indexes[i] for i in places], [chunk[i] for i in places], now_ms, most)
@@ -243,6 +250,12 @@ class Sender:
     def _fail(self, entries: list[_Entry], error: Exception) -> None:
         for entry in entries:
             self._failures.update(dict.fromkeys(entry.indexes, error))
+
+
+def _takes_a_place(message: CheckedMessage) -> bool:
+    """Whether ingest settles what becomes of another message when this one comes."""
+    options = message.options
+    return options is not None and (options.key is not None or options.moves is not None)
 
 
 def _batches(entries: Iterable[_Entry]) -> Iterator[list[_Entry]]:

@@ -19,6 +19,10 @@ RETENTION_S = 14 * 86_400
 """SQS's longest."""
 MAX_VISIBILITY_TIMEOUT_S = 43_200
 
+STACK_TAG, ROLE_TAG = "tidewheel:stack", "tidewheel:role"
+SUBSCRIPTION, DEAD_LETTERS = "subscription", "dead letters"
+"""Values of ROLE_TAG. The functions may send to queues with the tags of their service and of the first value."""
+
 _DEAD = "-dead"
 _HASH_CHARACTERS = 8
 
@@ -50,9 +54,9 @@ def make_queue(sqs: SQSClient, stack: str, topic: str, subscription: str, visibi
     Raises:
         AlreadyExists: queues of both names are somebody else's.
     """
-    owner = {"tidewheel:stack": stack, "tidewheel:topic": topic, "tidewheel:subscription": subscription}
-    tags = {**owner, "tidewheel:role": "subscription"}
-    dead_tags = {**owner, "tidewheel:role": "dead letters"}
+    owner = _owner_tags(stack, topic, subscription)
+    tags = {**owner, ROLE_TAG: SUBSCRIPTION}
+    dead_tags = {**owner, ROLE_TAG: DEAD_LETTERS}
     for hashed in (False, True):
         name = queue_name(stack, topic, subscription, hashed=hashed)
         if _is_anothers(sqs, name, tags) or _is_anothers(sqs, name + _DEAD, dead_tags):
@@ -74,6 +78,10 @@ def dead_letter_url_of(queue_url: str, redrive_policy: str) -> str:
     """
     name = json.loads(redrive_policy)["deadLetterTargetArn"].rpartition(":")[2]
     return f"{queue_url.rpartition('/')[0]}/{name}"
+
+
+def _owner_tags(stack: str, topic: str, subscription: str) -> dict[str, str]:
+    return {STACK_TAG: stack, "tidewheel:topic": topic, "tidewheel:subscription": subscription}
 
 
 def _is_anothers(sqs: SQSClient, name: str, tags: dict[str, str]) -> bool:
@@ -104,15 +112,15 @@ def delete_queues(sqs: SQSClient, stack: str, topic: str, subscription: str, que
 
     If it stops between the two: the dead-letter queue stays; a new subscription of the name finds it.
     """
-    owner = {"tidewheel:stack": stack, "tidewheel:topic": topic, "tidewheel:subscription": subscription}
+    owner = _owner_tags(stack, topic, subscription)
     name = queue_url.rpartition("/")[2]
-    for queue, role in ((name, "subscription"), (name + _DEAD, "dead letters")):
+    for queue, role in ((name, SUBSCRIPTION), (name + _DEAD, DEAD_LETTERS)):
         try:
             url = sqs.get_queue_url(QueueName=queue)["QueueUrl"]
             found = sqs.list_queue_tags(QueueUrl=url).get("Tags", {})
         except sqs.exceptions.QueueDoesNotExist:
             continue
-        if all(found.get(tag) == value for tag, value in {**owner, "tidewheel:role": role}.items()):
+        if all(found.get(tag) == value for tag, value in {**owner, ROLE_TAG: role}.items()):
             sqs.delete_queue(QueueUrl=url)
 
 

@@ -30,11 +30,13 @@ import pyarrow as pa
 from pyroaring import BitMap
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from tidewheel.bucket import Bucket, BucketId, Tail, decode_segments, encode_segments, encode_slots
+from tidewheel.bucket import Bucket, BucketId, Tail
 from tidewheel.flows.merge_rows import store_rows
 from tidewheel.flows.ports import Objects
 from tidewheel.ledger_rows import SCHEMA
+from tidewheel.segment_table import decode_segments, encode_segments
 from tidewheel.settings import TopicSettings
+from tidewheel.slots import encode_slots
 from tidewheel.spark.arrow_objects import Location
 
 PART = "part"

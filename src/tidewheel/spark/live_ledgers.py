@@ -5,10 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-import boto3
-
 from tidewheel.aws import s3_layout
-from tidewheel.aws.dynamodb_topics import DynamoTopics
 from tidewheel.errors import Contended, UnknownTopic
 from tidewheel.flows.ports import Objects, StoredObject, Topics
 from tidewheel.flows.tails import complete
@@ -38,6 +35,12 @@ def in_table(location: Location, table: str, topic: str) -> tuple[list[LiveLedge
         UnknownTopic: the table has no such topic.
         Contended: merges replaced the ledgers again and again while they were read.
     """
+    # Each of Python's workers loads the data source, and only this one asks DynamoDB: with boto3 their start would
+    # take half as long again.
+    import boto3
+
+    from tidewheel.aws.dynamodb_topics import DynamoTopics
+
     objects = location.objects()
     access = local_access(location.endpoint_url)
     session = boto3.Session(region_name=location.region, aws_access_key_id=access, aws_secret_access_key=access)
@@ -56,7 +59,7 @@ def snapshot(topics: Topics, objects: Objects, topic: str) -> tuple[list[LiveLed
         if fence is not None and (fence.generation, fence.cver) == (before.generation, before.cver):
             with ThreadPoolExecutor(_THREADS) as threads:
                 whole = threads.map(lambda bucket: complete(objects, bucket), buckets)
-                ledgers = [LiveLedger(object_name=each.object_name, segments=each.segments) for each in whole]
+                ledgers = [LiveLedger(object_name=each.object_name, segments=tuple(each.segments)) for each in whole]
             return ledgers, before.planned * before.slot_ms
     raise Contended("reading the ledgers", topic, _ATTEMPTS)
 

@@ -14,12 +14,12 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar
 
-import boto3
 from aws_lambda_powertools import Logger, Tracer
 from aws_lambda_powertools.metrics import EphemeralMetrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from tidewheel.aws.service import Service
+from tidewheel.aws.session import CoreSession
 from tidewheel.errors import InvalidValue
 from tidewheel.telemetry import metrics as own
 from tidewheel.telemetry.metrics import DIMENSION, NAMESPACE, Metric
@@ -55,12 +55,10 @@ class Telemetry:
         self.logger = Logger(service=function, serialize_stacktrace=False)
         self._function = function
         self._tracer = Tracer(service=function, patch_modules=TRACED)
-        if boto3.DEFAULT_SESSION is None:
-            boto3.setup_default_session()
-        assert boto3.DEFAULT_SESSION is not None
+        session = CoreSession()
         # Before any client is made: each has the session's hooks as they are then.
-        self._requests = RequestCount(boto3.DEFAULT_SESSION)
-        service = Service.cold_start(environ)
+        self._requests = RequestCount(session.events)
+        service = Service.cold_start(session, environ)
         self._queues = WatchedQueues(service.queues, service.clock)
         self.service = replace(service, queues=self._queues)
         self._values: defaultdict[str, float] = defaultdict(float)

@@ -84,6 +84,11 @@ FAILURES = Metric(
     meaning="work that failed and is tried again, or is left to people; each has an ERROR in the log",
     emitters=("ingest", "dispatch", "deliver", "sweep", "compact"),
 )
+UNREADABLE_LEDGERS = Metric(
+    name="UnreadableLedgers",
+    meaning="ledgers that a merge could not read and left as they are",
+    emitters=("compact",),
+)
 REQUESTS = Metric(
     name="Requests",
     meaning="requests to AWS, of calls that had anything to do; the log record names each operation",
@@ -131,6 +136,7 @@ METRICS = (
     EXPIRED,
     PARKED,
     FAILURES,
+    UNREADABLE_LEDGERS,
     REQUESTS,
     OLDEST_DUE_AGE,
     UNPLANNED_SLOTS,

@@ -7,19 +7,19 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import boto3
+    from botocore.hooks import BaseEventHooks
 
 
 class RequestCount:
-    """Requests since it was last asked, by "service.Operation"; it sees every client that the session makes later.
+    """Requests since it was last asked, by "service.Operation"; it sees clients made later with these events.
 
     A request that botocore repeats counts once. It costs a function call a request.
     """
 
-    def __init__(self, session: boto3.session.Session) -> None:
+    def __init__(self, events: BaseEventHooks) -> None:
         self._counts: Counter[str] = Counter()
         self._lock = Lock()
-        session.events.register("after-call", self._count)
+        events.register("after-call", self._count)
 
     def take(self) -> Counter[str]:
         """Returns the counts, and begins anew."""

@@ -135,7 +135,7 @@ MUTANTS = (
     Mutant(
         guard="a topic is collected again while something is left that nobody needs",
         function=collecting._next_at_ms,
-        world=worlds.REDELIVERY,
+        world=worlds.COLLECT_HAND_OUT,
         changes=(("at_ms = now_ms + fence.settings.collect_interval_s * 1000\n", "return None\n"),),
     ),
     Mutant(
@@ -214,18 +214,6 @@ MUTANTS = (
         function=MemoryKeys.delete_tombstones,
         world=worlds.REDELIVERY,
         changes=(("if tombstones[each].ttl_s < expired_before_s:", "if True:"),),
-    ),
-    Mutant(
-        guard="tombstones of an idle topic go in the end",
-        function=collecting._delete,
-        world=worlds.REDELIVERY,
-        changes=(
-            (
-                "if ports.topics.delete_tombstones(topic, until, ports.clock.now_ms() // 1000):\n"
-                "        done.idle_leftovers = True",
-                "ports.topics.delete_tombstones(topic, until, ports.clock.now_ms() // 1000)",
-            ),
-        ),
     ),
     Mutant(
         guard="each try of an ingest has an object of its own",

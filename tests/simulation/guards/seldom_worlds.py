@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.simulation.actors import require, step
+from tests.simulation.actors import Actor, ActorPorts, require, step, void
 from tests.simulation.exploring import Scenario
 from tests.simulation.guards.ledger_worlds import FAR, merge_all
 from tests.simulation.healing import DAY, HOUR, TOPIC
+from tests.simulation.interleaving import Task
 from tests.simulation.small_world import SmallWorld
 from tidewheel.bucket import content_id
 from tidewheel.errors import Contended, UnknownTopic
@@ -15,10 +16,12 @@ from tidewheel.flows.collect import collect
 from tidewheel.flows.commit import commit_and_arm
 from tidewheel.flows.ingest import ingest, pack_rows
 from tidewheel.flows.orphans import sweep_orphans
+from tidewheel.flows.pause import pause
 from tidewheel.flows.payloads import sweep_payloads
 from tidewheel.flows.rebuild import rebuild
 from tidewheel.flows.rebuild_engine import InProcess
 from tidewheel.ledger import encode_ledger
+from tidewheel.subscription import State
 
 
 def _lost_and_rebuilt() -> SmallWorld:
@@ -50,6 +53,30 @@ def _two_rebuilds() -> SmallWorld:
 
     world.act("rebuild", rebuilds)
     world.act("another rebuild", rebuilds)
+    return world
+
+
+def _rebuild_after_a_clock_ahead() -> SmallWorld:
+    """A checkpoint was written by a clock that is ahead; a subscription is paused then, and the topic rebuilt."""
+    world = SmallWorld("billing")
+    world.send(a=9)
+    ahead = ActorPorts(world.service, Actor(name="ahead", call=void, skew_ms=world.service.max_skew_ms))
+    collecting = Task("collection", lambda _: void(collect(ahead, TOPIC)), world.clock.now_ms())
+    ahead.actor.task = collecting
+    while not collecting.over:
+        collecting.step()
+    pause(world.topics, TOPIC, "billing")
+    world.want("billing", messages="a")
+
+    def rebuilds(ports: Any) -> None:
+        rebuild(ports, TOPIC, InProcess(objects=ports.objects), lease_s=300, replace_index=True)
+
+    world.act("rebuild", rebuilds)
+    world.looks.append(
+        lambda: require(
+            world.topics.subscription(TOPIC, "billing").state is State.PAUSED, "a pause is lost by a rebuild after it"
+        )
+    )
     return world
 
 
@@ -127,6 +154,7 @@ def _large_body() -> SmallWorld:
 
 LOST = Scenario(name="rebuild after a loss", build=_lost_and_rebuilt, most=0)
 TWO_REBUILDS = Scenario(name="two rebuilds", build=_two_rebuilds)
+REBUILD_AHEAD = Scenario(name="rebuild after a clock that is ahead", build=_rebuild_after_a_clock_ahead, most=0)
 REBUILD_INGEST = Scenario(name="rebuild against ingest", build=_rebuild_and_ingest)
 IMPORTED_TWICE = Scenario(name="an import comes twice", build=_imported_twice)
 LARGE_BODY = Scenario(name="payloads of what waits", build=_large_body, most=0)

@@ -242,6 +242,21 @@ def _woken_behind() -> SmallWorld:
     return world
 
 
+def _woken_at_an_open_slot() -> SmallWorld:
+    """A resume, of one that has missed nothing, has put wake at the next open slot; a ledger comes, and no sweep."""
+    world = SmallWorld("billing")
+    world.at(3)
+    world.dispatch()
+    pause(world.topics, TOPIC, "billing")
+    resume(world.topics, world.service.queues, world.clock, TOPIC, "billing")
+    world.run()
+    world.alarms = True
+    batch = world.pack(a=5)
+    world.want("billing", messages="a")
+    world.act("ingest", lambda ports: ingesting(ports, TOPIC, [batch]))
+    return world
+
+
 def _two_slots_of_one_segment() -> SmallWorld:
     """Two plans read the same segment."""
     world = SmallWorld("billing")
@@ -270,4 +285,5 @@ CANCELLED = Scenario(name="cancel against dispatch", build=_cancelled, most=1)
 QUEUED = Scenario(name="cancel against ingest", build=_cancelled_in_the_queue, most=1)
 SOON = Scenario(name="a message is due soon", build=_due_soon, most=0)
 WOKEN = Scenario(name="a ledger comes after a resume", build=_woken_behind, most=0)
+WOKEN_OPEN = Scenario(name="a ledger comes after a resume, in the next slot", build=_woken_at_an_open_slot, most=0)
 SEGMENT = Scenario(name="two slots in one segment", build=_two_slots_of_one_segment, most=0)

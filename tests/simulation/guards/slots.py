@@ -81,6 +81,12 @@ MUTANTS = (
         changes=((" or not _armed(ports, fence)", ""),),
     ),
     Mutant(
+        guard="a ledger arms the wheel when wake was put where it is without a schedule",
+        function=commit._armed,
+        world=worlds.WOKEN_OPEN,
+        changes=((" or fence.look_at_ms == AT_ONCE_MS", ""),),
+    ),
+    Mutant(
         guard="a range is planned once",
         function=T.commit_plan,
         world=worlds.TWO_PLANNERS,

@@ -132,6 +132,12 @@ MUTANTS = (
         changes=(("if items.merging_until_ms is not None and items.merging_until_ms > now_ms:", "if False:"),),
     ),
     Mutant(
+        guard="a rebuild begins with its own checkpoint, though another's clock was ahead",
+        function=rebuilding.rebuild,
+        world=seldom_worlds.REBUILD_AHEAD,
+        changes=((", ahead_ms=ports.max_skew_ms + 1", ""),),
+    ),
+    Mutant(
         guard="a topic is at rest while it is rebuilt",
         function=rebuilding.rebuild,
         world=seldom_worlds.REBUILD_INGEST,

@@ -14,6 +14,7 @@
 | iam_requests | asks for many things on `*` | by AWS's authorization reference |
 | iam_policy | misreads conditions | as much of IAM as is used |
 | resources | lacks CloudFormation types, starts Docker | types of our own |
+| resources | makes a pair of RSA keys for each key, also for a symmetric one | one pair for all of these |
 
 All of it is in force only while an `Emulator` is open, and undone by `close`.
 """
@@ -163,9 +164,9 @@ class Emulator:
     def deploy(self, stack_name: str, template: dict[str, Any]) -> list[Resource]:
         """Creates a CloudFormation stack; returns those of its resources that the runtime itself must run."""
         cloudformation = self.session().client("cloudformation")
-        cloudformation.create_stack(
-            StackName=stack_name, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_NAMED_IAM"]
-        )
+        # moto reads YAML first, in half a second. No YAML begins with a tab, so it takes this for the JSON that it is.
+        body = "\t" + json.dumps(template)
+        cloudformation.create_stack(StackName=stack_name, TemplateBody=body, Capabilities=["CAPABILITY_NAMED_IAM"])
         backend: Any = moto.backends.get_backend("cloudformation")[DEFAULT_ACCOUNT_ID][REGION]
         stack = backend.get_stack(stack_name)
         parsed = stack.resource_map._parsed_resources

@@ -4,7 +4,8 @@ Why: moto keeps the roles that CloudFormation makes, but checks calls by access 
 resources nor conditions as IAM does (see `iam_requests` and `iam_policy`). Here a caller is known by the role with
 which its session was made, or the endpoint that it was given.
 
-Also checked, as AWS does it on behalf of a role: the polls of an event source mapping, and what a schedule invokes.
+Also checked, as AWS does it on behalf of a role: the polls of an event source mapping, what a schedule invokes, and the
+use of the KMS key with which something is encrypted (see `iam_resources`).
 A queue's own policy counts where it is an Allow that names the role; policies of S3 buckets do not count.
 """
 
@@ -34,6 +35,7 @@ from tidewheel.local.emulator.iam_policy import (
     single_grants,
 )
 from tidewheel.local.emulator.iam_requests import requests_of
+from tidewheel.local.emulator.iam_resources import asked
 from tidewheel.local.emulator.wire import REGION, Answer
 from tidewheel.local.emulator.wire_calls import Call, UnknownCall, WireRequest, read_call
 
@@ -109,11 +111,17 @@ class Access:
                 return answered
         return _refusal(call.service, denial, with_body=request.method != "HEAD")
 
-    def check(self, role_arn: str, *requests: Request) -> Denial | None:
-        """Returns the refusal of the first request that a role may not make, noted; None if it may make them all."""
+    def check(self, role_arn: str, *requests: Request, operation: str = "") -> Denial | None:
+        """Returns the refusal of the first request that a role may not make, noted; None if it may make them all.
+
+        Args:
+            role_arn: the role.
+            requests: what it asks for, beside the keys that this needs.
+            operation: the call's name, if it is one.
+        """
         role = role_name(role_arn)
         statements = statements_of(role)
-        for request in requests:
+        for request in (each for given in requests for each in asked(given, operation)):
             own = [*statements, *_queue_statements(role_arn, request)]
             if not allowed(own, request):
                 return self._refuse(role, request.action, request.resource)
@@ -135,7 +143,7 @@ class Access:
             if not names_action(statements_of(role), action):
                 return self._refuse(role, action, _NO_RESOURCE)
             raise NotImplementedError(f"enforcement of IAM does not know the resources of {error}") from error
-        return self.check(_role_arn(role), *requests)
+        return self.check(_role_arn(role), *requests, operation=call.operation)
 
     def _unlisted(self, role: str, call: Call, answered: Answer) -> Denial | None:
         """Whoever may not list an S3 bucket is not told that an object is missing, but that access is denied."""

@@ -17,8 +17,13 @@ from typing import Any
 
 Statement = Mapping[str, Any]
 
-CONDITION_KEYS = frozenset({"cloudwatch:namespace", "dynamodb:leadingkeys", "iam:passedtoservice", "s3:prefix"})
-"""Condition keys that `iam_requests` fills in wherever AWS has them; IAM does not tell their letters' case apart."""
+CONDITION_KEYS = frozenset(
+    {"cloudwatch:namespace", "dynamodb:leadingkeys", "iam:passedtoservice", "kms:viaservice", "s3:prefix"}
+)
+"""Condition keys that `iam_requests` and `iam_resources` fill in wherever AWS has them, in lower case: IAM does not
+tell their letters' case apart."""
+RESOURCE_TAG = "aws:ResourceTag/"
+"""With a tag's name behind it, a condition key as well: of queues only."""
 
 _ELEMENTS = frozenset({"Sid", "Effect", "Principal", "Action", "Resource", "Condition"})
 _ALL, _ANY, _IF_EXISTS = "ForAllValues", "ForAnyValue", "IfExists"
@@ -107,7 +112,7 @@ def _has_action(statement: Statement, action: str) -> bool:
 
 
 def _values(given: Mapping[str, tuple[str, ...]], key: str) -> tuple[str, ...]:
-    if key.lower() not in CONDITION_KEYS:
+    if key.lower() not in CONDITION_KEYS and not key.lower().startswith(RESOURCE_TAG.lower()):
         raise NotImplementedError(f"condition key {key}")
     return given.get(key.lower(), ())
 

@@ -2,17 +2,22 @@
 
 Why: moto skips a type that it does not know, and `GetAtt` on it fails. Lambda functions and event source mappings are
 ours altogether: moto's would look for Docker, and its queues would call the function themselves. Policies of buckets
-and queues are not applied: with `aws:SecureTransport` moto answers 403 to all. Rules and the alarms' topic are bare:
-moto would deliver events to targets, and nothing here sends any.
+are not applied: with `aws:SecureTransport` moto answers 403 to all. Those of queues are kept with them, for `access`.
+Rules and the alarms' topic are bare: moto would deliver events to targets, and nothing here sends any.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from functools import cache
 from typing import Any, ClassVar
 
 from moto.cloudformation import parsing
+from moto.kms import models as kms_models
+from moto.kms.utils import KeySpec, generate_private_key
 from moto.scheduler.models import scheduler_backends
+from moto.sqs.models import sqs_backends
 
 from tidewheel.local.emulator.patching import Patches
 
@@ -133,6 +138,16 @@ class Topic(Resource):
         return self.arn
 
 
+class QueuePolicy(Resource):
+    """AWS::SQS::QueuePolicy: whom the queue's owner lets send."""
+
+    def __init__(self, name: str, properties: dict[str, Any], account_id: str, region: str) -> None:
+        super().__init__(name, properties, account_id, region)
+        queues = sqs_backends[account_id][region].queues
+        for url in properties["Queues"]:
+            queues[url.rpartition("/")[2]].policy = json.dumps(properties["PolicyDocument"])
+
+
 class ScheduleGroup(Resource):
     """AWS::Scheduler::ScheduleGroup."""
 
@@ -188,14 +203,17 @@ _OURS: dict[str, tuple[type[Resource], str]] = {
     "AWS::S3::BucketPolicy": (Resource, ""),
     "AWS::SNS::Topic": (Topic, "TopicName"),
     "AWS::SNS::TopicPolicy": (Resource, ""),
-    "AWS::SQS::QueuePolicy": (Resource, ""),
+    "AWS::SQS::QueuePolicy": (QueuePolicy, ""),
     "AWS::Scheduler::Schedule": (Schedule, "Name"),
     "AWS::Scheduler::ScheduleGroup": (ScheduleGroup, "Name"),
 }
 
 
 def install(patches: Patches) -> None:
-    """Makes moto's CloudFormation use our types, and a bare `Resource` for any type that neither knows."""
+    """Makes moto's CloudFormation use our types, and a bare `Resource` for any type that neither knows.
+
+    And gives the symmetric keys of KMS, which sign nothing, the one pair of RSA keys that moto makes anew for each.
+    """
     class_of: Callable[[str], Any] = parsing.resource_class_from_type
     name_of: Callable[[str], str | None] = parsing.resource_name_property_from_type
 
@@ -210,5 +228,14 @@ def install(patches: Patches) -> None:
     def resource_name_property_from_type(resource_type: str) -> str | None:
         return _OURS[resource_type][1] or None if resource_type in _OURS else name_of(resource_type)
 
+    def one_pair_for_symmetric(key_spec: str) -> Any:
+        return _one_pair() if key_spec == KeySpec.SYMMETRIC_DEFAULT else generate_private_key(key_spec)
+
+    patches.set(kms_models, "generate_private_key", one_pair_for_symmetric)
     patches.set(parsing, "resource_class_from_type", resource_class_from_type)
     patches.set(parsing, "resource_name_property_from_type", resource_name_property_from_type)
+
+
+@cache
+def _one_pair() -> Any:
+    return generate_private_key(KeySpec.RSA_2048)

@@ -1,0 +1,158 @@
+"""What clients ask of AWS, call by call, as data; `tests/local/test_request_counts*.py` measure every line of it.
+
+Units are those of small items and messages, as in `tidewheel.cost.requests`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidewheel.cost.flow import Asked, Flow
+
+
+def _flow(requests: Mapping[str, int], units: Mapping[str, float], **more: Asked) -> Flow:
+    return Flow(function=None, asked={"call": Asked(requests=requests, units=units), **more})
+
+
+CLIENT_FLOWS: Mapping[str, Flow] = {
+    # Any client that sends or changes something reads the topic's fence once a minute.
+    "client": Flow(
+        function=None, asked={"minute": Asked(requests={"dynamodb.GetItem": 1}, units={"dynamodb.read": 1})}
+    ),
+    # One pack, whatever the number of messages in it.
+    "send": _flow({"sqs.SendMessageBatch": 1}, {"sqs.request": 1}),
+    # The tombstone, and a check of the fence.
+    "cancel by id": _flow({"dynamodb.TransactWriteItems": 1}, {"dynamodb.write": 4}),
+    # The key's entry first.
+    "cancel by key": _flow(
+        {"dynamodb.GetItem": 1, "dynamodb.PutItem": 1, "dynamodb.TransactWriteItems": 1},
+        {"dynamodb.read": 1, "dynamodb.write": 5},
+    ),
+    # The message is read, then its tombstone written, and it is sent again.
+    "reschedule": _flow(
+        {
+            "dynamodb.GetItem": 3,
+            "dynamodb.Query": 1,
+            "s3.GetObject": 1,
+            "dynamodb.TransactWriteItems": 1,
+            "sqs.SendMessageBatch": 1,
+        },
+        {"dynamodb.read": 4, "s3.get": 1, "dynamodb.write": 4, "sqs.request": 1},
+    ),
+    # Fence, tombstone and buckets; the segment of one ledger.
+    "get": _flow(
+        {"dynamodb.GetItem": 3, "dynamodb.Query": 1, "s3.GetObject": 1},
+        {"dynamodb.read": 4, "s3.get": 1},
+    ),
+    "peek": _flow(
+        {"dynamodb.GetItem": 1, "dynamodb.Query": 1},
+        {"dynamodb.read": 2},
+        # One ledger's segment, and the tombstones of its slots.
+        segment=Asked(requests={"dynamodb.Query": 1, "s3.GetObject": 1}, units={"dynamodb.read": 1, "s3.get": 1}),
+    ),
+    # Fence, buckets, subscriptions, open deliveries, parks.
+    "stats": _flow(
+        {"dynamodb.GetItem": 1, "dynamodb.Query": 4},
+        {"dynamodb.read": 5},
+        # Its queue and dead-letter queue.
+        subscription=Asked(requests={"sqs.GetQueueAttributes": 2}, units={"sqs.request": 2}),
+    ),
+    "pause": _flow({"dynamodb.GetItem": 1, "dynamodb.UpdateItem": 1}, {"dynamodb.read": 1, "dynamodb.write": 1}),
+    "resume": _flow(
+        {"dynamodb.GetItem": 2, "dynamodb.TransactWriteItems": 1, "sqs.SendMessageBatch": 1},
+        {"dynamodb.read": 2, "dynamodb.write": 6, "sqs.request": 1},
+    ),
+    # Fence and buckets are read, the fence's mark is raised.
+    "purge": _flow(
+        {"dynamodb.GetItem": 1, "dynamodb.Query": 1, "dynamodb.UpdateItem": 1},
+        {"dynamodb.read": 2, "dynamodb.write": 1},
+        # Ledgers that it empties go to the trash, a transaction for each hundred, and are collected soon.
+        emptied=Asked(
+            requests={"dynamodb.GetItem": 2, "dynamodb.TransactWriteItems": 1, "dynamodb.UpdateItem": 1},
+            units={"dynamodb.read": 2, "dynamodb.write": 11},
+        ),
+    ),
+    # Fence, subscription and plans.
+    "replay": _flow(
+        {"dynamodb.GetItem": 2, "dynamodb.Query": 2},
+        {"dynamodb.read": 4},
+        # Its delivery, two stamps of it, and its jobs.
+        plan=Asked(
+            requests={
+                "dynamodb.GetItem": 1,
+                "dynamodb.TransactWriteItems": 1,
+                "dynamodb.UpdateItem": 1,
+                "sqs.SendMessageBatch": 1,
+            },
+            units={"dynamodb.read": 1, "dynamodb.write": 10, "sqs.request": 1},
+        ),
+    ),
+    # Fence and rule, before and after; the rule and the fence's mark in one transaction.
+    "send recurring": _flow(
+        {"dynamodb.GetItem": 4, "dynamodb.TransactWriteItems": 1}, {"dynamodb.read": 4, "dynamodb.write": 6}
+    ),
+    "cancel recurring": _flow(
+        {"dynamodb.GetItem": 2, "dynamodb.TransactWriteItems": 1}, {"dynamodb.read": 2, "dynamodb.write": 4}
+    ),
+    "create topic": _flow({"dynamodb.GetItem": 2, "dynamodb.PutItem": 1}, {"dynamodb.read": 2, "dynamodb.write": 1}),
+    # The rest is the sweep's.
+    "delete topic": _flow({"dynamodb.GetItem": 1, "dynamodb.UpdateItem": 1}, {"dynamodb.read": 1, "dynamodb.write": 3}),
+    # With its queue and dead-letter queue.
+    "create subscription": _flow(
+        {
+            "dynamodb.GetItem": 4,
+            "dynamodb.TransactWriteItems": 1,
+            "sqs.CreateQueue": 2,
+            "sqs.GetQueueUrl": 5,
+            "sqs.GetQueueAttributes": 1,
+            "sqs.ListQueueTags": 1,
+        },
+        {"dynamodb.read": 4, "dynamodb.write": 5, "sqs.request": 9},
+    ),
+    # Ten messages taken and acknowledged by a consumer.
+    "receive": Flow(
+        function=None,
+        asked={
+            "ten": Asked(requests={"sqs.ReceiveMessage": 1, "sqs.DeleteMessageBatch": 1}, units={"sqs.request": 2}),
+        },
+    ),
+}
+"""Flow -> what it asks."""
+
+CALLS: Mapping[str, tuple[str, ...]] = {
+    "send": ("send", "client"),
+    "send_many": ("send", "client"),
+    "cancel": ("cancel by id", "cancel by key", "client"),
+    "cancel_many": ("cancel by id", "client"),
+    "reschedule": ("reschedule",),
+    "send_recurring": ("send recurring", "client"),
+    "cancel_recurring": ("cancel recurring",),
+    "get": ("get",),
+    "peek": ("peek",),
+    "stats": ("stats",),
+    "pause": ("pause",),
+    "resume": ("resume",),
+    "purge": ("purge",),
+    "replay": ("replay",),
+    "create_topic": ("create topic",),
+    "delete_topic": ("delete topic",),
+    "create_subscription": ("create subscription",),
+    "receive": ("receive",),
+    "delete": ("receive",),
+}
+"""A client's call -> the flows that it is."""
+
+_SELDOM = "a few requests when somebody changes a topic by hand"
+_LISTING = "a query or scan, a page of 1 MB a request"
+
+NOT_COUNTED: Mapping[str, str] = {
+    "update_topic": _SELDOM,
+    "set_filter": _SELDOM,
+    "delete_subscription": _SELDOM,
+    "topics": _LISTING,
+    "subscriptions": _LISTING,
+    "recurring": _LISTING,
+    "redrive": "SQS moves the messages itself",
+    "redrive_service": "SQS moves the messages itself",
+}
+"""A client's other calls -> why no bill has them."""

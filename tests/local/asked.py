@@ -1,0 +1,61 @@
+"""What the service asked of AWS while something was done, beside what `tidewheel.cost.requests` says of its flows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from tests.conftest import TOPIC, Orders
+from tidewheel.cost.requests import FLOWS
+from tidewheel.message import Message
+
+DAY_S = 86_400
+Counts = tuple[Counter[str], Counter[str]]
+
+
+def settle(service: Orders) -> None:
+    """Lets the sweep look at the new subscriptions and collect after them: afterwards nothing is due."""
+    service.stack.advance(days=1)
+
+
+def far(service: Orders, count: int, days: int) -> Callable[[], object]:
+    """Returns what sends messages that are due so many days later, all in one slot, as one pack."""
+    at = service.stack.now().timestamp() // DAY_S * DAY_S + days * DAY_S
+    messages = [Message(body=f"message {i}", deliver_at=at + i % 100) for i in range(count)]
+    return lambda: service.client.send_many(TOPIC, messages)
+
+
+def batch_window(service: Orders) -> Callable[[], object]:
+    """Returns what lets the bulk queue's window pass, so that all that was sent is ingested."""
+    return lambda: service.stack.advance(minutes=5)
+
+
+def sweep(service: Orders) -> None:
+    """Invokes the sweep, counted as if its schedule had fired."""
+    service.invoke("sweep")
+    service.stack.requests.invoked(by_schedule=True)
+
+
+def counts(service: Orders) -> Counts:
+    """Returns requests and units so far."""
+    return Counter(service.stack.requests), Counter(service.stack.requests.units)
+
+
+def assert_asked(service: Orders, before: Counts, flows: Mapping[str, Mapping[str, int]]) -> None:
+    """Asserts that AWS was asked since then what the table says of these flows, and bills it."""
+    assert service.stack.failures == []
+    asked, billed = (now - then for now, then in zip(counts(service), before, strict=True))
+    requests: Counter[str] = Counter()
+    units: Counter[str] = Counter()
+    for name, measures in flows.items():
+        requests.update(FLOWS[name].requests(**measures))
+        units.update(FLOWS[name].units(measures))  # type: ignore[arg-type]
+    assert asked == requests, f"more: {asked - requests}, less: {requests - asked}"
+    assert billed == units, f"more: {billed - units}, less: {units - billed}"
+
+
+def assert_asks(service: Orders, action: Callable[[], object], **flows: Mapping[str, int]) -> None:
+    """The same of one action; a flow's blanks are underscores here."""
+    before = counts(service)
+    action()
+    assert_asked(service, before, {name.replace("_", " "): measures for name, measures in flows.items()})
