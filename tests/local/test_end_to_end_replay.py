@@ -18,5 +18,5 @@ def test_each_message_of_a_large_topic_reaches_each_subscription_once_and_in_tim
 
 @pytest.mark.parametrize("topic", ["rocketmq", "pyiceberg"])
 def test_without_any_schedule_the_sweeps_deliver_all_messages_once_and_in_time(topic: str) -> None:
-    # A fifth of the samples: most are alone in their slot, and each slot takes a sweep of its own.
-    check_replay([s for s in read_samples(packaged_samples()) if s.topic == topic][::5], drop_schedules=True)
+    # A part of the samples: most are alone in their slot, and each slot takes a sweep of its own.
+    check_replay([s for s in read_samples(packaged_samples()) if s.topic == topic][::12], drop_schedules=True)

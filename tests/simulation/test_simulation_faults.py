@@ -33,7 +33,7 @@ def test_the_seeds_do_all_that_can_be_done_and_all_that_can_go_wrong(
     assert missing(exercised, kind) == []
 
 
-def test_a_call_of_every_port_fails_in_every_way(exercised: Counter[str]) -> None:
+def test_calls_of_every_port_fail(exercised: Counter[str]) -> None:
     faulty = {each.partition(": ")[2].partition(".")[0] for each in exercised if each.startswith("faulty: ")}
 
     assert faulty == {"topics", "objects", "queues", "wheel", "runs", "ingest_queue"}
