@@ -187,6 +187,12 @@ def _recurring_values(each: Recurring) -> list[Any]:
     return [each.name, each.generation, each.rule, each.first_ms, *content]
 
 
+def _mapping(value: object) -> dict[object, object]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is no mapping")
+    return value
+
+
 def _recurring(
     topic: str,
     name: str,
@@ -207,6 +213,6 @@ def _recurring(
         first_ms=whole(first_ms),
         text=text(body),
         encoding=Encoding(encoding),
-        attributes={text(name): text(value) for name, value in attributes.items()},
+        attributes={text(name): text(value) for name, value in _mapping(attributes).items()},
         expires_in_ms=None if expires_in_ms is None else whole(expires_in_ms),
     )

@@ -175,3 +175,11 @@ def test_what_the_client_takes_ingest_takes_whatever_the_header_says(resend: Opt
     assert largest.size == MAX_MESSAGE_BYTES
     for _, data in packs("orders", "g1", NOW_MS, [largest]):
         assert len(decode_pack(data, NOW_MS)) == 1
+
+
+@pytest.mark.parametrize("attributes", [None, [], "red"])
+def test_a_checkpoint_whose_recurring_message_has_no_attributes_is_corrupt(attributes: object) -> None:
+    document = json.loads(zlib.decompress(CHECKPOINT))
+    document["recurring"][0][6] = attributes
+    with pytest.raises(CorruptMetadata, match="checkpoint"):
+        decode_checkpoint(zlib.compress(json.dumps(document).encode()))
