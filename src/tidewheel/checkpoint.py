@@ -23,7 +23,7 @@ from typing import Any
 
 from tidewheel.errors import CorruptMetadata, NewerLayout, TidewheelError
 from tidewheel.fence import LAYOUT, Fence, Purge, check_layout
-from tidewheel.foreign import decompressed, json_object_of, text, whole
+from tidewheel.foreign import decompressed, json_object_of, mapping, text, whole
 from tidewheel.message import Encoding, MessageId
 from tidewheel.recurring import Recurring
 from tidewheel.settings import TopicSettings
@@ -187,12 +187,6 @@ def _recurring_values(each: Recurring) -> list[Any]:
     return [each.name, each.generation, each.rule, each.first_ms, *content]
 
 
-def _mapping(value: object) -> dict[object, object]:
-    if not isinstance(value, dict):
-        raise TypeError(f"{value!r} is no mapping")
-    return value
-
-
 def _recurring(
     topic: str,
     name: str,
@@ -213,6 +207,6 @@ def _recurring(
         first_ms=whole(first_ms),
         text=text(body),
         encoding=Encoding(encoding),
-        attributes={text(name): text(value) for name, value in _mapping(attributes).items()},
+        attributes={text(name): text(value) for name, value in mapping(attributes).items()},
         expires_in_ms=None if expires_in_ms is None else whole(expires_in_ms),
     )

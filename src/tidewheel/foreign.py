@@ -50,10 +50,18 @@ def json_object_of(text: str | bytes) -> dict[str, Any]:
     Raises:
         ValueError: it is none; see `json_of`.
     """
-    found = json_of(text)
-    if not isinstance(found, dict):
+    return mapping(json_of(text))
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """Returns what JSON has as an object.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if not isinstance(value, dict):
         raise ValueError("not a JSON object")
-    return found
+    return value
 
 
 def whole(value: object, least: int = 0) -> int:
