@@ -1,12 +1,17 @@
-"""What the tests of builds share: whether packages can be fetched."""
+"""What the tests of builds share: whether packages can be fetched, the wheel, and environments with it."""
 
 from __future__ import annotations
 
 import os
+import sys
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
+
+from tests.conftest import REPOSITORY
+from tests.packaging.installed import Environments, run
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +24,24 @@ def package_index() -> None:
         if os.environ.get("CI"):
             raise
         pytest.skip(f"{url} cannot be reached: {error}")
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the wheel and the source distribution, built as `make build` does, without a network."""
+    folder = tmp_path_factory.mktemp("dist")
+    run([sys.executable, "-m", "hatchling", "build", "-d", folder], REPOSITORY)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def wheel(built: Path) -> Path:
+    """The wheel."""
+    [found] = built.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="session")
+def environments(package_index: None, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environments:
+    """Environments with the wheel and nothing of the checkout."""
+    return Environments(wheel=wheel, folder=tmp_path_factory.mktemp("environments"))

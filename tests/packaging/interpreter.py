@@ -1,7 +1,8 @@
-"""The Python on which a bundle is tried: the functions' version if this machine has it, or else the tests' own."""
+"""The functions' Python, on which archives are tried. No other is taken for it."""
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import subprocess
@@ -11,28 +12,31 @@ from pathlib import Path
 
 import pytest
 
-from tidewheel.cdk.pinned_packages import LAMBDA, Machine
-from tidewheel.cdk.shared_object import AARCH64, X86_64
+from tidewheel.cdk.pinned_packages import LAMBDA, X86, Machine
 
-ELF = {"x86_64": X86_64, "aarch64": AARCH64}
+MACHINES = {machine.architecture: machine for machine in (LAMBDA, X86)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreter:
-    """A Python that runs here, and the machine that it is, as packages are installed for it."""
+    """The functions' Python on this machine, and the machine as packages are installed for it."""
 
     executable: str
     machine: Machine
 
 
-def this_machines() -> Interpreter:
-    """Returns the Python that is nearest to the functions'."""
-    architecture = platform.machine()
-    if sys.platform != "linux" or architecture not in ELF:
-        pytest.skip(f"a bundle for Linux does not run on {sys.platform} {architecture}")
-    found = next((path for path in _candidates() if _version(path) == LAMBDA.python), sys.executable)
-    machine = Machine(python=_version(found), architecture=architecture, elf=ELF[architecture])
-    return Interpreter(executable=found, machine=machine)
+def functions_python() -> Interpreter:
+    """Returns the functions' Python; skips where this machine has none, and fails there in CI (the variable `CI`)."""
+    machine = MACHINES.get(platform.machine())
+    if sys.platform != "linux" or machine is None:
+        pytest.skip(f"an archive for Lambda does not run on {sys.platform} {platform.machine()}")
+    for path in _candidates():
+        if _version(path) == machine.python:
+            return Interpreter(executable=path, machine=machine)
+    missing = f"the functions' archive runs on Python {machine.python}, which this machine lacks: install it"
+    if os.environ.get("CI"):
+        pytest.fail(missing)
+    pytest.skip(missing)
 
 
 def _candidates() -> list[str]:
@@ -43,6 +47,7 @@ def _candidates() -> list[str]:
 
 
 def _version(executable: str) -> str:
+    """Returns the version of a Python; a name on the path may be a shim without a Python behind it."""
     program = "import sys; print('%d.%d' % sys.version_info[:2])"
     done = subprocess.run([executable, "-I", "-c", program], capture_output=True, text=True, check=False)
     return done.stdout.strip()

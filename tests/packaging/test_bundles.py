@@ -1,161 +1,206 @@
-"""Bundles, made from PyPI: what is deployed is for the functions' machine, and runs where a machine is like it."""
+"""The functions' archive, made from PyPI: other projects' files unchanged, for Lambda's machine, and able to run."""
 
 from __future__ import annotations
 
+import base64
+import csv
+import hashlib
 import json
 import os
 import re
 import subprocess
-import sys
 from dataclasses import fields
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
 
-from tests.conftest import REPOSITORY
-from tests.packaging.interpreter import Interpreter, this_machines
-from tidewheel.cdk import pinned_packages
-from tidewheel.cdk.bundles import ARROW, BUNDLES, LEAN, MB, SERVICES, Bundle
-from tidewheel.cdk.bundling import fill, write_bundle
-from tidewheel.cdk.pinned_packages import LAMBDA, pip_command, uv_command
-from tidewheel.cdk.shared_object import AARCH64, machine_of
-from tidewheel.cdk.thinning import shared_objects
+from infra import local_template
+from tests.packaging.interpreter import Interpreter, functions_python
+from tidewheel.cdk.archive import files_of
+from tidewheel.cdk.bundling import LEFT_OUT, LIMIT_BYTES, PACKAGES, fill, own_files, write_bundle
+from tidewheel.cdk.pinned_packages import LAMBDA, X86, install, pinned
 from tidewheel.settings import ServiceSettings
+from tidewheel.shipped import PACKAGE
 
 pytestmark = pytest.mark.usefixtures("package_index")
 
 TOOLS = Path(__file__).parent
-PATIENCE_S = 120
+PATIENCE_S = 300
+ARM64_ELF = 183
+"""ELF's number of the machine."""
 
 
 @pytest.fixture(scope="module")
-def deployed(package_index: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Each bundle's archive, as it would be deployed."""
+def deployed(package_index: None, tmp_path_factory: pytest.TempPathFactory) -> ZipFile:
+    """The archive as it is deployed."""
     target = tmp_path_factory.mktemp("deployed")
-    for bundle in BUNDLES:
-        write_bundle(bundle, target)
-    return {bundle.name: target / f"{bundle.name}.zip" for bundle in BUNDLES}
+    write_bundle(target)
+    return ZipFile(target / "functions.zip")
 
 
 @pytest.fixture(scope="module")
-def interpreter() -> Interpreter:
-    """The Python on which bundles are tried."""
-    return this_machines()
+def tested(package_index: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive's content for x86-64, in a folder."""
+    folder = tmp_path_factory.mktemp("tested")
+    fill(folder, X86)
+    return folder
 
 
 @pytest.fixture(scope="module")
-def native(package_index: None, interpreter: Interpreter, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Each bundle in a folder, with the same packages and thinned in the same way, for this machine."""
-    folders = {bundle.name: tmp_path_factory.mktemp(bundle.name) for bundle in BUNDLES}
-    for bundle in BUNDLES:
-        fill(folders[bundle.name], bundle, interpreter.machine)
-    return folders
+def whole(package_index: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same packages as they come from PyPI, nothing left out."""
+    folder = tmp_path_factory.mktemp("whole")
+    install(pinned(PACKAGES, X86), folder, X86)
+    return folder
 
 
-@pytest.mark.parametrize("bundle", BUNDLES, ids=lambda bundle: bundle.name)
-def test_a_bundle_is_small(deployed: dict[str, Path], bundle: Bundle) -> None:
-    most = {"arrow": (130 * MB, 48 * MB), "lean": (17 * MB, 7 * MB)}[bundle.name]
-    archive = deployed[bundle.name]
-    with ZipFile(archive) as opened:
-        unpacked = sum(entry.file_size for entry in opened.infolist())
-    assert unpacked <= most[0] < bundle.limit_bytes
-    assert archive.stat().st_size <= most[1]
+@pytest.fixture(scope="module")
+def python() -> Interpreter:
+    """The functions' Python, for x86-64."""
+    found = functions_python()
+    if found.machine != X86:
+        pytest.skip("the archive is tried on x86-64")
+    return found
 
 
-@pytest.mark.parametrize("bundle", BUNDLES, ids=lambda bundle: bundle.name)
-def test_every_shared_object_is_for_arm64_and_the_functions_python(deployed: dict[str, Path], bundle: Bundle) -> None:
-    with ZipFile(deployed[bundle.name]) as archive:
-        objects = {name: archive.read(name) for name in archive.namelist() if re.search(r"\.so(\.\d+)*$", name)}
-    assert {machine_of(data) for data in objects.values()} == {AARCH64}
-    modules = [name for name in objects if ".cpython-" in name or ".abi3." in name]
-    assert "pyroaring.cpython-313-aarch64-linux-gnu.so" in modules
-    assert [name for name in modules if not name.endswith((".cpython-313-aarch64-linux-gnu.so", ".abi3.so"))] == []
-    assert ("pyarrow/lib.cpython-313-aarch64-linux-gnu.so" in modules) is (bundle is ARROW)
+@pytest.fixture(scope="module")
+def resources() -> list[dict[str, Any]]:
+    """The resources of the synthesized template, as it is kept in the package."""
+    return list(json.loads(local_template.PATH.read_text(encoding="utf-8"))["Resources"].values())
 
 
-@pytest.mark.parametrize(
-    ("bundle", "function"),
-    [(bundle, function) for bundle in BUNDLES for function in bundle.functions],
-    ids=lambda value: value if isinstance(value, str) else value.name,
-)
-def test_a_handler_imports_from_its_bundle_alone(
-    native: dict[str, Path],
-    deployed: dict[str, Path],
-    interpreter: Interpreter,
-    tmp_path: Path,
-    bundle: Bundle,
-    function: str,
+# ---- what is in it
+
+
+def test_the_archive_that_is_deployed_and_the_tested_one_differ_in_compiled_files_only(
+    deployed: ZipFile, tested: Path
 ) -> None:
-    clients = ",".join(sorted(SERVICES - {"xray"}))
-    found = json.loads(run(interpreter, tmp_path, "import_handlers.py", native[bundle.name], clients, function))
-    assert found["handlers"] == [True]
-    # Dispatch loads pyarrow when it has rows to send.
-    wanted = bundle is ARROW and function != "dispatch"
-    assert any(name.startswith("pyarrow/") for name in found["modules"]) is wanted
-    # Clients are botocore's; dispatch loads calendars when a message recurs.
-    heavy = {"boto3", "s3transfer", *(("cronsim",) if function == "dispatch" else ())}
-    assert function == "declare" or heavy.isdisjoint(found["at_start"])
-    # What it loaded here, the deployed bundle has, too.
-    here = f"-{interpreter.machine.architecture}-"
-    python = f"cpython-{interpreter.machine.python.replace('.', '')}"
-    with ZipFile(deployed[bundle.name]) as archive:
-        names = set(archive.namelist())
-    assert len(found["modules"]) > 200
-    if interpreter.machine.python == LAMBDA.python:
-        missing = {name.replace(here, "-aarch64-").replace(python, "cpython-313") for name in found["modules"]} - names
-        assert missing == set()
+    def neutral(name: str) -> str:
+        # numpy.libs has the hash of a library in its name.
+        return re.sub(r"-[0-9a-f]{8}\.so", ".so", re.sub("aarch64|x86_64", "ARCHITECTURE", name))
+
+    arm64 = {neutral(name): deployed.read(name) for name in deployed.namelist()}
+    x86 = {neutral(name): path.read_bytes() for name, path in files_of(tested).items()}
+    assert set(arm64) == set(x86)
+    different = {name for name in arm64 if arm64[name] != x86[name] and not re.search(r"\.(a|so(\.\d+)*)$", name)}
+    # The tags of a wheel, and numpy's report of how it was compiled.
+    assert [each for each in different if not each.endswith(".dist-info/WHEEL")] == ["numpy/__config__.py"]
 
 
-def test_the_whole_service_runs_on_the_thinned_packages(
-    native: dict[str, Path], interpreter: Interpreter, tmp_path: Path
-) -> None:
-    printed = run(interpreter, tmp_path, "run_flows.py", native["arrow"], str(REPOSITORY / "src"))
-    assert int(printed) == 60 * 4 - 1 + 2 + 4
+def test_every_shared_object_is_for_arm64_and_the_functions_python(deployed: ZipFile) -> None:
+    objects = {name: deployed.read(name)[:20] for name in deployed.namelist() if re.search(r"\.so(\.\d+)*$", name)}
+    assert {(data[:4], int.from_bytes(data[18:20], "little")) for data in objects.values()} == {(b"\x7fELF", ARM64_ELF)}
+    tagged = [name for name in objects if ".cpython-" in name]
+    assert "pyroaring.cpython-313-aarch64-linux-gnu.so" in tagged
+    assert [name for name in tagged if not name.endswith(".cpython-313-aarch64-linux-gnu.so")] == []
 
 
-def test_a_bundle_made_again_and_by_pip_has_the_same_bytes(
-    deployed: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert uv_command(LAMBDA) is not None and pip_command(LAMBDA) is not None
-    monkeypatch.setattr(pinned_packages, "uv_command", lambda _machine: None)
-    write_bundle(LEAN, tmp_path)
-    with ZipFile(deployed["lean"]) as by_uv, ZipFile(tmp_path / "lean.zip") as by_pip:
-        assert by_uv.namelist() == by_pip.namelist()
-        # Python does not promise that it compiles to the same bytes twice.
-        different = [
-            name for name in by_uv.namelist() if not name.endswith(".pyc") and by_uv.read(name) != by_pip.read(name)
-        ]
-    assert different == []
-    if sys.version_info[:2] != (3, 13):
-        assert deployed["lean"].read_bytes() == (tmp_path / "lean.zip").read_bytes()
+def test_every_file_is_as_its_project_wrote_it(whole: Path, tested: Path) -> None:
+    """Compares with the hashes that a wheel records of its files."""
+    own = own_files()
+    files = {name: path for name, path in files_of(tested).items() if name not in own}
+    written = {}
+    for record in whole.glob("*.dist-info/RECORD"):
+        for name, digest, _ in csv.reader(record.read_text(encoding="utf-8").splitlines()):
+            written[name] = digest.removeprefix("sha256=")
+    changed = [name for name, path in files.items() if written.get(name) != digest_of(path)]
+    assert (len(files) > 3000, changed) == (True, [])
+    missing = set(files_of(whole)) - set(files)
+    assert [name for name in missing if not any(fnmatchcase(name, pattern) for pattern in LEFT_OUT)] == []
 
 
-def test_nothing_is_cut_in_an_installers_cache(
-    native: dict[str, Path], tmp_path: Path, interpreter: Interpreter
-) -> None:
-    """A second installation from the same cache has whole files, longer than the cut ones."""
-    pinned_packages.install(pinned_packages.pinned(["pyroaring"], interpreter.machine), tmp_path, interpreter.machine)
-    [whole], [cut] = (
-        [path for path in shared_objects(each) if "pyroaring" in path.name] for each in (tmp_path, native["lean"])
-    )
-    assert whole.stat().st_size > 2 * cut.stat().st_size
+def test_every_line_of_the_list_leaves_something_out(whole: Path) -> None:
+    names = [*files_of(whole), *(f"tidewheel/{path.relative_to(PACKAGE).as_posix()}" for path in PACKAGE.rglob("*.py"))]
+    assert [pattern for pattern in LEFT_OUT if not any(fnmatchcase(name, pattern) for name in names)] == []
 
 
-def test_audits_find_every_package_and_its_licence(deployed: dict[str, Path]) -> None:
-    with ZipFile(deployed["arrow"]) as archive:
-        names = archive.namelist()
+def test_the_archive_is_smaller_than_its_limit_for_both_machines(deployed: ZipFile, tested: Path) -> None:
+    assert sum(entry.file_size for entry in deployed.infolist()) < LIMIT_BYTES
+    assert sum(path.stat().st_size for path in files_of(tested).values()) < LIMIT_BYTES
+
+
+def test_audits_find_every_package_and_its_licence(deployed: ZipFile) -> None:
+    names = deployed.namelist()
     packages = {name.split("-")[0].replace("_", "-") for name in names if name.endswith(".dist-info/METADATA")}
-    assert packages == set(ARROW.packages)
-    assert [name for name in names if re.search(r"dist-info/(RECORD|INSTALLER|direct_url.json)$", name)] == []
+    assert packages == set(PACKAGES)
     assert any(name.startswith("pyarrow-") and "LICENSE" in name for name in names)
 
 
-def run(interpreter: Interpreter, folder: Path, tool: str, bundle: Path, *arguments: str) -> str:
+def test_the_template_names_handlers_that_the_archive_has_and_the_machine_that_it_is_for(
+    deployed: ZipFile, resources: list[dict[str, Any]]
+) -> None:
+    names = deployed.namelist()
+    functions = [each["Properties"] for each in functions_of(resources)]
+    assert len(functions) == 5
+    for each in functions:
+        module, _, _ = each["Handler"].rpartition(".")
+        assert f"{module.replace('.', '/')}.py" in names, f"functions.zip lacks the handler {each['Handler']}"
+        told = f"{each['Handler']} is configured for {each['Runtime']} on {each['Architectures']}"
+        architecture = {"aarch64": "arm64", "x86_64": "x86_64"}[LAMBDA.architecture]
+        assert (each["Runtime"], each["Architectures"]) == (f"python{LAMBDA.python}", [architecture]), told
+
+
+# ---- what it does
+
+
+def test_all_handlers_are_imported_from_the_archive_alone(tested: Path, python: Interpreter, tmp_path: Path) -> None:
+    handlers = [
+        f"{name.removesuffix('.py').replace('/', '.')}.handler" for name in own_files() if "/handler.py" in name
+    ]
+    assert len(handlers) == 6
+    assert run(python, ["-I"], "import_handlers.py", tested, tmp_path, *handlers).split() == handlers
+
+
+def test_every_request_of_the_archives_botocore_is_that_of_a_whole_one(
+    tested: Path, whole: Path, python: Interpreter, resources: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    """Of all operations of all services that a function's role allows anything of, and of STS."""
+    services = services_of_roles(resources)
+    # With the hashes of text fixed: botocore's user agent has a set in it.
+    bundled, expected = (
+        json.loads(run(python, ["-P", "-s"], "record_requests.py", folder, tmp_path, *services))
+        for folder in (tested, whole)
+    )
+    assert {"s3.PutObject.full", "dynamodb.TransactWriteItems.full", "sqs.SendMessageBatch.minimal"} <= set(expected)
+    assert {"scheduler.CreateSchedule.full", "glue.StartJobRun.full", "lambda.Invoke.full"} <= set(expected)
+    # A few generated parameters are refused.
+    assert sum(isinstance(request, str) for request in expected.values()) < 0.01 * len(expected)
+    assert [name for name in expected if bundled.get(name) != expected[name]] == []
+    assert set(bundled) == set(expected)
+
+
+def services_of_roles(resources: list[dict[str, Any]]) -> list[str]:
+    """The services of which a policy of a function's role allows an action, by the names of IAM; and STS."""
+    roles = {each["Properties"]["Role"]["Fn::GetAtt"][0] for each in functions_of(resources)}
+    statements = [
+        statement
+        for each in resources
+        if each["Type"] == "AWS::IAM::Policy" and roles & {role.get("Ref") for role in each["Properties"]["Roles"]}
+        for statement in each["Properties"]["PolicyDocument"]["Statement"]
+    ]
+    actions = [each["Action"] if isinstance(each["Action"], list) else [each["Action"]] for each in statements]
+    return sorted({"sts", *(action.split(":")[0] for some in actions for action in some)})
+
+
+def functions_of(resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The functions of a template."""
+    return [each for each in resources if each["Type"] == "AWS::Lambda::Function"]
+
+
+def digest_of(path: Path) -> str:
+    """A file's hash as RECORD writes it."""
+    return base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).decode().rstrip("=")
+
+
+def run(python: Interpreter, options: list[str], tool: str, folder: Path, home: Path, *arguments: str) -> str:
     """Runs a tool as Lambda runs a function: no other packages, its variables, a folder that it may write to."""
     variables = {
         "PATH": os.environ["PATH"],
-        "HOME": str(folder),
+        "HOME": str(home),
+        "PYTHONHASHSEED": "0",
         "AWS_REGION": "eu-central-1",
         "AWS_DEFAULT_REGION": "eu-central-1",
         "AWS_ACCESS_KEY_ID": "testing",
@@ -163,13 +208,12 @@ def run(interpreter: Interpreter, folder: Path, tool: str, bundle: Path, *argume
         "AWS_EXECUTION_ENV": "AWS_Lambda_python3.13",
         "AWS_LAMBDA_FUNCTION_NAME": "tidewheel",
         "LAMBDA_TASK_ROOT": "/var/task",
-        "_X_AMZN_TRACE_ID": "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=0",
         **{f"TIDEWHEEL_{name}": value for name, value in settings().items()},
     }
-    # -B: the bundle's folder is read-only for a function.
+    # -B: the archive's folder is read-only for a function.
     done = subprocess.run(
-        [interpreter.executable, "-B", "-I", "-S", str(TOOLS / tool), str(bundle), *arguments],
-        cwd=folder,
+        [python.executable, "-B", "-S", *options, str(TOOLS / tool), str(folder), *arguments],
+        cwd=home,
         env=variables,
         capture_output=True,
         text=True,
