@@ -1,0 +1,49 @@
+"""moto's server in a process of its own: `moto_server.py` prints its URL and serves until its input ends.
+
+Run by `launch.py`, it lives in moved time. Each workaround has its reason:
+
+| what | why |
+|---|---|
+| one lock for each request | moto is not safe under threads: two transactions that exclude each other may both win |
+| `virtual_time` | moto makes milliseconds of a float and loses some: a delayed message would be early |
+| `wire.install` | moto works out the methods of its classes at each request |
+| `tables` | a transaction copies whole tables, a query sorts them: seconds for thousands of items |
+| `queue_backend` | a queue is walked at each request; a stale receipt handle deletes (SQS: nothing) |
+| `redrive` | StartMessageMoveTask is missing |
+| `_untracked` | moto keeps each model that it ever made |
+"""
+
+from __future__ import annotations
+
+import sys
+from threading import Condition, RLock
+from typing import Any
+
+from moto.core.common_models import BaseModel
+
+from tidewheel.clock import SystemClock
+from tidewheel.local.emulator import queue_backend, redrive, tables, wire
+from tidewheel.local.emulator.patching import Patches
+from tidewheel.local.emulator.virtual_time import MotoTime
+
+
+def _untracked(cls: type, *_: Any, **__: Any) -> Any:
+    return object.__new__(cls)
+
+
+def main() -> None:
+    """Serves until standard input ends: a harness that was killed leaves no server behind."""
+    lock, patches = RLock(), Patches()
+    MotoTime(SystemClock()).install()
+    patches.set(BaseModel, "__new__", staticmethod(_untracked))
+    wire.install(patches)
+    tables.install(patches, tables.WakeIndex())
+    queue_backend.install(patches, changed=Condition(lock), virtual=False)
+    redrive.install(patches)
+    server = wire.HttpServer(lock)
+    print(server.url, flush=True)
+    sys.stdin.read()
+    server.close()
+
+
+main()
