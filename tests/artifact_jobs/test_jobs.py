@@ -1,0 +1,105 @@
+"""Each Glue job as its archives, with the arguments that the template gives it, on Glue's Python and Spark."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from tests.artifact_jobs.aws import KEPT
+from tests.artifact_jobs.deployment import Deployment
+from tests.artifact_jobs.glue import Glue, Run
+from tidewheel.flows.checkpoint import checkpoint_topic
+from tidewheel.message import Message
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+
+LEDGERS, A_LEDGER = 40, 50
+
+
+def done(run: Run) -> Run:
+    """A run that went well."""
+    print(f"{run.seconds:.1f} s from spark-submit to its end:", *run.messages, sep="\n")
+    assert run.status == 0, run.output[-6000:] + run.errors[-2000:]
+    return run
+
+
+def some_messages(seed: int, count: int = A_LEDGER) -> Iterator[Message]:
+    """Messages due within some days, none within the next hours: a dispatch would need the functions."""
+    chance = random.Random(seed)
+    for number in range(count):
+        yield Message(body=f"{seed}-{number}", delay=timedelta(hours=4, seconds=chance.randrange(400_000)))
+
+
+def test_merge_buckets_merges_while_its_credentials_expire(
+    glue: Glue, deployment: Deployment, seen: Callable[[], Any]
+) -> None:
+    deployment.create_topic("merged")
+    for seed in range(LEDGERS):
+        deployment.send("merged", some_messages(seed))
+    before = deployment.rows("merged")
+    assert (deployment.ledgers("merged"), before.total()) == (LEDGERS, LEDGERS * A_LEDGER)
+    run = done(glue.run(deployment.jobs["merge_buckets"], topic="merged", all="true"))
+    assert f"{LEDGERS} ledgers became" in run.messages[-1]
+    assert deployment.ledgers("merged") < LEDGERS
+    assert deployment.rows("merged") == before
+
+    asked = seen()
+    assert asked["refused"] == {}
+    assert asked["used"]["s3"] > 2 * KEPT and asked["used"].keys() >= {"s3", "dynamodb", "ssm"}
+
+
+def test_rebuild_index_brings_back_a_topic_whose_table_was_lost(
+    glue: Glue,
+    deployment: Deployment,
+    session: boto3.Session,
+    endpoint_url: str,
+) -> None:
+    deployment.create_topic("rebuilt")
+    packs = [deployment.pack("rebuilt", some_messages(seed)) for seed in range(8)]
+    for pack in packs:
+        deployment.send_pack("rebuilt", pack)
+    before = deployment.rows("rebuilt")
+    # SQS brought two packs again, together: their messages are in three ledgers now.
+    deployment.send_pack("rebuilt", *packs[:2])
+    checkpoint_topic(deployment.service, "rebuilt")
+    deployment.lose_table(session.client("dynamodb", endpoint_url=endpoint_url))
+    assert deployment.service.topics.fence("rebuilt") is None
+
+    done(glue.run(deployment.jobs["rebuild_index"], topic="rebuilt"))
+    assert deployment.rows("rebuilt") == before
+    assert [each.name for each in deployment.service.topics.subscriptions("rebuilt")] == ["mail"]
+
+
+def test_import_messages_makes_ledgers_of_files_and_says_what_it_rejects(
+    glue: Glue, deployment: Deployment, tmp_path: Path
+) -> None:
+    deployment.create_topic("imported")
+    # Whole seconds: an import rounds fractions of a millisecond up.
+    start = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
+    good = [{"due": (start + timedelta(minutes=n)).isoformat(), "text": {"n": n}} for n in range(2000)]
+    bad = [{"due": None, "text": "none"}, {"due": "yesterday", "text": "x"}, {"due": good[0]["due"], "text": ""}]
+    for name, rows in (("a.jsonl", good[:1500]), ("b.jsonl", [*good[1500:], *bad])):
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rejects = tmp_path / "rejects"
+    given = {"topic": "imported", "input": str(tmp_path / "*.jsonl"), "deliver_at": "due", "body": "text"}
+    run = done(glue.run(deployment.jobs["import_messages"], **given, rejects=str(rejects)))
+    assert f"{len(good) + len(bad):,} rows read, {len(good):,} imported" in run.messages[-1]
+    due_ms = [round(datetime.fromisoformat(str(row["due"])).timestamp() * 1000) for row in good]
+    expected = Counter((due, b'{"n": %d}' % n) for n, due in enumerate(due_ms))
+    assert deployment.rows("imported") == expected
+    refused = [json.loads(line) for file in rejects.glob("*.json") for line in file.read_text().splitlines()]
+    assert len(refused) == len(bad) and all(row["reason"] for row in refused)
+
+
+def test_a_job_that_fails_ends_with_an_error_that_names_what_was_wrong(glue: Glue, deployment: Deployment) -> None:
+    run = glue.run(deployment.jobs["import_messages"], topic="nothing", input="/nowhere/*.csv")
+    assert run.status != 0
+    assert "UnknownTopic" in run.output and "'nothing'" in run.output
