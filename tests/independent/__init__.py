@@ -1,0 +1,7 @@
+"""The release gate without moto: DynamoDB Local, ElasticMQ and versitygw stand in for DynamoDB, SQS and S3.
+
+    make test-independent
+
+`fetch` brings the parts, `servers` runs them, `differences` lists where they are not AWS. `race` lets sixteen threads
+work on one topic's state. The contract suites are those of `tests/contract`.
+"""

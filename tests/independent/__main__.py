@@ -1,0 +1,106 @@
+"""`make test-independent`: fetches the parts, runs them, and tests on them; exit code 3 without Java, Maven or Go.
+
+python -m tests.independent [--check] [--race-s 90] [contract race artifact]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.independent.fetch import Parts, ToolMissing, check_tools, fetch
+from tests.independent.servers import running
+
+NO_TOOLS = 3
+INTERRUPTED = 130
+RACE_S = 90
+RUN_S = 1200
+MOVES_TIME = "artifact"
+"""The run that starts the parts itself, in moved time."""
+REPOSITORY = Path(__file__).parents[2]
+
+
+def commands(race_s: float) -> dict[str, list[str]]:
+    """Returns what is run on the parts, by name, in order."""
+    pytest = ["-m", "pytest", "-p", "no:xdist", "-p", "tests.independent.no_moto"]
+    return {
+        "contract": [*pytest, "-p", "tests.independent.selection", "--timeout", "120", "tests/contract"],
+        "race": ["-m", "tests.independent.race", "--seconds", str(race_s)],
+        "artifact": [*pytest, "-s", "--timeout", str(RUN_S), "tests/independent/artifact_story.py"],
+    }
+
+
+def main() -> int:
+    """Runs what the command line asks for; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.independent", description=__doc__)
+    parser.add_argument("runs", nargs="*", help=f"of {', '.join(commands(RACE_S))}; by default all")
+    parser.add_argument("--check", action="store_true", help="only say whether this machine has the tools")
+    parser.add_argument("--race-s", type=float, default=RACE_S, help="how long the race lasts")
+    asked = parser.parse_args()
+    known = commands(asked.race_s)
+    if unknown := [name for name in asked.runs if name not in known]:
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
+    try:
+        check_tools()
+    except ToolMissing as error:
+        print(
+            f"The tests on independent parts need java and javac (17 or newer), mvn and go: {error}.\n"
+            "Maven fetches DynamoDB Local and ElasticMQ, Go compiles versitygw. See docs/release.md.",
+            file=sys.stderr,
+        )
+        return NO_TOOLS
+    return 0 if asked.check else run({name: known[name] for name in asked.runs or known})
+
+
+def run(wanted: Mapping[str, list[str]]) -> int:
+    """Runs some commands on fresh parts, each whether the one before it failed or not."""
+    parts = fetch()
+    codes: dict[str, int] = {}
+    verdicts: list[str] = []
+    for name, arguments in wanted.items():
+        print(f"---- {name} on DynamoDB Local, ElasticMQ and versitygw", flush=True)
+        begin = time.monotonic()
+        codes[name] = _run(arguments, {}) if name == MOVES_TIME else _run_on(parts, arguments)
+        said = "passed" if codes[name] == 0 else f"FAILED (exit code {codes[name]})"
+        verdicts.append(f"{name}: {said} in {time.monotonic() - begin:.0f} s")
+    print("\n".join(verdicts))
+    return int(any(codes.values()))
+
+
+def _run_on(parts: Parts, arguments: list[str]) -> int:
+    with (
+        tempfile.TemporaryDirectory(prefix="tidewheel-independent-") as folder,
+        running(parts, Path(folder)) as environment,
+    ):
+        return _run(arguments, environment)
+
+
+def _run(arguments: list[str], environment: Mapping[str, str]) -> int:
+    # AWS's own settings of this machine would win over, or mix with, what finds the parts.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    try:
+        return subprocess.run(
+            [sys.executable, *arguments], cwd=REPOSITORY, env=kept | dict(environment), check=False, timeout=RUN_S
+        ).returncode
+    except subprocess.TimeoutExpired:
+        return 124
+
+
+def _terminated(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)

@@ -1,0 +1,46 @@
+"""The story of `tests/artifact` on DynamoDB Local, ElasticMQ and versitygw; `make test-independent` names this file.
+
+Schedules, parameters and starts of functions are the harness's, as on moto. ElasticMQ's time is moved like the
+functions'. DynamoDB Local has the machine's time, which it needs for TTL alone: no item of the story expires. versitygw
+has the machine's time behind `S3Front`.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tests.artifact.cloud import START_MS, Cloud, Parts
+from tests.artifact.conftest import package_index, parts
+from tests.artifact.deployment import Endpoints
+from tests.artifact.moved_clock import MovedClock
+from tests.artifact.scenario import Scenario
+from tests.artifact.service import ArtifactService
+from tests.artifact.template import REGION
+from tests.artifact.test_story import STORY
+from tests.independent.fetch import fetch
+from tests.independent.s3_front import S3Front
+from tests.independent.servers import running
+
+__all__ = ["package_index", "parts"]
+
+
+def test_what_is_deployed_delivers_real_messages_once_and_in_time(parts: Parts, tmp_path: Path) -> None:
+    servers, logs = tmp_path / "servers", tmp_path / "logs"
+    servers.mkdir()
+    logs.mkdir()
+    clock = MovedClock(servers / "clock", START_MS)
+    begin = time.monotonic()
+    with running(fetch(), servers, region=REGION, clock=clock.file) as found:
+        front = S3Front(found["AWS_ENDPOINT_URL_S3"], servers / "objects", clock)
+        endpoints = Endpoints(
+            dynamodb=found["AWS_ENDPOINT_URL_DYNAMODB"], s3=front.url, sqs=found["AWS_ENDPOINT_URL_SQS"]
+        )
+        with Cloud(parts, logs, endpoints, clock) as cloud:
+            verdict = Scenario(ArtifactService(cloud), STORY).run()
+            functions = cloud.functions
+            print(f"\n{verdict}, {time.monotonic() - begin:.0f} s; calls: {dict(functions.calls)}")
+            assert (verdict.faults, functions.failures) == ({}, [])
+            assert verdict.messages > 300 and verdict.arrived == verdict.copies > 700
+            assert functions.calls.keys() == {"ingest", "dispatch", "deliver", "sweep", "compact"}
+        front.close()

@@ -1,0 +1,100 @@
+"""Brings DynamoDB Local and ElasticMQ with Maven, and versitygw with Go, in pinned versions."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+PARTS = Path(__file__).parent / "parts"
+CACHE = Path(__file__).parents[2] / "build" / "independent"
+VERSITYGW = "v1.8.0"
+MIN_JAVA = 17
+FETCH_S = 1800
+"""A first fetch compiles versitygw and all its dependencies: minutes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Where the parts are: two folders of jar files, one program."""
+
+    dynamodb_local: Path
+    elasticmq: Path
+    versitygw: Path
+
+
+class ToolMissing(Exception):
+    """This machine has no Java, Maven or Go that can be used."""
+
+
+def check_tools() -> None:
+    """Checks that Java, Maven and Go are on the PATH.
+
+    Raises:
+        ToolMissing: names what is missing.
+    """
+    if missing := [tool for tool in ("java", "javac", "mvn", "go") if shutil.which(tool) is None]:
+        raise ToolMissing(f"not on the PATH: {', '.join(missing)}")
+    text = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(\d+)', text)
+    if found is None:
+        raise ToolMissing(f"java does not say its version: {text.strip()[:80]!r}")
+    if int(found[1]) < MIN_JAVA:
+        raise ToolMissing(f"java {found[1]} is on the PATH")
+
+
+def fetch() -> Parts:
+    """Fetches whatever the cache does not hold yet."""
+    return Parts(
+        dynamodb_local=_jars("dynamodb-local"),
+        elasticmq=_jars("elasticmq"),
+        versitygw=_versitygw(),
+    )
+
+
+def _jars(name: str) -> Path:
+    pom = PARTS / f"{name}.xml"
+    folder = CACHE / f"{name}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:8]}"
+    if not folder.is_dir():
+        unfinished = _unfinished(folder)
+        _run(
+            [
+                "mvn",
+                "-q",
+                "-B",
+                "-Dstyle.color=never",
+                "-f",
+                pom,
+                "dependency:copy-dependencies",
+                f"-DoutputDirectory={unfinished}",
+            ]
+        )
+        unfinished.rename(folder)
+    return folder
+
+
+def _versitygw() -> Path:
+    folder = CACHE / f"versitygw-{VERSITYGW}"
+    if not folder.is_dir():
+        unfinished = _unfinished(folder)
+        package = f"github.com/versity/versitygw/cmd/versitygw@{VERSITYGW}"
+        _run(["go", "install", package], GOBIN=str(unfinished))
+        unfinished.rename(folder)
+    return folder / "versitygw"
+
+
+def _unfinished(folder: Path) -> Path:
+    """Makes the folder that a fetch fills before it gets its name, so that an interrupted fetch is repeated."""
+    unfinished = folder.with_suffix(".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    return unfinished
+
+
+def _run(command: list[str | Path], **environment: str) -> None:
+    print(f"fetching: {' '.join(map(str, command))}", flush=True)
+    subprocess.run(command, env=os.environ | environment, check=True, timeout=FETCH_S)

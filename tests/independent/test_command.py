@@ -1,0 +1,96 @@
+"""The command on a machine without its tools, and servers that end however the command does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.conftest import REPOSITORY
+from tests.independent.__main__ import NO_TOOLS
+
+TOOLS = {"java": "echo 'openjdk version \"17.0.1\"' >&2", "javac": "", "mvn": "", "go": ""}
+
+
+def check(folder: Path, **tools: str) -> subprocess.CompletedProcess[str]:
+    """Runs the check where these tools, as scripts, are all that the PATH has."""
+    for name, script in tools.items():
+        tool = folder / name
+        tool.write_text(f"#!/bin/sh\n{script}\n")
+        tool.chmod(0o755)
+    return subprocess.run(
+        [sys.executable, "-m", "tests.independent", "--check"],
+        cwd=REPOSITORY,
+        env=os.environ | {"PATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_machine_with_all_tools_is_fine(tmp_path: Path) -> None:
+    assert check(tmp_path, **TOOLS).returncode == 0
+
+
+def test_a_missing_tool_is_named(tmp_path: Path) -> None:
+    result = check(tmp_path, **{name: script for name, script in TOOLS.items() if name not in ("go", "mvn")})
+    assert result.returncode == NO_TOOLS
+    assert "not on the PATH: mvn, go" in result.stderr and "Maven fetches" in result.stderr
+
+
+def test_a_java_that_is_too_old_is_named(tmp_path: Path) -> None:
+    result = check(tmp_path, **TOOLS | {"java": "echo 'openjdk version \"11.0.2\"' >&2"})
+    assert result.returncode == NO_TOOLS
+    assert "java 11 is on the PATH" in result.stderr
+
+
+def test_a_server_ends_when_the_command_is_killed(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    serve = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+    program = (
+        "import sys, time; from pathlib import Path; from tests.independent.servers import _server\n"
+        f"with _server([sys.executable, '-c', {serve!r}], Path({str(log)!r})): time.sleep(600)"
+    )
+    command = subprocess.Popen([sys.executable, "-c", program], cwd=REPOSITORY)
+    try:
+        wait_for(lambda: log.is_file() and log.read_text().endswith("\n"))
+        server = int(log.read_text())
+        assert is_running(server)
+    finally:
+        command.kill()
+        command.wait()
+    wait_for(lambda: not is_running(server))
+
+
+def wait_for(condition: object) -> None:
+    assert callable(condition)
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_test_on_the_parts_cannot_import_moto(tmp_path: Path) -> None:
+    lines = ["import moto", "from moto import mock_aws", "import tidewheel.local.emulator", "import boto3"]
+    tests = "".join(f"def test_{number}():\n    {line}\n" for number, line in enumerate(lines))
+    (tmp_path / "test_it.py").write_text(tests)
+    plugins = ["-p", "no:xdist", "-p", "tests.independent.no_moto"]
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", *plugins, "-c", os.devnull, tmp_path],
+        # With CI set, pytest's summary repeats each error whole.
+        env={name: value for name, value in os.environ.items() if name != "CI"} | {"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stdout.count("ModuleNotFoundError: ")) == (1, 3), result.stdout
+    assert "3 failed, 1 passed" in result.stdout

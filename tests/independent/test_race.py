@@ -1,0 +1,141 @@
+"""The race in memory for a second, and what its record notices; on DynamoDB Local it is `make test-independent`."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.flows.world import TOPIC
+from tests.independent.race import Race, RaceClock, race_in_memory
+from tests.independent.record import Record, Sent
+from tidewheel.fence import Fence, new_fence
+from tidewheel.flows.ports import Commit
+from tidewheel.memory import MemoryQueues, MemoryService, MemoryTopics
+from tidewheel.memory.queues import SentMessage
+from tidewheel.message import MessageId
+from tidewheel.settings import TopicSettings
+
+SECONDS = 1.5
+
+
+def test_sixteen_threads_in_memory_lose_and_double_nothing() -> None:
+    race = race_in_memory(seed=1)
+    assert race.run(SECONDS) == []
+    assert race.record.done["batches"] and race.record.done["cancelled"] and race.record.done["dispatches"]
+    assert len(race.ports.queues.sent()) > len(race.record.sent) // 2
+
+
+# ---- a race that cannot fail would show nothing
+class Forgetful(MemoryTopics):
+    """Forgets some of the ledgers that it says are committed."""
+
+    def commit_bucket(self, *arguments: Any, **options: Any) -> Commit:
+        if random.random() < 0.2:
+            return Commit.COMMITTED
+        return super().commit_bucket(*arguments, **options)
+
+
+class Hollow(MemoryTopics):
+    """Says that it has cancelled, and writes nothing."""
+
+    def cancel(self, topic: str, tombstone: Any) -> Any:
+        found = super().cancel(topic, tombstone)
+        if found.done:
+            self._items[topic].tombstones.clear()
+        return found
+
+
+class Hasty(MemoryQueues):
+    """Sends some batches twice."""
+
+    def send(self, queue_url: str, batch: Any) -> Any:
+        if random.random() < 0.2:
+            super().send(queue_url, batch)
+        return super().send(queue_url, batch)
+
+
+@pytest.mark.parametrize(
+    ("broken", "noticed"), [(Forgetful, "lost"), (Hollow, "cancelled, and came"), (Hasty, "doubled")]
+)
+def test_a_race_notices_a_store_that_is_broken(broken: type[Any], noticed: str) -> None:
+    clock = RaceClock()
+    queues = broken(clock) if broken is Hasty else MemoryQueues(clock)
+    topics = MemoryTopics() if broken is Hasty else broken()
+    race = Race(MemoryService(clock=clock, queues=queues, topics=topics), clock, random.Random(1))
+    assert any(violation.startswith(noticed) for violation in race.run(SECONDS))
+
+
+# ---- the record
+def a_sent(id: str = "m1", **fields: Any) -> Sent:
+    return Sent(
+        **{"id": MessageId(id), "due_ms": 5000, "key": None, "sent_ms": 1, "ingests": 1, "accepted": True, **fields}
+    )
+
+
+def verdict(*sent: Sent, copies: int = 1, early_ms: int = 0) -> list[str]:
+    record = Record()
+    record.sent = {each.id: each for each in sent}
+    message = SentMessage(
+        queue_url="q",
+        text="",
+        attributes={},
+        header=f'{{"id": "{sent[0].id}"}}',
+        deliver_at_ms=5000,
+        sent_at_ms=0,
+        visible_at_ms=5000 - early_ms,
+    )
+    return [violation.partition(":")[0] for violation in record.check(["q"], [message] * copies)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "copies", "expected"),
+    [
+        ({}, 1, []),
+        ({}, 0, ["lost"]),
+        ({}, 2, ["doubled"]),
+        ({"ingests": 2}, 2, []),
+        ({"accepted": False}, 0, []),
+        ({"cancelled": {True}}, 0, []),
+        ({"cancelled": {True}}, 1, ["cancelled, and came"]),
+        ({"cancelled": {False}}, 0, ["lost"]),
+        ({"cancelled": {None}}, 0, []),
+        ({"key": "k", "superseded": True}, 1, ["superseded in time, and came"]),
+        ({"key": "k"}, 0, ["lost"]),
+    ],
+)
+def test_what_a_message_was_promised_is_compared_with_what_came(
+    fields: dict[str, Any], copies: int, expected: list[str]
+) -> None:
+    assert verdict(a_sent(**fields), copies=copies) == expected
+
+
+def test_only_the_newest_message_of_a_key_must_come() -> None:
+    older, newer = a_sent("m1", key="k", sent_ms=1), a_sent("m2", key="k", sent_ms=2)
+    assert verdict(newer, older) == []
+    assert verdict(older, newer) == ["lost"]
+    assert verdict(older, a_sent("m2", key="k", sent_ms=1)) == []
+
+
+def test_a_message_that_can_be_received_early_is_noticed() -> None:
+    assert verdict(a_sent(), early_ms=1) == ["early"]
+
+
+def test_a_mark_that_goes_back_is_noticed() -> None:
+    def fence(**marks: int) -> Fence:
+        made = new_fence(TOPIC, "g1", TopicSettings(), 3_000_000)
+        return Fence(
+            topic=TOPIC,
+            generation="g1",
+            settings=made.settings,
+            **{"sealed": 12, "planned": 11, "gc_until": 10, **marks},
+        )
+
+    record = Record()
+    record.saw(fence())
+    record.saw(fence())
+    assert record.violations == []
+    record.saw(fence(planned=10))
+    record.saw(fence(gc_until=12))
+    assert [each.partition(" ")[0] for each in record.violations] == ["planned", "not"]
