@@ -1,0 +1,218 @@
+"""The options of the suite, where it runs, and its verdict.
+
+`pytest tests/e2e` rehearses on the local stack. `pytest tests/e2e --account`, or `make aws-smoke`, deploys a stack to
+the account that is logged in, runs the same scenarios there, and removes it whatever happens.
+"""
+
+from __future__ import annotations
+
+import secrets
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tests.e2e.account import AccountCloud
+from tests.e2e.cloud import PREFIX, Cloud, DeployFailed
+from tests.e2e.local import LocalCloud
+from tests.e2e.removal import Removal, patient, remove
+from tests.e2e.stage import Stage
+from tests.e2e.usage import MOST_DOLLARS, NOT_COUNTED, price
+
+HERE = Path(__file__).parent
+SUITE = "test_suite.py"
+"""The tests of the suite itself: no scenarios."""
+OUTCOMES = ("passed", "skipped", "failed", "error")
+SCENARIO_S = 7_200
+"""The longest that a scenario on an account may take."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Trial:
+    """What the verdict says beside the outcomes of the tests.
+
+    Attributes:
+        account: the account's cloud; None in a rehearsal.
+        dollars: the price of what was counted, by service.
+        removals: what was removed, and what is left.
+        kept: the stack, if it was to be kept.
+    """
+
+    account: AccountCloud | None = None
+    dollars: Counter[str] = field(default_factory=Counter)
+    removals: list[Removal] = field(default_factory=list)
+    kept: str | None = None
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is left that was to be removed."""
+        return all(removal.finished and not removal.left for removal in self.removals)
+
+
+TRIAL = pytest.StashKey[Trial]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("e2e", "end-to-end scenarios")
+    group.addoption("--account", action="store_true", help="run on the AWS account that is logged in, which pays")
+    group.addoption("--environment", default="smoke", help="of infra/environments.py [default: smoke]")
+    group.addoption("--region", help="where to deploy [default: the profile's]")
+    group.addoption("--profile", help="profile of the credentials")
+    group.addoption("--yes", action="store_true", help="do not ask before the deployment")
+    group.addoption("--keep", action="store_true", help="leave the stack for a look at it")
+    group.addoption("--minutes", type=int, help="how long precision is measured [default: 60, in a rehearsal 1]")
+    group.addoption("--rate", type=int, default=5, help="messages a second while it is measured [default: 5]")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[TRIAL] = Trial()
+    if config.getoption("account", False):
+        signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves the tests of the suite itself out of a run on an account."""
+    return True if config.getoption("account", False) and collection_path.name == SUITE else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items if config.getoption("account", False) else []:
+        # By a signal: a thread would end the process, and leave the stack.
+        item.add_marker(pytest.mark.timeout(_scenario_s(config), func_only=True, method="signal"))
+
+
+def _scenario_s(config: pytest.Config) -> int:
+    """Returns the longest that a scenario may take: precision is measured as long as was asked for."""
+    return SCENARIO_S + 60 * (config.getoption("minutes") or 0)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Says what is about to be changed, and goes on with the consent of the caller only."""
+    config = session.config
+    if not config.getoption("account", False) or not session.items or config.option.collectonly:
+        return
+    aws = boto3.Session(profile_name=config.option.profile, region_name=config.option.region)
+    try:
+        caller = aws.client("sts").get_caller_identity()
+    except (ClientError, BotoCoreError) as error:
+        pytest.exit(f"nothing was made: {error}", returncode=pytest.ExitCode.USAGE_ERROR)
+    if not aws.region_name:
+        pytest.exit("nothing was made: give --region, or set AWS_REGION", returncode=pytest.ExitCode.USAGE_ERROR)
+    stack = f"{PREFIX}{secrets.token_hex(3)}"
+    end = "stays, since you say --keep" if config.option.keep else "is removed afterwards, with everything in it"
+    print(
+        f"\naccount {caller['Account']}, Region {aws.region_name}, as {caller['Arn']}\n"
+        f"The stack {stack} (environment {config.option.environment}) is deployed, used for up to "
+        f"six hours, and {end}.\n"
+        f"It costs about ${MOST_DOLLARS:.2f} at most. The bootstrap bucket of the CDK keeps the archives.",
+        flush=True,
+    )
+    if not config.option.yes and not _consents(caller["Account"]):
+        pytest.exit("nothing was made: the account's number was not typed", returncode=pytest.ExitCode.USAGE_ERROR)
+    config.stash[TRIAL].account = AccountCloud(stack, config.option.environment, aws)
+
+
+def _consents(account: str) -> bool:
+    try:
+        return input(f"Type the account's number to go on [{account}]: ").strip() == account
+    except EOFError:
+        return False
+
+
+def _scope(fixture_name: str, config: pytest.Config) -> Any:
+    """One deployment serves all files of an account's run; a process has room for one local stack at a time."""
+    return "session" if config.getoption("account", False) else "module"
+
+
+@pytest.fixture(scope=_scope)
+def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
+    """A deployed stack; it is removed at the end, also after a failed deployment and after Ctrl-C."""
+    session, trial = request.session, request.config.stash[TRIAL]
+    cloud: Cloud = trial.account or LocalCloud(f"{PREFIX}local", request.config.getoption("environment", "smoke"))
+    deployed = False
+    try:
+        try:
+            cloud.deploy()
+        except DeployFailed as error:
+            pytest.fail(str(error), pytrace=False)
+        deployed = True
+        yield cloud
+        if not _interrupted(session):
+            trial.dollars.update(price(cloud.usage()))
+    finally:
+        if not deployed:
+            session.shouldfail = f"{cloud.stack_name} was not deployed"
+        if deployed and request.config.getoption("keep", False) and not _interrupted(session):
+            trial.kept = cloud.stack_name
+        else:
+            _remove(cloud, trial)
+        cloud.close()
+
+
+def _interrupted(session: pytest.Session) -> bool:
+    return session.exitstatus == pytest.ExitCode.INTERRUPTED
+
+
+def _remove(cloud: Cloud, trial: Trial) -> None:
+    removal = Removal()
+    trial.removals.append(removal)
+    print(f"\nremoving {cloud.stack_name}", flush=True)
+    try:
+        with patient(print):
+            cloud.deafen()
+            remove(cloud.session, cloud.stack_name, removal)
+    except KeyboardInterrupt:
+        removal.left.append(f"the removal was broken off; go on with: python -m tests.e2e.removal {cloud.stack_name}")
+
+
+@pytest.fixture
+def stage(cloud: Cloud) -> Iterator[Stage]:
+    """What a scenario has in its hands."""
+    yield Stage(cloud)
+    cloud.deafen()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fails a run that leaves something behind; pytest has torn all fixtures down by now."""
+    if session.exitstatus == pytest.ExitCode.OK and not session.config.stash[TRIAL].clean:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Prints the verdict: a line a scenario, what it cost, and what is left."""
+    found = [
+        (report.start, outcome, report) for outcome in OUTCOMES for report in terminalreporter.stats.get(outcome, [])
+    ]
+    found = [each for each in found if config.rootpath.joinpath(each[2].fspath).parent == HERE]
+    found = [each for each in found if not each[2].fspath.endswith(SUITE)]
+    rows = [(outcome, report.duration, report.nodeid) for _, outcome, report in sorted(found, key=lambda each: each[0])]
+    trial = config.stash[TRIAL]
+    if not rows and not trial.removals:
+        return
+    write = terminalreporter.write_line
+    terminalreporter.section("verdict")
+    for outcome, seconds, name in rows:
+        write(f"{outcome:8}{seconds:9,.1f} s  {name.partition('::')[2]}")
+    if trial.dollars:
+        spent = ", ".join(f"{service} ${dollars:.4f}" for service, dollars in trial.dollars.items() if dollars)
+        write(f"cost ${sum(trial.dollars.values()):.4f}: {spent}; not counted: {NOT_COUNTED}")
+    for removal in trial.removals:
+        write(f"removed: {', '.join(removal.removed) or 'nothing'}")
+        for left in removal.left:
+            write(f"LEFT: {left}")
+    if trial.kept:
+        write(f"kept; remove it with: python -m tests.e2e.removal {trial.kept}")
+    good = trial.clean and rows and all(outcome in ("passed", "skipped") for outcome, _, _ in rows)
+    write("passed" if good and not terminalreporter._session.shouldfail else "FAILED")
