@@ -17,6 +17,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from tests.fuzz.good import NOW_MS, PACKS, ledger
+from tidewheel.checked import opened, sealed
 from tidewheel.checkpoint import decode_checkpoint
 from tidewheel.clock import ManualClock
 from tidewheel.errors import CorruptMetadata, CorruptPack
@@ -51,34 +52,34 @@ def _refused(decode: Callable[[bytes], object], bomb: bytes) -> None:
 
 def pack() -> None:
     """A pack of a megabyte that holds a gibibyte."""
-    _refused(lambda data: decode_pack(data, NOW_MS), b"\x01" + _zeros(_GIB))
+    _refused(lambda data: decode_pack(data, NOW_MS), sealed(b"\x01" + _zeros(_GIB)))
 
 
 def tables() -> None:
     """A segment table and a manifest that hold half a gibibyte."""
-    bomb = _zeros(_GIB // 2)
+    bomb = sealed(_zeros(_GIB // 2))
     _refused(decode_segments, bomb)
     _refused(lambda data: decode_plan("orders", 1, 2, data), bomb)
 
 
 def numbers() -> None:
     """A segment table of one number without an end."""
-    _refused(decode_segments, zlib.compress(b"\xff" * 2**25))
-    _refused(decode_segments, zlib.compress(b"\x80" * 2**25))
+    _refused(decode_segments, sealed(zlib.compress(b"\xff" * 2**25)))
+    _refused(decode_segments, sealed(zlib.compress(b"\x80" * 2**25)))
 
 
 def nested() -> None:
     """JSON that is nested a million deep, wherever JSON is read."""
     deep = zlib.compress(b"[" * 1_000_000)
-    _refused(lambda data: decode_pack(data, NOW_MS), b"\x01" + deep)
-    _refused(lambda data: decode_plan("orders", 1, 2, data), deep)
-    _refused(decode_checkpoint, deep)
+    _refused(lambda data: decode_pack(data, NOW_MS), sealed(b"\x01" + deep))
+    _refused(lambda data: decode_plan("orders", 1, 2, data), sealed(deep))
+    _refused(decode_checkpoint, sealed(deep))
 
 
 def batch() -> None:
     """A batch of 120 packs of some KB, all as a client might send them, that hold 370 MB together."""
     service, functions = _service()
-    document = json.loads(zlib.decompress(PACKS[0][1:]))
+    document = json.loads(zlib.decompress(opened(PACKS[0])[1:]))
     [generation] = [fence.generation for fence in [service.topics.fence("orders")] if fence is not None]
     count = 28
     found = []
@@ -92,7 +93,7 @@ def batch() -> None:
             "sent": NOW_MS,
         }
         del one["attrs"]
-        data = b"\x01" + zlib.compress(json.dumps(one).encode(), 9)
+        data = sealed(b"\x01" + zlib.compress(json.dumps(one).encode(), 9))
         assert len(data) < 20_000, len(data)
         found.append(_message(number, data))
     _bound()

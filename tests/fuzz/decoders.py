@@ -16,6 +16,7 @@ from tests.fuzz import hostile
 from tests.fuzz.good import CHECKPOINT, ITEMS, JOBS, NOW_MS, PACKS, PLAN, RECEIVED, SLOTS, TABLE
 from tidewheel.aws import dynamodb_items as items
 from tidewheel.bucket import Bucket, Tail
+from tidewheel.checked import CHECKSUM_BYTES, opened, sealed
 from tidewheel.checkpoint import decode_checkpoint, encode_checkpoint
 from tidewheel.clock import ManualClock
 from tidewheel.filter_policy import FilterPolicy
@@ -92,7 +93,7 @@ def _changed_items(draw: st.DrawFn, good: dict[str, Any]) -> dict[str, Any]:
         if name in ("pk", "sk"):
             item[name] = {"S": draw(st.one_of(st.sampled_from(hostile.NAMES), st.text(max_size=20))) or "x"}
         elif "B" in item[name] and draw(st.booleans()):
-            item[name] = {"B": draw(hostile.any_bytes([item[name]["B"]]))}
+            item[name] = {"B": draw(hostile.any_bytes([item[name]["B"][CHECKSUM_BYTES:]]).map(sealed))}
         elif draw(st.booleans()):
             item[name] = value
         else:
@@ -103,13 +104,14 @@ def _changed_items(draw: st.DrawFn, good: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tail(data: bytes) -> None:
-    """A tail whose checksum matches, whatever is in it."""
-    place = Tail(offset=4, slots_bytes=len(data) // 2, segments_bytes=len(data) - len(data) // 2)
+    """A tail whose checksums match, whatever is in it."""
+    slots, segments = sealed(data[: len(data) // 2]), sealed(data[len(data) // 2 :])
+    place = Tail(offset=4, slots_bytes=len(slots), segments_bytes=len(segments))
     bucket = items.decode_bucket(ITEMS["bucket"])
     whole = Bucket(
         id=bucket.id, object_name="o", size_bytes=9, rows=9, slots=bucket.slots, segments=(), tail=place, slot_shift=1
     )
-    _bucket(whole.with_tail(zlib.crc32(data).to_bytes(4, "little") + data))
+    _bucket(whole.with_tail(slots + segments))
 
 
 def _slots(data: bytes) -> None:
@@ -152,25 +154,27 @@ DECODERS: dict[str, Decoder] = {
     "pack": Decoder(
         inputs=st.one_of(
             hostile.streams(
-                [json.loads(zlib.decompress(data[1:])) for data in PACKS],
+                [json.loads(zlib.decompress(opened(data)[1:])) for data in PACKS],
                 PACKS,
-                wrap=lambda raw: b"\x02" + zlib.compress(raw),
+                wrap=lambda raw: sealed(b"\x02" + zlib.compress(raw)),
             )
         ),
         decode=_pack,
     ),
     "job": Decoder(inputs=hostile.texts(JOBS), decode=lambda text: job_of(job_body(job_of(text)))),
-    "plan": Decoder(inputs=hostile.streams([json.loads(zlib.decompress(PLAN))], [PLAN]), decode=_plan),
+    "plan": Decoder(inputs=hostile.streams([json.loads(zlib.decompress(opened(PLAN)))], [PLAN]), decode=_plan),
     "checkpoint": Decoder(
-        inputs=hostile.streams([json.loads(zlib.decompress(CHECKPOINT))], [CHECKPOINT]),
+        inputs=hostile.streams([json.loads(zlib.decompress(opened(CHECKPOINT)))], [CHECKPOINT]),
         decode=lambda data: encode_checkpoint(decode_checkpoint(data)),
     ),
     "segment table": Decoder(
-        inputs=st.one_of(hostile.any_bytes([TABLE]), hostile.any_bytes([zlib.decompress(TABLE)]).map(zlib.compress)),
+        inputs=st.one_of(
+            hostile.any_bytes([TABLE]), hostile.any_bytes([zlib.decompress(opened(TABLE))]).map(hostile.stream)
+        ),
         decode=lambda data: tuple(decode_segments(data)),
     ),
-    "bitmap of slots": Decoder(inputs=hostile.any_bytes(SLOTS), decode=_slots),
-    "tail": Decoder(inputs=hostile.any_bytes([SLOTS[0] + TABLE]), decode=_tail),
+    "bitmap of slots": Decoder(inputs=hostile.any_bytes([opened(each) for each in SLOTS]).map(sealed), decode=_slots),
+    "tail": Decoder(inputs=hostile.any_bytes([opened(SLOTS[0]) + opened(TABLE)]), decode=_tail),
     "received message": Decoder(
         inputs=st.one_of(
             hostile.changed([json.loads(each["MessageAttributes"]["tidewheel"]["StringValue"]) for each in RECEIVED])

@@ -181,7 +181,7 @@ def _received(**header: Any) -> dict[str, Any]:
 RECEIVED = [_received(seq=3, attempt=1, of=IDS[1], ref=_PAYLOAD, only="billing", first=NOW_MS)]
 
 
-def ledger(messages: int = 60) -> Ledger:
+def ledger(messages: int = 60, *, segment_rows: int = 20) -> Ledger:
     """A ledger of several segments, with keys, attributes and every encoding."""
     return encode_ledger(
         rows_table(
@@ -196,5 +196,5 @@ def ledger(messages: int = 60) -> Ledger:
         topic="orders",
         generation="g1",
         slot_ms=300_000,
-        segment_rows=20,
+        segment_rows=segment_rows,
     )

@@ -10,6 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tidewheel.checked import sealed
+
 NAMES = [
     "../orders",
     "orders/../invoices",
@@ -125,8 +127,13 @@ def texts(documents: Sequence[Any]) -> st.SearchStrategy[str]:
     )
 
 
+def stream(raw: bytes) -> bytes:
+    """A sealed zlib stream."""
+    return sealed(zlib.compress(raw))
+
+
 def streams(
-    documents: Sequence[Any], originals: Sequence[bytes], wrap: Callable[[bytes], bytes] = zlib.compress
+    documents: Sequence[Any], originals: Sequence[bytes], wrap: Callable[[bytes], bytes] = stream
 ) -> st.SearchStrategy[bytes]:
     """Compressed JSON: of changed documents, and damaged."""
     return st.one_of(

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from tests.conftest import TOPIC, Orders, orders
+from tests.fuzz.damage import damaged
 from tests.fuzz.good import IDS, PACKS
 from tests.fuzz.hostile import DEEP, NAMES
-from tests.fuzz.ledgers import damaged
 from tidewheel.aws.table_layout import BUCKETS, key_key
+from tidewheel.checked import opened, sealed
 from tidewheel.errors import InvalidValue
 from tidewheel.message import Message
 from tidewheel.pack import PACK_ATTRIBUTE
@@ -62,7 +63,7 @@ def _put(service: Orders, queue: str, body: str, pack: bytes | str | None = None
 
 
 def _hostile_packs(generation: str) -> list[bytes | str | None]:
-    good = json.loads(zlib.decompress(PACKS[0][1:])) | {"gen": generation}
+    good = json.loads(zlib.decompress(opened(PACKS[0])[1:])) | {"gen": generation}
     n = len(good["bodies"])
     ids = good["ids"]
     payload = f"payloads/{OTHER}/2027-01-15/01KDVDNA00A000000000000000-0123456789abcdef"
@@ -86,11 +87,14 @@ def _hostile_packs(generation: str) -> list[bytes | str | None]:
             {"unknown": 1},
         )),
     ]  # fmt: skip
-    packs: list[bytes | str | None] = [b"\x02" + zlib.compress(json.dumps(good | each).encode()) for each in changes]
-    packs += [b"\x01" + zlib.compress(text.encode()) for text in DEEP]
+    packs: list[bytes | str | None] = [
+        sealed(b"\x02" + zlib.compress(json.dumps(good | each).encode())) for each in changes
+    ]
+    packs += [sealed(b"\x01" + zlib.compress(text.encode())) for text in DEEP]
     chance = random.Random(7)
-    packs += [damaged(chance, PACKS[0], 0) for _ in range(8)]
-    packs += [None, SECRET, b"\x01" + zlib.compress(bytes(2**24)), b"\x07" + PACKS[0][1:]]
+    packs += [damaged(chance, PACKS[0]) for _ in range(4)]
+    packs += [sealed(damaged(chance, opened(PACKS[0]))) for _ in range(8)]
+    packs += [None, SECRET, sealed(b"\x01" + zlib.compress(bytes(2**24))), sealed(b"\x07" + opened(PACKS[0])[1:])]
     return packs
 
 

@@ -12,6 +12,7 @@ import pytest
 from tests.fuzz.good import CHECKPOINT, IDS, ITEMS, NOW_MS, PACKS, PLAN
 from tidewheel import InvalidValue
 from tidewheel.aws import dynamodb_items as items
+from tidewheel.checked import opened, sealed
 from tidewheel.checkpoint import decode_checkpoint
 from tidewheel.errors import CorruptMetadata, CorruptPack, NewerLayout
 from tidewheel.flows.ingest import pack_rows
@@ -33,7 +34,9 @@ def _packed(message: Message, resend: Options | None = None) -> bytes:
 
 
 def _changed(**changes: Any) -> bytes:
-    return b"\x02" + zlib.compress(json.dumps(json.loads(zlib.decompress(PACKS[0][1:])) | changes).encode())
+    return sealed(
+        b"\x02" + zlib.compress(json.dumps(json.loads(zlib.decompress(opened(PACKS[0])[1:])) | changes).encode())
+    )
 
 
 @pytest.mark.parametrize("options", [Options(only="ref"), Options(first_version=("ref", 1, 2))])
@@ -81,7 +84,7 @@ def test_a_key_of_characters_that_sqs_refuses_is_refused_when_it_is_sent(charact
 
 def test_a_number_without_an_end_in_a_segment_table_is_refused_at_once() -> None:
     with pytest.raises(CorruptMetadata, match="a number has no end"):
-        decode_segments(zlib.compress(b"\xff" * 5_000_000))
+        decode_segments(sealed(zlib.compress(b"\xff" * 5_000_000)))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +119,7 @@ def test_marks_of_large_bodies_that_a_sender_wrote_delete_nothing_and_are_not_re
             client.create_topic("orders")
             client.send("orders", "x" * 1_100_000, delay="20d")
             stack.advance(hours=1)
-            stack.service.objects.put("payloads/orders/collected.json", marks)
+            stack.service.objects.put("payloads/orders/collected.json", sealed(marks))
             assert sweep_payloads(stack.service) == 0
             assert len([each for each in stack.service.objects.list("payloads/") if "2026-" in each.name]) == 1
 
@@ -136,11 +139,11 @@ def test_a_plan_a_checkpoint_and_a_pack_of_a_newer_version_are_refused_as_such()
     with pytest.raises(NewerLayout):
         decode_checkpoint(_newer(CHECKPOINT))
     with pytest.raises(CorruptPack, match="version 3; this release reads"):
-        decode_pack(b"\x03" + PACKS[0][1:], NOW_MS)
+        decode_pack(sealed(b"\x03" + opened(PACKS[0])[1:]), NOW_MS)
 
 
 def _newer(stream: bytes) -> bytes:
-    return zlib.compress(json.dumps(json.loads(zlib.decompress(stream)) | {"v": 2}).encode())
+    return sealed(zlib.compress(json.dumps(json.loads(zlib.decompress(opened(stream))) | {"v": 2}).encode()))
 
 
 def test_what_earlier_imports_stored_as_a_key_arrives_however_long_it_is() -> None:
@@ -155,8 +158,8 @@ def test_a_purge_that_an_earlier_release_wrote_with_a_bound_before_1970_is_read(
     purges = [[-5, -1, 7], [-62_135_596_800_000, 9, 7]]
     fence = items.decode_fence(ITEMS["fence"] | {"purges": {"S": json.dumps(purges)}})
     assert [[each.first_ms, each.end_ms, each.sent_before_ms] for each in fence.purges] == purges
-    document = json.loads(zlib.decompress(CHECKPOINT)) | {"purges": purges}
-    assert decode_checkpoint(zlib.compress(json.dumps(document).encode())).purges == fence.purges
+    document = json.loads(zlib.decompress(opened(CHECKPOINT))) | {"purges": purges}
+    assert decode_checkpoint(sealed(zlib.compress(json.dumps(document).encode()))).purges == fence.purges
 
 
 @pytest.mark.parametrize(
@@ -179,7 +182,7 @@ def test_what_the_client_takes_ingest_takes_whatever_the_header_says(resend: Opt
 
 @pytest.mark.parametrize("attributes", [None, [], "red"])
 def test_a_checkpoint_whose_recurring_message_has_no_attributes_is_corrupt(attributes: object) -> None:
-    document = json.loads(zlib.decompress(CHECKPOINT))
+    document = json.loads(zlib.decompress(opened(CHECKPOINT)))
     document["recurring"][0][6] = attributes
     with pytest.raises(CorruptMetadata, match="checkpoint"):
-        decode_checkpoint(zlib.compress(json.dumps(document).encode()))
+        decode_checkpoint(sealed(zlib.compress(json.dumps(document).encode())))

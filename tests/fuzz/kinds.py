@@ -1,0 +1,308 @@
+"""Every kind of bytes that Tidewheel reads back: good ones, and how the product reads them."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from random import Random
+from types import SimpleNamespace
+from typing import cast
+
+from tests.fuzz.damage import damaged
+from tests.fuzz.good import CHECKPOINT, ITEMS, NOW_MS, PACKS, PLAN, RECEIVED, SLOTS, TABLE, ledger
+from tidewheel.aws import dynamodb_items as items
+from tidewheel.bucket import Bucket, Tail, encode_tail
+from tidewheel.checked import CHECKSUM_BYTES, opened, sealed
+from tidewheel.checkpoint import decode_checkpoint
+from tidewheel.errors import CorruptLedger
+from tidewheel.fence import Fence
+from tidewheel.flows.due_rows import due_rows
+from tidewheel.flows.parking import parked_rows
+from tidewheel.flows.payloads import _marks
+from tidewheel.flows.ports import Ports, StoredObject
+from tidewheel.flows.release import releases
+from tidewheel.inspection import inspect
+from tidewheel.ledger import decode_segment
+from tidewheel.ledger_reader import segments_of, tags_of
+from tidewheel.memory.objects import MemoryObjects
+from tidewheel.pack import decode_pack
+from tidewheel.park import Park, ParkKey
+from tidewheel.plan import Plan, PlannedSegment, decode_plan
+from tidewheel.received import parse_received
+from tidewheel.sdk.connection import Connection
+from tidewheel.sdk.payloads import fetch_payload
+from tidewheel.segment import Segment
+
+NAME = "ledgers/orders/2027-01-15/6000000-0123456789abcdef0123456789abcdef-0123456789abcdef.parquet"
+_ENDING_BYTES = 12
+_SLOT_MS = 300_000
+
+Lie = Callable[[Random, bytes], bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of stored bytes.
+
+    Attributes:
+        good: examples.
+        read: reads one as the product does; equal bytes give equal values.
+        lie: damages one and makes its checksums right again.
+        checked: all of it is read, so any damage is noticed. Of a plan's own rows one segment is read, and a large
+            body carries no checksum of ours.
+    """
+
+    good: tuple[bytes, ...]
+    read: Callable[[bytes], object]
+    lie: Lie | None = None
+    checked: bool = True
+
+
+# ---- lies
+def _resealed(chance: Random, data: bytes) -> bytes:
+    return sealed(damaged(chance, opened(data)))
+
+
+def _recompressed(before: int = 0) -> Lie:
+    """Damages what is compressed behind some bytes, or those bytes and the stream."""
+
+    def lie(chance: Random, data: bytes) -> bytes:
+        rest = opened(data)
+        if chance.random() < 0.3:
+            return _resealed(chance, data)
+        raw = zlib.decompress(rest[before:])
+        return sealed(rest[:before] + zlib.compress(damaged(chance, raw), 1))
+
+    return lie
+
+
+def _ending_of(data: bytes) -> int:
+    return len(data) - _ENDING_BYTES - int.from_bytes(data[-8:-4], "little")
+
+
+def _ending_resealed(chance: Random, data: bytes) -> bytes:
+    ending = _ending_of(data)
+    footer = damaged(chance, data[ending + CHECKSUM_BYTES : -8])
+    return data[:ending] + sealed(footer + len(footer).to_bytes(4, "little") + b"PAR1")
+
+
+# ---- ledgers
+@cache
+def _ledger() -> bytes:
+    return ledger().data
+
+
+@cache
+def _ledger_with_tail() -> bytes:
+    return ledger(2_000, segment_rows=10).data
+
+
+def _read_whole(data: bytes) -> object:
+    """Reads a ledger by its own footer, as a merge, a rebuild and Spark do."""
+
+    def read(offset: int, length: int) -> bytes:
+        return data[offset : offset + length]
+
+    found = inspect(read, len(data), NAME, _SLOT_MS)
+    if found.damage is not None:
+        raise CorruptLedger(NAME, 0, len(data) - 1, found.damage.reason)
+    return found, tags_of(read, len(data), NAME)
+
+
+def _read_ending(ending: bytes) -> object:
+    data = _ledger()[: _ending_of(_ledger())] + ending
+
+    def read(offset: int, length: int) -> bytes:
+        return data[offset : offset + length]
+
+    # Where no tail says where the last segment ends, only its own checksum does.
+    segments = segments_of(read, len(data), NAME)
+    last = segments[-1]
+    rows = decode_segment(read(last.offset, last.length), object_name=NAME, segment=last)
+    return segments, tags_of(read, len(data), NAME), rows.num_rows
+
+
+@cache
+def _segment(data: bytes) -> Segment:
+    return segments_of(lambda offset, length: data[offset : offset + length], len(data), NAME)[1]
+
+
+def _segment_bytes() -> bytes:
+    segment = _segment(_ledger())
+    return _ledger()[segment.offset : segment.last_byte + 1]
+
+
+def _read_segment(data: bytes) -> object:
+    rows = decode_segment(data, object_name=NAME, segment=replace(_segment(_ledger()), length=len(data)))
+    return releases(rows)
+
+
+def _read_planned(data: bytes) -> object:
+    """Reads what recurring messages add to a plan, as a delivery does."""
+    objects = MemoryObjects()
+    objects.put("plans/orders/1.parquet", data)
+    planned = PlannedSegment(object_name="plans/orders/1.parquet", segment=_segment(_ledger()), due_rows=20)
+    first = NOW_MS // _SLOT_MS
+    plan = Plan(topic="orders", a=first, b=first + 9, segments=(planned,), part_rows=100)
+    ports = SimpleNamespace(objects=objects, parallel=map)
+    fence = SimpleNamespace(slot_ms=_SLOT_MS, purge_ms=0, purges=())
+    return releases(due_rows(cast(Ports, ports), cast(Fence, fence), plan, plan.parts()[0]))
+
+
+@cache
+def _tail() -> tuple[bytes, Tail]:
+    segments = segments_of(
+        lambda offset, length: _ledger_with_tail()[offset : offset + length], len(_ledger_with_tail()), NAME
+    )
+    return encode_tail(_bucket().slots, segments, offset=1_000)
+
+
+def _bucket() -> Bucket:
+    return items.decode_bucket(ITEMS["bucket"])
+
+
+def _read_tail(data: bytes) -> object:
+    place = _tail()[1]
+    if len(data) < place.slots_bytes:
+        place = replace(place, slots_bytes=len(data) // 2)
+    return replace(_bucket(), segments=(), tail=place, slot_shift=1).with_tail(data)
+
+
+# ---- parks
+_PARK_KEY = ParkKey(topic="orders", subscription="billing", generation="s1", id="p")
+
+
+def _read_park_item(data: bytes) -> object:
+    park = items.decode_park(ITEMS["park"] | {"ledger": {"B": data}})
+    return releases(parked_rows(MemoryObjects(), park))
+
+
+def _read_park_object(data: bytes) -> object:
+    objects, name = MemoryObjects(), "parked/orders/billing/p-1.parquet"
+    objects.put(name, data)
+    park = Park(key=_PARK_KEY, rows=60, size_bytes=len(_ledger()), look_at_ms=0, object_name=name)
+    return releases(parked_rows(objects, park))
+
+
+# ---- items and documents
+def _read_bucket(attribute: str) -> Callable[[bytes], object]:
+    def read(data: bytes) -> object:
+        bucket = items.decode_bucket(ITEMS["bucket"] | {attribute: {"B": data}})
+        return bucket.slots, tuple(bucket.segments), bucket.next_slot(0), list(bucket.slots.iter_equal_or_larger(0))[:9]
+
+    return read
+
+
+def _read_plan_item(data: bytes) -> object:
+    item = items.decode_plan_item(ITEMS["plan_item"] | {"manifest": {"B": data}})
+    return decode_plan(item.topic, item.a, item.b, item.manifest or b"")
+
+
+def _read_plan_object(data: bytes) -> object:
+    return decode_plan("orders", 1, 2, data, None, "plans/orders/1-2.json.z")
+
+
+def _read_marks(data: bytes) -> object:
+    objects = MemoryObjects()
+    objects.put("payloads/orders/collected.json", data)
+    stored = StoredObject(name="payloads/orders/collected.json", size_bytes=len(data), put_at_ms=0)
+    found = _marks(cast(Ports, SimpleNamespace(objects=objects)), [stored])
+    if not found:  # that is how it says so: marks are begun anew
+        raise CorruptLedger(stored.name, 0, len(data), "no marks")
+    return found
+
+
+def _read_body(data: bytes) -> object:
+    message, objects = parse_received(RECEIVED[0]), MemoryObjects()
+    objects.put(str(message.payload), data)
+    return fetch_payload(cast(Connection, SimpleNamespace(objects=objects)), message).body
+
+
+_MARKS = sealed(json.dumps([[NOW_MS + i * 86_400_000, NOW_MS + i * 86_000_000 - 10**11] for i in range(28)]).encode())
+
+
+# ---- imports
+def _cuts() -> Kind:
+    from tidewheel.spark.import_cuts import Cuts, stored_cuts
+
+    def read(data: bytes) -> object:
+        objects = MemoryObjects()
+        objects.put("imports/orders/_1.json", data)
+        return stored_cuts(objects, "imports/orders/_1.json")
+
+    objects = MemoryObjects()
+    Cuts(fingerprint="f" * 32, starts=(1, 50, 900), rows=(10, 20, 30), rejected={"late": 3}).store(objects, "x")
+    return Kind(good=(objects.get_range("x", 0, 10**6),), read=read, lie=_resealed)
+
+
+def _written() -> Kind:
+    from tidewheel.spark.ledger_sink import CutLedger, decode_manifest, encode_manifest
+
+    good = encode_manifest([CutLedger(cut=i, bucket=replace(_bucket(), rows=i)) for i in range(3)])
+    return Kind(good=(good,), read=lambda data: repr(decode_manifest(data)), lie=_resealed)
+
+
+# ---- planted: what shows that a death and a hang are seen
+def _dies(data: bytes) -> object:
+    if sum(data) % 6 == 1:
+        os.abort()
+    return data
+
+
+def _hangs(data: bytes) -> object:
+    while sum(data) % 6 == 1:
+        time.sleep(1)
+    return data
+
+
+PLANTED = {"dies": _dies, "hangs": _hangs}
+
+_MAKERS: dict[str, Callable[[], Kind]] = {
+    "ledger, whole": lambda: Kind(good=(_ledger(), _ledger_with_tail()), read=_read_whole, lie=_ending_resealed),
+    "ledger's footer": lambda: Kind(
+        good=(_ledger()[_ending_of(_ledger()) :],), read=_read_ending, lie=_ending_resealed
+    ),
+    "segment": lambda: Kind(good=(_segment_bytes(),), read=_read_segment, lie=_resealed),
+    "rows of recurring messages": lambda: Kind(good=(_ledger(),), read=_read_planned, checked=False),
+    "tail": lambda: Kind(good=(_tail()[0],), read=_read_tail),
+    "park in an item": lambda: Kind(good=(_ledger(),), read=_read_park_item, lie=_ending_resealed),
+    "park as an object": lambda: Kind(good=(_ledger(),), read=_read_park_object),
+    "bitmap in an item": lambda: Kind(
+        good=(ITEMS["bucket"]["slots"]["B"], *SLOTS), read=_read_bucket("slots"), lie=_resealed
+    ),
+    "segment table in an item": lambda: Kind(good=(TABLE,), read=_read_bucket("segments"), lie=_recompressed()),
+    "plan in an item": lambda: Kind(good=(PLAN,), read=_read_plan_item, lie=_recompressed()),
+    "plan as an object": lambda: Kind(good=(PLAN,), read=_read_plan_object),
+    "checkpoint": lambda: Kind(good=(CHECKPOINT,), read=decode_checkpoint, lie=_recompressed()),
+    "pack": lambda: Kind(good=tuple(PACKS), read=lambda data: decode_pack(data, NOW_MS), lie=_recompressed(1)),
+    "marks of large bodies": lambda: Kind(good=(_MARKS,), read=_read_marks, lie=_resealed),
+    "large body": lambda: Kind(good=(b"x" * 500 + "\N{WATER WAVE}".encode() * 50,), read=_read_body, checked=False),
+    "cuts of an import": _cuts,
+    "ledgers of an import": _written,
+    **{name: partial(Kind, good=(b"\1planted" * 5,), read=read, checked=False) for name, read in PLANTED.items()},
+}
+KINDS = tuple(name for name in _MAKERS if name not in PLANTED)
+LIES = (
+    "bitmap in an item",
+    "segment table in an item",
+    "plan in an item",
+    "checkpoint",
+    "pack",
+    "marks of large bodies",
+    "cuts of an import",
+    "ledgers of an import",
+)
+"""What a sender or another program can write, and whatever of ours Arrow does not parse."""
+OURS = ("ledger, whole", "ledger's footer", "segment", "park in an item")
+"""What Arrow parses, and only the service's own functions write: it may end the process if it lies."""
+
+
+@cache
+def kind_of(name: str) -> Kind:
+    """Returns a kind by its name; the first call makes its good bytes."""
+    return _MAKERS[name]()
