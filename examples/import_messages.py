@@ -32,7 +32,7 @@ def main() -> None:
         report = stack.run_job("import_messages", topic="reminders", input=str(path), **columns)
         print(report.imported, dict(report.rejected))  # 2 {'due is missing': 1}
         again = stack.run_job("import_messages", topic="reminders", input=str(path), **columns)
-        print(again.imported, again.skipped)  # 0 2
+        print(again.imported, again.skipped)  # 0 3
 
         stack.advance(days=3, seconds=2)
         print([message.json() for message in stack.receive("reminders", "mailer")])

@@ -1,8 +1,6 @@
 """The CDK app of Tidewheel: one construct per capability, composed in `service_stack`.
 
-Importing aws_cdk starts node, so node is looked for here, before any module of this package needs it.
+`import aws_cdk` starts Node. `tidewheel.cdk` looks for Node first, so it is imported before any module of this package.
 """
 
-from infra.node import use_available_node
-
-use_available_node()
+import tidewheel.cdk  # noqa: F401

@@ -1,4 +1,4 @@
-"""Both bundles, as they would be deployed: `python -m infra.bundle FOLDER` writes them and says how large they are."""
+"""The archives as they are deployed: `python -m infra.bundle FOLDER` writes them and says how large they are."""
 
 from __future__ import annotations
 
@@ -6,18 +6,26 @@ import argparse
 import sys
 from pathlib import Path
 
-from tidewheel.cdk.bundles import BUNDLES
-from tidewheel.cdk.bundling import write_bundle
+from tidewheel.cdk.bundling import MB, write_bundle
+from tidewheel.cdk.job_code import write_package
+from tidewheel.cdk.pinned_packages import LAMBDA, X86
+
+MACHINES = {machine.architecture: machine for machine in (LAMBDA, X86)}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the bundles; return the exit code."""
+    """Write the archives; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m infra.bundle", description=__doc__)
     parser.add_argument("folder", type=Path, help="where the archives go")
-    folder: Path = parser.parse_args(arguments).folder
+    parser.add_argument(
+        "--architecture", choices=sorted(MACHINES), default=LAMBDA.architecture, help="the functions'; %(default)s"
+    )
+    options = parser.parse_args(arguments)
+    folder: Path = options.folder
     folder.mkdir(parents=True, exist_ok=True)
-    for bundle in BUNDLES:
-        write_bundle(bundle, folder)
+    write_bundle(folder, MACHINES[options.architecture])
+    write_package(folder)
+    print(f"tidewheel.zip for Glue's jobs: {(folder / 'tidewheel.zip').stat().st_size / MB:.1f} MB.", file=sys.stderr)
     return 0
 
 

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 from infra.kept_file import write_or_check
-from tidewheel.cdk.bundles import ARROW_PACKAGES
+from tidewheel.cdk.bundling import PACKAGES
+from tidewheel.cdk.job_code import GLUE_PACKAGES
 from tidewheel.cdk.pinned_packages import LOCK, entries_of
 
 REPOSITORY_LOCK = Path(__file__).resolve().parent.parent / "requirements.lock"
@@ -18,7 +19,7 @@ REPOSITORY_LOCK = Path(__file__).resolve().parent.parent / "requirements.lock"
 
 def rendered() -> str:
     """Return the text of the file."""
-    return entries_of(ARROW_PACKAGES, REPOSITORY_LOCK.read_text(encoding="utf-8"))
+    return entries_of({*PACKAGES, *GLUE_PACKAGES}, REPOSITORY_LOCK.read_text(encoding="utf-8"))
 
 
 def main(arguments: list[str] | None = None) -> int:

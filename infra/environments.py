@@ -15,7 +15,7 @@ ENVIRONMENTS: dict[str, Environment] = {
         Environment.development(),
         Environment.production(),
         # What `make aws-smoke` deploys: it leaves nothing behind, and its alarms are looked at.
-        Environment.development(name="smoke", alarms=True),
+        Environment.development(name="smoke", alarms=True, own_key=True),
     )
 }
 

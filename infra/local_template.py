@@ -23,8 +23,8 @@ PATH = Path(__file__).resolve().parent.parent / "src" / "tidewheel" / "local" / 
 PLACEHOLDER_CODE = {"S3Bucket": "assets", "S3Key": "functions.zip"}
 """Stands for the bundle of every function. The local runtime calls the handlers themselves."""
 
-ASSET = re.compile(r"/[0-9a-f]{64}\.(py|txt|zip)")
-"""The name of a job's script, package or requirements, which is a hash of its content."""
+ASSET = re.compile(r"/[0-9a-f]{64}\.(py|zip|gluewheels\.zip)")
+"""The name of a job's script, package or wheels, which is a hash of its content."""
 
 Template = dict[str, Any]
 

@@ -8,6 +8,9 @@ from constructs import Construct
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.service import TidewheelService
 
+ENVIRONMENT_OUTPUT = "Environment"
+"""The output that tells a later deployment which environment it would change."""
+
 
 class ServiceStack(Stack):
     """A stack with one service in it."""
@@ -17,6 +20,7 @@ class ServiceStack(Stack):
         super().__init__(scope, stack_name, description="Tidewheel: delayed messages for Amazon SQS")
         self.service = service = TidewheelService(self, "Default", environment=environment)
         outputs = {
+            ENVIRONMENT_OUTPUT: environment.name,
             "SettingsParameter": service.parameter.parameter_name,
             "TableName": service.storage.table.table_name,
             "S3BucketName": service.storage.s3_bucket.bucket_name,
@@ -24,10 +28,13 @@ class ServiceStack(Stack):
             "BulkQueueUrl": service.ingestion.bulk_queue.queue_url,
             "RefusedQueueUrl": service.delivery.refused_queue.queue_url,
             "AlarmTopicArn": service.alarms.topic.topic_arn,
-            "BacklogDatabase": service.backlog.database.database_name,
-            "MergeJob": service.compaction.job_name,
-            "RebuildJob": service.compaction.rebuild.job_name,
-            "ImportJob": service.compaction.import_.job_name,
+            "BacklogDatabase": service.backlog.database_name,
         }
+        if (jobs := service.compaction.jobs) is not None:
+            outputs |= {
+                "MergeJob": jobs.merge.job_name,
+                "RebuildJob": jobs.rebuild.job_name,
+                "ImportJob": jobs.import_.job_name,
+            }
         for name, value in outputs.items():
             CfnOutput(self, name, value=value)

@@ -1,19 +1,21 @@
 """A team's own CDK app: its functions, and a Tidewheel service beside them in one stack.
 
-`cdk deploy --app "python app.py"` in this folder deploys it; `pip install 'tidewheel[cdk]'` is all that it needs.
+`cdk deploy --app "python app.py"` in this folder deploys it. It needs `pip install 'tidewheel[cdk]'`, and Node.
 """
 
 # region stack
 from pathlib import Path
 
+# Before aws_cdk: it says so if Node is missing.
+from tidewheel.cdk import Environment, SdkLayer, TidewheelService
+
+# isort: split
 from aws_cdk import App, Duration, Stack
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from aws_cdk.aws_lambda_event_sources import SqsEventSource
 from constructs import Construct
-
-from tidewheel.cdk import Environment, SdkLayer, TidewheelService
 
 HERE = Path(__file__).parent
 
@@ -59,9 +61,9 @@ class ShopStack(Stack):
         )
 
 
-# endregion
-
 if __name__ == "__main__":
     app = App()
     ShopStack(app, "shop")
     app.synth()
+
+# endregion

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidewheel.aws import cold_start
 from tidewheel.flows.merge import in_process, merge
 from tidewheel.flows.ports import MergeSize
 from tidewheel.settings import MAX_FUNCTION_S
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
 telemetry = Telemetry("compact")
 logger, service = telemetry.logger, telemetry.service
-cold_start.started()
 
 HALF_MS = MAX_FUNCTION_S * 1000 // 2
 """A merge takes less than half of a function's life; the next one begins only if as much is left."""
@@ -27,7 +25,7 @@ HALF_MS = MAX_FUNCTION_S * 1000 // 2
 def handler(event: dict[str, Any], context: LambdaContext) -> None:
     """Merges the ledgers of the topic that the event names."""
     topic = check_name("topic", event.get("topic"))
-    with telemetry.step("merge", topic=topic, correlation_id=context.aws_request_id):
+    with telemetry.step(topic=topic, correlation_id=context.aws_request_id):
         merged = merge(
             service,
             topic,

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import boto3
-from aws_lambda_powertools import Logger, Tracer
+from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from tidewheel import clock as clocks
@@ -17,16 +17,11 @@ from tidewheel.sdk.declared import fulfil
 from tidewheel.settings import ServiceSettings
 
 logger = Logger(service="declare")
-# By default X-Ray's package imports all that it can trace, SQLite among them.
-tracer = Tracer(service="declare", patch_modules=("botocore",))
 clock = clocks.current()
-connection = Connection.of(
-    ServiceSettings.from_environment(os.environ), boto3.DEFAULT_SESSION or boto3.session.Session()
-)
+connection = Connection.of(ServiceSettings.from_environment(os.environ), boto3.session.Session())
 
 
 # The event holds a presigned URL: nothing may log it whole.
-@tracer.capture_lambda_handler(capture_response=False, capture_error=False)
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> None:
     """Does what CloudFormation asks for, and answers it."""

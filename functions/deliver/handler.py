@@ -8,7 +8,6 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, pro
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from tidewheel.aws import cold_start
 from tidewheel.errors import InvalidValue, PartLeased
 from tidewheel.flows.deliver import Delivered
 from tidewheel.flows.work import do_job
@@ -18,7 +17,6 @@ from tidewheel.telemetry.function import Telemetry
 
 telemetry = Telemetry("deliver")
 logger, service = telemetry.logger, telemetry.service
-cold_start.started()
 
 
 def work(record: SQSRecord) -> None:
@@ -30,7 +28,7 @@ def work(record: SQSRecord) -> None:
         raise
     topic, keys = log_keys(job)
     due = isinstance(job, PartJob) and job.key.replay is None
-    with telemetry.step("deliver", topic=topic, due=due, correlation_id=record.message_id, **keys):
+    with telemetry.step(topic=topic, due=due, correlation_id=record.message_id, **keys):
         try:
             done = do_job(service, job)
         except PartLeased:

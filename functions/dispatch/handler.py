@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidewheel.aws import cold_start
+from tidewheel.flows.collect import collect
 from tidewheel.flows.dispatch import dispatch
 from tidewheel.telemetry import metrics
 from tidewheel.telemetry.function import Telemetry
@@ -15,14 +15,13 @@ if TYPE_CHECKING:
 
 telemetry = Telemetry("dispatch")
 logger, service = telemetry.logger, telemetry.service
-cold_start.started()
 
 
 @telemetry.handler
 def handler(event: dict[str, Any], context: LambdaContext) -> None:
     """Dispatches the topic that the event names, and collects it when that is due."""
     topic, slot = check_name("topic", event.get("topic")), event.get("slot")
-    with telemetry.step("dispatch", topic=topic, slot=slot, correlation_id=f"{topic}.{slot or 'sweep'}"):
+    with telemetry.step(topic=topic, slot=slot, correlation_id=f"{topic}.{slot or 'sweep'}"):
         done = dispatch(service, topic)
         if done is None:
             logger.warning("topic is gone")
@@ -40,8 +39,5 @@ def handler(event: dict[str, Any], context: LambdaContext) -> None:
         telemetry.add(metrics.CANCELLED, done.cancelled)
         telemetry.add(metrics.EXPIRED, done.expired)
     if done.collect:
-        # Not at the start: most calls collect nothing.
-        from tidewheel.flows.collect import collect
-
-        with telemetry.step("collect", topic=topic):
+        with telemetry.step(topic=topic):
             collect(service, topic)

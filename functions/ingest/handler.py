@@ -6,7 +6,6 @@ import base64
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tidewheel.aws import cold_start
 from tidewheel.errors import CorruptPack
 from tidewheel.flows.ingest import ingest
 from tidewheel.flows.ingest_batch import NamedPack, groups, ingest_group
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 telemetry = Telemetry("ingest")
 logger, service = telemetry.logger, telemetry.service
-cold_start.started()
 
 HALF_MS = MAX_DELIVERY_S * 1000 // 4
 """Ingest runs half as long as MAX_DELIVERY_S; what it has not read when half of that is over comes again."""
@@ -63,7 +61,7 @@ def ingest_named(packs: list[NamedPack], context: LambdaContext) -> list[str]:
     def in_time() -> bool:
         return bool(context.get_remaining_time_in_millis() >= QUARTER_MS)
 
-    with telemetry.step("ingest", topic=topic, correlation_id=first, packs=len(packs)):
+    with telemetry.step(topic=topic, correlation_id=first, packs=len(packs)):
         found = ingest_group(packs, lambda some: ingest_topic(topic, some), in_time)
         for left in found:
             if left.error is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidewheel.aws import cold_start
 from tidewheel.flows.health import health
 from tidewheel.flows.ports import Due
 from tidewheel.flows.sweep import Swept, sweep
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 telemetry = Telemetry("sweep")
 logger, service = telemetry.logger, telemetry.service
-cold_start.started()
 
 
 @telemetry.handler

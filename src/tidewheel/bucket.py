@@ -1,6 +1,6 @@
 """A bucket: one ledger's metadata, all that a plan needs to know which of its segments to read.
 
-Encoded, a bucket's index is two byte strings in one item:
+Encoded, a bucket's index is two byte strings in one item, each with its checksum in front (`tidewheel.checked`):
 
     slots      the bitmap of the occupied slots (`tidewheel.slots`)
     segments   the segment table (`tidewheel.segment_table`)
@@ -8,7 +8,7 @@ Encoded, a bucket's index is two byte strings in one item:
 Where either is too large for an item that every dispatch reads, the ledger itself holds both in its *tail*, between its
 last segment and its footer:
 
-    tail       CRC-32 of the rest, 4 bytes LE | slots | segments
+    tail       slots | segments
 
 The item then has the tail's place, no segments, and a bitmap of coarser slots (number >> slot_shift) that is small
 enough. `Bucket.with_tail` makes such a bucket complete.
@@ -17,7 +17,6 @@ enough. `Bucket.with_tail` makes such a bucket complete.
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NewType
@@ -26,7 +25,7 @@ from pyroaring import BitMap
 
 from tidewheel.errors import CorruptLedger, CorruptMetadata
 from tidewheel.segment import Segment
-from tidewheel.segment_table import decode_segments, encode_segments
+from tidewheel.segment_table import SegmentTable, decode_segments, encode_segments
 from tidewheel.slots import decode_slots, encode_slots
 
 BucketId = NewType("BucketId", str)
@@ -35,7 +34,6 @@ INLINE_SEGMENTS_BYTES = 1024
 """A longer segment table is read from the tail, when it is needed."""
 INLINE_SLOTS_BYTES = 16 * 1024
 """A larger bitmap is read from the tail; the item has a coarser one."""
-_CHECKSUM_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +42,7 @@ class Tail:
 
     Attributes:
         offset: of its first byte in the object.
-        slots_bytes: length of the bitmap, which follows the checksum.
+        slots_bytes: length of the bitmap.
         segments_bytes: length of the segment table.
     """
 
@@ -72,12 +70,19 @@ class Tail:
     @property
     def length(self) -> int:
         """Its bytes altogether."""
-        return _CHECKSUM_BYTES + self.slots_bytes + self.segments_bytes
+        return self.slots_bytes + self.segments_bytes
 
-    def checksum_matches(self, data: bytes) -> bool:
-        """Whether bytes are those of a tail of this length, undamaged."""
-        checksum, rest = data[:_CHECKSUM_BYTES], data[_CHECKSUM_BYTES:]
-        return len(data) == self.length and zlib.crc32(rest) == int.from_bytes(checksum, "little")
+    def index(self, data: bytes, object_name: str) -> tuple[BitMap, SegmentTable]:
+        """Reads the bytes of the tail.
+
+        Raises:
+            CorruptLedger: they are damaged.
+        """
+        try:
+            return decode_slots(data[: self.slots_bytes]), decode_segments(data[self.slots_bytes :])
+        except CorruptMetadata as error:
+            last_byte = self.offset + self.length - 1
+            raise CorruptLedger(object_name, self.offset, last_byte, f"the tail is damaged ({error})") from None
 
     @property
     def needed(self) -> bool:
@@ -146,16 +151,7 @@ class Bucket:
             CorruptLedger: they are not that.
         """
         assert self.tail is not None
-        if not self.tail.checksum_matches(data):
-            last_byte = self.tail.offset + self.tail.length - 1
-            raise CorruptLedger(self.object_name, self.tail.offset, last_byte, "the tail is damaged; rebuild the index")
-        rest = data[_CHECKSUM_BYTES:]
-        try:
-            slots = decode_slots(rest[: self.tail.slots_bytes])
-            segments = decode_segments(rest[self.tail.slots_bytes :])
-        except CorruptMetadata as error:
-            last_byte = self.tail.offset + self.tail.length - 1
-            raise CorruptLedger(self.object_name, self.tail.offset, last_byte, str(error)) from None
+        slots, segments = self.tail.index(data, self.object_name)
         return replace(self, slots=slots, segments=segments, slot_shift=0)
 
     def without_tail(self) -> Bucket:
@@ -177,5 +173,4 @@ def content_id(data: bytes | memoryview) -> BucketId:
 def encode_tail(slots: BitMap, segments: Sequence[Segment], *, offset: int) -> tuple[bytes, Tail]:
     """Returns a ledger's tail, and where it is if it begins at an offset."""
     bitmap, table = encode_slots(slots), encode_segments(segments)
-    checksum = zlib.crc32(table, zlib.crc32(bitmap)).to_bytes(_CHECKSUM_BYTES, "little")
-    return checksum + bitmap + table, Tail(offset=offset, slots_bytes=len(bitmap), segments_bytes=len(table))
+    return bitmap + table, Tail(offset=offset, slots_bytes=len(bitmap), segments_bytes=len(table))

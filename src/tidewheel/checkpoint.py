@@ -1,6 +1,6 @@
 """A checkpoint: what a rebuild of a topic's index needs and the ledgers do not hold.
 
-Encoded it is a zlib stream of JSON:
+Encoded it is sealed (`tidewheel.checked`), a zlib stream of JSON:
 
     {"v": 1, "topic": ..., "generation": ..., "settings": {...}, "written_at_ms": ...,
      "marks": [sealed, planned, gc_until, purge_ms],
@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tidewheel.checked import opened, sealed
 from tidewheel.errors import CorruptMetadata, NewerLayout, TidewheelError
 from tidewheel.fence import LAYOUT, Fence, Purge, check_layout
 from tidewheel.foreign import decompressed, json_object_of, mapping, text, whole
@@ -119,7 +120,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         document["purges"] = [[each.first_ms, each.end_ms, each.sent_before_ms] for each in checkpoint.purges]
     if checkpoint.recurring:
         document["recurring"] = [_recurring_values(each) for each in checkpoint.recurring]
-    return zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 6)
+    return sealed(zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 6))
 
 
 def decode_checkpoint(data: bytes) -> Checkpoint:
@@ -130,7 +131,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
         NewerLayout: the topic's data had a newer layout when it was written.
     """
     try:
-        document = json_object_of(decompressed(data, _RAW_BYTES))
+        document = json_object_of(decompressed(opened(data), _RAW_BYTES))
         topic = check_name("topic", document["topic"])
         check_layout(topic, whole(document["v"]))
         sealed, planned, gc_until, purge_ms = map(whole, document["marks"])
@@ -151,7 +152,10 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
     except NewerLayout:
         raise
     except (KeyError, TypeError, ValueError, TidewheelError) as error:
-        raise CorruptMetadata(f"checkpoint of {len(data)} bytes is not readable ({error})") from None
+        raise CorruptMetadata(
+            f"checkpoint is not readable, bytes 0-{len(data) - 1} of its object ({error}): an older one is taken in "
+            "its place, and the sweep writes a new one; restore the object from a backup if a rebuild needs it"
+        ) from None
 
 
 def _subscription(

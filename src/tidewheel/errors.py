@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 class TidewheelError(Exception):
@@ -122,11 +123,34 @@ class NotConfigured(TidewheelError):
 
 
 class ExtraMissing(TidewheelError, ImportError):
-    """A package that this call needs is not installed; install Tidewheel with the extra that brings it."""
+    """A package that this module or call needs is not installed; install Tidewheel with the extra that brings it.
+
+    Attributes:
+        extra: the extra, such as "local".
+    """
 
     def __init__(self, what: str, reason: str, extra: str) -> None:
         self.extra = extra
         super().__init__(f"{what} needs more packages ({reason}): pip install 'tidewheel[{extra}]'")
+
+
+@contextmanager
+def needs_extra(what: str, extra: str) -> Iterator[None]:
+    """Names the extra to install if an import within the block finds no package.
+
+    Args:
+        what: the module or call that needs the packages.
+        extra: the extra that brings them.
+
+    Raises:
+        ExtraMissing: a package of another project is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "tidewheel":  # a defect of our own
+            raise
+        raise ExtraMissing(what, str(error), extra) from None
 
 
 class SendFailed(TidewheelError):
@@ -166,7 +190,7 @@ class WrongQueue(TidewheelError):
 
 
 class CorruptLedger(TidewheelError):
-    """A byte range of a ledger is not what its bucket says; restore the object from a backup.
+    """A byte range of a ledger is damaged; restore the object from a backup, or rebuild the topic's index.
 
     Attributes:
         object_name: the ledger's object.
@@ -179,7 +203,10 @@ class CorruptLedger(TidewheelError):
         self.first_byte = first_byte
         self.last_byte = last_byte
         self.reason = reason
-        super().__init__(f"ledger {object_name} bytes {first_byte}-{last_byte}: {reason}")
+        super().__init__(
+            f"ledger {object_name} bytes {first_byte}-{last_byte}: {reason}; restore the object from a backup, or "
+            "rebuild the topic's index"
+        )
 
 
 class NewerLayout(TidewheelError):
@@ -202,7 +229,7 @@ class NewerLayout(TidewheelError):
 
 
 class CorruptMetadata(TidewheelError):
-    """An item of the table is not readable by this version; upgrade, or restore the table to a point in time."""
+    """An item of the table, or an object that it names, is damaged or of a newer version; see the message."""
 
 
 class KeysNotSettled(TidewheelError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pyroaring import BitMap
 
 from tidewheel.bucket import Bucket, BucketId, Tail
 from tidewheel.errors import CorruptLedger
+from tidewheel.foreign import json_of, text
 from tidewheel.ledger import decode_segment
 from tidewheel.ledger_reader import Read, segments_of, tags_of
 from tidewheel.ledger_rows import times_of
@@ -67,7 +67,7 @@ def inspect(read: Read, size_bytes: int, object_name: str, slot_ms: int) -> Insp
     try:
         segments = segments_of(read, size_bytes, object_name)
         tags = tags_of(read, size_bytes, object_name)
-        sources = tuple(map(str, json.loads(tags.get(SOURCES_TAG, "[]"))))
+        sources = tuple(map(text, json_of(tags.get(SOURCES_TAG, "[]"))))
     except (CorruptLedger, ValueError, TypeError) as error:
         return _unreadable(object_name, str(error))
     slots, good, failures = BitMap(), [], []
@@ -78,8 +78,11 @@ def inspect(read: Read, size_bytes: int, object_name: str, slot_ms: int) -> Insp
             good.append(segment)
             slots.update(np.unique(found // slot_ms).tolist())
     tail = _tail(tags)
-    if tail is not None and not _sound(read, tail):
-        failures.append(CorruptLedger(object_name, tail.offset, tail.offset + tail.length - 1, "the tail is damaged"))
+    if tail is not None:
+        try:
+            tail.index(read(tail.offset, tail.length), object_name)
+        except CorruptLedger as error:
+            failures.append(error)
     damage = None
     if failures:
         lost = sum(segment.rows for segment in segments) - sum(segment.rows for segment in good)
@@ -113,10 +116,6 @@ def _unreadable(object_name: str, reason: str) -> Inspected:
 
 def _tail(tags: dict[str, str]) -> Tail | None:
     return Tail.of_tag(tags[TAIL_TAG]) if TAIL_TAG in tags else None
-
-
-def _sound(read: Read, tail: Tail) -> bool:
-    return tail.checksum_matches(read(tail.offset, tail.length))
 
 
 def _decoded(

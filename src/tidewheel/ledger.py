@@ -3,8 +3,9 @@ r"""The ledger: messages sorted by delivery time in one Parquet file, each segme
 Any Parquet reader reads the whole file. A segment's range, with the magic in front, is a Parquet file too,
 so that one GET is enough and no footer needs to be fetched or kept:
 
-    ledger   | "PAR1" | segment | segment | ... | footer | footer length, 4 bytes LE | "PAR1" |
+    ledger   | "PAR1" | segment | segment | ... | tail | ending |
     segment  | CRC-32 of the rest of the segment, 4 bytes LE | pages | footer | footer length, 4 bytes LE | "PAR1" |
+    ending   | CRC-32 of the rest of the ledger, 4 bytes LE | footer | footer length, 4 bytes LE | "PAR1" |
     pages    | deliver_at_ms | message_id | key | attributes: keys | values | payload | encoding
              | sent_at_ms | expires_at_ms |
 
@@ -17,12 +18,13 @@ Rows are sorted by (deliver_at_ms, message_id). Payloads, keys and attributes ar
 and ids are stored as differences instead, which is smaller and faster than zstd on them.
 
 The checksum is of whole segments, not Parquet's of pages: it costs a third of that, it covers page headers and
-footers too, and it is checked before the bytes reach a parser.
+footers too, and it is checked before the bytes reach a parser. So is that of the ledger's own footer; Parquet's readers
+pass over it, since no footer names those four bytes. A tail (`tidewheel.bucket`) is there only if an item cannot hold
+the ledger's index.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,11 +32,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidewheel import parquet_footer
+from tidewheel import checked, parquet_footer
 from tidewheel.errors import CorruptLedger, InvalidValue
 from tidewheel.ledger_rows import SCHEMA, conform, rows_table, sort_rows
 from tidewheel.ledger_writer import (
-    CHECKSUM_BYTES,
     SCHEMA_VERSION,
     SEGMENT_BYTES,
     SEGMENT_ROWS,
@@ -155,9 +156,10 @@ def decode_segment(
 def _damage(range_bytes: bytes, segment: Segment) -> str | None:
     if len(range_bytes) != segment.length:
         return f"{len(range_bytes)} bytes instead of {segment.length}"
-    view = memoryview(range_bytes)
-    if zlib.crc32(view[CHECKSUM_BYTES:]) != int.from_bytes(view[:CHECKSUM_BYTES], "little"):
-        return "the checksum does not match"
+    try:
+        checked.check(range_bytes)
+    except ValueError as error:
+        return str(error)
     return None
 
 
@@ -185,6 +187,8 @@ def _disagreement(table: pa.Table, segment: Segment) -> str | None:
         encodings = pc.min_max(table.column("encoding"))
         if encodings["min"].as_py() < min(Encoding) or encodings["max"].as_py() > max(Encoding):
             return f"encodings {encodings['min']} to {encodings['max']}, which this release does not know"
+    if "attributes" in table.column_names and any(maps.items.null_count for maps in table.column("attributes").chunks):
+        return "an attribute without a value"
     times = pc.min_max(table.column("deliver_at_ms"))
     found = (times["min"].as_py(), times["max"].as_py())
     if found != (segment.first_deliver_at_ms, segment.last_deliver_at_ms):

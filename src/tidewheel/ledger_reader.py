@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidewheel.bucket import Tail
+from tidewheel.checked import CHECKSUM_BYTES, opened
 from tidewheel.errors import CorruptLedger
 from tidewheel.ledger_rows import SCHEMA
-from tidewheel.ledger_writer import CHECKSUM_BYTES, SCHEMA_VERSION, TAIL_TAG, VERSION_TAG
+from tidewheel.ledger_writer import SCHEMA_VERSION, TAIL_TAG, VERSION_TAG
 from tidewheel.parquet_footer import MAGIC
 from tidewheel.segment import Segment
 
@@ -20,7 +21,10 @@ Read = Callable[[int, int], bytes]
 
 # The footer takes some 550 bytes a segment: this holds those of a hundred segments, in one read.
 _TAIL_BYTES = 64 * 1024
-_ENDING_BYTES = 4 + len(MAGIC)
+_LENGTH_BYTES = 4
+_LEAST_BYTES = CHECKSUM_BYTES + _LENGTH_BYTES + len(MAGIC)
+_FOOTER_BYTES = 1 << 30
+"""Of a footer: that of two million segments, more than a merge writes. A longer one is none."""
 
 
 def segments_of(read: Read, size_bytes: int, object_name: str) -> tuple[Segment, ...]:
@@ -36,42 +40,40 @@ def segments_of(read: Read, size_bytes: int, object_name: str) -> tuple[Segment,
     Raises:
         CorruptLedger: the footer is not that of a ledger.
     """
-    metadata, footer_start = _read_footer(read, size_bytes, object_name)
+    metadata, ending = _read_footer(read, size_bytes, object_name)
     try:
-        found = tuple(_segments(metadata, _end_of_segments(metadata, footer_start)))
+        found = tuple(_segments(metadata, _end_of_segments(metadata, ending)))
     except (pa.ArrowException, OSError, ValueError, TypeError, IndexError, OverflowError) as error:
-        raise _corrupt(object_name, footer_start, size_bytes, str(error)) from None
+        raise _corrupt(object_name, ending, size_bytes, str(error)) from None
     return found
 
 
 def tags_of(read: Read, size_bytes: int, object_name: str) -> dict[str, str]:
     """Returns the tags in a ledger's footer; arguments and errors as of `segments_of`."""
-    metadata, footer_start = _read_footer(read, size_bytes, object_name)
+    metadata, ending = _read_footer(read, size_bytes, object_name)
     try:
         return {key.decode(): value.decode() for key, value in (metadata.metadata or {}).items()}
     except UnicodeDecodeError as error:
-        raise _corrupt(object_name, footer_start, size_bytes, str(error)) from None
+        raise _corrupt(object_name, ending, size_bytes, str(error)) from None
 
 
 def _read_footer(read: Read, size_bytes: int, object_name: str) -> tuple[pq.FileMetaData, int]:
-    """Returns the footer and where it starts."""
-    tail_start = max(0, size_bytes - _TAIL_BYTES)
-    tail = read(tail_start, size_bytes - tail_start)
-    if len(tail) != size_bytes - tail_start or len(tail) < _ENDING_BYTES or not tail.endswith(MAGIC):
-        raise _corrupt(object_name, tail_start, size_bytes, "the ledger does not end with Parquet's magic")
-    length = int.from_bytes(tail[-_ENDING_BYTES : -len(MAGIC)], "little")
-    footer_start = size_bytes - _ENDING_BYTES - length
-    if footer_start < len(MAGIC):
-        raise _corrupt(object_name, tail_start, size_bytes, f"a footer of {length} bytes does not fit")
-    if footer_start < tail_start:
-        tail = read(footer_start, tail_start - footer_start) + tail
-        tail_start = footer_start
+    """Returns the footer, and where the ledger's ending starts, which is the footer's checksum."""
+    start = max(0, size_bytes - _TAIL_BYTES)
+    data = read(start, size_bytes - start)
+    if len(data) != size_bytes - start or len(data) < _LEAST_BYTES or not data.endswith(MAGIC):
+        raise _corrupt(object_name, start, size_bytes, "the ledger does not end with Parquet's magic")
+    length = int.from_bytes(data[-_LENGTH_BYTES - len(MAGIC) : -len(MAGIC)], "little")
+    ending = size_bytes - _LEAST_BYTES - length
+    if ending < len(MAGIC) or length > _FOOTER_BYTES:
+        raise _corrupt(object_name, start, size_bytes, f"a footer of {length} bytes does not fit")
+    data = data[ending - start :] if ending >= start else read(ending, start - ending) + data
     try:
-        metadata = pq.read_metadata(pa.BufferReader(MAGIC + tail[footer_start - tail_start :]))
+        metadata = pq.read_metadata(pa.BufferReader(MAGIC + opened(data)))
         _check(metadata)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise _corrupt(object_name, footer_start, size_bytes, f"not a readable footer: {error}") from None
-    return metadata, footer_start
+        raise _corrupt(object_name, ending, size_bytes, f"not a readable footer: {error}") from None
+    return metadata, ending
 
 
 def _check(metadata: pq.FileMetaData) -> None:
@@ -83,13 +85,13 @@ def _check(metadata: pq.FileMetaData) -> None:
         raise ValueError(f"columns are {columns.to_string(show_field_metadata=False)}")
 
 
-def _end_of_segments(metadata: pq.FileMetaData, footer_start: int) -> int:
+def _end_of_segments(metadata: pq.FileMetaData, ending: int) -> int:
     tail = metadata.metadata.get(TAIL_TAG.encode())
     if tail is None:
-        return footer_start
+        return ending
     place = Tail.of_tag(tail.decode())
-    if place.offset + place.length != footer_start:
-        raise ValueError(f"the tail {tail!r} does not end at {footer_start}")
+    if place.offset + place.length != ending:
+        raise ValueError(f"the tail {tail!r} does not end at {ending}")
     return place.offset
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from pyroaring import BitMap
 
 from tidewheel import parquet_footer
 from tidewheel.bucket import Bucket, BucketId, Tail, encode_tail
+from tidewheel.checked import CHECKSUM_BYTES, seal_of, sealed
 from tidewheel.errors import InvalidValue
 from tidewheel.ledger_rows import SCHEMA, Int64s, conform, in_order, text_bytes, times_of
 from tidewheel.parquet_footer import COLUMNS, MAGIC, Chunk, Codec, RowGroup
@@ -26,7 +26,6 @@ TOPIC_TAG = "tidewheel.topic"
 GENERATION_TAG = "tidewheel.generation"
 SOURCES_TAG = "tidewheel.sources"
 TAIL_TAG = "tidewheel.tail"
-CHECKSUM_BYTES = 4
 SEGMENT_ROWS = 5_000
 SEGMENT_BYTES = 64 * 1024
 
@@ -227,7 +226,7 @@ class LedgerWriter:
         self._flush()
         rows = sum(segment.rows for segment in self._segments)
         tail = self._put_tail()
-        self._put(parquet_footer.ledger_footer(rows, self._row_groups, self._tags))
+        self._put(sealed(parquet_footer.ledger_footer(rows, self._row_groups, self._tags)))
         return LedgerSummary(
             segments=tuple(self._segments),
             rows=rows,
@@ -317,8 +316,7 @@ class LedgerWriter:
                     last_deliver_at_ms=span.last_ms,
                 )
             )
-            checksum = zlib.crc32(footer, zlib.crc32(pages))
-            self._put(checksum.to_bytes(CHECKSUM_BYTES, "little"))
+            self._put(seal_of(pages, footer))
             self._put(pages)
             self._put(footer)
         self._encoder = None

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from itertools import pairwise
+from math import inf
 from typing import NamedTuple
 
 from tidewheel.bucket import Bucket, BucketId
@@ -44,6 +45,16 @@ _TIER_MEMBERS = 8
 _TIER_0_BYTES = 32 * 1024
 _SOURCES_AN_OUTPUT = 4
 _ENDS_SOON_MS = 3_600_000
+
+
+class Most(NamedTuple):
+    """The most that one merge rewrites, by its estimates."""
+
+    encoded_bytes: int
+    rows: float
+
+
+MOST = Most(MAX_MERGE_BYTES, inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +90,13 @@ class Merge:
 
 
 def choose(
-    buckets: Iterable[Bucket], planned: int, slot_ms: int, max_buckets: int, *, everything: bool = False
+    buckets: Iterable[Bucket],
+    planned: int,
+    slot_ms: int,
+    max_buckets: int,
+    *,
+    everything: bool = False,
+    most: Most = MOST,
 ) -> Merge | None:
     """Returns the merge that a topic needs next, None if it needs none.
 
@@ -89,6 +106,7 @@ def choose(
         slot_ms: the topic's slot length.
         max_buckets: live buckets up to which nothing is merged.
         everything: merge all that can be, however few they are.
+        most: what the merge may rewrite; it takes fewer ledgers where they have more.
     """
     soon = planned + max(1, _ENDS_SOON_MS // slot_ms)
     sized = [(_live_bytes(bucket, planned), bucket) for bucket in buckets if bucket.last_slot >= soon]
@@ -96,7 +114,7 @@ def choose(
     if len(small) < 2 or (len(small) <= max_buckets and not everything):
         return None
     chosen = small if everything else _tier(small, max_buckets)
-    sources = sorted(_that_fit(chosen), key=lambda bucket: bucket.id)
+    sources = sorted(_that_fit(chosen, planned, most), key=lambda bucket: bucket.id)
     if len(sources) < 2:
         return None
     return Merge(
@@ -124,13 +142,17 @@ def _tier(small: Sequence[tuple[int, Bucket]], max_buckets: int) -> list[tuple[i
     return list(small[: max(2, max_buckets // 2)])
 
 
-def _that_fit(chosen: Iterable[tuple[int, Bucket]]) -> Iterator[Bucket]:
+def _that_fit(chosen: Iterable[tuple[int, Bucket]], planned: int, most: Most) -> Iterator[Bucket]:
     """Returns as many as one transaction and one run take."""
     index_bytes = live_bytes = 0
+    rows = 0.0
     for number, (size, bucket) in enumerate(chosen):
         index_bytes += len(encode_slots(bucket.slots))
         live_bytes += size
-        if number == MAX_ITEMS - MAX_OUTPUTS or index_bytes > _MAX_INDEX_BYTES or live_bytes > MAX_MERGE_BYTES:
+        rows += bucket.rows * bucket.share(planned, bucket.last_slot + 1)
+        if number == MAX_ITEMS - MAX_OUTPUTS or index_bytes > _MAX_INDEX_BYTES:
+            return
+        if live_bytes > most.encoded_bytes or rows > most.rows:
             return
         yield bucket
 

@@ -3,8 +3,9 @@
 The SQS message's body is a line for people (`{"topic": "orders", "messages": 120}`); the pack itself is the
 Binary attribute `pack`, which SQS counts without base64's third:
 
-    byte 0      version (1, or 2 with options)
-    byte 1..    zlib stream of one JSON object, UTF-8:
+    byte 0..3   CRC-32 of the rest, little-endian
+    byte 4      version (1, or 2 with options)
+    byte 5..    zlib stream of one JSON object, UTF-8:
                   topic   name             gen    the topic's generation
                   sent    sender's ms      ids    base64 of n x 16 bytes
                   enc     n digits, one Encoding each
@@ -25,6 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidewheel.checked import opened, sealed
 from tidewheel.duration import MAX_DELAY_MS
 from tidewheel.errors import CorruptPack, InvalidValue
 from tidewheel.foreign import decompressed, json_object_of
@@ -122,7 +124,7 @@ def _split(
     if len(raw) <= MAX_RAW_BYTES or len(group) == 1:
         # A release that knows no options must not take the messages without them.
         version = _VERSIONS[any(m.options is not None for m in some)]
-        data = bytes([version]) + zlib.compress(raw, _LEVEL)
+        data = sealed(bytes([version]) + zlib.compress(raw, _LEVEL))
         if len(data) <= MAX_PACK_BYTES or len(group) == 1:
             yield group, data
             return
@@ -205,10 +207,11 @@ def _fault(error: Exception) -> str:
 
 
 def _decompressed(data: bytes) -> bytes:
-    if not data or data[0] not in _VERSIONS:
-        raise CorruptPack(f"version {data[0] if data else 'missing'}; this release reads versions {_VERSIONS}")
     try:
-        return decompressed(data[1:], MAX_RAW_BYTES)
+        rest = opened(data)
+        if rest[0] not in _VERSIONS:
+            raise CorruptPack(f"version {rest[0]}; this release reads versions {_VERSIONS}")
+        return decompressed(rest[1:], MAX_RAW_BYTES)
     except ValueError as error:
         raise CorruptPack(str(error)) from None
 

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tidewheel.checked import opened, sealed
 from tidewheel.errors import CorruptMetadata
 from tidewheel.foreign import decompressed, json_object_of, text, whole
 from tidewheel.message import MessageId, id_bytes
@@ -114,7 +115,7 @@ class _Load:
 
 
 def encode_plan(plan: Plan) -> bytes:
-    """Returns a plan's manifest: a zlib stream of JSON, objects named once."""
+    """Returns a plan's manifest: a sealed zlib stream of JSON, objects named once."""
     objects = list(dict.fromkeys(planned.object_name for planned in plan.segments))
     index = {name: i for i, name in enumerate(objects)}
     document = {
@@ -136,17 +137,27 @@ def encode_plan(plan: Plan) -> bytes:
         "cancelled": sorted(plan.cancelled),
         "part_rows": plan.part_rows,
     }
-    return zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 6)
+    return sealed(zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 6))
 
 
-def decode_plan(topic: str, a: int, b: int, manifest: bytes, occurrences: str | None = None) -> Plan:
+def decode_plan(
+    topic: str, a: int, b: int, manifest: bytes, occurrences: str | None = None, object_name: str | None = None
+) -> Plan:
     """Reads a plan's manifest.
+
+    Args:
+        topic: the topic's name.
+        a: the first slot.
+        b: the slot behind the last.
+        manifest: as `encode_plan` returned it.
+        occurrences: the plan's own rows.
+        object_name: the object that holds the manifest, for the error; None if the table does.
 
     Raises:
         CorruptMetadata: it is not one, or a newer version's.
     """
     try:
-        document = json_object_of(decompressed(manifest, _MANIFEST_BYTES))
+        document = json_object_of(decompressed(opened(manifest), _MANIFEST_BYTES))
         if document["v"] != 1:
             raise ValueError(f"version {document['v']}; this release reads version 1")
         objects = [text(name) for name in document["objects"]]
@@ -154,7 +165,11 @@ def decode_plan(topic: str, a: int, b: int, manifest: bytes, occurrences: str | 
         cancelled = frozenset(_message_id(each) for each in document["cancelled"])
         part_rows = whole(document["part_rows"], 1)
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise CorruptMetadata(f"plan {a} of topic {topic!r} is not readable ({error})") from None
+        place = "the table" if object_name is None else f"object {object_name}, bytes 0-{len(manifest) - 1}"
+        raise CorruptMetadata(
+            f"plan {a} of topic {topic!r}, in {place}, is not readable ({error}); restore it from a backup, or rebuild "
+            "the topic's index"
+        ) from None
     return Plan(
         topic=topic,
         a=a,

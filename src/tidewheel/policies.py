@@ -51,6 +51,8 @@ NO_FIFO = "a FIFO queue takes no delay for a single message, so nothing would co
 DECRYPT, MAKE_DATA_KEY = "kms:Decrypt", "kms:GenerateDataKey"
 KMS_ACTIONS = (DECRYPT, MAKE_DATA_KEY)
 """What a sender needs of the key with which a queue is encrypted."""
+LEADING_KEYS = "dynamodb:LeadingKeys"
+"""IAM's condition key for the partition keys of a request."""
 DNS_SUFFIXES = {"aws-cn": "amazonaws.com.cn"}
 """By partition, where it is not DNS_SUFFIX."""
 DNS_SUFFIX = "amazonaws.com"
@@ -113,7 +115,7 @@ def sender_statements(
     readable = [layout.topic_partition(topic), *(marks if changes or looks else [])]
     statements = [_reading_settings(settings, place), _items(settings, place, reads, readable)]
     if changes:
-        statements.append(_items(settings, place, ["dynamodb:PutItem"], marks))
+        statements.append(_items(settings, place, ["dynamodb:PutItem"], marks, checked=[layout.topic_partition(topic)]))
     if wanted & {"send", "reschedule"}:
         statements.append(_sending(settings, topic, place))
     ledgers, payloads = (place.object_arn(settings.s3_bucket, f"{folder}{topic}/*") for folder in (LEDGERS, PAYLOADS))
@@ -294,13 +296,28 @@ def _reading_settings(settings: ServiceSettings, place: _Place) -> Statement:
     return _allow(["ssm:GetParameter"], [place.arn("ssm", f"parameter{parameter_name(settings.stack)}")])
 
 
-def _items(settings: ServiceSettings, place: _Place, actions: Sequence[str], partitions: Sequence[str]) -> Statement:
-    """Allows actions on the items of some partitions; a request that names none is not allowed."""
-    condition = {
-        "ForAllValues:StringLike": {"dynamodb:LeadingKeys": list(partitions)},
-        # ForAllValues holds when there is nothing to compare.
-        "Null": {"dynamodb:LeadingKeys": "false"},
-    }
+def _items(
+    settings: ServiceSettings,
+    place: _Place,
+    actions: Sequence[str],
+    partitions: Sequence[str],
+    *,
+    checked: Sequence[str] = (),
+) -> Statement:
+    """Allows actions on the items of some partitions, and denies requests without a partition key.
+
+    Args:
+        settings, place: the service, and where it is.
+        actions: such as "dynamodb:PutItem".
+        partitions: patterns of partition keys.
+        checked: partitions of which the same transaction checks an item. IAM may compare an action with the keys of the
+            whole transaction (docs/security.md), so these may stand beside one of `partitions`, but not without one.
+    """
+    # ForAllValues holds when there is nothing to compare; ForAnyValue does not.
+    some = (
+        {"ForAnyValue:StringLike": {LEADING_KEYS: list(partitions)}} if checked else {"Null": {LEADING_KEYS: "false"}}
+    )
+    condition = {"ForAllValues:StringLike": {LEADING_KEYS: [*checked, *partitions]}, **some}
     return {**_allow(actions, [_table_arn(settings, place)]), "Condition": condition}
 
 

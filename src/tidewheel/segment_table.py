@@ -1,6 +1,6 @@
 """The segment table: what a ledger's segments are, as bytes that are read when they are asked for.
 
-    a zlib stream of unsigned LEB128 numbers:
+    sealed (`tidewheel.checked`), a zlib stream of unsigned LEB128 numbers:
       first segment's offset, then a segment each:
       length   rows   raw_bytes   first_deliver_at_ms - last_deliver_at_ms of the one before   last - first
 
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import overload
 
+from tidewheel.checked import opened, sealed
 from tidewheel.errors import CorruptMetadata
 from tidewheel.foreign import decompressed
 from tidewheel.segment import Segment
@@ -138,7 +139,7 @@ def encode_segments(segments: Sequence[Segment]) -> bytes:
         _put(out, segment.first_deliver_at_ms - before)
         _put(out, segment.last_deliver_at_ms - segment.first_deliver_at_ms)
         before = segment.last_deliver_at_ms
-    return zlib.compress(bytes(out), 9)
+    return sealed(zlib.compress(bytes(out), 9))
 
 
 def decode_segments(data: bytes) -> SegmentTable:
@@ -148,7 +149,7 @@ def decode_segments(data: bytes) -> SegmentTable:
         CorruptMetadata: it is not one.
     """
     try:
-        return SegmentTable(decompressed(data, _TABLE_BYTES))
+        return SegmentTable(decompressed(opened(data), _TABLE_BYTES))
     except ValueError as error:
         raise CorruptMetadata(f"segment table of {len(data)} bytes is not readable ({error!r})") from None
 

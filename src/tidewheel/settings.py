@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from dataclasses import field as dataclass_field
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 
 from tidewheel.errors import InvalidValue, NotConfigured, WrongQueue
 from tidewheel.foreign import json_object_of
@@ -137,6 +137,34 @@ class TopicSettings:
         return cls(**{k: v for k, v in found.items() if k in _topic_setting_names()})
 
 
+class TuningSettings(TypedDict, total=False):
+    """The fields of `TopicSettings` that `add_topic` of the CDK takes under their own names."""
+
+    segment_rows: int
+    segment_bytes: int | None
+    inline_rows: int
+    part_rows: int
+    max_buckets: int
+    max_waiting: int | None
+    max_send_rate: int | None
+    delay_levels: Sequence[int] | None
+    collect_interval_s: int
+    redrive_s: int
+
+
+class ChangeableSettings(TuningSettings, total=False):
+    """The fields of `TopicSettings` that `update_topic` takes as keyword arguments."""
+
+    retention_s: int
+
+
+class NewTopicSettings(ChangeableSettings, total=False):
+    """All fields of `TopicSettings`, as the keyword arguments of `create_topic`."""
+
+    slot_s: int
+    lookahead_s: int
+
+
 def _topic_setting_names() -> set[str]:
     return {field.name for field in fields(TopicSettings)}
 
@@ -146,6 +174,7 @@ class ServiceSettings:
     """Where the deployed service's parts are; read from the environment or from the SSM parameter.
 
     Attributes:
+        merge_job: the Glue job that merges what is large; None where the stack has no Spark jobs.
         max_skew_ms: by how much two clocks may differ; added to every delay, so that nothing is early.
         send_threads: parallel SQS requests of one function call.
         topic_queues: topic -> URLs of its own urgent and bulk ingest queue, for the topics that have such; both
@@ -166,7 +195,7 @@ class ServiceSettings:
     dispatch_arn: str
     schedule_dead_letter_arn: str
     compact_function: str
-    merge_job: str
+    merge_job: str | None = None
     max_skew_ms: int = 100
     send_threads: int = 8
     topic_queues: Mapping[str, tuple[str, str]] = dataclass_field(default_factory=dict)
@@ -199,26 +228,29 @@ class ServiceSettings:
             raise WrongQueue(queue_arn, topic)
 
     @classmethod
-    def from_mapping(cls, values: Mapping[str, Any], source: str) -> ServiceSettings:
-        """Builds the settings from a mapping of field names.
+    def from_mapping(cls, values: Mapping[str, Any], source: str, prefix: str = "") -> ServiceSettings:
+        """Builds the settings from a mapping.
+
+        Args:
+            values: the fields' values, by their names.
+            source: where they come from, for the message of an error.
+            prefix: what stands before each name in the mapping; with one, names are in upper case.
 
         Raises:
-            NotConfigured: a field is missing; the message names it and `source`.
+            NotConfigured: a field is missing; the message names it, as the source has it.
             InvalidValue: a field has a value that cannot be.
         """
-        missing = [f.name for f in fields(cls) if f.name not in values and f.name not in _OPTIONAL]
+        names = {f.name: prefix + f.name.upper() if prefix else f.name for f in fields(cls)}
+        missing = [name for field, name in names.items() if name not in values and field not in _OPTIONAL]
         if missing:
             raise NotConfigured(f"{source} lacks {', '.join(missing)}; deploy the stack again or correct it")
-        given: dict[str, Any] = {f.name: values[f.name] for f in fields(cls) if f.name in values}
+        given: dict[str, Any] = {field: values[name] for field, name in names.items() if name in values}
         return cls(**{name: _OPTIONAL.get(name, str)(value) for name, value in given.items()})
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> ServiceSettings:
         """Reads the variables TIDEWHEEL_<FIELD> that the stack gives to each function."""
-        values = {
-            k.removeprefix(VARIABLE_PREFIX).lower(): v for k, v in environ.items() if k.startswith(VARIABLE_PREFIX)
-        }
-        return cls.from_mapping(values, "the environment (TIDEWHEEL_*)")
+        return cls.from_mapping(environ, "the environment", VARIABLE_PREFIX)
 
     @classmethod
     def from_json(cls, text: str, source: str) -> ServiceSettings:
@@ -246,11 +278,16 @@ def _number(name: str, value: object) -> int:
         raise InvalidValue(name, value, "give a whole number") from None
 
 
+def _text_or_none(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
 _OPTIONAL: dict[str, Callable[[Any], Any]] = {
+    "merge_job": _text_or_none,
     "max_skew_ms": partial(_number, "max_skew_ms"),
     "send_threads": partial(_number, "send_threads"),
     "topic_queues": _topic_queues,
-    "encryption_key_arn": lambda value: None if value is None else str(value),
+    "encryption_key_arn": _text_or_none,
 }
 """Settings that may be missing, and how each is read; all others are texts."""
 

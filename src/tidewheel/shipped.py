@@ -8,6 +8,7 @@ PACKAGE = Path(__file__).resolve().parent
 
 FUNCTIONS = "functions"
 GLUE_JOBS = "glue_jobs"
+DOCS = "docs"
 EXAMPLES = "examples"
 
 

@@ -1,8 +1,8 @@
-"""The occupied slots of a ledger as bytes: a portable roaring bitmap, checked whole before a number of it is read.
+"""The occupied slots of a ledger as bytes: a portable roaring bitmap, sealed, and checked whole before it is used.
 
-The layout is that of https://github.com/RoaringBitmap/RoaringFormatSpec. CRoaring itself checks what is in a container
-when it has read it (`roaring_bitmap_internal_validate`, which pyroaring calls since 1.0.1). What it passes over is
-checked here, and nothing twice: a dispatch reads the bitmaps of all buckets.
+Behind the checksum (`tidewheel.checked`), the layout is that of https://github.com/RoaringBitmap/RoaringFormatSpec.
+CRoaring itself checks what is in a container when it has read it (`roaring_bitmap_internal_validate`, which pyroaring
+calls since 1.0.1). What it passes over is checked here, and nothing twice: a dispatch reads the bitmaps of all buckets.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from pyroaring import BitMap
 
+from tidewheel.checked import opened, sealed
 from tidewheel.errors import CorruptMetadata
 
 _COOKIE, _COOKIE_WITH_RUNS = 12346, 12347
@@ -26,10 +27,10 @@ def slots_of(numbers: Iterable[int]) -> BitMap:
 
 
 def encode_slots(slots: BitMap) -> bytes:
-    """Returns the portable form of a bitmap, with runs where they are shorter."""
+    """Returns the sealed portable form of a bitmap, with runs where they are shorter."""
     compact = BitMap(slots)
     compact.run_optimize()
-    return bytes(compact.serialize())
+    return sealed(bytes(compact.serialize()))
 
 
 def decode_slots(data: bytes) -> BitMap:
@@ -40,11 +41,12 @@ def decode_slots(data: bytes) -> BitMap:
     of runs says of its numbers: a slot that is not seen is never planned.
 
     Raises:
-        CorruptMetadata: it is no bitmap, or an empty one.
+        CorruptMetadata: it is damaged, no bitmap, or an empty one.
     """
     try:
-        runs = list(_containers_of_runs(data))
-        slots = BitMap.deserialize(data)
+        bitmap = opened(data)
+        runs = list(_containers_of_runs(bitmap))
+        slots = BitMap.deserialize(bitmap)
         for key, said in runs:
             if slots.range_cardinality(key << 16, (key + 1) << 16) != said:
                 raise ValueError("a container holds more or fewer numbers than it says")

@@ -3,6 +3,9 @@
 Each item has its version in `v`: how this one item is read. A fence also has its topic's `layout`, if that is above 1:
 by which rules all data of the topic is read and changed. Optional fields are absent, never null. Attributes that this
 release does not know are passed over, and stay where an item is changed and not put whole.
+
+Binary attributes (`slots`, `segments`, `manifest`, `ledger`) hold bytes with a checksum of their own, which is verified
+before a parser sees them.
 """
 
 from __future__ import annotations
@@ -45,15 +48,16 @@ def _reading(decode: Callable[[Item], T]) -> Callable[[Item], T]:
             if "layout" in item:
                 check_layout(_topic(item), _number(item, "layout"))
             version = _number(item, "v")
-            if version > VERSION:
-                raise CorruptMetadata(
-                    f"item {_name(item)} has version {version}; this release reads version {VERSION}: upgrade Tidewheel"
-                )
-            return decode(item)
-        except (CorruptMetadata, NewerLayout):
+            if version <= VERSION:
+                return decode(item)
+        except NewerLayout:
             raise
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, TidewheelError) as error:
-            raise CorruptMetadata(f"item {_name(item)} is not readable ({error!r}); rebuild the index") from None
+            reason = str(error) if isinstance(error, TidewheelError) else repr(error)
+            raise CorruptMetadata(f"item {_name(item)} is not readable ({reason}); rebuild the index") from None
+        raise CorruptMetadata(
+            f"item {_name(item)} has version {version}; this release reads version {VERSION}: upgrade Tidewheel"
+        )
 
     return checked
 

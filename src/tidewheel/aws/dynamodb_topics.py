@@ -131,7 +131,7 @@ class DynamoTopics(DynamoFences, DynamoDeliveries, DynamoParks, DynamoKeys, Dyna
             return Plan(topic=found.topic, a=found.a, b=found.b, segments=(), occurrences=found.occurrences)
         if manifest is None:
             manifest = self._objects.get_range(str(found.object_name), 0, found.object_bytes)
-        return decode_plan(found.topic, found.a, found.b, manifest, found.occurrences)
+        return decode_plan(found.topic, found.a, found.b, manifest, found.occurrences, found.object_name)
 
     def plan_ranges(self, topic: str) -> list[tuple[int, int]]:
         found = self._table.query_prefix(layout.topic_partition(topic), layout.PLANS, projection="pk, sk, v, b")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from botocore.exceptions import ClientError
 
+from tidewheel.errors import NotConfigured
 from tidewheel.flows.ports import MergeSize
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class AwsRuns:
         glue_client: gives boto3's Glue client.
         dispatch_function: name or ARN of the function that dispatches; invoked with {"topic": ...}.
         compact_function: name of the function that merges what is small; invoked likewise.
-        merge_job: the job that merges what is large; run with --topic.
+        merge_job: the job that merges what is large; run with --topic. None: there is none.
     """
 
     def __init__(
@@ -40,13 +41,18 @@ class AwsRuns:
         *,
         dispatch_function: str,
         compact_function: str,
-        merge_job: str,
+        merge_job: str | None,
     ) -> None:
         self._lambda = lambda_client
         self._glue = glue_client
         self._dispatch_function = dispatch_function
         self._compact_function = compact_function
         self._merge_job = merge_job
+
+    @property
+    def largest(self) -> MergeSize:
+        """Whether there is the job."""
+        return MergeSize.SMALL if self._merge_job is None else MergeSize.LARGE
 
     def dispatch(self, topic: str) -> None:
         """Invokes the function asynchronously."""
@@ -69,6 +75,10 @@ class AwsRuns:
         self._lambda().invoke(FunctionName=function, InvocationType="Event", Payload=payload)
 
     def _start_job(self, topic: str) -> None:
+        if self._merge_job is None:
+            raise NotConfigured(
+                f"topic {topic}: the merge is too large for a function, and the stack has no Spark jobs"
+            )
         try:
             self._glue().start_job_run(JobName=self._merge_job, Arguments={"--topic": topic})
         except ClientError as error:

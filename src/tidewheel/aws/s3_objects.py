@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from tidewheel.aws import s3_layout
-from tidewheel.bucket import BucketId
+from tidewheel.aws.new_names import NewNames
 from tidewheel.errors import ObjectMissing
 from tidewheel.flows.ports import StoredObject
-from tidewheel.park import ParkKey
 from tidewheel.sink import Sink
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ PART_BYTES = 16 * 1024 * 1024
 """Bytes of each part of an upload but the last: 10,000 parts, S3's limit, are 156 GiB."""
 
 
-class S3Objects:
+class S3Objects(NewNames):
     """The port `Objects` in one S3 bucket.
 
     Args:
@@ -37,26 +35,6 @@ class S3Objects:
     def __init__(self, client: S3Client, *, s3_bucket: str) -> None:
         self._client = client
         self._s3_bucket = s3_bucket
-
-    def new_ledger_name(self, topic: str, first_slot: int, slot_ms: int, bucket_id: BucketId) -> str:
-        """Returns a ledger's name with a random end."""
-        return s3_layout.ledger_name(topic, first_slot, slot_ms, bucket_id, s3_layout.attempt())
-
-    def new_park_name(self, key: ParkKey) -> str:
-        """Returns a name of a park's ledger with a random end."""
-        return s3_layout.park_name(key, s3_layout.attempt())
-
-    def new_occurrences_name(self, topic: str, a: int) -> str:
-        """Returns a name with a random end."""
-        return s3_layout.occurrences_name(topic, a, s3_layout.attempt())
-
-    def new_checkpoint_name(self, topic: str, written_at_ms: int) -> str:
-        """Returns a checkpoint's name with a random end."""
-        return s3_layout.checkpoint_name(topic, written_at_ms, s3_layout.attempt())
-
-    def new_payload_name(self, topic: str, due_ms: int, message_id: str) -> str:
-        """Returns a large body's name with a random end."""
-        return s3_layout.payload_name(topic, due_ms, message_id, s3_layout.attempt())
 
     def put(self, name: str, data: bytes | memoryview) -> None:
         """Writes an object whole: one request."""

@@ -10,6 +10,7 @@ from functools import partial
 from threading import Lock
 from typing import TypeVar
 
+import boto3
 from botocore.config import Config
 
 from tidewheel import clock as clocks
@@ -17,7 +18,6 @@ from tidewheel.aws.dynamodb_topics import DynamoTopics
 from tidewheel.aws.runs import AwsRuns
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.aws.scheduler_wheel import SchedulerWheel
-from tidewheel.aws.session import ClientSession, CoreSession
 from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.clock import Clock
 from tidewheel.flows.ports import Parallel, Queues, in_order
@@ -45,18 +45,20 @@ class Service:
         return self.settings.max_skew_ms
 
     @classmethod
-    def cold_start(cls, session: ClientSession | None = None, environ: Mapping[str, str] = os.environ) -> Service:
-        """Makes the service of the environment's settings, with the current clock; the default session is botocore's.
+    def cold_start(
+        cls, session: boto3.session.Session | None = None, environ: Mapping[str, str] = os.environ
+    ) -> Service:
+        """Makes the service of the environment's settings, with the current clock.
 
         Raises:
             NotConfigured: a variable is missing.
         """
         settings = ServiceSettings.from_environment(environ)
-        return cls.of(settings, session or CoreSession(), clocks.current())
+        return cls.of(settings, session or boto3.session.Session(), clocks.current())
 
     @classmethod
     def of(
-        cls, settings: ServiceSettings, session: ClientSession, clock: Clock, *, endpoint_url: str | None = None
+        cls, settings: ServiceSettings, session: boto3.session.Session, clock: Clock, *, endpoint_url: str | None = None
     ) -> Service:
         """Makes the service of some settings; a session knows where AWS is, unless an endpoint is given."""
         client = partial(session.client, config=client_config(settings.send_threads), endpoint_url=endpoint_url)
@@ -80,7 +82,7 @@ class Service:
                 dead_letter_arn=settings.schedule_dead_letter_arn,
             ),
             runs=AwsRuns(
-                # Made when they are used: few calls start anything, and each client costs a cold start 25 ms.
+                # Made when used: few calls start anything, and Glue's API description is one of botocore's largest.
                 once(lambda: client("lambda")),
                 once(lambda: client("glue")),
                 dispatch_function=settings.dispatch_arn,

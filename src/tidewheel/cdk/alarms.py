@@ -1,6 +1,6 @@
 """Alarms: what somebody must be woken for, and the topic that tells it.
 
-Each has a page in the runbook, `docs/runbook.md`, under the title that its description ends with. CloudWatch bills
+Each has a page in the runbook. Its description ends with the command that prints the page. CloudWatch bills
 $0.10 a month for each metric that an alarm reads. The fourteen alarms read 32: seven of functions, four queues of dead
 letters, three other queues, four of the table and its index, four of the scheduler, two of merges, and one each the
 others. Five of them read the service's own metrics alone, and are left out where the functions emit none. Each queue of
@@ -74,7 +74,7 @@ class Alarms(Construct):
 
     def watch(self, watched: Watched, environment: Environment) -> None:
         """Have failed job runs told, and make the alarms if the environment has them."""
-        rule = self._tell_broken_jobs(watched)
+        rule = self._tell_broken_jobs(watched) if watched.jobs else None
         if not environment.alarms:
             return
         self._runbook, self._name = environment.runbook_url, watched.service_name
@@ -85,7 +85,8 @@ class Alarms(Construct):
         self._watch_merges(watched, environment)
         self._watch_table(watched)
         self._watch_scheduler(watched)
-        self._watch_jobs(rule)
+        if rule is not None:
+            self._watch_jobs(rule)
 
     def _watch_delivery(self, watched: Watched, environment: Environment) -> None:
         """Make the alarms on what the sweep sees. It tells a gauge at each sweep, and only what is not zero."""
@@ -269,7 +270,7 @@ class Alarms(Construct):
             self,
             id_,
             alarm_name=f"{self._name}-{id_}",
-            alarm_description=f"{says} {self._runbook}#{anchor(title)}",
+            alarm_description=f"{says} What to do: {self._runbook}#{anchor(title)}",
             metric=metric,
             threshold=threshold,
             datapoints_to_alarm=seen,
@@ -301,7 +302,7 @@ def watch_dead_letters(
         "Alarm",
         alarm_name=alarm_name,
         alarm_description="A subscription has dead letters: its consumer received them too often without deleting "
-        f"them. {runbook_url}#{anchor('Dead letters of a subscription')}",
+        f"them. What to do: {runbook_url}#{anchor('Dead letters of a subscription')}",
         metric=_visible(dead_letters),
         threshold=1,
         evaluation_periods=1,

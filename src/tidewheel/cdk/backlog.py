@@ -5,7 +5,10 @@ The table costs nothing and needs no crawler: its partitions are computed from t
 
 from __future__ import annotations
 
-from aws_cdk import Fn, RemovalPolicy, Token
+from collections.abc import Mapping
+from typing import Any
+
+from aws_cdk import Aws, Fn, RemovalPolicy, Token
 from aws_cdk import aws_glue as glue
 from constructs import Construct
 
@@ -16,27 +19,39 @@ from tidewheel.cdk.storage import Storage
 TABLE_NAME = "ledgers"
 
 COLUMNS = {
-    "deliver_at_ms": glue.Schema.BIG_INT,
-    "message_id": glue.Schema.BINARY,
-    "key": glue.Schema.STRING,
-    "attributes": glue.Schema.map(glue.Schema.STRING, glue.Schema.STRING),
-    "payload": glue.Schema.BINARY,
-    "encoding": glue.Schema.TINY_INT,
-    "sent_at_ms": glue.Schema.BIG_INT,
-    "expires_at_ms": glue.Schema.BIG_INT,
+    "deliver_at_ms": "bigint",
+    "message_id": "binary",
+    "key": "string",
+    "attributes": "map<string,string>",
+    "payload": "binary",
+    "encoding": "tinyint",
+    "sent_at_ms": "bigint",
+    "expires_at_ms": "bigint",
 }
 """The columns of `tidewheel.ledger_rows.SCHEMA`."""
 
+PARTITIONS = {"topic": "string", "due_day": "string"}
+
 PROJECTION = {
+    "projection.enabled": "true",
     # Topics come and go without a deployment, so their names cannot be listed: a query must give one.
-    "topic": glue.PartitionProjectionConfiguration.injected(),
-    "due_day": glue.PartitionProjectionConfiguration.date(
-        format="yyyy-MM-dd",
-        min="2020-01-01",
-        max="NOW+11YEARS",
-        step=glue.DateProjectionStep(interval=1, interval_unit=glue.DateIntervalUnit.DAYS),
+    "projection.topic.type": "injected",
+    "projection.due_day.type": "date",
+    "projection.due_day.format": "yyyy-MM-dd",
+    "projection.due_day.range": "2020-01-01,NOW+11YEARS",
+    "projection.due_day.interval": "1",
+    "projection.due_day.interval.unit": "DAYS",
+}
+"""How Athena computes the partitions: https://docs.aws.amazon.com/athena/latest/ug/partition-projection-setting-up.html"""
+
+PARQUET: dict[str, Any] = {
+    "input_format": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
+    "output_format": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat",
+    "serde_info": glue.CfnTable.SerdeInfoProperty(
+        serialization_library="org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
     ),
 }
+"""How the catalog names Parquet."""
 
 
 class Backlog(Construct):
@@ -46,37 +61,49 @@ class Backlog(Construct):
     in deliver_at_ms.
 
     Attributes:
-        database: Named like the service, with `_` for `-`, so that Athena needs no quotes.
-        table: The table `ledgers`, partitioned by topic and by the day of each ledger's first slot.
+        database_name: That of the service, with `_` for `-`, so that Athena needs no quotes. In it is the table
+            `ledgers`, partitioned by topic and by the day of each ledger's first slot.
     """
 
     def __init__(self, scope: Construct, id_: str, *, storage: Storage) -> None:
         """Make both. They hold no data, so they go with the stack."""
         super().__init__(scope, id_)
-        self.database = glue.Database(
+        database = glue.CfnDatabase(
             self,
             "Database",
-            database_name=_database_name(service_name(self)),
-            description="Tidewheel: what is waiting",
-            removal_policy=RemovalPolicy.DESTROY,
+            catalog_id=Aws.ACCOUNT_ID,
+            database_input=glue.CfnDatabase.DatabaseInputProperty(
+                name=_database_name(service_name(self)), description="Tidewheel: what is waiting"
+            ),
         )
         location = storage.s3_bucket.s3_url_for_object(LEDGERS)
-        self.table = glue.S3Table(
+        table = glue.CfnTable(
             self,
             "Ledgers",
-            database=self.database,
-            table_name=TABLE_NAME,
-            description="Messages of all ledgers, those included that were delivered and not yet collected",
-            columns=[glue.Column(name=name, type=type_) for name, type_ in COLUMNS.items()],
-            data_format=glue.DataFormat.PARQUET,
-            has_encrypted_data=False,
-            storage=glue.S3TableStorage.from_bucket(storage.s3_bucket),
-            s3_prefix=LEDGERS,
-            partition_keys=[glue.Column(name=name, type=glue.Schema.STRING) for name in PROJECTION],
-            partition_projection=PROJECTION,
-            parameters={"storage.location.template": f"{location}${{topic}}/${{due_day}}/"},
+            catalog_id=Aws.ACCOUNT_ID,
+            database_name=database.ref,
+            table_input=glue.CfnTable.TableInputProperty(
+                name=TABLE_NAME,
+                description="Messages of all ledgers, those included that were delivered and not yet collected",
+                table_type="EXTERNAL_TABLE",
+                partition_keys=_columns(PARTITIONS),
+                storage_descriptor=glue.CfnTable.StorageDescriptorProperty(
+                    columns=_columns(COLUMNS), location=location, **PARQUET
+                ),
+                parameters={
+                    "classification": "parquet",
+                    "storage.location.template": f"{location}${{topic}}/${{due_day}}/",
+                    **PROJECTION,
+                },
+            ),
         )
-        self.table.apply_removal_policy(RemovalPolicy.DESTROY)
+        for resource in (database, table):
+            resource.apply_removal_policy(RemovalPolicy.DESTROY)
+        self.database_name = database.ref
+
+
+def _columns(types: Mapping[str, str]) -> list[glue.CfnTable.ColumnProperty]:
+    return [glue.CfnTable.ColumnProperty(name=name, type=type_) for name, type_ in types.items()]
 
 
 def _database_name(service: str) -> str:

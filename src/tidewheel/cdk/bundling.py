@@ -1,55 +1,86 @@
-"""The code of the functions and of the Glue jobs, as assets.
+"""The code of the functions, as an asset.
 
-Each bundle of `bundles.py` is a zip archive:
+All functions have one archive:
 
-    pyarrow/ boto3/ ...                from PyPI, as pinned in requirements.lock, for Lambda's machine; thinned
-    tidewheel/                         the modules of the package that its handlers import, in the end
-    functions/<name>/handler.py        its handlers
+    pyarrow/ boto3/ ...                from PyPI, as pinned in requirements.lock, for Lambda's machine; unchanged
+    tidewheel/                         this package
+    functions/<name>/handler.py        the handlers
 
-uv or pip fetches wheels for arm64 wherever it runs, so no Docker is needed. The jobs have an archive of the modules
-that their scripts import; Glue installs their other packages itself, as `glue_requirements` pins them.
+LEFT_OUT names the files that stay outside; a file that is in the archive is as its project wrote it. uv or pip fetches
+wheels for arm64 wherever it runs, so no Docker is needed. `job_code.py` has the code of the Glue jobs.
 
-An asset's hash is made of what goes into it: pinned packages, own modules, the code that bundles, and whether modules
-are compiled. So it is known without bundling and equal on all machines with one version of Python, a change of anything
-else deploys nothing, and what is in `cdk.out` already is not made again.
+The asset's hash is made of the pinned packages, the own modules and the code that bundles. So the hash is known without
+bundling and equal on all machines, any other change deploys nothing, and an archive in `cdk.out` is not made again.
 """
 
 from __future__ import annotations
 
-import inspect
-import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-import jsii
-from aws_cdk import AssetHashType, BundlingOptions, BundlingOutput, DockerImage, ILocalBundling
+from aws_cdk import AssetHashType, BundlingOutput
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk.aws_s3_assets import Asset
-from constructs import Construct
 
-from tidewheel.cdk import archive, bytecode, pinned_packages, service_descriptions, shared_object, thinning
-from tidewheel.cdk.archive import files_of, fingerprint, write_archive
-from tidewheel.cdk.bundles import BUNDLES, LAMBDA_LIMIT_BYTES, MB, SERVICES, UNUSED, Bundle, BundleFailed
-from tidewheel.cdk.pinned_packages import GLUE, LAMBDA, Machine, install, pinned
-from tidewheel.cdk.reach import Reach, reach
-from tidewheel.shipped import FUNCTIONS, GLUE_JOBS, PACKAGE, shipped
+from tidewheel.cdk import archive, pinned_packages
+from tidewheel.cdk.archive import bundled_by, files_of, fingerprint, write_archive
+from tidewheel.cdk.pinned_packages import LAMBDA, BundleFailed, Machine, install, pinned
+from tidewheel.shipped import FUNCTIONS, PACKAGE, shipped
 
-GLUE_PACKAGES = ("cronsim", "pyarrow", "pyroaring", "tzdata")
-"""What the package needs in a Glue job; boto3, numpy, py4j and pyspark Glue has."""
+MB = 1_000_000
 
-NO_DOCKER = DockerImage.from_registry("docker-is-not-used")
-"""CDK demands an image, and would fall back to it; our local bundling never lets it."""
+LIMIT_BYTES = 220 * MB
+"""The most that the functions' archive may have unpacked: a package that grew is found before Lambda refuses it."""
 
-_MAKERS = (archive, bytecode, pinned_packages, service_descriptions, shared_object, thinning)
-"""The modules that decide on an archive's bytes, beside what goes into it."""
+LAMBDA_LIMIT_BYTES = 250 * 1024 * 1024
+"""The most that a function may have unpacked, its layers included (Lambda quotas, "Deployment package size")."""
+
+PACKAGES = (
+    "aws-lambda-powertools",
+    "boto3",
+    "botocore",
+    "cronsim",
+    "jmespath",
+    "numpy",
+    "pyarrow",
+    "pyroaring",
+    "python-dateutil",
+    "s3transfer",
+    "six",
+    "typing-extensions",
+    "tzdata",
+    "urllib3",
+)
+"""All packages that `tidewheel[lambda]` needs, directly or not."""
+
+LEFT_OUT = {
+    ".lock": "uv's, while it installs",
+    "bin/*": "command lines, made by the installer; they name the Python that ran it",
+    "*.dist-info/INSTALLER": "the installer's",
+    "*.dist-info/RECORD": "the installer's; it lists the files that are left out, too",
+    "*.dist-info/REQUESTED": "the installer's",
+    "numpy/*tests/*": "tests: 8 MB",
+    "pyarrow/tests/*": "tests: 3 MB",
+    "pyarrow/include/*": "C++ headers: 6 MB",
+    "pyarrow/*flight*": "Arrow Flight, a protocol over gRPC: 33 MB",
+    "pyarrow/*_s3*": "Arrow's own client of S3: 17 MB; the functions use botocore",
+    "tidewheel/cdk/*": "the constructs",
+    "tidewheel/cli/*": "the command line",
+    "tidewheel/cost/*": "the calculation of bills",
+    "tidewheel/local/*": "the local runtime",
+    "tidewheel/memory/*": "the metadata in memory, for tests",
+    "tidewheel/spark/*": "the Glue jobs",
+}
+"""Files that are left out: a pattern of their names in the archive, where `*` matches `/` too, and the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleSize:
-    """How large a bundle is.
+    """How large the functions' archive is.
 
     Attributes:
         unpacked_bytes: As a function has it.
@@ -60,175 +91,114 @@ class BundleSize:
     zipped_bytes: int
 
 
-def service_code() -> dict[str, lambda_.Code]:
-    """Return each function's code. CDK bundles only for stacks in its context `aws:cdk:bundling-stacks`."""
-    codes = {bundle: _code(bundle) for bundle in BUNDLES}
-    return {function: code for bundle, code in codes.items() for function in bundle.functions}
-
-
-def package_asset(scope: Construct, id_: str) -> Asset:
-    """Return what the jobs import of this package as an asset that ends in `.zip`.
-
-    Spark puts archives on the import path by their ending: `.zip`, `.egg` or `.jar`.
-    """
-    return Asset(
-        scope,
-        id_,
-        path=str(PACKAGE),
-        asset_hash=fingerprint(job_files(), *_makers()),
+def service_code() -> lambda_.Code:
+    """Return the code of all functions. CDK bundles only for stacks in its context `aws:cdk:bundling-stacks`."""
+    return lambda_.Code.from_asset(
+        str(PACKAGE),
+        asset_hash=functions_hash(),
         asset_hash_type=AssetHashType.CUSTOM,
-        bundling=BundlingOptions(image=NO_DOCKER, local=LocalPackage(), output_type=BundlingOutput.SINGLE_FILE),
+        bundling=bundled_by(write_bundle, BundlingOutput.ARCHIVED),
     )
 
 
-def glue_requirements() -> str:
-    """Return what pip installs when a Glue job starts: versions and hashes of the lock file, and wheels only.
-
-    One hash in such a file makes pip want one of each package and of all that these need, so it installs nothing else.
-    Glue takes the file from version 5.0 on:
-    https://docs.aws.amazon.com/glue/latest/dg/aws-glue-programming-python-libraries.html
-    """
-    return f"--require-hashes\n--only-binary :all:\n{pinned(GLUE_PACKAGES, GLUE)}"
-
-
-def requirements_asset(scope: Construct, id_: str) -> Asset:
-    """Return `glue_requirements` as an asset that ends in `.txt`."""
-    text = glue_requirements()
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "requirements.txt"
-        file.write_text(text, encoding="utf-8")
-        # The file is copied to cdk.out at once.
-        return Asset(
-            scope,
-            id_,
-            path=str(file),
-            asset_hash=fingerprint({}, text),
-            asset_hash_type=AssetHashType.CUSTOM,
-        )
-
-
-def own_reach(bundle: Bundle) -> Reach:
-    """Return what a bundle's handlers import."""
-    return reach(_handlers(bundle).values())
-
-
-def own_files(bundle: Bundle) -> dict[str, Path]:
-    """Return a bundle's handlers and modules of this package, by their names in it."""
-    return {**_handlers(bundle), **_module_files(own_reach(bundle))}
-
-
-def job_files() -> dict[str, Path]:
-    """Return the modules of this package that the Glue jobs import, by their names in the archive."""
-    return _module_files(reach(shipped(GLUE_JOBS).glob("*.py")))
-
-
-def bundle_hash(bundle: Bundle) -> str:
-    """Return the hash of a bundle's asset."""
-    options = json.dumps([UNUSED, sorted(SERVICES), bytecode.compiles_for(LAMBDA)])
-    inputs = (pinned(bundle.packages), options, *_makers())
-    return fingerprint(own_files(bundle), *inputs)
-
-
-def fill(folder: Path, bundle: Bundle, machine: Machine = LAMBDA) -> None:
-    """Put a bundle's content into an empty folder.
+def handler_of(function: str) -> str:
+    """Return a function's handler, as its configuration names it.
 
     Raises:
-        BundleFailed: A package could not be installed, or one that a handler imports is not in the bundle.
+        BundleFailed: The archive has no such handler.
     """
-    install(pinned(bundle.packages, machine), folder, machine)
-    own = own_files(bundle)
-    thinning.thin(folder, own.values())
+    file = f"functions/{function}/handler.py"
+    if file not in _handlers():
+        raise BundleFailed(f"functions.zip has no {file}, which the function {function!r} is configured with.")
+    return f"functions.{function}.handler.handler"
+
+
+def functions_hash() -> str:
+    """Return the hash of the functions' asset."""
+    return fingerprint(own_files(), pinned(PACKAGES), *makers())
+
+
+def fill(folder: Path, machine: Machine = LAMBDA) -> None:
+    """Put the content of the functions' archive into an empty folder.
+
+    Raises:
+        BundleFailed: A package could not be installed.
+    """
+    install_files(folder, pinned(PACKAGES, machine), own_files(), machine)
+
+
+def install_files(folder: Path, requirements: str, own: Mapping[str, Path], machine: Machine) -> None:
+    """Install packages into an empty folder, less LEFT_OUT, and copy files of our own to it.
+
+    Raises:
+        BundleFailed: A package could not be installed.
+    """
+    install(requirements, folder, machine)
+    for name, path in files_of(folder).items():
+        if _left_out(name):
+            path.unlink()
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
     for name, path in own.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, folder / name)
-    bytecode.compile_modules(folder, machine)
-    thinning.check(folder, own_reach(bundle).packages, machine)
 
 
-def write_bundle(bundle: Bundle, target: Path) -> BundleSize:
-    """Write a bundle to a folder as `<name>.zip`, and its size to stderr.
+def write_bundle(target: Path, machine: Machine = LAMBDA) -> BundleSize:
+    """Write the functions' archive to a folder as `functions.zip`, and its size to stderr.
 
     Raises:
-        BundleFailed: As `fill`; or it is larger than it may be.
+        BundleFailed: As `fill`; or the archive is larger than it may be.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        fill(folder, bundle)
+        fill(folder, machine)
         files = files_of(folder)
         unpacked = sum(path.stat().st_size for path in files.values())
-        if unpacked > bundle.limit_bytes:
+        if unpacked > LIMIT_BYTES:
             raise BundleFailed(
-                f"The bundle {bundle.name} has {unpacked / MB:.1f} MB unpacked, more than its limit of "
-                f"{bundle.limit_bytes / MB:.0f} MB: see what grew, and UNUSED in `bundles.py`."
+                f"functions.zip has {unpacked / MB:.1f} MB unpacked, more than its limit of {LIMIT_BYTES / MB:.0f} MB "
+                f"(Lambda's own is {LAMBDA_LIMIT_BYTES / MB:.0f} MB): see which package grew, and LEFT_OUT in "
+                "`tidewheel/cdk/bundling.py`."
             )
-        zipped = target / f"{bundle.name}.zip"
+        zipped = target / "functions.zip"
         write_archive(files, zipped)
     size = BundleSize(unpacked_bytes=unpacked, zipped_bytes=zipped.stat().st_size)
-    compiled = "compiled" if bytecode.compiles_for(LAMBDA) else f"as source: Python {LAMBDA.python} would compile it"
     # stdout belongs to jsii's conversation with node.
     print(
-        f"Bundle {bundle.name} ({', '.join(_names(bundle))}): {size.unpacked_bytes / MB:.1f} MB unpacked "
-        f"of Lambda's {LAMBDA_LIMIT_BYTES / MB:.0f} MB, {size.zipped_bytes / MB:.1f} MB zipped; {compiled}.",
+        f"functions.zip for {machine.architecture}: {size.unpacked_bytes / MB:.1f} MB unpacked of Lambda's "
+        f"{LAMBDA_LIMIT_BYTES / MB:.0f} MB, {size.zipped_bytes / MB:.1f} MB zipped.",
         file=sys.stderr,
     )
     return size
 
 
-def write_package(target: Path) -> None:
-    """Write what the jobs import of this package to a folder as `tidewheel.zip`."""
-    write_archive(job_files(), target / "tidewheel.zip")
+def own_files() -> dict[str, Path]:
+    """Return the handlers and the modules of this package, by their names in the functions' archive."""
+    return {**_handlers(), **own_modules()}
 
 
-@jsii.implements(ILocalBundling)
-class LocalBundle:
-    """Makes a bundle on this machine."""
-
-    def __init__(self, bundle: Bundle) -> None:
-        self._bundle = bundle
-
-    # jsii passes the options by keyword only because it finds one of them named here.
-    def try_bundle(self, output_dir: str, *, image: object, **_options: object) -> bool:  # noqa: ARG002
-        """Write the bundle to a folder.
-
-        Raises:
-            BundleFailed: It could not be made.
-        """
-        write_bundle(self._bundle, Path(output_dir))
-        return True
+def own_modules() -> dict[str, Path]:
+    """Return the modules of this package that are deployed, by their names in an archive."""
+    # The wheel keeps handlers and jobs in folders of the package that begin with "_".
+    found = (path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
+    names = (path.as_posix() for path in found if not any(part.startswith("_") for part in path.parts[:-1]))
+    modules = {f"{PACKAGE.name}/{name}": PACKAGE / name for name in names}
+    return {name: path for name, path in modules.items() if not _left_out(name)}
 
 
-@jsii.implements(ILocalBundling)
-class LocalPackage:
-    """Makes the jobs' archive on this machine."""
-
-    # As in LocalBundle.
-    def try_bundle(self, output_dir: str, *, image: object, **_options: object) -> bool:  # noqa: ARG002
-        """Write the archive to a folder."""
-        write_package(Path(output_dir))
-        return True
+def _handlers() -> dict[str, Path]:
+    found = shipped(FUNCTIONS).glob("*/handler.py")
+    return {f"functions/{path.parent.name}/handler.py": path for path in found}
 
 
-def _code(bundle: Bundle) -> lambda_.Code:
-    return lambda_.Code.from_asset(
-        str(PACKAGE),
-        asset_hash=bundle_hash(bundle),
-        asset_hash_type=AssetHashType.CUSTOM,
-        bundling=BundlingOptions(image=NO_DOCKER, local=LocalBundle(bundle), output_type=BundlingOutput.ARCHIVED),
-    )
+def _left_out(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in LEFT_OUT)
 
 
-def _names(bundle: Bundle) -> list[str]:
-    return [name for name in bundle.functions if (shipped(FUNCTIONS) / name).is_dir()]
-
-
-def _handlers(bundle: Bundle) -> dict[str, Path]:
-    folder = shipped(FUNCTIONS)
-    return {f"functions/{name}/handler.py": folder / name / "handler.py" for name in _names(bundle)}
-
-
-def _module_files(found: Reach) -> dict[str, Path]:
-    return {f"{PACKAGE.name}/{path.relative_to(PACKAGE).as_posix()}": path for path in found.modules.values()}
-
-
-def _makers() -> list[str]:
-    return [inspect.getsource(module) for module in _MAKERS]
+def makers() -> list[str]:
+    """Return the source of the modules that decide on an archive's bytes, beside what goes into it."""
+    return [
+        Path(module).read_text(encoding="utf-8") for module in (__file__, archive.__file__, pinned_packages.__file__)
+    ]

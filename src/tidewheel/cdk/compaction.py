@@ -1,18 +1,21 @@
-"""Compaction: where merges run, and the jobs that rebuild a lost table and import in bulk."""
+"""Compaction: where merges run, and the Spark jobs that rebuild a lost table and import in bulk."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from aws_cdk import Duration, Stack
-from aws_cdk import aws_glue as glue
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from tidewheel.aws.s3_layout import ASIDE, CHECKPOINTS, IMPORTS, LEDGERS
-from tidewheel.cdk.bundling import package_asset, requirements_asset
 from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.functions import FunctionCode, limit_asynchronous_calls, python_function
+from tidewheel.cdk.functions import limit_asynchronous_calls, python_function
+from tidewheel.cdk.glue_job import GlueJob
+from tidewheel.cdk.job_code import JobCode
 from tidewheel.cdk.names import resource_name, service_name
 from tidewheel.cdk.spark_jobs import JobSpec, spark_job
 from tidewheel.cdk.storage import ITEM_WRITES, TOMBSTONES, TOPICS, Storage
@@ -29,16 +32,33 @@ MERGE_RUNS = 3
 WRITING = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkJobs:
+    """The Glue jobs of a service.
+
+    Attributes:
+        merge: Merges a topic's ledgers.
+        rebuild: Makes a topic's metadata anew from its ledgers.
+        import_: Turns files of messages into ledgers.
+    """
+
+    merge: GlueJob
+    rebuild: GlueJob
+    import_: GlueJob
+
+    def __iter__(self) -> Iterator[GlueJob]:
+        """Yield all of them."""
+        return iter((self.merge, self.rebuild, self.import_))
+
+
 class Compaction(Construct):
     """A function for small merges, a Glue job for large ones, and two more jobs that people start.
 
     Attributes:
         function_name: Name of the function, which the settings hold.
-        job_name: Name of the merge job, which the settings hold.
+        merge_job_name: Name of the merge job, which the settings hold; None without Spark.
         compact: Merges a topic's ledgers in memory.
-        merge: Merges them on Spark.
-        rebuild: Makes a topic's metadata anew from its ledgers.
-        import_: Turns files of messages into ledgers.
+        jobs: The jobs; None without Spark.
     """
 
     def __init__(
@@ -47,18 +67,21 @@ class Compaction(Construct):
         id_: str,
         *,
         environment: Environment,
-        code: FunctionCode,
+        code: lambda_.Code,
         storage: Storage,
         dead_letters: sqs.IQueue,
     ) -> None:
-        """Make the function and the jobs."""
+        """Make the function, and the jobs if the environment has Spark."""
         super().__init__(scope, id_)
         self.function_name = resource_name(self, "compact")
-        self.job_name = resource_name(self, "merge")
         self.compact = self._compact(environment, code, storage, dead_letters)
-        self.merge, self.rebuild, self.import_ = self._jobs(environment)
-        self._allow_jobs(storage)
-        self._allow_merge_job(self.compact)
+        self.jobs: SparkJobs | None = None
+        self.merge_job_name: str | None = None
+        if environment.spark:
+            self.merge_job_name = resource_name(self, "merge")
+            self.jobs = self._jobs(environment)
+            self._allow_jobs(self.jobs, storage)
+            self._allow_merge_job(self.compact)
 
     def grant_start(self, grantee: iam.IGrantable) -> None:
         """Allow to start merges, small and large."""
@@ -70,11 +93,13 @@ class Compaction(Construct):
 
     def _allow_merge_job(self, grantee: iam.IGrantable) -> None:
         """Allow to start the job: the sweep does, and the function when the next merge is too large for it."""
-        statement = iam.PolicyStatement(actions=["glue:StartJobRun"], resources=[self.merge.job_arn])
+        if self.jobs is None:
+            return
+        statement = iam.PolicyStatement(actions=["glue:StartJobRun"], resources=[self.jobs.merge.job_arn])
         grantee.grant_principal.add_to_principal_policy(statement)
 
     def _compact(
-        self, environment: Environment, code: FunctionCode, storage: Storage, dead_letters: sqs.IQueue
+        self, environment: Environment, code: lambda_.Code, storage: Storage, dead_letters: sqs.IQueue
     ) -> lambda_.Function:
         """Make the function. Lambda does not try again: the run that died has the lease. The next ledgers start one."""
         compact = python_function(
@@ -92,7 +117,8 @@ class Compaction(Construct):
         storage.grant_listing(compact)
         return compact
 
-    def _jobs(self, environment: Environment) -> tuple[glue.PySparkEtlJob, ...]:
+    def _jobs(self, environment: Environment) -> SparkJobs:
+        code = JobCode(self, "JobCode")
         specs = (
             JobSpec(
                 name="merge",
@@ -115,15 +141,12 @@ class Compaction(Construct):
                 workers=environment.import_workers,
             ),
         )
-        package = package_asset(self, "Package")
-        requirements = requirements_asset(self, "Requirements")
-        return tuple(
-            spark_job(self, spec, package=package, requirements=requirements, environment=environment) for spec in specs
-        )
+        merge, rebuild, import_ = (spark_job(self, spec, code=code, environment=environment) for spec in specs)
+        return SparkJobs(merge=merge, rebuild=rebuild, import_=import_)
 
-    def _allow_jobs(self, storage: Storage) -> None:
+    def _allow_jobs(self, jobs: SparkJobs, storage: Storage) -> None:
         """Allow each job its prefixes, and all of them the table and the settings."""
-        merge, rebuild, import_ = (self._allow_job(job, storage) for job in (self.merge, self.rebuild, self.import_))
+        merge, rebuild, import_ = (self._allow_job(job, storage) for job in jobs)
         storage.grant_items(merge, TOPICS, *ITEM_WRITES)
         storage.grant_objects(merge, *WRITING, prefixes=(LEDGERS,))
         storage.grant_items(rebuild, TOPICS, *ITEM_WRITES)
@@ -136,7 +159,7 @@ class Compaction(Construct):
         storage.grant_items(import_, TOPICS, *reads, "dynamodb:PutItem", "dynamodb:UpdateItem")
         storage.grant_objects(import_, *WRITING, prefixes=(LEDGERS, IMPORTS))
 
-    def _allow_job(self, job: glue.PySparkEtlJob, storage: Storage) -> iam.Role:
+    def _allow_job(self, job: GlueJob, storage: Storage) -> iam.Role:
         """Allow a job the settings, and to list objects; returns its role."""
         settings = Stack.of(self).format_arn(
             service="ssm", resource="parameter", resource_name=parameter_name(service_name(self)).removeprefix("/")
@@ -146,7 +169,7 @@ class Compaction(Construct):
         storage.grant_listing(role)
         return role
 
-    def job_role(self, job: glue.PySparkEtlJob) -> iam.Role:
+    def job_role(self, job: GlueJob) -> iam.Role:
         """Return a job's role; the job itself has one that takes no policies."""
         role = self.node.find_child(f"{job.node.id}Role")
         assert isinstance(role, iam.Role)

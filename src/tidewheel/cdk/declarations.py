@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, cast
 
 from aws_cdk import CfnResource, CustomResource, Duration, RemovalPolicy, Stack, Token
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from tidewheel.aws.s3_layout import PARKED
-from tidewheel.aws.table_layout import topic_partition
-from tidewheel.cdk.functions import FunctionCode, python_function
+from tidewheel.cdk.functions import python_function
+from tidewheel.cdk.storage import ITEM_WRITES, OF_TOPICS
 from tidewheel.errors import InvalidValue
 from tidewheel.sdk.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, DeclaredTopic
 
@@ -36,8 +37,6 @@ and rolled back, and would create something after its deletion. `ANSWER_TIMEOUT`
 
 MEMORY_MIB = 256
 
-ITEM_ACTIONS = ("ConditionCheckItem", "DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem")
-
 
 class Declarations(Construct):
     """A function that creates, changes and deletes topics and subscriptions as CloudFormation asks for it.
@@ -46,7 +45,7 @@ class Declarations(Construct):
         declare: The function.
     """
 
-    def __init__(self, service: TidewheelService, *, code: FunctionCode) -> None:
+    def __init__(self, service: TidewheelService, *, code: lambda_.Code) -> None:
         """Make the function, and allow it the items of topics; queues are CloudFormation's."""
         super().__init__(service, ID)
         self._service = service
@@ -65,7 +64,8 @@ class Declarations(Construct):
         # So what is declared comes after all that it needs to live, and goes before that.
         for needed in (service.storage, service.delivery, service.timing_wheel, service.ingestion, service.parameter):
             self.declare.node.add_dependency(needed)
-        self._allow_items()
+        # All items of topics: what a template does not declare any more is deleted, so no list would do.
+        service.storage.grant_items(self.declare, OF_TOPICS, *ITEM_WRITES, "dynamodb:ConditionCheckItem")
         service.storage.grant_objects(self.declare, "s3:DeleteObject", prefixes=(PARKED,))
         service.configure(self.declare)
 
@@ -125,16 +125,3 @@ class Declarations(Construct):
         kind = "Topic" if isinstance(wanted, DeclaredTopic) else "Subscription"
         told_apart = hashlib.sha256(f"{name}/{wanted.path}".encode()).hexdigest()[:8].upper()
         return f"Declared{kind}{re.sub('[^A-Za-z0-9]', '', wanted.path)}{told_apart}"
-
-    def _allow_items(self) -> None:
-        """Allow all items of topics: what a template does not declare any more is deleted, so no list would do."""
-        self.declare.add_to_role_policy(
-            iam.PolicyStatement(
-                actions=[f"dynamodb:{name}" for name in ITEM_ACTIONS],
-                resources=[self._service.storage.table.table_arn],
-                conditions={
-                    "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [topic_partition("*")]},
-                    "Null": {"dynamodb:LeadingKeys": "false"},
-                },
-            )
-        )

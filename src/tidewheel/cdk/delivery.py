@@ -10,7 +10,7 @@ from constructs import Construct
 from tidewheel.aws.s3_layout import LEDGERS, PARKED, PLANS
 from tidewheel.cdk.acknowledged import acknowledge_wildcards
 from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.functions import FunctionCode, python_function
+from tidewheel.cdk.functions import python_function
 from tidewheel.cdk.names import service_name
 from tidewheel.cdk.queues import grant_queue_sends, read_queue, source_queue, terminal_queue
 from tidewheel.cdk.storage import ITEM_WRITES, TOPICS, Storage
@@ -41,7 +41,7 @@ class Delivery(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, code: FunctionCode, storage: Storage
+        self, scope: Construct, id_: str, *, environment: Environment, code: lambda_.Code, storage: Storage
     ) -> None:
         """Make the queues and the function, and allow it to read objects and send messages."""
         super().__init__(scope, id_)

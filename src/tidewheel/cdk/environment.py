@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,6 +29,13 @@ MIN_QUEUE_AGE_ALARM_S = 960
 """A bulk pack waits for 300 s by design; if its call then fails for once, it is visible again after 660 s and waits
 for 300 s more."""
 
+MIN_WARM_READ_UNITS, MIN_WARM_WRITE_UNITS = 12_000, 4_000
+"""What every new table on demand takes at once; DynamoDB refuses less."""
+
+GLUE_VERSIONS = re.compile(r"6\.\d+\Z")
+"""Spark 4.1 and Python 3.13, for which the jobs and their wheels are made: Glue changes neither within a major version.
+https://docs.aws.amazon.com/glue/latest/dg/release-notes.html"""
+
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 MAX_SKEW_MS = 60_000
@@ -47,17 +55,21 @@ _RANGES: Mapping[str, tuple[int, int | None]] = {
     "send_threads": (1, MAX_SEND_THREADS),
     **dict.fromkeys(("urgent_concurrency", "bulk_concurrency", "work_concurrency"), (2, MAX_SOURCE_CONCURRENCY)),
     "deleted_object_days": (1, None),
+    "warm_read_units": (MIN_WARM_READ_UNITS, None),
+    "warm_write_units": (MIN_WARM_WRITE_UNITS, None),
     "oldest_due_alarm_s": (60, None),
     "queue_age_alarm_s": (MIN_QUEUE_AGE_ALARM_S, None),
 }
 """Field -> the least and the greatest whole number that it can be."""
-_SWITCHES = ("own_key", "alarms", "dashboard", "metrics", "tracing")
+_OPTIONAL = ("deleted_object_days", "warm_read_units", "warm_write_units")
+"""Fields of _RANGES that can be None, too."""
+_SWITCHES = ("spark", "own_key", "alarms", "dashboard", "metrics", "tracing")
 _CHOICES: Mapping[str, type] = {"removal_policy": RemovalPolicy, "log_retention": RetentionDays}
 _LISTS = ("subscriber_queue_arns", "dedicated_topics")
-RUNBOOK = "docs/runbook.md"
-"""The runbook in this repository."""
+RUNBOOK = "tidewheel docs runbook"
+"""The command that prints the runbook, which comes with the package."""
 
-_TEXTS = ("name", "runbook_url")
+_TEXTS = ("name", "runbook_url", "glue_version")
 _TEXTS_OR_NONE = ("encryption_key_arn", "access_log_bucket")
 
 
@@ -74,6 +86,9 @@ class Environment:
         deliver_memory_mib: Memory of the deliver function.
         sweep_memory_mib: Memory of the sweep function.
         compact_memory_mib: Memory of the compact function, which holds the part of a merge that it has in hand.
+        spark: Whether there are the Glue jobs, which merge what is large, rebuild and import. Without them the compact
+            function merges all, in smaller steps, and people rebuild and import on a machine of theirs.
+        glue_version: The version of Glue that the jobs run on: 6.0, or a later 6.x.
         merge_workers: Workers (G.1X: 4 vCPUs, 16 GB) of one run of the merge job, its driver among them.
         rebuild_workers: The same of the rebuild job.
         import_workers: The same of the import job.
@@ -89,6 +104,9 @@ class Environment:
             keys do, at no cost. Its policy must allow what `tidewheel.cdk.encryption` says.
         own_key: Whether the service makes such a key for itself: $1 a month, and requests.
         deleted_object_days: Days for which S3 still has what was deleted; None: none. It costs what it holds.
+        warm_read_units: Read units a second that the table takes at once, without growing first; at least
+            MIN_WARM_READ_UNITS. None: what DynamoDB gives. Paid once when it is raised; DynamoDB refuses to lower it.
+        warm_write_units: The same of write units, of the table and of its index; at least MIN_WARM_WRITE_UNITS.
         access_log_bucket: An S3 bucket of this account that gets the access logs of the service's.
         urgent_concurrency: Ingest calls at one time for an urgent queue, so that a burst leaves the account's
             concurrency to others.
@@ -107,7 +125,8 @@ class Environment:
         oldest_due_alarm_s: Age from which a due message that is not delivered raises an alarm.
         queue_age_alarm_s: The same of a message in a queue that a function reads. A bulk pack waits for 300 s by
             design, and is up to 960 s old if one call failed; what is in it may be due 1,800 s after it was sent.
-        runbook_url: Where alarms and dashboard send people; `#` and the title of a page are added.
+        runbook_url: Where alarms and dashboard send people; `#` and the title of a page are added. By default they name
+            the command that prints the page: `tidewheel docs runbook#...`.
     """
 
     name: str
@@ -118,6 +137,8 @@ class Environment:
     deliver_memory_mib: int = 1024
     sweep_memory_mib: int = 512
     compact_memory_mib: int = 3008
+    spark: bool = True
+    glue_version: str = "6.0"
     merge_workers: int = 2
     rebuild_workers: int = 10
     import_workers: int = 10
@@ -129,6 +150,8 @@ class Environment:
     encryption_key_arn: str | None = None
     own_key: bool = False
     deleted_object_days: int | None = None
+    warm_read_units: int | None = None
+    warm_write_units: int | None = None
     access_log_bucket: str | None = None
     urgent_concurrency: int = 100
     bulk_concurrency: int = 20
@@ -162,6 +185,11 @@ class Environment:
         if not _is_whole(interval_s) or interval_s % 60 or not 60 <= interval_s <= MAX_SWEEP_INTERVAL_S:
             advice = f"give whole minutes, 60 to {MAX_SWEEP_INTERVAL_S}: alarms look at periods of five minutes"
             raise InvalidValue("sweep_interval_s", interval_s, advice)
+        if not GLUE_VERSIONS.match(self.glue_version):
+            advice = (
+                "give 6.0 or a later 6.x: the jobs need its Spark 4.1 and its Python 3.13; or have none, spark=False"
+            )
+            raise InvalidValue("glue_version", self.glue_version, advice)
         self._check_concurrency()
         self._check_telemetry()
 
@@ -187,7 +215,7 @@ class Environment:
     def _check_ranges(self) -> None:
         for name, (least, most) in _RANGES.items():
             value = getattr(self, name)
-            if value is None and name == "deleted_object_days":
+            if value is None and name in _OPTIONAL:
                 continue
             if not _is_whole(value) or value < least or (most is not None and value > most):
                 up_to = f"from {least} to {most}" if most is not None else f"of at least {least}"

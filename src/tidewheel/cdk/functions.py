@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -12,14 +10,11 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from tidewheel.cdk.acknowledged import acknowledge, acknowledge_wildcards
+from tidewheel.cdk.bundling import handler_of
 from tidewheel.cdk.encryption import grant_key, key_of
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.names import resource_name
 from tidewheel.cdk.queues import grant_queue_sends
-
-FunctionCode = Mapping[str, lambda_.Code]
-"""Function, such as "ingest" -> its code."""
-
 
 CHAINED = ("ingest", "deliver")
 """Functions that may come again in one chain of SQS messages: Lambda would stop the 16th call of it as a loop.
@@ -34,7 +29,7 @@ def python_function(
     name: str,
     *,
     description: str,
-    code: FunctionCode,
+    code: lambda_.Code,
     environment: Environment,
     timeout: Duration,
     memory_mib: int,
@@ -48,7 +43,7 @@ def python_function(
         scope: The construct that the function belongs to.
         name: The folder of the handler, one lower-case word.
         description: What the console shows.
-        code: The code of each function, as `tidewheel.cdk.bundling.service_code` makes it.
+        code: The code of all functions, as `tidewheel.cdk.bundling.service_code` makes it.
         environment: Decides how long logs are kept, and the concurrency that is reserved.
         timeout: The longest that one call may take.
         memory_mib: Memory in MiB.
@@ -73,8 +68,8 @@ def python_function(
         description=description,
         runtime=lambda_.Runtime.PYTHON_3_13,
         architecture=lambda_.Architecture.ARM_64,
-        handler=f"functions.{name}.handler.handler",
-        code=code[name],
+        handler=handler_of(name),
+        code=code,
         timeout=timeout,
         memory_size=memory_mib,
         tracing=lambda_.Tracing.ACTIVE if environment.tracing else lambda_.Tracing.PASS_THROUGH,
@@ -87,7 +82,7 @@ def python_function(
     acknowledge(
         function,
         "AwsSolutions-L1",
-        "The lock file is resolved, and each bundle checked, for Python 3.13, which Lambda supports until 2029.",
+        "The lock file is resolved, and the archive tested, for Python 3.13, which Lambda supports until 2029.",
     )
     return function
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from aws_cdk import Duration
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from tidewheel.aws.s3_layout import LEDGERS, PARKED
 from tidewheel.cdk.delivery import Delivery
 from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.functions import FunctionCode, python_function
+from tidewheel.cdk.functions import python_function
 from tidewheel.cdk.queues import OUTAGE, read_queue, receives_through, source_queue
-from tidewheel.cdk.storage import KEYS, TOMBSTONES, TOPICS, Storage
+from tidewheel.cdk.storage import OF_TOPICS, TOMBSTONES, TOPICS, Storage
 from tidewheel.cdk.timing_wheel import TimingWheel
 
 INGEST_TIMEOUT = Duration.seconds(60)
@@ -50,7 +51,7 @@ class Ingestion(Construct):
         id_: str,
         *,
         environment: Environment,
-        code: FunctionCode,
+        code: lambda_.Code,
         storage: Storage,
         timing_wheel: TimingWheel,
         delivery: Delivery,
@@ -75,11 +76,10 @@ class Ingestion(Construct):
         for urgent, bulk in self._pairs:
             self._read(urgent, bulk, environment)
         reads = ("dynamodb:GetItem", "dynamodb:Query")
-        storage.grant_items(
-            self.ingest, TOPICS, *reads, "dynamodb:ConditionCheckItem", "dynamodb:PutItem", "dynamodb:UpdateItem"
-        )
-        storage.grant_items(self.ingest, TOMBSTONES, *reads, "dynamodb:PutItem")
-        storage.grant_items(self.ingest, KEYS, "dynamodb:PutItem")
+        storage.grant_items(self.ingest, TOPICS, *reads, "dynamodb:UpdateItem")
+        storage.grant_items(self.ingest, TOMBSTONES, *reads)
+        # One transaction moves a key, puts a tombstone and checks the topic's fence.
+        storage.grant_items(self.ingest, OF_TOPICS, "dynamodb:ConditionCheckItem", "dynamodb:PutItem")
         storage.grant_objects(self.ingest, "s3:PutObject", "s3:DeleteObject", prefixes=(LEDGERS, PARKED))
         timing_wheel.grant_arm(self.ingest)
         delivery.grant_sends(self.ingest)

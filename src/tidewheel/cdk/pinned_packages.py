@@ -1,11 +1,13 @@
 """Packages from PyPI for another machine, as pinned with their hashes in a lock file.
 
-uv or pip installs them, whichever there is: both fetch wheels for any machine, and put the same files into a folder.
+uv installs them, or pip where there is no uv. Both fetch wheels for any machine, and write the same files.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -17,9 +19,6 @@ from pathlib import Path
 
 from packaging.markers import Marker
 
-from tidewheel.cdk.bundles import BundleFailed
-from tidewheel.cdk.shared_object import AARCH64, X86_64
-
 LOCK = Path(__file__).with_name("requirements.lock")
 """The entries of the repository's lock file that bundles and jobs need: `python -m infra.bundle_lock` writes it."""
 
@@ -28,20 +27,24 @@ _ENTRY = re.compile(
     re.MULTILINE,
 )
 
+_UV_INDEXES = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL")
+
+
+class BundleFailed(Exception):
+    """The code of the functions, the jobs or the layer could not be bundled: the message says why."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What packages are installed for.
+    """The machine that packages are installed for.
 
     Attributes:
         python: Python's version, such as "3.13".
         architecture: As the tags of wheels name it.
-        elf: As shared objects name it.
     """
 
     python: str
     architecture: str
-    elf: int
 
     @property
     def markers(self) -> dict[str, str]:
@@ -57,11 +60,11 @@ class Machine:
         }
 
 
-LAMBDA = Machine(python="3.13", architecture="aarch64", elf=AARCH64)
+LAMBDA = Machine(python="3.13", architecture="aarch64")
 """The functions' machine: arm64, Python 3.13 on Amazon Linux 2023, whose glibc is 2.34."""
 
-X86 = Machine(python="3.13", architecture="x86_64", elf=X86_64)
-"""The same on most machines of developers, where a bundle can be tried."""
+X86 = Machine(python="3.13", architecture="x86_64")
+"""The functions' Python on x86-64, which most developers' machines have: tests run the archive on it."""
 
 GLUE = X86
 """The workers of Glue 6.0 have Python 3.13, too.
@@ -100,18 +103,53 @@ def install(requirements: str, target: Path, machine: Machine = LAMBDA) -> None:
     """Install pinned packages for a machine into a folder.
 
     Raises:
-        BundleFailed: There is neither uv nor pip, or it failed: its message is on stderr.
+        BundleFailed: There is neither uv nor pip, or the installation failed: its message is on stderr.
     """
-    command = uv_command(machine) or pip_command(machine)
+    command, variables = uv_command(machine), index_for_uv()
+    if command is None:
+        command, variables = pip_command(machine), {}
     if command is None:
         raise BundleFailed(f"{sys.executable} has no pip, and there is no uv: `python -m ensurepip`, or install uv.")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "requirements.txt"
         file.write_text(requirements, encoding="utf-8")
-        # stdout belongs to jsii's conversation with node.
-        done = subprocess.run([*command, f"--target={target}", f"--requirement={file}"], stdout=sys.stderr, check=False)
+        done = subprocess.run(
+            [*command, f"--target={target}", f"--requirement={file}"],
+            env={**os.environ, **variables},
+            stdout=sys.stderr,  # stdout belongs to jsii's conversation with node
+            check=False,
+        )
     if done.returncode:
         raise BundleFailed(f"{Path(command[0]).name} could not install the packages of a bundle: it says why above.")
+
+
+def index_for_uv() -> dict[str, str]:
+    """Return the variables that name pip's indexes to uv: none where uv has its own, or where pip has none.
+
+    uv reads nothing of pip's configuration: it would pass a team's index by, and ask PyPI.
+    """
+    if any(os.environ.get(name) for name in _UV_INDEXES):
+        return {}
+    options = (("index-url", "UV_DEFAULT_INDEX"), ("extra-index-url", "UV_INDEX"))
+    configured = _pip_configuration()
+    found = {uv: value for pip, uv in options if (value := _pip_option(pip, configured))}
+    # Like pip, look in all indexes for the pinned version: its hash tells the right file.
+    return {**found, "UV_INDEX_STRATEGY": "unsafe-best-match"} if found else {}
+
+
+def _pip_option(name: str, configured: str) -> str:
+    """Return an option of pip, its values with a space between them: a variable overrules pip's files."""
+    variable = os.environ.get(f"PIP_{name.replace('-', '_').upper()}")
+    values = re.findall(rf"^(?:global|install)\.{name}=(.*)$", configured, re.MULTILINE)
+    return " ".join((variable or (str(ast.literal_eval(values[-1])) if values else "")).split())
+
+
+def _pip_configuration() -> str:
+    """Return what pip's files say, a line for each option with its value as Python writes it; nothing without pip."""
+    if importlib.util.find_spec("pip") is None:
+        return ""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def uv_command(machine: Machine) -> list[str] | None:
@@ -127,7 +165,7 @@ def uv_command(machine: Machine) -> list[str] | None:
         "--no-deps",
         "--require-hashes",
         "--only-binary=:all:",
-        # Files are cut afterwards: they must not be links to uv's cache.
+        # What a user does with an unpacked archive must not reach uv's cache.
         "--link-mode=copy",
         f"--python={sys.executable}",
         f"--python-version={machine.python}",

@@ -1,7 +1,8 @@
-"""The SDK as a Lambda layer, for a team's own functions: made without Docker, as the service's bundles are.
+"""The SDK as a Lambda layer, for a team's own functions: made without Docker, as the functions' archive is.
 
-    python/tidewheel/                  the modules that the client imports, in the end
-    python/pyroaring... cronsim/ ...   from PyPI, as pinned in requirements.lock, for Lambda's machine
+    python/tidewheel/                  the package, less what `bundling.LEFT_OUT` names
+    python/tidewheel-<version>.dist-info/
+    python/pyroaring... cronsim/ ...   from PyPI, as pinned in requirements.lock, for one architecture
 
 boto3 is Lambda's own: a layer's would take its place, for everything else in the function too. `get` and `peek` read
 ledgers and need pyarrow, which is too large for this: a function that calls them brings `tidewheel[read]` itself.
@@ -9,40 +10,57 @@ ledgers and need pyarrow, which is too large for this: a function that calls the
 
 from __future__ import annotations
 
-import shutil
 import tempfile
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
 import jsii
-from aws_cdk import AssetHashType, BundlingOptions, BundlingOutput, ILocalBundling
+from aws_cdk import AssetHashType, BundlingOutput, Stack
 from aws_cdk import aws_lambda as lambda_
-from constructs import Construct
+from constructs import Construct, IValidation
 
-from tidewheel.cdk.archive import files_of, fingerprint, write_archive
-from tidewheel.cdk.bundling import NO_DOCKER
-from tidewheel.cdk.pinned_packages import LAMBDA, Machine, install, pinned
-from tidewheel.cdk.reach import reach
+from tidewheel.cdk.archive import bundled_by, files_of, fingerprint, write_archive
+from tidewheel.cdk.bundling import install_files, makers, own_modules
+from tidewheel.cdk.pinned_packages import LAMBDA, X86, Machine, pinned
+from tidewheel.errors import InvalidValue
 from tidewheel.shipped import PACKAGE
 
 PACKAGES = ("cronsim", "pyroaring", "tzdata")
 """What the client needs beside boto3."""
 
-UNUSED = ("bin", ".lock", "**/__pycache__", "**/tests")
+MACHINES = {"arm64": LAMBDA, "x86_64": X86}
+"""The machines of Lambda, by the names of its architectures."""
 
 
 class SdkLayer(lambda_.LayerVersion):
     """A layer with the client: `from tidewheel import Tidewheel`, `parse_received`.
 
-    For functions with Python 3.13 on arm64: its one compiled package is for these.
+    For functions with Python 3.13 on one architecture: its one compiled package is for these. The synthesis fails if a
+    function of another architecture has the layer.
     """
 
-    def __init__(self, scope: Construct, id_: str) -> None:
-        """Make the layer. CDK bundles it only for stacks in its context `aws:cdk:bundling-stacks`."""
+    def __init__(
+        self, scope: Construct, id_: str, *, architecture: lambda_.Architecture = lambda_.Architecture.ARM_64
+    ) -> None:
+        """Make the layer. CDK bundles it only for stacks in its context `aws:cdk:bundling-stacks`.
+
+        Args:
+            scope: The stack, or a construct in it.
+            id_: Its name there.
+            architecture: That of the functions. A function has `Architecture.X86_64` unless it says otherwise.
+
+        Raises:
+            InvalidValue: There are no packages for the architecture.
+        """
+        if architecture.name not in MACHINES:
+            raise InvalidValue("architecture", architecture.name, f"give one of {', '.join(MACHINES)}")
+        machine = MACHINES[architecture.name]
         code = lambda_.Code.from_asset(
             str(PACKAGE),
-            asset_hash=fingerprint(own_files(), pinned(PACKAGES), Path(__file__).read_text(encoding="utf-8")),
+            asset_hash=layer_hash(machine),
             asset_hash_type=AssetHashType.CUSTOM,
-            bundling=BundlingOptions(image=NO_DOCKER, local=LocalLayer(), output_type=BundlingOutput.ARCHIVED),
+            bundling=bundled_by(partial(write_layer, machine=machine), BundlingOutput.ARCHIVED),
         )
         super().__init__(
             scope,
@@ -50,32 +68,57 @@ class SdkLayer(lambda_.LayerVersion):
             code=code,
             description="Tidewheel: the client",
             compatible_runtimes=[lambda_.Runtime.PYTHON_3_13],
-            compatible_architectures=[lambda_.Architecture.ARM_64],
+            compatible_architectures=[architecture],
         )
+        self.node.add_validation(SameArchitecture(self, architecture.name))
 
 
-@jsii.implements(ILocalBundling)
-class LocalLayer:
-    """Makes the layer on this machine."""
+@jsii.implements(IValidation)
+class SameArchitecture:
+    """Finds functions that have a layer for another architecture: CDK compares runtimes alone."""
 
-    # jsii passes the options by keyword only because it finds one of them named here.
-    def try_bundle(self, output_dir: str, *, image: object, **_options: object) -> bool:  # noqa: ARG002
-        """Write the layer to a folder as `sdk.zip`.
+    def __init__(self, layer: lambda_.LayerVersion, architecture: str) -> None:
+        """Take the layer, and the name of its architecture."""
+        self._layer = layer
+        self._architecture = architecture
 
-        Raises:
-            BundleFailed: A package could not be installed.
-        """
-        with tempfile.TemporaryDirectory() as name:
-            fill(Path(name))
-            write_archive(files_of(Path(name)), Path(output_dir) / "sdk.zip")
-        return True
+    def validate(self) -> list[str]:
+        """Return an error for each such function of the app."""
+        home = Stack.of(self._layer)
+        own = home.resolve(self._layer.layer_version_arn)
+        errors = []
+        for each in self._layer.node.root.node.find_all():
+            if not isinstance(each, lambda_.CfnFunction):
+                continue
+            arn = each.stack.resolve(self._layer.layer_version_arn)
+            # In a stack that does not use the layer its ARN looks like that of a layer of this stack.
+            if arn == own and each.stack.node.path != home.node.path:
+                continue
+            has = (each.stack.resolve(each.architectures) or ["x86_64"])[0]
+            if has != self._architecture and arn in (each.stack.resolve(each.layers) or []):
+                errors.append(
+                    f"{each.node.path} has the architecture {has}, and its layer {self._layer.node.path} is for "
+                    f"{self._architecture}: give SdkLayer the function's architecture, or the function the layer's."
+                )
+        return errors
 
 
-def own_files() -> dict[str, Path]:
-    """Return the client's modules by their names in the layer."""
-    client = sorted((PACKAGE / "sdk").glob("*.py"))
-    files = {*client, *reach(client).modules.values()}
-    return {f"python/{PACKAGE.name}/{path.relative_to(PACKAGE).as_posix()}": path for path in sorted(files)}
+def layer_hash(machine: Machine) -> str:
+    """Return the hash of a layer's asset."""
+    own = Path(__file__).read_text(encoding="utf-8")
+    inputs = (pinned(PACKAGES, machine), version(PACKAGE.name), own, *makers())
+    return fingerprint(own_modules(), machine.architecture, *inputs)
+
+
+def write_layer(target: Path, machine: Machine = LAMBDA) -> None:
+    """Write the layer to a folder as `sdk.zip`.
+
+    Raises:
+        BundleFailed: A package could not be installed.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        fill(Path(name), machine)
+        write_archive(files_of(Path(name)), target / "sdk.zip")
 
 
 def fill(folder: Path, machine: Machine = LAMBDA) -> None:
@@ -85,10 +128,9 @@ def fill(folder: Path, machine: Machine = LAMBDA) -> None:
         BundleFailed: A package could not be installed.
     """
     packages = folder / "python"
-    install(pinned(PACKAGES, machine), packages, machine)
-    for pattern in UNUSED:
-        for path in sorted(packages.glob(pattern)):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    for name, path in own_files().items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, folder / name)
+    packages.mkdir()
+    install_files(packages, pinned(PACKAGES, machine), own_modules(), machine)
+    # `tidewheel.__version__` asks for it.
+    metadata = packages / f"{PACKAGE.name}-{version(PACKAGE.name)}.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text(f"Metadata-Version: 2.4\nName: {PACKAGE.name}\nVersion: {version(PACKAGE.name)}\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Unpack
 
 from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
@@ -32,7 +32,7 @@ from tidewheel.cdk.topics import Subscription, Topic
 from tidewheel.cdk.watched import Watched
 from tidewheel.errors import InvalidValue
 from tidewheel.policies import RECEIVE, SENDER_ACTIONS, ConsumerAction, SenderAction
-from tidewheel.settings import VARIABLE_PREFIX, parameter_name, roles_parameter_name
+from tidewheel.settings import VARIABLE_PREFIX, TuningSettings, parameter_name, roles_parameter_name
 
 
 class TidewheelService(Construct):
@@ -114,7 +114,8 @@ class TidewheelService(Construct):
             dead_letters=self.timing_wheel.dead_letters,
         )
         self.compaction.grant_start(self.timing_wheel.sweep)
-        self.timing_wheel.grant_arm(self.compaction.job_role(self.compaction.import_))
+        if self.compaction.jobs is not None:
+            self.timing_wheel.grant_arm(self.compaction.job_role(self.compaction.jobs.import_))
         self.backlog = Backlog(self, "Backlog", storage=self.storage)
         self.settings = self._settings(environment)
         self._publish(self.settings)
@@ -152,7 +153,7 @@ class TidewheelService(Construct):
             dead_letters=(*given_up, self.timing_wheel.dead_letters),
             refused=self.delivery.refused_queue,
             table=self.storage.table,
-            jobs=(self.compaction.merge, self.compaction.rebuild, self.compaction.import_),
+            jobs=tuple(self.compaction.jobs or ()),
             schedule_group=self.timing_wheel.group_name,
         )
 
@@ -164,7 +165,7 @@ class TidewheelService(Construct):
         lookahead: Duration | None = None,
         retention: Duration | None = None,
         removal_policy: RemovalPolicy | None = None,
-        **settings: Any,
+        **settings: Unpack[TuningSettings],
     ) -> Topic:
         """Declare a topic, which the deployment creates; see `Topic` for the arguments.
 
@@ -241,9 +242,10 @@ class TidewheelService(Construct):
 
     def _settings(self, environment: Environment) -> dict[str, str]:
         """Return the settings by name, as `tidewheel.settings.ServiceSettings` reads them."""
-        key = self.encryption.key
+        key, merge_job = self.encryption.key, self.compaction.merge_job_name
         return {
             **({} if key is None else {"encryption_key_arn": key.key_arn}),
+            **({} if merge_job is None else {"merge_job": merge_job}),
             "stack": self.service_name,
             "table": self.storage.table.table_name,
             "s3_bucket": self.storage.s3_bucket.bucket_name,
@@ -256,7 +258,6 @@ class TidewheelService(Construct):
             "dispatch_arn": self.timing_wheel.dispatch_arn,
             "schedule_dead_letter_arn": self.timing_wheel.dead_letters.queue_arn,
             "compact_function": self.compaction.function_name,
-            "merge_job": self.compaction.job_name,
             "max_skew_ms": str(environment.max_skew_ms),
             "send_threads": str(environment.send_threads),
             "topic_queues": self._topic_queues(),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aws_cdk import Annotations, Duration
-from aws_cdk import aws_glue as glue
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
-from aws_cdk.aws_s3_assets import Asset
 from constructs import Construct
 
 from tidewheel.cdk.acknowledged import acknowledge, acknowledge_wildcards
 from tidewheel.cdk.encryption import grant_key, key_of
 from tidewheel.cdk.environment import Environment
+from tidewheel.cdk.glue_job import GlueJob
+from tidewheel.cdk.job_code import NO_INDEX, JobCode, Uploaded, script
 from tidewheel.cdk.names import resource_name, service_name
 from tidewheel.shipped import GLUE_JOBS, shipped
 
@@ -31,9 +31,6 @@ JOB_ARGUMENT = "--tidewheel-job"
 
 Not `--job`: Glue's `getResolvedOptions` takes that for a short form of its own `--job-bookmark-...`.
 """
-
-UNENCRYPTED_LOGS = "@aws-cdk/aws-glue-alpha:unencryptedContinuousLogging"
-"""The CDK's warning of each job without a security configuration."""
 
 NO_SECURITY_CONFIGURATION = (
     "The log groups are the stack's, encrypted like all else; a security configuration would have Glue write to "
@@ -63,60 +60,56 @@ class JobSpec:
     max_concurrent_runs: int = 1
 
 
-def spark_job(
-    scope: Construct, spec: JobSpec, *, package: Asset, requirements: Asset, environment: Environment
-) -> glue.PySparkEtlJob:
-    """Make a job that runs a script of `glue_jobs` on Glue 6.0.
+def spark_job(scope: Construct, spec: JobSpec, *, code: JobCode, environment: Environment) -> GlueJob:
+    """Make a job that runs a script of `glue_jobs`.
 
     Its role can read its code and write its logs and metrics, nothing else: the construct grants what it needs.
 
     Args:
         scope: The construct that the job belongs to.
         spec: What the job is.
-        package: The modules of this package.
-        requirements: What pip installs beside it.
-        environment: Decides how long logs are kept.
+        code: What the script imports.
+        environment: Decides on the version of Glue, and how long logs are kept.
     """
     id_ = spec.name.capitalize()
-    script = Asset(scope, f"{id_}Script", path=str(shipped(GLUE_JOBS) / f"{spec.script}.py"))
-    role = _job_role(scope, f"{id_}Role", (script, package, requirements))
+    main = script(scope, f"{id_}Script", shipped(GLUE_JOBS) / f"{spec.script}.py")
+    role = _job_role(scope, f"{id_}Role", (main, code.package, code.wheels))
     log_prefix = f"/aws-glue/{resource_name(scope, spec.name)}"
     _make_logs(scope, id_, log_prefix, role, environment)
-    job = glue.PySparkEtlJob(
+    job = GlueJob(
         scope,
         id_,
         job_name=resource_name(scope, spec.name),
         description=spec.description,
-        glue_version=glue.GlueVersion.V6_0,
-        script=glue.Code.from_bucket(script.bucket, script.s3_object_key),
-        # The construct's own grants would be s3:GetObject* and the like.
-        role=role.without_policy_updates(),
-        worker_configuration=glue.WorkerConfiguration(worker_type=glue.WorkerType.G_1X, number_of_workers=spec.workers),
+        glue_version=environment.glue_version,
+        script_url=main.url,
+        role=role,
+        workers=spec.workers,
         timeout=TIMEOUT,
         max_retries=spec.max_retries,
         max_concurrent_runs=spec.max_concurrent_runs,
-        extra_python_files=[glue.Code.from_bucket(package.bucket, package.s3_object_key)],
-        default_arguments={
+        arguments={
             JOB_ARGUMENT: spec.script,
             "--stack": service_name(scope),
-            "--additional-python-modules": requirements.s3_object_url,
-            "--python-modules-installer-option": "-r",
+            "--extra-py-files": code.package.url,
+            "--stack-region": Stack.of(scope).region,
+            "--additional-python-modules": code.wheels.url,
+            "--python-modules-installer-option": NO_INDEX,
             "--custom-logGroup-prefix": log_prefix,
         },
     )
     acknowledge(job, "AwsSolutions-GL1", NO_SECURITY_CONFIGURATION)
-    Annotations.of(job).acknowledge_warning(UNENCRYPTED_LOGS, NO_SECURITY_CONFIGURATION)
     acknowledge(job, "AwsSolutions-GL3", "Bookmarks are off: the jobs have none.")
     return job
 
 
-def _job_role(scope: Construct, id_: str, code: tuple[Asset, ...]) -> iam.Role:
+def _job_role(scope: Construct, id_: str, code: tuple[Uploaded, ...]) -> iam.Role:
     """Make a job's role: its code, and metrics in Glue's namespace, which no resource can narrow further."""
     role = iam.Role(scope, id_, assumed_by=iam.ServicePrincipal("glue.amazonaws.com"))
     role.add_to_policy(
         iam.PolicyStatement(
             actions=["s3:GetObject"],
-            resources=[asset.bucket.arn_for_objects(asset.s3_object_key) for asset in code],
+            resources=[each.bucket.arn_for_objects(each.key) for each in code],
         )
     )
     role.add_to_policy(

@@ -43,6 +43,9 @@ class Partitions:
 
 TOPICS = Partitions(like=(layout.EVERY_TOPIC,), not_like=(layout.EVERY_BESIDE,))
 """Everything of topics but tombstones and keys, which are beside."""
+OF_TOPICS = Partitions(like=(layout.EVERY_TOPIC,))
+"""Everything of topics: for actions of transactions that touch several of these partitions. Those must be allowed by
+one statement, since IAM may compare it with the keys of the whole transaction."""
 TOMBSTONES = Partitions(like=(layout.EVERY_TOMBSTONES,))
 KEYS = Partitions(like=(layout.EVERY_KEYS,))
 DAILY_WORK = Partitions(like=(layout.SERVICE,))
@@ -67,6 +70,8 @@ class Storage(Construct):
             partition_key=_string(layout.WAKE_PARTITION_KEY),
             sort_key=dynamodb.Attribute(name=layout.WAKE_SORT_KEY, type=dynamodb.AttributeType.NUMBER),
             projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+            # An index that cannot keep up holds back the table's writes.
+            warm_throughput=_warm(None, environment.warm_write_units),
         )
 
     def _s3_bucket(self, environment: Environment, key: kms.IKey | None) -> s3.Bucket:
@@ -112,6 +117,7 @@ class Storage(Construct):
             ),
             encryption=owned if key is None else dynamodb.TableEncryption.CUSTOMER_MANAGED,
             encryption_key=key,
+            warm_throughput=_warm(environment.warm_read_units, environment.warm_write_units),
             time_to_live_attribute=layout.TTL_ATTRIBUTE,
             deletion_protection=environment.protected,
             removal_policy=environment.removal_policy,
@@ -120,7 +126,8 @@ class Storage(Construct):
     def grant_items(self, grantee: iam.IGrantable, partitions: Partitions, *actions: str) -> None:
         """Allow these DynamoDB actions on the items of some partitions, alone and in transactions.
 
-        A transaction needs for each of its items what the same write needs alone.
+        A transaction needs for each of its items what the same write needs alone. One that touches several partitions
+        needs a statement that allows all of them together: see docs/security.md.
         """
         conditions: dict[str, dict[str, Any]] = {
             "ForAllValues:StringLike": {LEADING_KEYS: list(partitions.like)},
@@ -166,6 +173,13 @@ def _lifecycle_rules(deleted_object_days: int | None) -> list[s3.LifecycleRule]:
             )
         )
     return rules
+
+
+def _warm(read: int | None, write: int | None) -> dynamodb.WarmThroughput | None:
+    """Return what the table or its index takes at once; None leaves it to DynamoDB."""
+    if read is None and write is None:
+        return None
+    return dynamodb.WarmThroughput(read_units_per_second=read, write_units_per_second=write)
 
 
 def _string(name: str) -> dynamodb.Attribute:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aws_cdk import ArnFormat, Aws, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from aws_cdk.aws_scheduler_targets import LambdaInvoke
 from constructs import Construct
@@ -14,7 +15,7 @@ from tidewheel.cdk.acknowledged import acknowledge_wildcards
 from tidewheel.cdk.delivery import Delivery
 from tidewheel.cdk.encryption import grant_key
 from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.functions import FunctionCode, limit_asynchronous_calls, python_function
+from tidewheel.cdk.functions import limit_asynchronous_calls, python_function
 from tidewheel.cdk.names import resource_name, service_name
 from tidewheel.cdk.queues import grant_queue_sends, terminal_queue
 from tidewheel.cdk.storage import DAILY_WORK, KEYS, TOMBSTONES, TOPICS, Storage
@@ -48,7 +49,7 @@ class TimingWheel(Construct):
         id_: str,
         *,
         environment: Environment,
-        code: FunctionCode,
+        code: lambda_.Code,
         storage: Storage,
         delivery: Delivery,
     ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from aws_cdk import CustomResource, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
@@ -18,7 +18,7 @@ from tidewheel.flows.subscribe import InitialPosition, check_new_subscription
 from tidewheel.policies import RECEIVE, SENDER_ACTIONS, ConsumerAction, SenderAction
 from tidewheel.sdk.declared import DeclaredSubscription, DeclaredTopic
 from tidewheel.sdk.subscriptions import FilterDocument, filter_json
-from tidewheel.settings import TopicSettings
+from tidewheel.settings import TopicSettings, TuningSettings
 from tidewheel.topic import check_name
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Topic(Construct):
         lookahead: Duration | None = None,
         retention: Duration | None = None,
         removal_policy: RemovalPolicy | None = None,
-        **settings: Any,
+        **settings: Unpack[TuningSettings],
     ) -> None:
         """Declare it.
 
@@ -75,7 +75,7 @@ class Topic(Construct):
         self.topic_name = topic_name
         self.removal_policy = removal_policy or service.environment.removal_policy
         durations = {"slot_s": slot, "lookahead_s": lookahead, "retention_s": retention}
-        wanted = DeclaredTopic(name=topic_name, settings=_settings(durations, settings))
+        wanted = DeclaredTopic(name=topic_name, settings=_settings(durations, cast("dict[str, Any]", settings)))
         self.resource = service.declarations().resource(self, wanted, removal_policy=self.removal_policy)
 
     def add_subscription(

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_glue as glue
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 
 from tidewheel.aws.table_layout import WAKE_INDEX
+from tidewheel.cdk.glue_job import GlueJob
 from tidewheel.telemetry.metrics import DIMENSION, NAMESPACE, Metric
 
 PERIOD = Duration.minutes(5)
@@ -30,7 +30,7 @@ class Watched:
         dead_letters: the queues of what was given up.
         refused: the queue of messages that SQS does not take.
         table: the table.
-        jobs: the Glue jobs.
+        jobs: the Glue jobs; none without Spark.
         schedule_group: the group's name.
     """
 
@@ -40,7 +40,7 @@ class Watched:
     dead_letters: tuple[sqs.IQueue, ...]
     refused: sqs.Queue
     table: dynamodb.Table
-    jobs: tuple[glue.PySparkEtlJob, ...]
+    jobs: tuple[GlueJob, ...]
     schedule_group: str
 
     def own(self, metric: Metric, statistic: str | None = None, *, period: Duration = PERIOD) -> cloudwatch.Metric:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 
+from tidewheel.errors import ExtraMissing, needs_extra
+
 
 def run() -> None:
     """Runs the command; where only the SDK is installed, says what to install."""
     try:
-        from tidewheel.cli import main
-    except ModuleNotFoundError as error:
-        if error.name not in ("typer", "rich"):
-            raise
-        sys.exit("tidewheel: the command line needs more packages: pip install 'tidewheel[cli]'")
+        with needs_extra("the command line", "cli"):
+            from tidewheel.cli import main
+    except ExtraMissing as error:
+        sys.exit(f"tidewheel: {error}")
     main.run()

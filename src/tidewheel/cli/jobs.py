@@ -88,11 +88,8 @@ def import_messages(
 
 def _run(ctx: typer.Context, script: str, arguments: Mapping[str, object], cores: int | None) -> Any:
     """Runs a job with a progress bar on standard error; its lines go to standard output."""
-    try:
-        from tidewheel.spark.local_jobs import run_job
-    except ModuleNotFoundError as error:
-        print_error(f"{error}; this command needs: pip install 'tidewheel[spark]'")
-        raise typer.Exit(1) from None
+    from tidewheel.spark.local_jobs import run_job
+
     target: Target = ctx.obj
     given = {name: "true" if value is True else str(value) for name, value in arguments.items() if value}
     before = signal.signal(signal.SIGINT, _interrupted)

@@ -13,10 +13,10 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from tidewheel.cli import administration, changes, cost, history, inspection, jobs, messages, policies
+from tidewheel.cli import administration, changes, cost, documentation, history, inspection, jobs, messages, policies
 from tidewheel.cli.output import print_error
 from tidewheel.cli.target import Target
-from tidewheel.errors import TidewheelError
+from tidewheel.errors import TidewheelError, needs_extra
 
 INTERRUPTED = 130
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -61,6 +61,7 @@ app.command()(jobs.merge)
 app.command()(jobs.rebuild)
 app.command("import")(jobs.import_messages)
 app.command()(cost.cost)
+app.command()(documentation.docs)
 
 
 def _version(asked: bool) -> None:
@@ -114,11 +115,8 @@ def run() -> None:
 
 
 def _load(name: str, ctx: typer.Context) -> None:
-    try:
+    with needs_extra(f"tidewheel {name}", "local"):
         loaded: typer.Typer = import_module(f"tidewheel.cli.{name}").app
-    except ModuleNotFoundError as error:
-        print_error(f"{error}; `tidewheel {name}` needs: pip install 'tidewheel[local]'")
-        raise typer.Exit(1) from None
     loaded(args=ctx.args, prog_name=f"tidewheel {name}")
 
 

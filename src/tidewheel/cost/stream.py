@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from tidewheel.aws.dynamodb_topics import MAX_INLINE_MANIFEST_BYTES
 from tidewheel.cost.assumptions import Assumptions
 from tidewheel.cost.workload import DAY_S, Spread, Workload
 from tidewheel.message import HEADER_BYTES, SQS_MAX_BYTES
@@ -222,7 +223,7 @@ class Stream:
         sends = self._batches(rows) if inline else 0.0
         plan_bytes = segments * self.assumptions.plan_segment_bytes
         more = {
-            "dynamodb.write": 2 * (math.ceil(plan_bytes / 1024) - 1),
+            "dynamodb.write": 2 * (math.ceil(_in_item(plan_bytes) / 1024) - 1),
             "dynamodb.read": max(0.0, self.live * self.assumptions.bucket_bytes / 4096 - 1),
             "sqs.request": sends * subscriptions * self._more_chunks(rows / sends if sends else 0),
         }
@@ -279,7 +280,8 @@ class Stream:
             },
             more={
                 "sqs.request": deliveries * sends * self._more_chunks(rows / sends),
-                "dynamodb.read": deliveries * parts * (math.ceil(plan_bytes / 4096) - 1),
+                "dynamodb.read": deliveries * parts * (math.ceil(_in_item(plan_bytes) / 4096) - 1),
+                "s3.get": deliveries * parts * (plan_bytes > MAX_INLINE_MANIFEST_BYTES),
             },
         )
 
@@ -335,3 +337,8 @@ class Stream:
             if waiting > taken.glue_waiting_bytes
             else 0.0
         )
+
+
+def _in_item(plan_bytes: float) -> float:
+    """Returns the bytes of a plan that are in its item: at least one, and one if the manifest is an object."""
+    return max(1.0, plan_bytes) if plan_bytes <= MAX_INLINE_MANIFEST_BYTES else 1.0

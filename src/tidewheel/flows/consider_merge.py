@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tidewheel.fence import Fence
 from tidewheel.flows.ports import MergeSize, Ports
-from tidewheel.merge import Merge, choose
+from tidewheel.merge import MOST, Merge, Most, choose
 
 SMALL_BYTES = 512 * 1024 * 1024
 SMALL_ROWS = 5_000_000
@@ -20,12 +20,18 @@ def size_of(merge: Merge) -> MergeSize:
     return MergeSize.SMALL if small else MergeSize.LARGE
 
 
+def most_of(size: MergeSize) -> Most:
+    """Returns what a merge of a size may rewrite."""
+    return Most(SMALL_BYTES, SMALL_ROWS) if size is MergeSize.SMALL else MOST
+
+
 def consider_merge(ports: Ports, fence: Fence) -> MergeSize | None:
     """Starts a merge if a topic has too many ledgers; notes that it was considered.
 
     If it stops before the note, the next sweep considers it again; a second run finds the lease, or nothing to do.
     """
-    merge = choose(ports.topics.buckets(fence.topic), fence.planned, fence.slot_ms, fence.settings.max_buckets)
+    buckets, most = ports.topics.buckets(fence.topic), most_of(ports.runs.largest)
+    merge = choose(buckets, fence.planned, fence.slot_ms, fence.settings.max_buckets, most=most)
     size = None if merge is None else size_of(merge)
     if size is not None:
         ports.runs.merge(fence.topic, size)

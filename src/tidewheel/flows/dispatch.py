@@ -3,9 +3,6 @@
 The usual case is one transaction (`_plan_and_hand_out`): plan, cursors, deliveries and the raised wake together. When
 anything disturbs it, the same is done in single steps, each a conditional write of its own; `tests/simulation/
 protocol_model.py` explores both.
-
-Slots are sealed, planned and armed without pyarrow: what reads or writes rows is imported where that is done, so that
-a cold start comes to the seal in half the time, and a dispatch that leaves the rows to the work queue never loads it.
 """
 
 from __future__ import annotations
@@ -16,6 +13,8 @@ from dataclasses import dataclass, field
 from tidewheel.bucket import Bucket
 from tidewheel.errors import Contended
 from tidewheel.fence import Fence
+from tidewheel.flows.deliver import deliver_at_once
+from tidewheel.flows.occurrences import store_occurrences
 from tidewheel.flows.ports import HandOut, Ports, Wake
 from tidewheel.flows.recur import all_recurring, next_occupied_by
 from tidewheel.flows.tails import completed, next_occupied
@@ -103,8 +102,6 @@ def make_plan(
     segments = due_segments(buckets, a, b, fence.slot_ms)
     occurrences = None
     if recurring:
-        from tidewheel.flows.occurrences import store_occurrences
-
         occurrences = store_occurrences(ports, fence, recurring)
     if occurrences is not None:
         segments += occurrences.segments
@@ -278,8 +275,6 @@ def _start(
     ports: Ports, fence: Fence, plan: Plan, deliveries: Sequence[Delivery], at_once: bool, done: Dispatched
 ) -> None:
     if at_once and deliveries:
-        from tidewheel.flows.deliver import deliver_at_once
-
         delivered = deliver_at_once(ports, fence, plan, deliveries)
         done.messages += delivered.messages
         done.expired += delivered.expired

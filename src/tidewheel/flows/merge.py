@@ -14,11 +14,11 @@ from typing import Protocol
 from tidewheel.bucket import Bucket
 from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.fence import Fence
-from tidewheel.flows.consider_merge import size_of
+from tidewheel.flows.consider_merge import most_of, size_of
 from tidewheel.flows.merge_rows import MergeWork, write_output
 from tidewheel.flows.ports import MergeSize, Objects, Ports, Trash
 from tidewheel.flows.tails import complete
-from tidewheel.merge import Merge, choose
+from tidewheel.merge import Merge, Most, choose
 
 _MOST_REFUSED = 3
 _SWAPS = 5
@@ -87,7 +87,8 @@ def merge(
     Args:
         engine: writes the outputs.
         lease_s: longer than this run can live, in seconds.
-        largest: what this run may do itself; a larger merge is handed over.
+        largest: what this run may do itself; a larger merge is handed over, or done in smaller ones where nobody takes
+            it.
         everything: merge all small ledgers, however few.
         time_left: asked before each further merge.
         progress: told each merge before it begins.
@@ -95,11 +96,13 @@ def merge(
     fence = ports.topics.fence(topic)
     now_ms = ports.clock.now_ms()
     until_ms = now_ms + lease_s * 1000
+    # Where nobody can take a larger one over, all are as small as this run needs them.
+    most = most_of(MergeSize.SMALL if {largest, ports.runs.largest} == {MergeSize.SMALL} else MergeSize.LARGE)
     if fence is None or not ports.topics.lease_merge(topic, now_ms, until_ms):
         return None
     merged = Merged()
     try:
-        while (chosen := _choose(ports, topic, merged, everything)) is not None:
+        while (chosen := _choose(ports, topic, merged, most, everything)) is not None:
             fence, next_merge = chosen
             if size_of(next_merge) is MergeSize.LARGE and largest is MergeSize.SMALL:
                 merged.handed_over = True
@@ -115,7 +118,7 @@ def merge(
     return merged
 
 
-def _choose(ports: Ports, topic: str, merged: Merged, everything: bool) -> tuple[Fence, Merge] | None:
+def _choose(ports: Ports, topic: str, merged: Merged, most: Most, everything: bool) -> tuple[Fence, Merge] | None:
     """Returns the next merge; the fence is read before the buckets: rows below its `planned` are in plans already."""
     fence = ports.topics.fence(topic)
     if fence is None:
@@ -123,7 +126,7 @@ def _choose(ports: Ports, topic: str, merged: Merged, everything: bool) -> tuple
     # A run that merges everything leaves alone what it has written itself: so it ends.
     left_alone = {error.object_name for error in merged.skipped} | (merged.written if everything else set())
     buckets = [bucket for bucket in ports.topics.buckets(topic) if bucket.object_name not in left_alone]
-    chosen = choose(buckets, fence.planned, fence.slot_ms, fence.settings.max_buckets, everything=everything)
+    chosen = choose(buckets, fence.planned, fence.slot_ms, fence.settings.max_buckets, everything=everything, most=most)
     return None if chosen is None else (fence, chosen)
 
 

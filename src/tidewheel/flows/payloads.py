@@ -12,6 +12,7 @@ import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from tidewheel.checked import opened, sealed
 from tidewheel.fence import Fence
 from tidewheel.flows.daily import Visit, walk, walk_daily
 from tidewheel.flows.ports import COLLECTED, PAYLOADS, Ports, StoredObject
@@ -87,7 +88,7 @@ def _sweep_topic(ports: Ports, topic: str, stored: list[StoredObject]) -> int:
     if len(done) == len(bodies):
         done.append(marks_name)
     else:
-        ports.objects.put(marks_name, json.dumps([*kept, (now_ms, collected_ms)]).encode())
+        ports.objects.put(marks_name, sealed(json.dumps([*kept, (now_ms, collected_ms)]).encode()))
     ports.objects.delete(done)
     return len(done)
 
@@ -106,7 +107,7 @@ def _marks(ports: Ports, stored: list[StoredObject]) -> Marks:
     if not stored or stored[0].size_bytes > _MARKS_BYTES:
         return []
     try:
-        found = json_of(ports.objects.get_range(stored[0].name, 0, stored[0].size_bytes))
+        found = json_of(opened(ports.objects.get_range(stored[0].name, 0, stored[0].size_bytes)))
         marks = [(whole(at_ms), whole(to_ms)) for at_ms, to_ms in found]
         return [(at_ms, to_ms) for at_ms, to_ms in marks if to_ms <= at_ms]
     except (ValueError, TypeError):

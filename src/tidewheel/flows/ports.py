@@ -491,6 +491,11 @@ class MergeSize(Enum):
 class Runs(Protocol):
     """Starts functions and jobs that run on their own, and returns at once."""
 
+    @property
+    def largest(self) -> MergeSize:
+        """The largest merge that can be started: a small one where the service has no jobs."""
+        ...
+
     def dispatch(self, topic: str) -> None:
         """Has a topic dispatched; one time too many does no harm, and one that is lost is seen by the next sweep."""
         ...

@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
-
-from celery.utils.dispatch import Signal
-from kombu.transport import SQS
+from typing import TYPE_CHECKING, Any, Unpack
 
 from tidewheel import clock as _clock
-from tidewheel.errors import InvalidValue, NotConfigured
+from tidewheel.errors import InvalidValue, NotConfigured, needs_extra
 from tidewheel.integrations.queue_topics import MAX_THRESHOLD_S, QueueTopics, check_threshold
+
+with needs_extra(__name__, "celery"):
+    from celery.utils.dispatch import Signal
+    from kombu.transport import SQS
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tidewheel.clock import Clock
     from tidewheel.message import Receipt
     from tidewheel.sdk.client import Tidewheel
+    from tidewheel.settings import NewTopicSettings
     from tidewheel.subscription import Subscription
 
 OPTION = "tidewheel"
@@ -107,7 +109,9 @@ def install(
     app.conf.broker_transport_options = {**app.conf.broker_transport_options, OPTION: delayed}
 
 
-def prepare(app: Celery, queues: Iterable[str] | None = None, **settings: int | None) -> list[Subscription]:
+def prepare(
+    app: Celery, queues: Iterable[str] | None = None, **settings: Unpack[NewTopicSettings]
+) -> list[Subscription]:
     """Makes each queue's topic, with the queue as its subscription, or finds them. Call it once, at deployment.
 
     A queue that does not exist is made as Celery makes it.

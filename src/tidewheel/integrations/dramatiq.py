@@ -9,16 +9,19 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from dramatiq_sqs import MessageTooLarge, SQSBroker
-
+from tidewheel.errors import needs_extra
 from tidewheel.integrations.queue_topics import MAX_THRESHOLD_S, QueueTopics, check_threshold
+
+with needs_extra(__name__, "dramatiq"):
+    from dramatiq_sqs import MessageTooLarge, SQSBroker
 
 if TYPE_CHECKING:
     import dramatiq
 
     from tidewheel.sdk.client import Tidewheel
+    from tidewheel.settings import NewTopicSettings
     from tidewheel.subscription import Subscription
 
 TOPIC_OPTION = "tidewheel_topic"
@@ -58,7 +61,7 @@ class TidewheelSQSBroker(SQSBroker):  # type: ignore[misc]  # dramatiq_sqs says 
         self._topics = QueueTopics(tidewheel, topics)
         super().__init__(**options)
 
-    def prepare(self, queues: Iterable[str] | None = None, **settings: int | None) -> list[Subscription]:
+    def prepare(self, queues: Iterable[str] | None = None, **settings: Unpack[NewTopicSettings]) -> list[Subscription]:
         """Makes each queue's topic, with the queue as its subscription, or finds them. Call it once, at deployment.
 
         Args:

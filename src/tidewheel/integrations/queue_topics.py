@@ -12,7 +12,7 @@ import hashlib
 import logging
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 from urllib.parse import urlsplit
 
 from tidewheel.errors import InvalidValue, TidewheelError, UnknownTopic
@@ -22,6 +22,7 @@ from tidewheel.topic import check_name
 if TYPE_CHECKING:
     from tidewheel.message import Receipt
     from tidewheel.sdk.client import Tidewheel
+    from tidewheel.settings import NewTopicSettings
     from tidewheel.subscription import Subscription
 
 SUBSCRIPTION = "workers"
@@ -93,7 +94,7 @@ class QueueTopics:
         digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH_CHARACTERS]
         return check_name("queue", f"{name[: _MAX_TOPIC_CHARACTERS - _HASH_CHARACTERS - 1]}-{digest}")
 
-    def prepare(self, queue_url: str, **settings: int | None) -> Subscription:
+    def prepare(self, queue_url: str, **settings: Unpack[NewTopicSettings]) -> Subscription:
         """Makes a queue's topic and its subscription, or finds them; harmless when repeated.
 
         | step | call | if it stops after this |

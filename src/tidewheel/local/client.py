@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, Unpack
 
 from tidewheel.clock import Clock
 from tidewheel.sdk.client import Tidewheel
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
     from tidewheel.fence import Fence
     from tidewheel.received import ReceivedMessage
-    from tidewheel.settings import TopicSettings
+    from tidewheel.settings import NewTopicSettings, TopicSettings
 
 
 class LocalClient(Tidewheel):
     """A Tidewheel client whose `create_topic` starts from the local stack's settings."""
 
-    def __init__(
-        self, stack_name: str, session: boto3.Session, clock: Clock, topic_settings: Mapping[str, int | None]
-    ) -> None:
+    def __init__(self, stack_name: str, session: boto3.Session, clock: Clock, topic_settings: NewTopicSettings) -> None:
         super().__init__(stack_name, session=session, clock=clock)
         self._topic_settings = topic_settings
 
-    def create_topic(self, name: str, *, settings: TopicSettings | None = None, **changes: Any) -> Fence:
+    def create_topic(
+        self, name: str, *, settings: TopicSettings | None = None, **changes: Unpack[NewTopicSettings]
+    ) -> Fence:
         """As `Tidewheel.create_topic`; what is not given comes from the local stack's arguments."""
         if settings is None:
             changes = {**self._topic_settings, **changes}

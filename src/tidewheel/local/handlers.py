@@ -1,8 +1,8 @@
 """The functions' own handlers, loaded as Lambda would: a fresh module, its environment, its clients.
 
 Standard output stays the caller's: what a handler logs while it is loaded or run goes to standard error, from
-CRITICAL on unless another level is asked for; metrics and traces are switched off, unless the function's environment
-says otherwise: then metrics go to standard output, as on Lambda.
+CRITICAL on unless another level is asked for; metrics are switched off, unless the function's environment
+says otherwise: then they go to standard output, as on Lambda.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tidewheel.local.emulator import ACCESS_KEY, REGION
 ASYNC_RETRIES = 2
 """Lambda tries an asynchronous invocation again twice, unless the function is configured otherwise."""
 
-_SWITCHES = ("POWERTOOLS_METRICS_DISABLED", "POWERTOOLS_TRACE_DISABLED")
+_SWITCHES = ("POWERTOOLS_METRICS_DISABLED",)
 """Variables that Powertools reads at each call; the others it reads when a handler is loaded."""
 
 CoreSession = Callable[[], botocore.session.Session]
@@ -86,7 +86,6 @@ class Handler:
         self._clock = clock
         self._environment = {
             "POWERTOOLS_METRICS_DISABLED": "true",
-            "POWERTOOLS_TRACE_DISABLED": "true",
             **spec.environment,
             "AWS_ACCESS_KEY_ID": ACCESS_KEY,
             "AWS_SECRET_ACCESS_KEY": "local",

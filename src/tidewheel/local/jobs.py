@@ -10,12 +10,7 @@ from tidewheel.clock import Clock
 from tidewheel.local.emulator.starts import JobStart
 
 JOB_ARGUMENT = "--tidewheel-job"
-"""The default argument by which a job names its script; `infra/spark_jobs.py` sets it."""
-
-
-class SparkMissing(Exception):
-    """This Glue job runs on Spark, which is not installed: pip install 'tidewheel[local,spark]', and 'tidewheel[java]'
-    where the machine has no Java 17 or 21."""
+"""The default argument by which a job names its script; `tidewheel/cdk/spark_jobs.py` sets it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +55,9 @@ def run_on_spark(job: str, arguments: dict[str, str], *, stack_name: str, endpoi
     """Runs a job on local Spark: the default `JobRunner`.
 
     Raises:
-        SparkMissing: pyspark is not installed.
+        ExtraMissing: pyspark is not installed.
+        JavaMissing: there is no Java that Spark runs on.
     """
-    try:
-        import pyspark  # noqa: F401
-    except ImportError as error:
-        raise SparkMissing(f"{job}: {SparkMissing.__doc__}") from error
     from tidewheel.spark.local_jobs import run_job
 
     return run_job(job, arguments, stack_name=stack_name, endpoint_url=endpoint_url, clock=clock)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from tidewheel.clock import ManualClock
 from tidewheel.errors import InvalidValue
@@ -22,7 +22,7 @@ from tidewheel.memory.queues import WORK_QUEUE
 from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.sqs_queue import MemoryQueue
 from tidewheel.sdk.client import Tidewheel
-from tidewheel.settings import ServiceSettings, TopicSettings
+from tidewheel.settings import NewTopicSettings, ServiceSettings, TopicSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -48,7 +48,7 @@ class MemoryClient(LocalClient):
         settings: ServiceSettings,
         service: MemoryService,
         sqs: MemorySqsClient,
-        topic_settings: Mapping[str, int | None],
+        topic_settings: NewTopicSettings,
     ) -> None:
         Tidewheel.__init__(
             self,
@@ -93,7 +93,7 @@ class MemoryTidewheel:
         bulk_window_s: float = BULK_WINDOW_S,
         max_skew_ms: int = 0,
         wrap: Callable[[MemoryService], Ports] | None = None,
-        **topic_settings: int | None,
+        **topic_settings: Unpack[NewTopicSettings],
     ) -> None:
         if topic_settings:
             TopicSettings(**topic_settings)  # type: ignore[arg-type]  # refuses what no topic could have

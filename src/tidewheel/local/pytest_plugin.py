@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tidewheel.local.stack import LocalTidewheel
+    from tidewheel.local import LocalTidewheel
 
 
 @pytest.fixture
 def local_tidewheel() -> Iterator[LocalTidewheel]:
     """An open local stack, virtual clock at 2026-01-01T00:00:00Z, closed after the test."""
-    from tidewheel.local.stack import LocalTidewheel
+    from tidewheel.local import LocalTidewheel
 
     with LocalTidewheel() as stack:
         yield stack

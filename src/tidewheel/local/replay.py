@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tidewheel.local.stack import LocalTidewheel
 from tidewheel.message import Message
 from tidewheel.shipped import EXAMPLES, shipped
+
+if TYPE_CHECKING:
+    from tidewheel.local.stack import LocalTidewheel
 
 Progress = Callable[[int, int], None]
 """Called with the messages sent and the copies delivered so far."""

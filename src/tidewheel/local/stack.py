@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from urllib.parse import urlsplit
 
 import boto3
@@ -25,7 +25,7 @@ from tidewheel.local.jobs import JobRunner, Jobs, run_on_spark
 from tidewheel.local.meter import Requests
 from tidewheel.local.pump import Failure, Pump
 from tidewheel.local.synthesized import template_of
-from tidewheel.settings import TopicSettings
+from tidewheel.settings import NewTopicSettings, TopicSettings
 from tidewheel.shipped import FUNCTIONS, shipped
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class LocalTidewheel:
         port: int = 0,
         job_runner: JobRunner = run_on_spark,
         enforce_iam: bool = False,
-        **topic_settings: int | None,
+        **topic_settings: Unpack[NewTopicSettings],
     ) -> None:
         if clock not in ("virtual", "real"):
             raise ValueError(f"clock is 'virtual' or 'real', not {clock!r}")
@@ -279,7 +279,7 @@ class LocalTidewheel:
             arguments: the job's, such as topic="orders" or dry_run=True.
 
         Raises:
-            SparkMissing: pyspark is not installed.
+            ExtraMissing: pyspark is not installed.
             JavaMissing: Spark runs on Java, and there is none.
         """
         self._running()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -209,17 +209,21 @@ class MemoryQueues:
 
     def enqueue_parts(self, key: DeliveryKey, parts: Sequence[int]) -> None:
         """Puts parts of a delivery into the work queue."""
-        for part in parts:
-            self.work_queue.put(job_body(PartJob(key=key, part=part)))
+        self._enqueue(PartJob(key=key, part=part) for part in parts)
 
     def enqueue_parks(self, keys: Sequence[ParkKey]) -> None:
         """Puts parks that are to be drained into the work queue."""
-        for key in keys:
-            self.work_queue.put(job_body(DrainJob(key=key)))
+        self._enqueue(DrainJob(key=key) for key in keys)
 
     def enqueue_catch_up(self, topic: str, subscription: str, generation: str) -> None:
         """Puts into the work queue that a subscription was resumed."""
-        self.work_queue.put(job_body(CatchUpJob(topic=topic, subscription=subscription, generation=generation)))
+        self._enqueue([CatchUpJob(topic=topic, subscription=subscription, generation=generation)])
+
+    def _enqueue(self, jobs: Iterable[Job]) -> None:
+        # Never between the two steps of take_jobs, which would drop the job.
+        with self._lock:
+            for job in jobs:
+                self.work_queue.put(job_body(job))
 
     def refuse(self, document: Mapping[str, object]) -> None:
         """Keeps a refused message as JSON; what makes it too large for SQS is cut, and the document says so."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack, cast
 
 from tidewheel.errors import InvalidValue
 from tidewheel.fence import Fence
@@ -16,7 +15,7 @@ from tidewheel.sdk import subscriptions, topics
 from tidewheel.sdk.known import Known
 from tidewheel.sdk.redrive import Redriven, redrive_queue, redrive_service_queues
 from tidewheel.sdk.subscriptions import FilterDocument
-from tidewheel.settings import TopicSettings
+from tidewheel.settings import ChangeableSettings, NewTopicSettings, TopicSettings
 from tidewheel.subscription import Subscription
 from tidewheel.topic import check_name
 
@@ -24,7 +23,9 @@ from tidewheel.topic import check_name
 class Administration(Known):
     """What administrators do."""
 
-    def create_topic(self, name: str, *, settings: TopicSettings | None = None, **changes: Any) -> Fence:
+    def create_topic(
+        self, name: str, *, settings: TopicSettings | None = None, **changes: Unpack[NewTopicSettings]
+    ) -> Fence:
         """Creates a topic, or returns the one that there is, if it has what is asked for.
 
         Asked for are slot_s, lookahead_s and what is not the default: a topic keeps the defaults of the release that
@@ -51,7 +52,7 @@ class Administration(Known):
         self._remember_fence(fence)
         return fence
 
-    def update_topic(self, name: str, **changes: Any) -> Fence:
+    def update_topic(self, name: str, **changes: Unpack[ChangeableSettings]) -> Fence:
         """Changes settings of a topic, from its next decision on; other clients see them within a minute.
 
         Args:
@@ -274,9 +275,10 @@ class Administration(Known):
         return self._connection.topics.subscriptions(topic)
 
 
-def _known_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
+def _known_settings(given: NewTopicSettings) -> dict[str, Any]:
+    changes = cast("dict[str, Any]", given)
     known = [field.name for field in fields(TopicSettings)]
     for name in changes:
         if name not in known:
             raise InvalidValue(name, changes[name], f"a topic has no such setting; it has {', '.join(known)}")
-    return dict(changes)
+    return changes

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from tidewheel.errors import InvalidValue
 from tidewheel.sdk.client import Tidewheel
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidewheel.clock import Clock
     from tidewheel.fence import Fence
     from tidewheel.flows.ports import Objects, Topics
-    from tidewheel.settings import ServiceSettings, TopicSettings
+    from tidewheel.settings import ChangeableSettings, NewTopicSettings, ServiceSettings, TopicSettings
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -121,12 +121,14 @@ class AsyncTidewheel:
 
     # ---- administration
     # Written out, since a method that takes any name cannot be told apart from one that takes `self` as one.
-    async def create_topic(self, name: str, *, settings: TopicSettings | None = None, **changes: Any) -> Fence:
+    async def create_topic(
+        self, name: str, *, settings: TopicSettings | None = None, **changes: Unpack[NewTopicSettings]
+    ) -> Fence:
         """As `Tidewheel.create_topic`."""
         call = functools.partial(self.client.create_topic, name, settings=settings, **changes)
         return await self._in_thread(call)
 
-    async def update_topic(self, name: str, **changes: Any) -> Fence:
+    async def update_topic(self, name: str, **changes: Unpack[ChangeableSettings]) -> Fence:
         """As `Tidewheel.update_topic`."""
         return await self._in_thread(functools.partial(self.client.update_topic, name, **changes))
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from tidewheel.errors import ExtraMissing, InvalidValue, UnknownTopic
+from tidewheel.errors import InvalidValue, UnknownTopic, needs_extra
 from tidewheel.message import Encoding, MessageId, id_bytes, id_deliver_at_ms, id_floor, id_text
 from tidewheel.outgoing import Options
 from tidewheel.subscription import State
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from tidewheel.sdk.connection import Connection
 
 MAX_PEEK = 1000
-
-_NEEDED = ("numpy", "pyarrow")
 
 
 class MessageState(StrEnum):
@@ -222,13 +220,9 @@ def waiting_message(found: FoundMessage) -> WaitingMessage:
 
 def _ledgers() -> ModuleType:
     """Loads what reads ledgers."""
-    try:
-        from tidewheel.flows import peek as ledgers
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _NEEDED:
-            raise
-        raise ExtraMissing("what reads ledgers (get, peek)", str(error), "read") from None
-    return ledgers
+    with needs_extra("what reads ledgers (get, peek)", "read"):
+        from tidewheel.flows import peek
+    return peek
 
 
 def _fence(topics: Topics, topic: str) -> Fence:

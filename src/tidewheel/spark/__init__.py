@@ -1,1 +1,7 @@
 """Ledgers in Spark: for merging, rebuilding and importing what is too large for one function."""
+
+from tidewheel.errors import needs_extra
+
+with needs_extra(__name__, "spark"):
+    import pyarrow  # noqa: F401
+    import pyspark  # noqa: F401

@@ -2,7 +2,8 @@
 
 They are made once and stored, so that a second run writes the same ledgers and knows which of them are there:
 
-    imports/<topic>/_<import id>.json    starts, rows of each, rejected rows by kind, the input's fingerprint
+    imports/<topic>/_<import id>.json    sealed (`tidewheel.checked`), a JSON object: starts, rows of each, rejected
+                                         rows by kind, the input's fingerprint
 
 The name starts with an underscore, since Spark takes such a file for no input.
 """
@@ -19,9 +20,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tidewheel.aws import s3_layout
+from tidewheel.checked import opened, sealed
 from tidewheel.duration import MAX_DELAY_MS
-from tidewheel.errors import ObjectMissing
+from tidewheel.errors import CorruptMetadata, ObjectMissing
 from tidewheel.flows.ports import Objects
+from tidewheel.foreign import json_object_of, mapping, text, whole
 
 CUT_ROWS = 1_000_000
 CUT_RAW_BYTES = 160 * 1024 * 1024
@@ -74,21 +77,32 @@ class Cuts:
 
     def store(self, objects: Objects, name: str) -> None:
         """Writes them."""
-        objects.put(name, json.dumps(asdict(self)).encode())
+        objects.put(name, sealed(json.dumps(asdict(self)).encode()))
 
 
 def stored_cuts(objects: Objects, name: str) -> Cuts | None:
-    """Returns what an earlier run has stored, if one has."""
+    """Returns what an earlier run has stored, if one has.
+
+    Raises:
+        CorruptMetadata: the object is damaged.
+    """
     try:
-        values = json.loads(objects.get_range(name, 0, _MOST_BYTES))
+        data = objects.get_range(name, 0, _MOST_BYTES)
     except ObjectMissing:
         return None
-    return Cuts(
-        fingerprint=values["fingerprint"],
-        starts=tuple(values["starts"]),
-        rows=tuple(values["rows"]),
-        rejected=values["rejected"],
-    )
+    try:
+        values = json_object_of(opened(data))
+        return Cuts(
+            fingerprint=text(values["fingerprint"]),
+            starts=tuple(map(whole, values["starts"])),
+            rows=tuple(map(whole, values["rows"])),
+            rejected={text(kind): whole(rows) for kind, rows in mapping(values["rejected"]).items()},
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptMetadata(
+            f"object {name}, bytes 0-{len(data) - 1}, does not hold an import's cuts ({error}): restore the object "
+            "from a backup, or delete it and run the import again with the same files, which makes the same cuts"
+        ) from None
 
 
 def cuts_name(topic: str, import_id: str) -> str:

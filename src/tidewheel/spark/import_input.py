@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import AnalysisException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, NumericType, StringType, StructField, StructType
@@ -73,7 +73,7 @@ def find_files(spark: SparkSession, options: ImportOptions) -> InputFiles:
     Raises:
         InvalidValue: there is none, or its format cannot be told.
     """
-    with _explained(options.input):
+    with explained("--input", options.input):
         listed = spark.read.format("binaryFile").load(options.input)
         rows = listed.select("path", "length", F.col("modificationTime").cast("string").alias("changed")).collect()
     if not rows:
@@ -88,7 +88,7 @@ def read_input(spark: SparkSession, files: InputFiles, options: ImportOptions) -
     Raises:
         InvalidValue: it cannot be read, or lacks a column.
     """
-    with _explained(options.input):
+    with explained("--input", options.input):
         if files.format == "parquet":
             frame = spark.read.parquet(options.input)
             schema = frame.schema
@@ -144,11 +144,36 @@ def _present(schema: StructType, options: ImportOptions) -> Columns:
 
 
 @contextmanager
-def _explained(path: str) -> Iterator[None]:
-    """Turns what Spark says about an input into an error that names it."""
+def explained(option: str, path: str, advice: str = "") -> Iterator[None]:
+    """Turns what Spark says about files into an error of one line that names them.
+
+    Args:
+        option: Which argument named the files.
+        path: What it was.
+        advice: Follows what Spark says.
+
+    Raises:
+        InvalidValue: Spark could not do what the block asked for.
+    """
     try:
         yield
-    except AnalysisException as error:
-        raise InvalidValue("--input", path, _ERROR_CLASS.sub("", str(error)).partition("\n")[0]) from error
+    except PySparkException as error:
+        reason = _first_line(_ERROR_CLASS.sub("", str(error)))
     except Py4JJavaError as error:
-        raise InvalidValue("--input", path, str(error.java_exception).partition("\n")[0]) from error
+        reason = _root_cause(error)
+    else:
+        return
+    # Spark's own error is a hundred lines, most of them Java's.
+    raise InvalidValue(option, path, f"{reason}{advice}") from None
+
+
+def _root_cause(error: Py4JJavaError) -> str:
+    """Returns the first line of what failed first: around it, Spark says that a job and a task were aborted."""
+    cause = error.java_exception
+    while (deeper := cause.getCause()) is not None:
+        cause = deeper
+    return _first_line(str(cause.getMessage() or cause))
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]

@@ -31,7 +31,7 @@ from tidewheel.fence import Fence
 from tidewheel.spark import import_rows as rows_of
 from tidewheel.spark.import_commits import commit_ledger
 from tidewheel.spark.import_cuts import Cuts, SlotWeight, cuts_name, grain_slots, make_cuts, stored_cuts
-from tidewheel.spark.import_input import InputFiles, find_files, read_input
+from tidewheel.spark.import_input import InputFiles, explained, find_files, read_input
 from tidewheel.spark.import_options import ImportOptions, parse_options
 from tidewheel.spark.import_rows import BYTES, REJECT, SLOT, TIMING, Terms
 from tidewheel.spark.job import Job
@@ -55,7 +55,8 @@ class Imported:
         imported: rows that this run made live.
         rejected: rows that it did not take, by reason.
         ledgers: that this run made live.
-        skipped: rows of cuts that an earlier run had settled: imported, or rejected then.
+        skipped: rows that an earlier run had settled: imported, or rejected then. What is read was imported,
+            rejected or skipped.
         seconds: that it took.
     """
 
@@ -96,6 +97,8 @@ def import_messages(job: Job) -> Imported:
         if cuts is None:
             cuts = run.store_cuts(weights)
         run.work(cuts, done, weights, report)
+    else:
+        report.skipped += sum(cuts.rejected.values())
     report.read = sum(cuts.rows) + sum(cuts.rejected.values())
     report.skipped += sum(cuts.rows[cut] for cut in done)
     report.seconds = perf_counter() - started
@@ -149,7 +152,11 @@ class _Run:
             earliest_ms=max(now_ms + self._options.min_lead_ms, self._fence.sealed * self._fence.slot_ms),
             time_zone=self._options.time_zone,
         )
-        self._frame = rows_of.mapped(read_input(self._job.spark(), self._files, self._options), terms)
+        input_ = read_input(self._job.spark(), self._files, self._options)
+        self._frame = rows_of.mapped(input_, terms)
+        if self._options.rejects is not None:
+            # No row, but all that a write needs: whether it can be is known before the input is read.
+            self._keep_rejected(rows_of.input_rows(self._frame.limit(0), F.lit("")))
 
     def stored_cuts(self) -> Cuts | None:
         """Returns the cuts of an earlier run.
@@ -171,7 +178,8 @@ class _Run:
         grain_slots_ = grain_slots(self._fence.slot_ms)
         grain = F.when(F.col(REJECT).isNull(), F.expr(f"{SLOT} div {grain_slots_}") * grain_slots_)
         groups = self.frame.groupBy(f"{REJECT}.kind", f"{TIMING}.kind", grain)
-        found = groups.agg(F.count("*"), F.sum(BYTES)).collect()
+        with explained("--input", self._options.input):
+            found = groups.agg(F.count("*"), F.sum(BYTES)).collect()
         names = ("reject", "timing", "grain", "rows", "raw_bytes")
         return [_Weight(**dict(zip(names, row, strict=True))) for row in found]
 
@@ -248,8 +256,10 @@ class _Run:
             self._job.advance(committed_rows, total)
 
     def _keep_rejected(self, rows: DataFrame) -> None:
-        if self._options.rejects is not None:
-            rows.write.mode("append").json(self._options.rejects)
+        folder = self._options.rejects
+        if folder is not None:
+            with explained("--rejects", folder, "; give a folder that this run may write to"):
+                rows.write.mode("append").json(folder)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from tidewheel.clock import Clock, SystemClock
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.ports import Objects
 from tidewheel.sdk.connection import Connection
-from tidewheel.spark.arrow_objects import Location
+from tidewheel.spark.location import Location
 
 MAX_JOB_S = 7_200
 """No job runs longer: its time-out in the stack."""
@@ -78,7 +78,9 @@ def on_glue(main: Callable[[Job], object], argv: Sequence[str] = sys.argv) -> No
     """Runs a job where Glue has started it."""
     arguments = parse_arguments(argv[1:])
     say = structured(arguments)
-    job = make_job(arguments, session=boto3.Session(), clock=SystemClock(), spark=_session_of_glue, say=say)
+    # Glue's own environment may name no Region.
+    session = boto3.Session(region_name=arguments.get("stack-region"))
+    job = make_job(arguments, session=session, clock=SystemClock(), spark=_session_of_glue, say=say)
     main(job)
 
 
@@ -119,7 +121,11 @@ def make_job(
         arguments=arguments,
         service=Service.of(settings, session, clock, endpoint_url=endpoint_url),
         location=Location(
-            root=f"s3://{settings.s3_bucket}", endpoint_url=endpoint_url, region=session.region_name or "us-east-1"
+            root=f"s3://{settings.s3_bucket}",
+            endpoint_url=endpoint_url,
+            region=session.region_name or "us-east-1",
+            # boto3 says "default" where nobody named a profile, and whoever names that one must have it.
+            profile=None if session.profile_name == "default" else session.profile_name,
         ),
         spark=spark,
         say=say,

@@ -4,7 +4,7 @@
 
 | option | means |
 |---|---|
-| `root`, `region`, `endpoint_url` | where the S3 bucket, or the folder, is |
+| `root`, `region`, `endpoint_url`, `profile` | where the S3 bucket, or the folder, is |
 | `topic`, `generation`, `settings` | the topic, its settings as JSON |
 | `import_id` | part of each bucket's id |
 | `cuts` | JSON list: the cut that each value of the column `part` stands for |
@@ -20,24 +20,26 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyroaring import BitMap
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from tidewheel.bucket import Bucket, BucketId, Tail
+from tidewheel.checked import opened, sealed
+from tidewheel.errors import CorruptMetadata
 from tidewheel.flows.merge_rows import store_rows
 from tidewheel.flows.ports import Objects
+from tidewheel.foreign import json_of, mapping, text, whole
 from tidewheel.ledger_rows import SCHEMA
 from tidewheel.segment_table import decode_segments, encode_segments
 from tidewheel.settings import TopicSettings
-from tidewheel.slots import encode_slots
-from tidewheel.spark.arrow_objects import Location
+from tidewheel.slots import decode_slots, encode_slots
+from tidewheel.spark.location import Location
 
 PART = "part"
 
@@ -80,9 +82,7 @@ class LedgerSink(DataSourceArrowWriter):
     """Writes ledgers; the module's docstring lists its options."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._location = Location(
-            root=options["root"], endpoint_url=options.get("endpoint_url"), region=options.get("region")
-        )
+        self._location = Location.of(options)
         self._target = Target(
             topic=options["topic"],
             generation=options["generation"],
@@ -115,10 +115,8 @@ class LedgerSink(DataSourceArrowWriter):
 
 def sink_options(target: Target, location: Location, cuts: Sequence[int], manifest: str) -> dict[str, str]:
     """Returns the options of a write."""
-    options = {
-        "root": location.root,
-        "endpoint_url": location.endpoint_url,
-        "region": location.region,
+    return {
+        **location.options,
         "topic": target.topic,
         "generation": target.generation,
         "settings": target.settings.to_json(),
@@ -126,7 +124,6 @@ def sink_options(target: Target, location: Location, cuts: Sequence[int], manife
         "cuts": json.dumps(list(cuts)),
         "manifest": manifest,
     }
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def write_ledger(objects: Objects, target: Target, cut: int, tables: Iterator[pa.Table]) -> CutLedger | None:
@@ -170,13 +167,23 @@ def _counted_up(ids: Iterable[bytes], last: bytes) -> pa.FixedSizeBinaryArray:
 
 
 def encode_manifest(ledgers: Iterable[CutLedger]) -> bytes:
-    """Returns a manifest: JSON, a list of ledgers."""
-    return json.dumps([_encode(each) for each in ledgers]).encode()
+    """Returns a manifest: sealed (`tidewheel.checked`), a JSON list of ledgers."""
+    return sealed(json.dumps([_encode(each) for each in ledgers]).encode())
 
 
 def decode_manifest(data: bytes) -> list[CutLedger]:
-    """Reads a manifest; its ledgers are in the order of their cuts."""
-    return sorted(map(_decode, json.loads(data)), key=lambda each: each.cut)
+    """Reads a manifest; its ledgers are in the order of their cuts.
+
+    Raises:
+        CorruptMetadata: the manifest is damaged.
+    """
+    try:
+        return sorted((_decode(mapping(each)) for each in json_of(opened(data))), key=lambda each: each.cut)
+    except (KeyError, TypeError, ValueError, CorruptMetadata) as error:
+        raise CorruptMetadata(
+            f"the list of written ledgers, bytes 0-{len(data) - 1} of its object, is not readable ({error}): run the "
+            "import again; nothing of this run is live"
+        ) from None
 
 
 def _encode(ledger: CutLedger) -> dict[str, Any]:
@@ -189,18 +196,18 @@ def _encode(ledger: CutLedger) -> dict[str, Any]:
         "rows": bucket.rows,
         "slots": base64.b64encode(encode_slots(bucket.slots)).decode(),
         "segments": base64.b64encode(encode_segments(bucket.segments)).decode(),
-        "tail": None if bucket.tail is None else asdict(bucket.tail),
+        "tail": None if bucket.tail is None else bucket.tail.tag,
     }
 
 
 def _decode(values: Mapping[str, Any]) -> CutLedger:
     bucket = Bucket(
-        id=BucketId(values["id"]),
-        object_name=values["object_name"],
-        size_bytes=values["size_bytes"],
-        rows=values["rows"],
-        slots=BitMap.deserialize(base64.b64decode(values["slots"])),
+        id=BucketId(text(values["id"])),
+        object_name=text(values["object_name"]),
+        size_bytes=whole(values["size_bytes"]),
+        rows=whole(values["rows"]),
+        slots=decode_slots(base64.b64decode(values["slots"])),
         segments=decode_segments(base64.b64decode(values["segments"])),
-        tail=None if values["tail"] is None else Tail(**values["tail"]),
+        tail=None if values["tail"] is None else Tail.of_tag(text(values["tail"])),
     )
-    return CutLedger(cut=values["cut"], bucket=bucket)
+    return CutLedger(cut=whole(values["cut"]), bucket=bucket)

@@ -10,6 +10,7 @@
 | `all` | `true`: rows of slots that are planned already are returned too |
 | `from_ms`, `to_ms` | delivery times from_ms <= t < to_ms only |
 | `region`, `endpoint_url` | where S3 and DynamoDB answer |
+| `profile` | whose credentials are used, of AWS's configuration files |
 | `partition_bytes` | encoded bytes that one task reads, 32 MiB by default |
 
 A schema given to Spark selects columns: others are not decoded. Comparisons of `deliver_at_ms` select segments and
@@ -35,11 +36,12 @@ from pyspark.sql.types import (
 )
 
 from tidewheel.errors import InvalidValue
+from tidewheel.flows.ports import Objects
 from tidewheel.ledger import SCHEMA, decode_segment
 from tidewheel.segment import Segment
-from tidewheel.spark.arrow_objects import ArrowObjects, Location
 from tidewheel.spark.ledger_sink import LedgerSink
 from tidewheel.spark.live_ledgers import LiveLedger, in_listing, in_table
+from tidewheel.spark.location import Location
 from tidewheel.spark.time_range import TimeRange
 
 SPARK_SCHEMA = StructType(
@@ -112,11 +114,8 @@ class LedgerReader(DataSourceReader):
     """
 
     def __init__(self, options: dict[str, str], schema: StructType) -> None:
-        self._location = Location(
-            root=_required(options, "root"),
-            endpoint_url=options.get("endpoint_url"),
-            region=options.get("region"),
-        )
+        _required(options, "root")
+        self._location = Location.of(options)
         self._topic = _required(options, "topic")
         self._table = options.get("table")
         self._planned_too = options.get("all", "false").lower() == "true"
@@ -160,7 +159,7 @@ class LedgerReader(DataSourceReader):
         tables = (table for run in partition.runs for table in self._tables(objects, run, partition.times))
         yield from _batches(tables, _arrow_schema(self._columns))
 
-    def _tables(self, objects: ArrowObjects, run: Run, times: TimeRange) -> Iterator[pa.Table]:
+    def _tables(self, objects: Objects, run: Run, times: TimeRange) -> Iterator[pa.Table]:
         lengths = [segment.length for segment in run.segments]
         for together in _grouped(run.segments, lengths, _READ_BYTES):
             start = together[0].offset

@@ -11,7 +11,7 @@ from tidewheel.flows.ports import Objects, StoredObject, Topics
 from tidewheel.flows.tails import complete
 from tidewheel.ledger_reader import segments_of
 from tidewheel.segment import Segment
-from tidewheel.spark.arrow_objects import ArrowObjects, Location, local_access
+from tidewheel.spark.location import Location, client
 
 _ATTEMPTS = 5
 _THREADS = 16
@@ -35,17 +35,11 @@ def in_table(location: Location, table: str, topic: str) -> tuple[list[LiveLedge
         UnknownTopic: the table has no such topic.
         Contended: merges replaced the ledgers again and again while they were read.
     """
-    # Each of Python's workers loads the data source, and only this one asks DynamoDB: with boto3 their start would
-    # take half as long again.
-    import boto3
-
+    # Each of Python's workers loads the data source, and only this one asks DynamoDB.
     from tidewheel.aws.dynamodb_topics import DynamoTopics
 
     objects = location.objects()
-    access = local_access(location.endpoint_url)
-    session = boto3.Session(region_name=location.region, aws_access_key_id=access, aws_secret_access_key=access)
-    client = session.client("dynamodb", endpoint_url=location.endpoint_url)
-    return snapshot(DynamoTopics(client, table=table, objects=objects), objects, topic)
+    return snapshot(DynamoTopics(client(location, "dynamodb"), table=table, objects=objects), objects, topic)
 
 
 def snapshot(topics: Topics, objects: Objects, topic: str) -> tuple[list[LiveLedger], int]:
@@ -76,7 +70,7 @@ def in_listing(location: Location, topic: str) -> list[LiveLedger]:
         return list(threads.map(lambda each: _opened(objects, each), found))
 
 
-def _opened(objects: ArrowObjects, found: StoredObject) -> LiveLedger:
+def _opened(objects: Objects, found: StoredObject) -> LiveLedger:
     def read(offset: int, length: int) -> bytes:
         return objects.get_range(found.name, offset, length)
 

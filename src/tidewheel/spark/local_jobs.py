@@ -10,8 +10,8 @@ import boto3
 
 from tidewheel.clock import Clock
 from tidewheel.shipped import GLUE_JOBS, shipped
-from tidewheel.spark.arrow_objects import local_access
 from tidewheel.spark.job import Job, make_job
+from tidewheel.spark.location import local_access
 from tidewheel.spark.session import local_session
 
 
@@ -53,6 +53,8 @@ def run_job(
         say=say,
         advance=advance,
     )
+    if job.service.settings.merge_job is None:
+        say(f"stack {stack_name}: it has no Spark jobs on AWS; this machine does all the work")
     return _main_of(script)(job)
 
 

@@ -15,8 +15,8 @@ from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.merge import Engine, Merged, merge
 from tidewheel.flows.merge_rows import MergeWork, write_output
 from tidewheel.merge import Merge
-from tidewheel.spark.arrow_objects import Location
 from tidewheel.spark.job import MAX_JOB_S, Job
+from tidewheel.spark.location import Location
 from tidewheel.spark.progress import watched
 
 

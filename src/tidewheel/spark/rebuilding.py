@@ -26,8 +26,8 @@ from tidewheel.flows.rebuild_engine import Ids, Overlaps, inspect_object, messag
 from tidewheel.inspection import Inspected
 from tidewheel.rebuild_report import RebuildReport
 from tidewheel.settings import MAX_FUNCTION_S, TopicSettings
-from tidewheel.spark.arrow_objects import Location
 from tidewheel.spark.job import MAX_JOB_S, Job
+from tidewheel.spark.location import Location
 from tidewheel.spark.merging import on_spark
 
 _GROUP_BYTES = 64 * 1024 * 1024

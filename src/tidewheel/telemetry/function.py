@@ -1,7 +1,7 @@
-"""What one function tells: structured logs, one record of metrics a call, and a trace.
+"""What one function tells: structured logs, and one record of metrics a call.
 
-No message's body, attribute or key is ever in any of the three. A log has names, ids, slots and counts; an exception of
-this package names what was wrong and not what a message holds; a trace has AWS's requests without their content.
+No message's body, attribute or key is ever in either. A log has names, ids, slots and counts; an exception of this
+package names what was wrong and not what a message holds. Traces are Lambda's own: this package adds nothing to them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar
 
-from aws_lambda_powertools import Logger, Tracer
+import boto3
+from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from tidewheel.aws.service import Service
-from tidewheel.aws.session import CoreSession
 from tidewheel.errors import InvalidValue
 from tidewheel.telemetry import metrics as own
 from tidewheel.telemetry.metrics import DIMENSION, NAMESPACE, Metric
@@ -29,12 +29,9 @@ from tidewheel.telemetry.watched_queues import WatchedQueues
 
 Answer = TypeVar("Answer")
 
-TRACED = ("botocore",)
-"""What the functions call AWS with. By default X-Ray's package imports all that it can trace, SQLite among them."""
-
 
 class Telemetry:
-    """A function's logger, metrics and tracer, made once at cold start with the service that they watch.
+    """A function's logger and metrics, made once at cold start with the service that they watch.
 
     Attributes:
         service: the ports on AWS; what goes to subscriptions' queues is counted.
@@ -45,7 +42,7 @@ class Telemetry:
         """Makes the service of the environment's settings.
 
         Args:
-            function: the function's name, such as "ingest"; each log record and trace has it.
+            function: the function's name, such as "ingest"; each log record has it.
             environ: the environment's variables.
 
         Raises:
@@ -54,8 +51,7 @@ class Telemetry:
         # The traceback as text is enough; as JSON it would be logged, and paid, twice.
         self.logger = Logger(service=function, serialize_stacktrace=False)
         self._function = function
-        self._tracer = Tracer(service=function, patch_modules=TRACED)
-        session = CoreSession()
+        session = boto3.session.Session()
         # Before any client is made: each has the session's hooks as they are then.
         self._requests = RequestCount(session.events)
         service = Service.cold_start(session, environ)
@@ -79,24 +75,22 @@ class Telemetry:
         self.logger.error(message, exc_info=error, extra=keys)
 
     @contextmanager
-    def step(self, name: str, *, topic: str, due: bool = True, **keys: object) -> Iterator[None]:
-        """Gives the log records of a step its topic and other keys, and the trace a subsegment with them.
+    def step(self, *, topic: str, due: bool = True, **keys: object) -> Iterator[None]:
+        """Gives the log records of a step its topic and other keys.
 
         Args:
-            name: of the step, such as "dispatch".
             topic: what it works for.
             due: whether what it sends is due now; see `WatchedQueues`.
             keys: of the log; absent values are left out.
         """
         known = {key: value for key, value in keys.items() if value is not None}
         self._queues.due = due
-        with self.logger.append_context_keys(topic=topic, **known), self._subsegment(name, topic):
+        with self.logger.append_context_keys(topic=topic, **known):
             yield
 
     def handler(self, call: Callable[[Any, LambdaContext], Answer]) -> Callable[[Any, LambdaContext], Answer]:
         """Makes a function's handler of what it does: logs have its context, and its metrics are written at the end."""
 
-        @self._tracer.capture_lambda_handler(capture_response=False, capture_error=False)
         @self.logger.inject_lambda_context(clear_state=True)
         @wraps(call)
         def handle(event: Any, context: LambdaContext) -> Answer:
@@ -106,7 +100,7 @@ class Telemetry:
             finally:
                 self.flush()
 
-        return handle  # type: ignore[no-any-return]
+        return handle
 
     def flush(self) -> None:
         """Writes this call's metrics so far, as one record in the log; nothing if all are zero."""
@@ -141,12 +135,6 @@ class Telemetry:
         self._values.clear()
         self._queues.take_account()
         self._requests.take()
-
-    @contextmanager
-    def _subsegment(self, name: str, topic: str) -> Iterator[None]:
-        with self._tracer.provider.in_subsegment(f"## {name}") as subsegment:
-            subsegment.put_annotation("topic", topic)
-            yield
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -87,6 +87,7 @@ class Emulator:
         _open.append(self)
         try:
             _reset()
+            self._patches.set(MockAWS, "start", _refuse_mock_aws)
             self._time.install()
             # moto keeps every model that it ever made, for its dashboard: a leak, once messages come by the million.
             self._patches.set(BaseModel, "__new__", staticmethod(_untracked))
@@ -214,6 +215,18 @@ class Emulator:
         if table is None or not all(name in attributes for name in table.table_key_attrs):
             return 0
         return tables.item_bytes(table, backend, attributes)
+
+
+def _refuse_mock_aws(*_: object, **__: object) -> None:
+    """Stands for `mock_aws().start`, which empties moto's backends.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise RuntimeError(
+        "a LocalTidewheel is open in this process, and mock_aws would empty it: use clients of the stack's `session` "
+        "for S3, DynamoDB and SQS, or close the stack first"
+    )
 
 
 def _untracked(cls: type, *_: Any, **__: Any) -> Any:

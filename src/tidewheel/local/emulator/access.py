@@ -35,7 +35,7 @@ from tidewheel.local.emulator.iam_policy import (
     single_grants,
 )
 from tidewheel.local.emulator.iam_requests import requests_of
-from tidewheel.local.emulator.iam_resources import asked
+from tidewheel.local.emulator.iam_resources import asked, is_disabled_key
 from tidewheel.local.emulator.wire import REGION, Answer
 from tidewheel.local.emulator.wire_calls import Call, UnknownCall, WireRequest, read_call
 
@@ -123,7 +123,7 @@ class Access:
         statements = statements_of(role)
         for request in (each for given in requests for each in asked(given, operation)):
             own = [*statements, *_queue_statements(role_arn, request)]
-            if not allowed(own, request):
+            if not allowed(own, request) or is_disabled_key(request.resource):
                 return self._refuse(role, request.action, request.resource)
             self._note_needed(role, own, request)
         return None

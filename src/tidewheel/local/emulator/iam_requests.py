@@ -2,12 +2,16 @@
 
 Why: moto 5.2.5 checks DynamoDB and EventBridge Scheduler against the resource `*`, a transaction as one action that
 IAM does not know, and no `iam:PassRole`.
+
+AWS does not say which `dynamodb:LeadingKeys` an action of a transaction has: the key of its own item, or the keys of
+all items of the transaction. So a transaction asks for both, and a policy must allow both.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +24,7 @@ from tidewheel.local.emulator.wire_calls import UnknownCall
 
 HOME = f"{REGION}:{DEFAULT_ACCOUNT_ID}"
 SCHEDULER = "scheduler.amazonaws.com"
+LEADING_KEYS = "dynamodb:LeadingKeys"
 
 PartitionKey = Callable[[str, str | None], str | None]
 """Returns the attribute that is the partition key of a table, or of its index; None for one that is not here."""
@@ -72,7 +77,8 @@ def requests_of(
         UnknownCall: this module does not know the call.
     """
     if service == "dynamodb":
-        return list(_dynamodb(operation, params, partition_key))
+        requests = list(_dynamodb(operation, params, partition_key))
+        return requests + _with_all_keys(requests) if operation.startswith("Transact") else requests
     if service not in _RESOLVERS:
         raise UnknownCall(f"{service}:{operation}")
     return list(_RESOLVERS[service](operation, params))
@@ -86,9 +92,25 @@ def _dynamodb(operation: str, params: Mapping[str, Any], partition_key: Partitio
         index = part.get("IndexName")
         if action not in _WITHOUT_KEYS:
             attribute = partition_key(name.rpartition("/")[2], index)
-            keys = () if attribute is None else (("dynamodb:LeadingKeys", (_partition(part, attribute),)),)
+            keys = () if attribute is None else ((LEADING_KEYS, (_partition(part, attribute),)),)
         resource = arn if index is None else f"{arn}/index/{index}"
         yield Request(action=f"dynamodb:{action}", resource=resource, context=keys)
+
+
+def _with_all_keys(requests: Iterable[Request]) -> list[Request]:
+    """Returns each action of a transaction once more, with the partition keys of all items in the same table.
+
+    Empty if these are one partition: then both readings ask for the same.
+    """
+    keys: dict[str, set[str]] = {}
+    for each in requests:
+        keys.setdefault(each.resource, set()).update(dict(each.context).get(LEADING_KEYS, ()))
+    together = [
+        replace(each, context=((LEADING_KEYS, tuple(sorted(keys[each.resource]))),))
+        for each in requests
+        if len(keys[each.resource]) > 1
+    ]
+    return list(dict.fromkeys(together))
 
 
 def _table_parts(operation: str, params: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:

