@@ -2,18 +2,16 @@
 
     python -m benchmarks cold_start
 
-The bundles are made as they are deployed, from PyPI, thinned and compiled, but for this machine, and for the functions'
-Python where there is one. Each figure is the CPU time (user and system) inside of a new process with nothing else on
-its path, less what Python itself needs: what other programs do moves it less than wall time. No request is made.
+The functions' archive is made as it is deployed, from PyPI, but for this machine; the functions' Python runs it. Each
+figure is the CPU time (user and system) inside of a new process with nothing else on its path, less the time that
+Python itself needs: other programs move CPU time less than wall time. No request is made.
 
-- `init`: the import of a handler, with all that its module does. Lambda does this once an environment, and gives it a
-  whole core then, whatever the function's memory (AWS, "Understanding the Lambda execution environment lifecycle").
-- `first_delivery`: that, and what dispatch imports when it first has rows to send. This comes with the first call, on
-  the share of a core that its memory buys, and at the latest 480 s before the rows are due.
+A start is the import of a handler, with all that its module does. Lambda does this once an environment, and gives it a
+whole core then, whatever the function's memory (AWS, "Understanding the Lambda execution environment lifecycle").
+Modules are compiled at each start, as on Lambda: a function cannot write to its folder.
 
-The floors are packages alone: boto3 with the four clients that every function makes, as most functions have them, and
-Powertools with a tracer; the same of botocore, which is what these functions make clients with, and what no code of
-ours can go below while it uses these packages; and pyarrow.
+The floors are packages alone: boto3 with the four clients that every function makes, and Powertools' logger; numpy; and
+pyarrow.
 """
 
 from __future__ import annotations
@@ -33,15 +31,12 @@ from pathlib import Path
 from typing import cast
 
 from benchmarks.rounds import Rounds, interleaved, spread_figures
-from tidewheel.cdk.bundles import ARROW, BUNDLES, Bundle
 from tidewheel.cdk.bundling import fill
 from tidewheel.cdk.pinned_packages import LAMBDA, Machine
-from tidewheel.cdk.shared_object import AARCH64, X86_64
 from tidewheel.settings import ServiceSettings
 
 PROCESSES = 15
 TOP = 8
-ELF = {"x86_64": X86_64, "aarch64": AARCH64}
 
 MEASURED = """
 import resource, sys
@@ -52,20 +47,14 @@ after = resource.getrusage(resource.RUSAGE_SELF)
 print((after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime) * 1000)
 """
 CLIENTS = "import boto3\nfor name in ('s3', 'dynamodb', 'sqs', 'scheduler'): boto3.client(name)"
-CORE_CLIENTS = (
-    "import botocore.session\nsession = botocore.session.get_session()\n"
-    "for name in ('s3', 'dynamodb', 'sqs', 'scheduler'): session.create_client(name)"
-)
-TRACED = "from aws_lambda_powertools import Logger, Tracer\nLogger(service='x'); Tracer(service='x')"
+LOGGER = "from aws_lambda_powertools import Logger\nLogger(service='x')"
 FLOORS = {
     "boto3": "import boto3",
     "boto3_and_clients": CLIENTS,
-    "boto3_clients_and_powertools": f"{CLIENTS}\n{TRACED}",
-    "botocore_clients_and_powertools": f"{CORE_CLIENTS}\n{TRACED}",
+    "boto3_clients_and_powertools": f"{CLIENTS}\n{LOGGER}",
     "numpy": "import numpy",
     "pyarrow": "import pyarrow, pyarrow.compute, pyarrow.parquet",
 }
-FIRST_DELIVERY = "import functions.dispatch.handler\nimport tidewheel.flows.deliver"
 
 _IMPORT_LINE = re.compile(r"^import time:\s+(\d+) \|\s+\d+ \| +(\S+)$", re.MULTILINE)
 _OWNERS = {
@@ -75,28 +64,26 @@ _OWNERS = {
     "jmespath": "boto3",
     "dateutil": "boto3",
     "six": "boto3",
-    "aws_xray_sdk": "Powertools and X-Ray",
-    "aws_lambda_powertools": "Powertools and X-Ray",
-    "wrapt": "Powertools and X-Ray",
-    "typing_extensions": "Powertools and X-Ray",
-    "functions": "clients and tracer, made",
+    "aws_lambda_powertools": "Powertools",
+    "typing_extensions": "Powertools",
+    "functions": "clients, made",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Where and on what Python functions are started.
+    """The Python on which functions are started, and their archive's content.
 
     Attributes:
         executable: the Python.
-        folder: has a bundle in a folder of its name, each.
+        folder: has the archive's content.
     """
 
     executable: str
     folder: Path
 
-    def run(self, bundle: Bundle, program: str, *arguments: str, options: tuple[str, ...] = ()) -> tuple[str, str]:
-        """Runs a program as Lambda runs a function: only its bundle, its variables, no writing of bytecode.
+    def run(self, program: str, *arguments: str, options: tuple[str, ...] = ()) -> tuple[str, str]:
+        """Runs a program as Lambda runs a function: only its archive, its variables, no writing of bytecode.
 
         Returns:
             What it wrote to stdout and to stderr.
@@ -104,17 +91,7 @@ class Start:
         Raises:
             subprocess.CalledProcessError: it failed; what it wrote is on standard error.
         """
-        command = [
-            self.executable,
-            "-B",
-            "-I",
-            "-S",
-            *options,
-            "-c",
-            program,
-            str(self.folder / bundle.name),
-            *arguments,
-        ]
+        command = [self.executable, "-B", "-I", "-S", *options, "-c", program, str(self.folder), *arguments]
         done = subprocess.run(
             command, cwd=self.folder, env=_variables(self.folder), capture_output=True, text=True, check=False
         )
@@ -123,17 +100,17 @@ class Start:
         done.check_returncode()
         return done.stdout, done.stderr
 
-    def cpu_ms(self, bundle: Bundle, code: str) -> float:
-        """Returns the CPU milliseconds of some code in a new process with a bundle."""
-        return float(self.run(bundle, MEASURED, code)[0])
+    def cpu_ms(self, code: str) -> float:
+        """Returns the CPU milliseconds of some code in a new process."""
+        return float(self.run(MEASURED, code)[0])
 
 
 def benchmark(*, quick: bool) -> dict[str, object]:
-    """Makes the bundles and starts everything in turns."""
+    """Fills a folder with the archive's content and starts everything in turns."""
     with tempfile.TemporaryDirectory(prefix="tidewheel-cold-start-") as name:
         executable, machine = _python()
         start = Start(executable=executable, folder=Path(name))
-        _fill(start, machine)
+        fill(start.folder, machine)
         actions = _actions(start)
         # The least is 9: a median of fewer says little of processes.
         rounds = interleaved(9 if quick else PROCESSES, _told, actions)
@@ -143,17 +120,14 @@ def benchmark(*, quick: bool) -> dict[str, object]:
             "processes": len(rounds.times_ms["dispatch_init"]),
             **_figures(rounds),
             "dispatch_profile": _profile(start, "import functions.dispatch.handler"),
-            "first_delivery_profile": _profile(start, FIRST_DELIVERY),
         }
 
 
 def _actions(start: Start) -> Mapping[str, Callable[[], object]]:
-    codes = {f"{name}_floor": (ARROW, code) for name, code in FLOORS.items()}
-    for bundle in BUNDLES:
-        for function in bundle.functions:
-            codes[f"{function}_init"] = bundle, f"import functions.{function}.handler"
-    codes["dispatch_first_delivery"] = ARROW, FIRST_DELIVERY
-    return {name: partial(start.cpu_ms, bundle, code) for name, (bundle, code) in codes.items()}
+    codes = {f"{name}_floor": code for name, code in FLOORS.items()}
+    handlers = sorted(path.parent.name for path in (start.folder / "functions").glob("*/handler.py"))
+    codes |= {f"{name}_init": f"import functions.{name}.handler" for name in handlers}
+    return {name: partial(start.cpu_ms, code) for name, code in codes.items()}
 
 
 def _told(action: Callable[[], object]) -> float:
@@ -171,7 +145,7 @@ def _figures(rounds: Rounds) -> dict[str, object]:
 
 def _profile(start: Start, code: str) -> dict[str, float]:
     """Returns the milliseconds of each package's own modules, the largest first: of one start, traced, so longer."""
-    _, told = start.run(ARROW, MEASURED, code, options=("-X", "importtime"))
+    _, told = start.run(MEASURED, code, options=("-X", "importtime"))
     spent: Counter[str] = Counter()
     for own_us, module in _IMPORT_LINE.findall(told):
         package = module.partition(".")[0]
@@ -182,25 +156,19 @@ def _profile(start: Start, code: str) -> dict[str, float]:
     return shown | {"others": round(sum(spent.values()) / 1000 - sum(shown.values()), 1)}
 
 
-def _fill(start: Start, machine: Machine) -> None:
-    for bundle in BUNDLES:
-        folder = start.folder / bundle.name
-        folder.mkdir()
-        fill(folder, bundle, machine)
-        # `fill` compiles only for the Python that runs it.
-        options = ["-q", "--invalidation-mode", "unchecked-hash"]
-        subprocess.run([start.executable, "-m", "compileall", *options, str(folder)], check=True)
-
-
 def _python() -> tuple[str, Machine]:
-    """Returns the Python to start functions on, theirs if this machine has it, and what packages it needs."""
+    """Returns the functions' Python on this machine, and the machine.
+
+    Raises:
+        RuntimeError: this machine has none.
+    """
     named = f"python{LAMBDA.python}"
     places = sorted(Path.home().glob(f".pyenv/versions/{LAMBDA.python}.*/bin/{named}"))
-    found = [path for path in (shutil.which(named), *map(str, places)) if path is not None and _runs(path)]
-    own = f"{sys.version_info.major}.{sys.version_info.minor}"
-    executable, version = (sys.executable, own) if own == LAMBDA.python or not found else (found[0], LAMBDA.python)
-    architecture = platform.machine()
-    return executable, Machine(python=version, architecture=architecture, elf=ELF[architecture])
+    candidates = [sys.executable, *filter(None, [shutil.which(named)]), *map(str, places)]
+    found = next((path for path in candidates if _runs(path)), None)
+    if found is None:
+        raise RuntimeError(f"The functions run on Python {LAMBDA.python}, which this machine lacks: install it.")
+    return found, Machine(python=LAMBDA.python, architecture=platform.machine())
 
 
 def _runs(executable: str) -> bool:

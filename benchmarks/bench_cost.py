@@ -96,6 +96,11 @@ class Run:
         self.random = np.random.default_rng(17)
         self.merged: Counter[str] = Counter()
 
+    @property
+    def largest(self) -> MergeSize:
+        """Port Runs: as with the job."""
+        return MergeSize.LARGE
+
     def dispatch(self, topic: str) -> None:
         """Port Runs: at once."""
         dispatch(self.ports, topic)

@@ -34,9 +34,9 @@ from tidewheel.clock import ManualClock
 from tidewheel.fence import new_fence
 from tidewheel.memory import MemoryService
 from tidewheel.settings import TopicSettings
-from tidewheel.spark.arrow_objects import Location
 from tidewheel.spark.importing import Imported, import_messages
 from tidewheel.spark.job import Job
+from tidewheel.spark.location import Location
 from tidewheel.spark.session import local_session
 
 ROWS = 1_000_000

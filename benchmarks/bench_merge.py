@@ -40,7 +40,7 @@ from tidewheel.ledger import encode_ledger, rows_table
 from tidewheel.memory import MemoryService
 from tidewheel.message import Encoding
 from tidewheel.settings import TopicSettings
-from tidewheel.spark.arrow_objects import Location
+from tidewheel.spark.location import Location
 
 CORES = 2
 LEDGERS, ROWS = 300, 10_000

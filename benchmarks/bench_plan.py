@@ -31,6 +31,7 @@ from tidewheel.aws.dynamodb_topics import DynamoTopics
 from tidewheel.aws.dynamodb_writes import Item
 from tidewheel.aws.service import client_config
 from tidewheel.bucket import Bucket
+from tidewheel.checked import CHECKSUM_BYTES
 from tidewheel.index import due_segments, next_slot, waiting_rows
 from tidewheel.memory import MemoryObjects
 from tidewheel.plan import PlannedSegment
@@ -67,8 +68,8 @@ def look(bitmaps: list[BitMap]) -> int:
 def bare_read(items: list[Item]) -> int:
     """The floor: what an item holds, made readable."""
     for item in items:
-        zlib.decompress(item["segments"]["B"])
-    return look([BitMap.deserialize(item["slots"]["B"]) for item in items])
+        zlib.decompress(item["segments"]["B"][CHECKSUM_BYTES:])
+    return look([BitMap.deserialize(item["slots"]["B"][CHECKSUM_BYTES:]) for item in items])
 
 
 def in_memory(count: int, runs: int) -> dict[str, object]:

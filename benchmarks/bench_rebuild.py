@@ -37,7 +37,7 @@ from tidewheel.inspection import Inspected
 from tidewheel.ledger import SCHEMA, encode_ledger
 from tidewheel.memory import MemoryQueues, MemoryService
 from tidewheel.settings import TopicSettings
-from tidewheel.spark.arrow_objects import Location
+from tidewheel.spark.location import Location
 from tidewheel.spark.rebuilding import OnSpark
 from tidewheel.spark.session import local_session
 

@@ -26,10 +26,10 @@ from tidewheel.cost.workload import DAY_S, Workload
 from tidewheel.flows.daily import PORTION_MS
 from tidewheel.settings import TopicSettings
 
-READ_ON = "2026-11-21"
+READ_ON = "2026-11-22"
 DOCUMENT = Path(__file__).parent.parent / "docs" / "capacity.md"
-RATES = (1_000, 10_000, 100_000, 1_000_000)
-TOPICS = (10, 10_000, 1_000_000)
+RATES = (100, 1_000, 10_000, 100_000, 1_000_000)
+TOPICS = (1, 10, 10_000, 1_000_000)
 
 SWEEPS_A_DAY = DAY_S / 300
 VISIT_MS = 40.0
@@ -66,6 +66,7 @@ _SQS_SCALING = "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scalin
 _SCHEDULER = "https://docs.aws.amazon.com/scheduler/latest/UserGuide/scheduler-quotas.html"
 _DYNAMODB = "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ServiceQuotas.html"
 _PARTITION = "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html"
+_WARM = "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput.html"
 _S3 = "https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html"
 
 LIMITS: Mapping[str, Limit] = {
@@ -117,6 +118,34 @@ LIMITS: Mapping[str, Limit] = {
         raise_it="DynamoDB, Table-level read throughput limit",
         turn="fewer clients a topic; several stacks",
         source=_DYNAMODB,
+    ),
+    "a new table's writes": Limit(
+        value=4_000,
+        unit="units a second, until it has grown",
+        raise_it="nothing to ask: it doubles within 30 minutes",
+        turn="`warm_write_units`",
+        source=_WARM,
+    ),
+    "a new table's reads": Limit(
+        value=12_000,
+        unit="units a second, until it has grown",
+        raise_it="nothing to ask: it doubles within 30 minutes",
+        turn="`warm_read_units`",
+        source=_WARM,
+    ),
+    "writes of one topic's partition": Limit(
+        value=1000,
+        unit="units a second",
+        raise_it="cannot be raised: what one partition takes",
+        turn="several topics; larger packs",
+        source=_PARTITION,
+    ),
+    "reads of one topic's partition": Limit(
+        value=3000,
+        unit="units a second",
+        raise_it="cannot be raised: what one partition takes",
+        turn="several topics; `part_rows` 5,000",
+        source=_PARTITION,
     ),
     "commits to one fence": Limit(
         value=1000 / LATENCY_MS["dynamodb.TransactWriteItems"],
@@ -206,12 +235,16 @@ def loads(workload: Workload, settings: TopicSettings | None = None) -> dict[str
         "schedules made": asked["scheduler.CreateSchedule"] / DAY_S,
         "table writes": units["dynamodb.write"] / DAY_S,
         "table reads": units["dynamodb.read"] / DAY_S,
+        "a new table's writes": units["dynamodb.write"] / DAY_S,
+        "a new table's reads": units["dynamodb.read"] / DAY_S,
+        "writes of one topic's partition": units["dynamodb.write"] / DAY_S / workload.topics,
+        "reads of one topic's partition": units["dynamodb.read"] / DAY_S / workload.topics,
         "commits to one fence": (counted["ingest", "ledger"] + woken) / workload.topics / DAY_S,
         "one delivery's item": _delivery_writes(math.ceil(parts)) / its.slot_s,
         # An item that moves in the index is taken out and put in; a delivery comes and goes.
         "the index of looks": 2 * (woken * (1 + workload.subscriptions) + asked["scheduler.CreateSchedule"]) / DAY_S,
         "objects written": asked["s3.PutObject"] / DAY_S,
-        "objects read": asked["s3.GetObject"] / DAY_S,
+        "objects read": units["s3.get"] / DAY_S,
         "a sweep that heals all topics": woken / slots * HEAL_MS,
         "daily work": workload.topics * VISIT_MS,
     }
@@ -248,13 +281,17 @@ def limits_table() -> str:
 
 def regimes_table() -> str:
     """Returns the table of regimes: the limits that are passed, the fullest first, or the one that is nearest."""
-    lines = ["| messages a second | topics | passed, times over | next, in use |", "|---|---|---|---|"]
+    lines = [
+        "| messages a second | topics | functions at one time | passed, times over | next, in use |",
+        "|---|---|---|---|---|",
+    ]
     for rate in RATES:
         for topics in TOPICS:
             found = shares(regime(rate, topics))
+            calls = math.ceil(loads(regime(rate, topics))["functions at one time"])
             passed = ", ".join(f"{name} {share:,.{0 if share >= 10 else 1}f}" for name, share in found if share > 1)
             name, share = next((each for each in found if each[1] <= 1), ("", 0.0))
-            lines.append(f"| {rate:,} | {topics:,} | {passed or 'nothing'} | {name} {share:.0%} |")
+            lines.append(f"| {rate:,} | {topics:,} | {calls:,} | {passed or 'nothing'} | {name} {share:.0%} |")
     return "\n".join(lines)
 
 

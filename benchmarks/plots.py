@@ -255,9 +255,6 @@ def _cold_start(figure: Any, figures: Mapping[str, Any]) -> None:
     axes = figure.subplots()
     colours = [BLUE] * len(functions) + [GREY] * len(floors)
     _bars(axes, functions | floors, "CPU time of imports at the start, ms", colours)
-    [goal] = [each.goal for each in BENCHMARKS["cold_start"].figures if each.at == "dispatch_init_ms"]
-    axes.axvline(goal, color=ORANGE, linewidth=1.5, linestyle="--", label="goal of dispatch")
-    axes.legend(loc="lower right")
 
 
 def _cost(figure: Any, figures: Mapping[str, Any]) -> None:

@@ -211,12 +211,8 @@ def _merge(figures: Mapping[str, Any]) -> str:
 
 
 def _cold_start(figures: Mapping[str, Any]) -> str:
-    first, then = figures["dispatch_profile"], figures["first_delivery_profile"]
-    names = list(dict.fromkeys((*first, *then)))
     about = "Where a start's time goes, ms of one traced start, which is longer than one that is not traced:"
-    table = _rows(
-        ("modules of", "start", "until rows are sent"), ((name, first.get(name), then.get(name)) for name in names)
-    )
+    table = _rows(("modules of", "start of dispatch"), figures["dispatch_profile"].items())
     return f"{about}\n\n{table}"
 
 

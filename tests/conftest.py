@@ -18,6 +18,8 @@ import boto3
 import hypothesis
 import pytest
 
+from tests.dead_worker import pytest_handlecrashitem as pytest_handlecrashitem
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -36,6 +38,9 @@ gc.set_threshold(25_000, 20, 20)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 LONGEST = (
+    "tests/artifact/test_story",
+    "tests/artifact/",
+    "tests/artifact_jobs/",
     "tests/crash/",
     "tests/simulation/",
     "tests/spark/",
@@ -44,7 +49,7 @@ LONGEST = (
     "tests/infra/test_enforcement",
     "tests/infra/test_bundling",
     "tests/packaging/",
-    "tests/smoke/",
+    "tests/e2e/",
     "tests/flows/test_rebuild",
     "tests/flows/test_replay",
     "tests/local/test_memory_stack",

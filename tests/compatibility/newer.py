@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.compatibility.recording import RecordedQueue, Recording
 from tidewheel.aws import table_layout as layout
+from tidewheel.checked import opened, sealed
 from tidewheel.fence import LAYOUT
 from tidewheel.flows.ports import CHECKPOINTS
 
@@ -62,9 +63,9 @@ def _object(name: str, data: bytes) -> bytes:
 
 
 def _rewritten(change: Callable[[dict[str, Any]], None], data: bytes) -> bytes:
-    document = json.loads(zlib.decompress(data))
+    document = json.loads(zlib.decompress(opened(data)))
     change(document)
-    return zlib.compress(json.dumps(document | _DOCUMENT).encode())
+    return sealed(zlib.compress(json.dumps(document | _DOCUMENT).encode()))
 
 
 def _manifest(data: bytes) -> bytes:

@@ -326,6 +326,6 @@ def on_the_way(script: Script) -> None:
     """Packs of both versions in the urgent and the bulk queue, which ingest has not seen."""
     script.send("waiting", "a pack in the urgent queue", STOPPED + timedelta(minutes=30))
     script.send("waiting", "a pack in the bulk queue", STOPPED + timedelta(days=10))
-    script.send("waiting", "with options, urgent", STOPPED + timedelta(minutes=40), expires_in="1h")
+    script.send("waiting", "with options, urgent", STOPPED + timedelta(minutes=25), expires_in="1h")
     script.send("keys", "with a key, in the bulk queue", STOPPED + timedelta(days=11), key="on its way")
     script.lost("keys", "a duplicate on its way", STOPPED + timedelta(days=11), key="kept")

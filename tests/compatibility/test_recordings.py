@@ -11,6 +11,7 @@ from tests.compatibility import aftermath, newer
 from tests.compatibility.record import FOLDER, path_of
 from tests.compatibility.recording import Recording, restored, settings_of
 from tidewheel.aws import table_layout as layout
+from tidewheel.checked import opened
 from tidewheel.errors import NewerLayout
 from tidewheel.fence import LAYOUT
 from tidewheel.flows.checkpoint import find_checkpoints
@@ -81,7 +82,7 @@ def test_the_recording_has_packs_of_both_versions_and_every_kind_of_job_on_the_w
     by_role = {each.role: each.messages for each in read().queues if each.role is not None}
     for role in ("urgent", "bulk"):
         found = [each["attributes"][PACK_ATTRIBUTE]["BinaryValue"] for each in by_role[role]]
-        assert {pack[0] for pack in found} == {1, 2}, role
+        assert {opened(pack)[0] for pack in found} == {1, 2}, role
     jobs = [job_of(each["body"]) for each in by_role["work"]]
     assert {type(job) for job in jobs} == {PartJob, DrainJob, CatchUpJob}
     assert any(isinstance(job, PartJob) and job.key.replay is not None for job in jobs)

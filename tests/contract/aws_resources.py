@@ -1,8 +1,9 @@
-"""A table, an S3 bucket and queues on moto, and a count of the requests to them."""
+"""A table, an S3 bucket and queues on moto or on given endpoints, and a count of the requests to them."""
 
 from __future__ import annotations
 
-import itertools
+import os
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,23 +15,29 @@ from botocore.config import Config
 from tidewheel.aws import table_layout as layout
 
 REGION = "eu-west-1"
-_numbers = itertools.count(1)
+ACCESS_KEY, SECRET_KEY = "test", "test"
+"""Made up: the servers that `tests/independent` starts know no others."""
+
+
+def has_endpoints() -> bool:
+    """Whether the environment says where DynamoDB is: then nothing here is on moto."""
+    return "AWS_ENDPOINT_URL_DYNAMODB" in os.environ
 
 
 def client(service: str, **config: Any) -> Any:
-    """A client with made-up credentials."""
+    """A client with made-up credentials; botocore takes its endpoint from the environment, if there is one."""
     return boto3.client(
         service,
         region_name=REGION,
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
+        aws_access_key_id=ACCESS_KEY,
+        aws_secret_access_key=SECRET_KEY,
         config=Config(**config),
     )
 
 
 def make_table(dynamodb: Any) -> str:
     """Creates an empty table as the stack does; returns its name."""
-    name = f"table-{next(_numbers)}"
+    name = f"table-{uuid.uuid4().hex}"
     wake_key = (layout.WAKE_PARTITION_KEY, layout.WAKE_SORT_KEY)
     dynamodb.create_table(
         TableName=name,
@@ -62,14 +69,14 @@ def _key_schema(partition_key: str, sort_key: str) -> list[dict[str, str]]:
 
 def make_s3_bucket(s3: Any) -> str:
     """Creates an empty S3 bucket; returns its name."""
-    name = f"s3-bucket-{next(_numbers)}"
+    name = f"s3-bucket-{uuid.uuid4().hex}"
     s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": REGION})
     return name
 
 
 def make_queue(sqs: Any) -> str:
     """Creates an empty queue; returns its URL."""
-    return str(sqs.create_queue(QueueName=f"queue-{next(_numbers)}")["QueueUrl"])
+    return str(sqs.create_queue(QueueName=f"queue-{uuid.uuid4().hex}")["QueueUrl"])
 
 
 @contextmanager

@@ -1,4 +1,7 @@
-"""Each port's suites run over both implementations; the AWS one is on moto, with pages of two items."""
+"""Each port's suites run over both implementations, the AWS one with pages of two items.
+
+The AWS one is on moto, or on what AWS_ENDPOINT_URL_DYNAMODB and its kin name. Then moto is not imported.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from moto import mock_aws
-from moto.server import ThreadedMotoServer
-from pyarrow.fs import LocalFileSystem
 
-from tests.contract.aws_resources import REGION, client, make_s3_bucket, make_table
+from tests.contract.aws_resources import client, has_endpoints, make_s3_bucket, make_table
 from tests.contract.builders import Store
 from tidewheel.aws.dynamodb_topics import DynamoTopics
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.memory import MemoryObjects, MemoryTopics
-from tidewheel.spark.arrow_objects import ArrowObjects, arrow_filesystem
+from tidewheel.spark.folder_objects import FolderObjects
 
 
 @pytest.fixture(scope="module")
 def aws() -> Iterator[None]:
-    """Moto, for one file of tests: it is global, and other files bring their own."""
+    """The given endpoints, or moto for one file of tests: moto is global, and other files bring their own."""
+    if has_endpoints():
+        yield
+        return
+    from moto import mock_aws
+
     with mock_aws():
         yield
 
@@ -61,25 +66,12 @@ def store(request: pytest.FixtureRequest) -> Store:
     return Store(topics=topics, objects=objects, object_names=objects.names)
 
 
-@pytest.fixture(scope="module")
-def s3_endpoint(aws: None) -> Iterator[str]:
-    """The same S3 as that of the client, over HTTP."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
-@pytest.fixture(params=["memory", "aws", "arrow folder", "arrow s3"])
+@pytest.fixture(params=["memory", "aws", "folder"])
 def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     """An empty store of objects."""
     if request.param == "memory":
         return MemoryObjects()
-    if request.param == "arrow folder":
-        return ArrowObjects(LocalFileSystem(), str(tmp_path))
+    if request.param == "folder":
+        return FolderObjects(tmp_path)
     s3 = request.getfixturevalue("s3")
-    if request.param == "aws":
-        return S3Objects(s3, s3_bucket=make_s3_bucket(s3))
-    filesystem = arrow_filesystem(region=REGION, endpoint_url=request.getfixturevalue("s3_endpoint"))
-    return ArrowObjects(filesystem, make_s3_bucket(s3))
+    return S3Objects(s3, s3_bucket=make_s3_bucket(s3))

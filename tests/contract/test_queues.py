@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -195,3 +196,20 @@ def test_parts_are_taken_from_the_fake_once() -> None:
     queues.enqueue_parts(KEY, [1, 2])
     assert queues.take_parts() == [(KEY, 1), (KEY, 2)]
     assert queues.take_parts() == []
+
+
+def test_a_job_that_comes_while_jobs_are_taken_from_the_fake_is_not_lost() -> None:
+    class Interrupted(MemoryQueues):
+        @property
+        def jobs(self) -> list[Job]:
+            found = super().jobs
+            if self._lock.locked():
+                other.start()
+                other.join(timeout=0.2)
+            return found
+
+    queues = Interrupted(ManualClock())
+    other = threading.Thread(target=lambda: queues.enqueue_parts(KEY, [1]))
+    assert queues.take_jobs() == []
+    other.join()
+    assert queues.parts == [(KEY, 1)]

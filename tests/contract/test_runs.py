@@ -12,6 +12,7 @@ from botocore.stub import Stubber
 from tests.contract.aws_resources import client
 from tidewheel.aws.runs import AwsRuns
 from tidewheel.clock import ManualClock
+from tidewheel.errors import NotConfigured
 from tidewheel.flows.ports import MergeSize, Runs
 from tidewheel.memory import MemoryRuns, MemoryService
 
@@ -22,7 +23,7 @@ START_JOB_RUN = {"JobName": "the-merge", "Arguments": {"--topic": "orders"}}
 class Aws:
     """The port on clients that answer what the test says, and nothing else."""
 
-    def __init__(self) -> None:
+    def __init__(self, merge_job: str | None = "the-merge") -> None:
         lambda_client, glue_client = client("lambda"), client("glue")
         self.functions, self.jobs = Stubber(lambda_client), Stubber(glue_client)
         self.functions.activate()
@@ -32,7 +33,7 @@ class Aws:
             lambda: glue_client,
             dispatch_function="the-dispatch",
             compact_function="the-compact",
-            merge_job="the-merge",
+            merge_job=merge_job,
         )
 
     def expect(self, size: MergeSize) -> None:
@@ -84,6 +85,14 @@ def test_a_job_with_as_many_runs_as_it_may_have_counts_as_started() -> None:
     aws.jobs.add_client_error("start_job_run", "ConcurrentRunsExceededException", expected_params=START_JOB_RUN)
     aws.port.merge("orders", MergeSize.LARGE)
     aws.assert_done()
+
+
+def test_the_largest_merge_is_small_where_there_is_no_job() -> None:
+    assert Aws().port.largest is MemoryRuns().largest is MergeSize.LARGE
+    without = Aws(merge_job=None).port
+    assert without.largest is MemoryRuns(MergeSize.SMALL).largest is MergeSize.SMALL
+    with pytest.raises(NotConfigured, match="no Spark jobs"):
+        without.merge("orders", MergeSize.LARGE)
 
 
 def test_any_other_refusal_comes_out() -> None:

@@ -49,7 +49,7 @@ def test_a_cold_start_reads_the_environment_and_the_current_clock(monkeypatch: p
 
 
 def test_a_cold_start_without_settings_names_what_is_missing() -> None:
-    with pytest.raises(NotConfigured, match="dispatch_arn"):
+    with pytest.raises(NotConfigured, match="TIDEWHEEL_DISPATCH_ARN"):
         Service.cold_start(environ={name: value for name, value in ENVIRONMENT.items() if "DISPATCH" not in name})
 
 

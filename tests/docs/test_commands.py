@@ -18,9 +18,12 @@ from botocore.model import OperationModel, Shape
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from smoke.command import _parser as smoke_parser
+from infra.deploy import _parser as deploy_parser
 from tests.docs.shell import PLACE, Command, commands
 from tests.docs.test_snippets import COMMANDS_OF_THEIR_OWN, DOCUMENTS, ROOT
+from tests.e2e import removal
+from tests.e2e.account import DEPLOY, deploy_command
+from tests.e2e.cloud import PREFIX
 from tidewheel.cli.main import app
 from tidewheel.cli.target import Target
 from tidewheel.local import LocalTidewheel
@@ -45,8 +48,12 @@ AWS_SERVICES = {"s3api": "s3"}
 """Services that AWS's command line calls something else than botocore does."""
 AWS_RENAMED = {("Subscribe", "--notification-endpoint"): "--endpoint"}
 """Parameters that have another name on AWS's command line, since that has an option of theirs (`argrename.py`)."""
+CDK = "node_modules/.bin/cdk"
 CDK_OPTIONS = {
-    "bootstrap": {"--profile", "--context", "--trust", "--cloudformation-execution-policies"},
+    "bootstrap": {
+        "--profile", "--context", "--trust", "--cloudformation-execution-policies",
+        "--bootstrap-customer-key", "--bootstrap-kms-key-id",
+    },
     "deploy": {
         "--all", "--context", "--import-existing-resources", "--no-rollback", "--outputs-file", "--parameters",
         "--profile", "--require-approval",
@@ -133,9 +140,9 @@ def test_the_tidewheel_commands_of_an_operations_document_run_in_their_order(nam
 def test_a_python_module_that_is_run_exists(command: Command) -> None:
     module = command.words[2]
     assert module in ("pip", "venv", "pytest") or importlib.util.find_spec(module) is not None
-    if module == "smoke":
-        words = ["tidewheel-smoke-x" if word in (PLACE, "STACK") else word for word in command.words[3:]]
-        smoke_parser().parse_args(words)
+    if module == removal.__name__:
+        words = [f"{PREFIX}x" if word in (PLACE, "STACK") else word for word in command.words[3:]]
+        removal.parser().parse_args(words)
 
 
 # ---- AWS's
@@ -240,9 +247,9 @@ def _check_value(name: str, member: Shape, value: str) -> None:
 # ---- the CDK's
 
 
-@pytest.mark.parametrize("command", [*commands("npx aws-cdk"), *commands("cdk")], ids=ids)
+@pytest.mark.parametrize("command", [*commands(CDK), *commands("cdk")], ids=ids)
 def test_a_cdk_command_exists_with_its_options(command: Command) -> None:
-    words = command.words[command.words[0] == "npx" :][1:]
+    words = command.words[1:]
     if command.line is None and not words:
         return  # the tool itself is meant
     name = words[0]
@@ -253,11 +260,9 @@ def test_a_cdk_command_exists_with_its_options(command: Command) -> None:
 
 
 def test_the_smoke_test_deploys_with_options_that_exist() -> None:
-    from smoke.aws_cloud import deploy_command
-
-    words = deploy_command("tidewheel-smoke-x", "out", "mine")
-    assert words[1:3] == ["aws-cdk", "deploy"]
-    assert {word for word in words[3:] if word.startswith("--")} <= CDK_OPTIONS["deploy"]
+    options, of_cdk = deploy_parser().parse_known_args(deploy_command(f"{PREFIX}x", "smoke", "out")[len(DEPLOY) :])
+    assert (options.command, options.environment, options.stack, options.yes) == ("deploy", "smoke", f"{PREFIX}x", True)
+    assert {word for word in of_cdk if word.startswith("--")} <= CDK_OPTIONS["deploy"]
 
 
 # ---- the test itself
@@ -288,10 +293,10 @@ def test_a_wrong_aws_command_is_found(text: str) -> None:
 
 
 def programs() -> Iterator[str]:
-    for program in ("tidewheel", "aws", "npx aws-cdk", "python -m"):
+    for program in ("tidewheel", "aws", CDK, "python -m"):
         if len(commands(program)) >= 2:
             yield program
 
 
 def test_there_are_commands_of_each_kind_to_check() -> None:
-    assert list(programs()) == ["tidewheel", "aws", "npx aws-cdk", "python -m"]
+    assert list(programs()) == ["tidewheel", "aws", CDK, "python -m"]

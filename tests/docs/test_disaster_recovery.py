@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from smoke.cloud import outputs
 from tests.docs.shell import commands
+from tests.e2e.cloud import outputs
 from tidewheel.aws.service import Service
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.audit import audit

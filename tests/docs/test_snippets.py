@@ -361,8 +361,8 @@ def test_the_pyarrow_example_reads_a_ledger_and_a_segment(ledger: Path) -> None:
 
     example = _load("read_ledger")
     assert example.count_by_day(ledger) == {"2026-01-02": 2, "2026-01-03": 1}
-    footer_bytes = int.from_bytes(ledger.read_bytes()[-8:-4], "little") + 8
-    segment = ledger.read_bytes()[4:-footer_bytes]
+    ending_bytes = 4 + int.from_bytes(ledger.read_bytes()[-8:-4], "little") + 8
+    segment = ledger.read_bytes()[4:-ending_bytes]
     assert pq.ParquetFile(ledger).num_row_groups == 1
     assert example.read_segment(segment).num_rows == 3
     with pytest.raises(ValueError, match="damaged"):

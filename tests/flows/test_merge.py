@@ -140,6 +140,34 @@ def test_what_a_function_cannot_merge_is_handed_over(monkeypatch: pytest.MonkeyP
     assert world.service.topics.lease_merge(TOPIC, START_MS, START_MS + 1)
 
 
+def test_without_spark_a_function_merges_in_steps_what_is_too_large_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(max_buckets=8)
+    world.service.runs.largest = MergeSize.SMALL
+    world.sweep()
+    ids = spread(world, 20)
+    [size] = {bucket.size_bytes // 1000 for bucket in world.service.topics.buckets(TOPIC)}
+    monkeypatch.setattr("tidewheel.flows.consider_merge.SMALL_BYTES", 4 * (size + 1) * 1000)
+    assert consider_merge(world.ports, world.fence) is MergeSize.SMALL
+    merged = run_merge(world, everything=False, largest=MergeSize.SMALL)
+    assert (merged.handed_over, merged.merges > 1) == (False, True)
+    assert world.service.runs.merges == [(TOPIC, MergeSize.SMALL)]
+    assert len(world.service.topics.buckets(TOPIC)) <= 8
+    world.run(6 * DAY, sweeps=True)
+    assert world.received() == once(ids)
+
+
+def test_without_spark_a_ledger_that_fits_with_no_other_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(max_buckets=4)
+    world.service.runs.largest = MergeSize.SMALL
+    world.sweep()
+    spread(world, 9)
+    monkeypatch.setattr("tidewheel.flows.consider_merge.SMALL_BYTES", 100)
+    assert consider_merge(world.ports, world.fence) is None
+    merged = run_merge(world, largest=MergeSize.SMALL)
+    assert (merged.handed_over, merged.merges, world.service.runs.merges) == (False, 0, [])
+    assert run_merge(world).sources == 9
+
+
 def test_a_run_that_merges_everything_takes_every_ledger_once() -> None:
     world = World()
     ids = spread(world, 100)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from infra.local_template import Template
@@ -33,6 +34,8 @@ def resolved(template: Template, value: Any) -> Any:
             return name
         case {"Fn::Join": [str(delimiter), parts]}:
             return delimiter.join(resolved(template, parts))
+        case {"Fn::Sub": str(text)}:
+            return re.sub(r"\$\{([\w:]+)\}", lambda name: resolved(template, {"Ref": name[1]}), text)
         case {"Fn::Split": [str(delimiter), text]}:
             return resolved(template, text).split(delimiter)
     return {name: resolved(template, each) for name, each in value.items()}

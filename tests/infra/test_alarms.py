@@ -312,7 +312,9 @@ def test_every_alarm_tells_the_topic_once_when_it_begins_and_when_it_ends(
 
 def test_every_alarm_has_its_page_in_the_runbook_and_every_page_an_alarm(alarms: dict[str, dict[str, Any]]) -> None:
     pages = {anchor(title) for title in re.findall(r"^## (.+)$", RUNBOOK.read_text(encoding="utf-8"), re.MULTILINE)}
-    linked = {alarm["AlarmDescription"].rpartition("docs/runbook.md#")[2] for alarm in alarms.values()}
+    linked = {
+        alarm["AlarmDescription"].rpartition(" What to do: tidewheel docs runbook#")[2] for alarm in alarms.values()
+    }
     # The alarm of each queue that a construct makes for a subscription.
     assert linked | {anchor(SUBSCRIPTION_PAGE)} == pages
 

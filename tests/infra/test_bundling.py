@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -14,26 +15,23 @@ from zipfile import ZipFile
 
 import pytest
 
-from infra import application, bundle_lock
+from infra import application, bundle, bundle_lock
 from infra.local_template import DEFAULT_STACK
 from tests.conftest import REPOSITORY
-from tidewheel.cdk import bundling, bytecode, reach, thinning
+from tidewheel.cdk import bundling, job_code, pinned_packages
 from tidewheel.cdk.archive import files_of, fingerprint, write_archive
-from tidewheel.cdk.bundles import ARROW, ARROW_PACKAGES, BUNDLES, LAMBDA_LIMIT_BYTES, LEAN, SERVICES, BundleFailed
-from tidewheel.cdk.bundling import bundle_hash, glue_requirements, job_files, own_files, own_reach
-from tidewheel.cdk.pinned_packages import LAMBDA, LOCK, X86, Machine, install, pinned
-from tidewheel.cdk.shared_object import AARCH64, loaded_part, machine_of
+from tidewheel.cdk.bundling import (
+    LAMBDA_LIMIT_BYTES,
+    LIMIT_BYTES,
+    PACKAGES,
+    functions_hash,
+    handler_of,
+    own_files,
+)
+from tidewheel.cdk.job_code import job_files
+from tidewheel.cdk.pinned_packages import LAMBDA, LOCK, X86, BundleFailed, Machine, index_for_uv, install, pinned
 
-GLUE_BRINGS = {"boto3", "botocore", "numpy", "py4j", "pyspark"}
-"""Of what the package needs in a job (AWS Glue, "Python libraries supported")."""
-
-
-# ---- what is in a bundle
-
-
-def test_every_function_is_in_one_bundle() -> None:
-    folders = sorted(path.parent.name for path in (REPOSITORY / "functions").glob("*/handler.py"))
-    assert sorted(name for bundle in BUNDLES for name in bundle.functions) == folders
+# ---- what is in the functions' archive
 
 
 def test_the_packages_are_all_that_the_lambda_extra_needs() -> None:
@@ -44,69 +42,73 @@ def test_the_packages_are_all_that_the_lambda_extra_needs() -> None:
         new = requirements(name, extra) - needed
         needed |= new
         waiting.extend(new)
-    assert {name.partition("+")[0] for name in needed} == set(ARROW_PACKAGES)
+    assert {name.partition("+")[0] for name in needed} == set(PACKAGES)
 
 
-def test_the_lean_functions_reach_neither_pyarrow_nor_numpy() -> None:
-    assert own_reach(LEAN).packages & {"numpy", "pyarrow"} == set()
-    assert {"numpy", "pyarrow"} <= own_reach(ARROW).packages
+def test_the_archive_has_every_handler_and_of_this_package_what_is_deployed() -> None:
+    names = set(own_files())
+    handlers = {path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "functions").glob("*/handler.py")}
+    assert len(handlers) == 6
+    assert {*handlers, "tidewheel/__init__.py", "tidewheel/flows/ingest.py", "tidewheel/sdk/client.py"} <= names
+    rooms = ("cdk", "cli", "cost", "local", "memory", "spark", "_functions", "_glue_jobs")
+    assert [name for name in names if name.startswith(tuple(f"tidewheel/{room}/" for room in rooms))] == []
 
 
-def test_a_bundle_has_the_modules_that_its_handlers_reach_and_no_others() -> None:
-    names = own_files(ARROW)
-    assert {"functions/ingest/handler.py", "tidewheel/__init__.py", "tidewheel/flows/ingest.py"} <= set(names)
-    assert not [name for name in names if name.startswith(("tidewheel/cli/", "tidewheel/cdk/", "tidewheel/local/"))]
-    assert "tidewheel/flows/ingest.py" not in own_files(LEAN)
+def test_no_deployed_module_names_a_room_that_is_left_out() -> None:
+    """An import inside a function would be found only when it runs."""
+    for files, rooms in ((own_files(), "cdk|cli|cost|local|memory|spark"), (job_files(), "cdk|cli|cost|local|memory")):
+        pattern = re.compile(rf"^\s*(from tidewheel\.({rooms})\b|import tidewheel\.({rooms})\b)", re.MULTILINE)
+        found = {name: match[0] for name, path in files.items() if (match := pattern.search(path.read_text("utf-8")))}
+        assert found == {}
 
 
-def test_the_services_of_which_botocore_keeps_a_description_are_those_that_the_functions_call() -> None:
-    called = set()
-    for bundle in BUNDLES:
-        for path in own_files(bundle).values():
-            called |= set(re.findall(r"""client\(\s*["'](\w+)["']""", path.read_text(encoding="utf-8")))
-    # Not called by name: credentials, and the daemon of tracing.
-    assert called <= SERVICES
-    assert called >= SERVICES - {"sts", "xray"}
+def test_a_function_that_the_archive_does_not_have_fails_the_synthesis_by_name() -> None:
+    assert handler_of("sweep") == "functions.sweep.handler.handler"
+    with pytest.raises(BundleFailed, match=r"functions.zip has no functions/sweeep/handler.py.*'sweeep'"):
+        handler_of("sweeep")
 
 
-def test_bundles_are_allowed_much_less_than_lambda_allows() -> None:
-    assert max(bundle.limit_bytes for bundle in BUNDLES) < 0.6 * LAMBDA_LIMIT_BYTES
+def test_an_archive_that_grew_beyond_its_limit_fails_with_its_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(folder: Path, _machine: Machine) -> None:
+        with (folder / "large").open("wb") as file:
+            file.truncate(LIMIT_BYTES + 1_200_000)
+
+    assert LIMIT_BYTES < LAMBDA_LIMIT_BYTES
+    monkeypatch.setattr(bundling, "fill", fill)
+    with pytest.raises(BundleFailed, match=r"has 221\.2 MB unpacked, more than its limit of 220 MB \(.* is 262 MB\)"):
+        bundling.write_bundle(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
-# ---- what a file reaches
+def test_files_are_left_out_by_their_names_and_no_folder_stays_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def install(_requirements: str, folder: Path, _machine: Machine) -> None:
+        for name in ("bin/tool", "numpy/core/tests/test_it.py", "numpy/core/it.py", "pyarrow/libarrow_flight.so.1"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(name)
+
+    monkeypatch.setattr(bundling, "install", install)
+    bundling.fill(tmp_path)
+    assert set(files_of(tmp_path)) == {"numpy/core/it.py", *own_files()}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["functions", "numpy", "tidewheel"]
+    assert [path.name for path in (tmp_path / "numpy" / "core").iterdir()] == ["it.py"]
 
 
 @pytest.mark.parametrize(
-    ("source", "found"),
-    [
-        ("import tidewheel.errors", {"tidewheel", "tidewheel.errors"}),
-        ("from tidewheel import clock as clocks", {"tidewheel", "tidewheel.clock"}),
-        ("from tidewheel.errors import InvalidValue", {"tidewheel", "tidewheel.errors"}),
-        ("from tidewheel import Tidewheel", {"tidewheel", "tidewheel.sdk", "tidewheel.sdk.client"}),
-        ("def f():\n    import numpy.typing", {"numpy", "numpy.typing"}),
-        (
-            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import numpy\nelse:\n    import json",
-            {"typing", "json"},
-        ),
-        ("try:\n    import numpy\nexcept ImportError:\n    import json", {"json"}),
-        ("try:\n    import numpy\nexcept (OSError, ModuleNotFoundError):\n    pass", set()),
-        ("try:\n    import numpy\nexcept OSError:\n    pass", {"numpy"}),
-    ],
+    ("options", "machine"),
+    [([], LAMBDA), (["--architecture", "aarch64"], LAMBDA), (["--architecture", "x86_64"], X86)],
 )
-def test_imports_are_read_from_the_source(tmp_path: Path, source: str, found: set[str]) -> None:
-    file = tmp_path / "source.py"
-    file.write_text(source)
-    assert reach.imports_of(file) == found
-
-
-@pytest.mark.parametrize(
-    "source", ["import tidewheel.no_such", "from . import errors", "from .errors import Contended"]
-)
-def test_an_import_that_cannot_be_followed_is_an_error(tmp_path: Path, source: str) -> None:
-    file = tmp_path / "source.py"
-    file.write_text(source)
-    with pytest.raises(BundleFailed, match=r"no_such|relatively"):
-        reach.reach([file])
+def test_the_command_writes_both_archives_for_the_machine_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], machine: Machine
+) -> None:
+    asked = []
+    monkeypatch.setattr(bundle, "write_bundle", lambda folder, machine: asked.append((folder, machine)))
+    assert bundle.main([str(tmp_path / "made"), *options]) == 0
+    assert asked == [(tmp_path / "made", machine)]
+    assert [path.name for path in (tmp_path / "made").iterdir()] == ["tidewheel.zip"]
 
 
 # ---- the lock file
@@ -124,14 +126,13 @@ def test_a_stale_lock_file_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 
 def test_every_package_is_pinned_once_with_its_hashes() -> None:
-    for bundle in BUNDLES:
-        text = pinned(bundle.packages)
-        assert re.findall(r"^(\S+)==\S+ \\\n    --hash=sha256:", text, re.MULTILINE) == list(bundle.packages)
-        assert ";" not in text and text.count("==") == len(bundle.packages)
+    text = pinned(PACKAGES)
+    assert re.findall(r"^(\S+)==\S+ \\\n    --hash=sha256:", text, re.MULTILINE) == list(PACKAGES)
+    assert ";" not in text and text.count("==") == len(PACKAGES)
 
 
 def test_a_pin_is_the_machines_own() -> None:
-    old = Machine(python="3.11", architecture="x86_64", elf=X86.elf)
+    old = Machine(python="3.11", architecture="x86_64")
     assert pinned(["numpy"], old) != pinned(["numpy"], X86) == pinned(["numpy"], LAMBDA)
 
 
@@ -147,21 +148,85 @@ def test_without_uv_and_pip_the_error_says_what_to_install(monkeypatch: pytest.M
         install("", tmp_path)
 
 
+# ---- the package index
+
+
+INDEXES = {
+    "[global]\nindex-url = https://pip.example/simple\n": {"UV_DEFAULT_INDEX": "https://pip.example/simple"},
+    "[install]\nextra-index-url =\n    https://one.example/simple\n    https://two.example/simple\n": {
+        "UV_INDEX": "https://one.example/simple https://two.example/simple"
+    },
+    "[global]\nindex-url = https://name:pass%40word@pip.example/simple\n": {
+        "UV_DEFAULT_INDEX": "https://name:pass%40word@pip.example/simple"
+    },
+}
+
+
+@pytest.fixture
+def unconfigured(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """No index is configured, whatever this machine has."""
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    return monkeypatch
+
+
+@pytest.mark.parametrize("file", INDEXES)
+def test_uv_is_told_the_index_of_pips_files(unconfigured: pytest.MonkeyPatch, tmp_path: Path, file: str) -> None:
+    (tmp_path / "pip.conf").write_text(file)
+    unconfigured.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    assert index_for_uv() == {**INDEXES[file], "UV_INDEX_STRATEGY": "unsafe-best-match"}
+
+
+def test_uv_is_told_the_index_of_pips_variables_also_where_there_is_no_pip(unconfigured: pytest.MonkeyPatch) -> None:
+    assert index_for_uv() == {}
+    unconfigured.setattr(pinned_packages.importlib.util, "find_spec", lambda _name: None)
+    assert index_for_uv() == {}
+    unconfigured.setenv("PIP_INDEX_URL", "https://pip.example/simple")
+    unconfigured.setenv("PIP_EXTRA_INDEX_URL", "https://one.example/simple")
+    assert index_for_uv() == {
+        "UV_DEFAULT_INDEX": "https://pip.example/simple",
+        "UV_INDEX": "https://one.example/simple",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+    }
+
+
+def test_an_index_of_uvs_own_goes_before_pips(unconfigured: pytest.MonkeyPatch) -> None:
+    unconfigured.setenv("PIP_INDEX_URL", "https://pip.example/simple")
+    unconfigured.setenv("UV_DEFAULT_INDEX", "https://uv.example/simple")
+    assert index_for_uv() == {}
+
+
+def test_uv_installs_from_pips_index(unconfigured: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A uv that tells what it is called with."""
+    uv = tmp_path / "uv"
+    uv.write_text('#!/bin/sh\necho "$UV_DEFAULT_INDEX" "$@" > "$TOLD"\n')
+    uv.chmod(0o755)
+    unconfigured.setattr(pinned_packages, "_uv", lambda: str(uv))
+    unconfigured.setenv("TOLD", str(tmp_path / "told"))
+    unconfigured.setenv("PIP_INDEX_URL", "https://pip.example/simple")
+    install("", tmp_path / "target", X86)
+    index, *arguments = (tmp_path / "told").read_text().split()
+    assert index == "https://pip.example/simple"
+    assert {"--require-hashes", "--only-binary=:all:", f"--target={tmp_path / 'target'}"} < set(arguments)
+    assert "--python-platform=x86_64-manylinux_2_28" in arguments and "--python-version=3.13" in arguments
+
+
 # ---- assets
 
 
-def test_the_cdk_makes_each_bundle_once_and_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = synthesized(tmp_path, monkeypatch)
-    assert sorted(written) == ["arrow", "lean"]
+def test_the_cdk_makes_one_archive_for_all_functions_on_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert synthesized(tmp_path, monkeypatch) == ["functions"]
     template = json.loads((tmp_path / f"{DEFAULT_STACK}.template.json").read_text())
     keys = {
-        resource["Properties"]["Handler"].split(".")[1]: resource["Properties"]["Code"]["S3Key"]
+        resource["Properties"]["Code"]["S3Key"]
         for resource in template["Resources"].values()
         if resource["Type"] == "AWS::Lambda::Function" and resource["Properties"]["Handler"].startswith("functions.")
     }
-    for bundle in BUNDLES:
-        [key] = {keys[name] for name in bundle.functions if name in keys}
-        assert (tmp_path / f"asset.{key}").read_bytes() == bundle.name.encode()
+    [key] = keys
+    assert (tmp_path / f"asset.{key}").read_bytes() == b"functions"
 
 
 def test_what_is_in_the_cloud_assembly_already_is_not_made_again(
@@ -184,37 +249,43 @@ def test_hashes_are_the_same_whether_code_is_bundled_or_not_and_in_every_process
 
 
 def synthesized(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Synthesizes the stack with bundles that hold their names only; returns the names of those that were made."""
+    """Synthesizes the stack with an archive that holds its name only; returns the names of those that were made."""
     written = []
 
-    def write(bundle: bundling.Bundle, target: Path) -> None:
-        written.append(bundle.name)
-        (target / f"{bundle.name}.zip").write_text(bundle.name)
+    def write(target: Path) -> None:
+        written.append("functions")
+        (target / "functions.zip").write_text("functions")
+
+    def write_wheels(target: Path) -> None:
+        (target / "wheels.zip").write_text("wheels")
 
     monkeypatch.setattr(bundling, "write_bundle", write)
+    monkeypatch.setattr(job_code, "write_wheels", write_wheels)
     application.build_app(outdir=str(folder), overrides={application.BUNDLING_STACKS: ["**"]}).synth()
     return written
 
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the package, of the functions and of the jobs, from which assets are made."""
+    """A copy of the package as the wheel has it, with the functions and the jobs, from which assets are made."""
     copy = tmp_path / "src" / "tidewheel"
     shutil.copytree(REPOSITORY / "src" / "tidewheel", copy, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("functions", "glue_jobs"):
         shutil.copytree(REPOSITORY / name, copy / f"_{name}", ignore=shutil.ignore_patterns("__pycache__"))
-    for module in (bundling, reach):
+    before = hashes()
+    for module in (bundling, job_code):
         monkeypatch.setattr(module, "PACKAGE", copy)
     monkeypatch.setattr(bundling, "shipped", lambda name: copy / f"_{name}")
+    assert hashes() == before, "the wheel deploys something else than a checkout"
     return copy
 
 
-def hashes() -> tuple[str, str, str]:
-    """The hashes of both bundles and of the jobs' archive."""
-    return bundle_hash(ARROW), bundle_hash(LEAN), fingerprint(job_files())
+def hashes() -> tuple[str, str]:
+    """The hashes of the functions' and of the jobs' archive."""
+    return functions_hash(), fingerprint(job_files())
 
 
-def test_what_no_function_reaches_deploys_nothing(package: Path) -> None:
+def test_what_is_not_deployed_deploys_nothing(package: Path) -> None:
     before = hashes()
     (package / "cli" / "main.py").write_text("# another command line\n")
     (package / "local" / "stack.py").unlink()
@@ -226,15 +297,13 @@ def test_what_no_function_reaches_deploys_nothing(package: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "changed"),
     [
-        ("_functions/ingest/handler.py", (True, False, False)),
-        ("_functions/sweep/handler.py", (False, True, False)),
-        ("flows/ingest.py", (True, False, False)),
-        ("settings.py", (True, True, True)),
-        ("spark/merging.py", (False, False, True)),
+        ("_functions/ingest/handler.py", (True, False)),
+        ("flows/ingest.py", (True, True)),
+        ("spark/merging.py", (False, True)),
     ],
 )
-def test_a_change_of_a_module_deploys_what_reaches_it(
-    package: Path, file: str, changed: tuple[bool, bool, bool]
+def test_a_change_of_a_module_deploys_the_archives_that_have_it(
+    package: Path, file: str, changed: tuple[bool, bool]
 ) -> None:
     before = hashes()
     with (package / file).open("a") as source:
@@ -245,30 +314,16 @@ def test_a_change_of_a_module_deploys_what_reaches_it(
 @pytest.mark.parametrize(
     "change",
     [
-        lambda patch: patch.setattr(bundling, "UNUSED", ("bin",)),
-        lambda patch: patch.setattr(bundling, "SERVICES", frozenset({"s3"})),
         lambda patch: patch.setattr(bundling, "pinned", lambda packages, *_: "boto3==1.0\n"),
-        lambda patch: patch.setattr(bytecode, "compiles_for", lambda machine: machine.python == "other"),
+        lambda patch: patch.setattr(bundling, "makers", lambda: ["another way of bundling"]),
     ],
 )
 def test_a_change_of_packages_or_of_how_they_are_bundled_deploys(
     change: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bytecode, "compiles_for", lambda _machine: True)
-    before = bundle_hash(LEAN)
+    before = functions_hash()
     change(monkeypatch)
-    assert bundle_hash(LEAN) != before
-
-
-def test_a_bundle_that_grew_beyond_its_limit_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fill(folder: Path, *_: object) -> None:
-        with (folder / "large").open("wb") as file:
-            file.truncate(LEAN.limit_bytes + 1)
-
-    monkeypatch.setattr(bundling, "fill", fill)
-    with pytest.raises(BundleFailed, match=r"lean has 20\.0 MB unpacked, more than its limit of 20 MB"):
-        bundling.write_bundle(LEAN, tmp_path)
-    assert list(tmp_path.iterdir()) == []
+    assert functions_hash() != before
 
 
 # ---- archives
@@ -316,112 +371,6 @@ def test_the_jobs_get_their_modules_as_one_file_that_ends_in_zip(
     assert not [name for name in names if not name.endswith(".py")]
 
 
-def test_the_jobs_run_from_their_archive_alone(tmp_path: Path) -> None:
-    bundling.write_package(tmp_path)
-    program = (
-        "import sys, importlib.util\n"
-        "sys.path[:0] = sys.argv[1:3]\n"
-        "for script in sys.argv[3:]:\n"
-        "    spec = importlib.util.spec_from_file_location('job', script)\n"
-        "    module = importlib.util.module_from_spec(spec)\n"
-        "    spec.loader.exec_module(module)\n"
-        "    assert callable(module.main)\n"
-        "import tidewheel\n"
-        "print(tidewheel.__file__)\n"
-    )
-    scripts = map(str, sorted((REPOSITORY / "glue_jobs").glob("*.py")))
-    # -S: the editable installation is not found.
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program, str(tmp_path / "tidewheel.zip"), site_packages(), *scripts],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(str(tmp_path / "tidewheel.zip"))
-
-
-def test_jobs_get_what_glue_lacks_by_version_and_hash_and_as_wheels_only() -> None:
-    options, *entries = re.split(r"^(?=[a-z])", glue_requirements(), flags=re.MULTILINE)
-    assert options.split() == ["--require-hashes", "--only-binary", ":all:"]
-    assert tuple(entry.partition("==")[0] for entry in entries) == bundling.GLUE_PACKAGES
-    for entry in entries:
-        assert re.fullmatch(r"\S+==[\d.]+ \\\n(    --hash=sha256:[0-9a-f]{64}( \\)?\n)+", entry), entry
-    reached = reach.reach((REPOSITORY / "glue_jobs").glob("*.py")).packages
-    assert reached <= GLUE_BRINGS | set(bundling.GLUE_PACKAGES)
-
-
-# ---- shared objects and thinning
-
-
-def test_a_shared_object_is_cut_behind_what_is_loaded(tmp_path: Path) -> None:
-    original = tmp_path / "original.so"
-    found = subprocess.run(
-        [sys.executable, "-c", "import pyroaring; print(pyroaring.__file__)"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    shutil.copyfile(found.stdout.strip(), original)
-    data = original.read_bytes()
-    if machine_of(data) is None:
-        pytest.skip("shared objects of this machine are no ELF files")
-    cut = loaded_part(data)
-    assert len(cut) < len(data) / 2
-    assert loaded_part(cut) == cut
-    assert machine_of(cut) == machine_of(data)
-    name = Path(found.stdout.strip()).name
-    (tmp_path / "cut").mkdir()
-    (tmp_path / "cut" / name).write_bytes(cut)
-    program = "import sys; sys.path[:0] = [sys.argv[1]]; import pyroaring; print(sum(pyroaring.BitMap([1, 2])))"
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program, str(tmp_path / "cut")], capture_output=True, text=True, check=False
-    )
-    assert done.stdout == "3\n", done.stderr
-
-
-def test_other_files_are_not_cut() -> None:
-    assert loaded_part(b"text") == b"text"
-    assert machine_of(b"\x7fELF\x01\x01" + bytes(58)) is None
-
-
-def test_a_shared_object_for_another_machine_or_python_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "pyroaring.cpython-313-aarch64-linux-gnu.so").write_bytes(elf(AARCH64))
-    (tmp_path / "libarrow.so.2600").write_bytes(elf(AARCH64))
-    thinning.check(tmp_path, ["pyroaring"], LAMBDA)
-    with pytest.raises(BundleFailed, match=r"libarrow.so.2600 is not for x86_64"):
-        thinning.check(tmp_path, [], X86)
-    (tmp_path / "lib.cpython-311-aarch64-linux-gnu.so").write_bytes(elf(AARCH64))
-    with pytest.raises(BundleFailed, match=r"lib.cpython-311-aarch64-linux-gnu.so is not for aarch64 and Python 3.13"):
-        thinning.check(tmp_path, [], LAMBDA)
-
-
-def test_a_package_that_a_handler_imports_and_its_bundle_lacks_is_named(tmp_path: Path) -> None:
-    (tmp_path / "boto3").mkdir()
-    (tmp_path / "six.py").touch()
-    thinning.check(tmp_path, ["boto3", "six"], LAMBDA)
-    with pytest.raises(BundleFailed, match="imports numpy"):
-        thinning.check(tmp_path, ["boto3", "numpy", "six"], LAMBDA)
-
-
-def test_modules_are_compiled_only_by_the_functions_own_python(tmp_path: Path) -> None:
-    (tmp_path / "module.py").write_text("print('compiled')\n")
-    own = Machine(python=f"{sys.version_info.major}.{sys.version_info.minor}", architecture="aarch64", elf=AARCH64)
-    bytecode.compile_modules(tmp_path, Machine(python="3.0", architecture="aarch64", elf=AARCH64))
-    assert sorted(files_of(tmp_path)) == ["module.py"]
-    bytecode.compile_modules(tmp_path, own)
-    [compiled] = set(files_of(tmp_path)) - {"module.py"}
-    assert re.fullmatch(r"__pycache__/module\.cpython-\d+\.pyc", compiled)
-    # Its source may be gone or newer: it is not asked.
-    (tmp_path / "module.py").write_text("print('from source')\n")
-    program = "import sys; sys.path[:0] = [sys.argv[1]]; import module"
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", program, str(tmp_path)], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "compiled\n"
-    assert str(tmp_path).encode() not in (tmp_path / compiled).read_bytes()
-
-
 @pytest.mark.parametrize(
     ("variable", "stacks"),
     [({"TIDEWHEEL_BUNDLE": "1"}, ["**"]), ({"TIDEWHEEL_BUNDLE": "0"}, []), ({}, None)],
@@ -430,17 +379,6 @@ def test_the_command_line_decides_on_bundling_unless_the_variable_does(
     variable: dict[str, str], stacks: list[str] | None
 ) -> None:
     assert application._bundling_context(variable).get(application.BUNDLING_STACKS) == stacks
-
-
-def elf(machine: int) -> bytes:
-    """A header of a shared object, without anything behind it."""
-    return b"\x7fELF\x02\x01" + bytes(12) + machine.to_bytes(2, "little") + bytes(44)
-
-
-def site_packages() -> str:
-    """The folder of this environment's packages."""
-    [folder] = {str(metadata.distribution(name).locate_file("")) for name in ("boto3", "pyspark")}
-    return folder
 
 
 def requirements(package: str, extra: str) -> set[str]:

@@ -358,6 +358,23 @@ def test_the_key_may_be_used_through_the_services_that_a_call_uses_and_not_other
         assert not allowed(given_, replace(use, resource=f"{use.resource}x"))
 
 
+def test_cancelling_and_rescheduling_are_the_only_calls_with_a_transaction_over_several_partitions(
+    world: World,
+) -> None:
+    def together(request: Request) -> bool:
+        return len(dict(request.context).get(policies.LEADING_KEYS, ())) > 1
+
+    found = {name for name in CALLS if any(together(each) for each in made(world, name, MINE))}
+    assert found == {
+        "cancel by id",
+        "cancel by key",
+        "cancel_many",
+        "reschedule",
+        "reschedule by key",
+        "reschedule a large body",
+    }
+
+
 def test_a_policy_of_all_actions_for_two_topics_fits_into_a_managed_policy(world: World) -> None:
     both = sender_statements(world.settings, MINE) + sender_statements(world.settings, OTHER)
     assert len(json.dumps(policies.policy_document(both), separators=(",", ":"))) < LARGEST_MANAGED_POLICY

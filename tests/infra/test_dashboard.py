@@ -64,7 +64,7 @@ def test_every_metric_of_the_service_is_shown_with_the_one_dimension(widgets: li
 def test_each_row_says_how_to_read_it_and_the_runbook_is_linked(widgets: list[dict[str, Any]]) -> None:
     texts = [each["properties"]["markdown"] for each in widgets if each["type"] == "text"]
     assert len(texts) == 4 and all(text.startswith("#") for text in texts)
-    assert "docs/runbook.md" in texts[0]
+    assert "`tidewheel docs runbook`" in texts[0]
     titles = [each["properties"]["title"] for each in widgets if each["type"] != "text"]
     assert len(titles) == len(set(titles)) == 21
 

@@ -30,7 +30,7 @@ class Loss:
 
 LOSSES = (
     Loss(role=INGEST, action="s3:PutObject", where="/ledgers/", flow="goes_direct"),
-    Loss(role=INGEST, action="dynamodb:PutItem", where="#TOMB", flow="waits_in_ledgers"),
+    Loss(role=INGEST, action="dynamodb:PutItem", where="T#*", flow="waits_in_ledgers"),
     Loss(role=INGEST, action="iam:PassRole", where="ScheduleRole", flow="goes_direct"),
     Loss(role=DISPATCH, action="s3:PutObject", where="/plans/", flow="is_a_burst"),
     Loss(role=DELIVER, action="dynamodb:ConditionCheckItem", where="T#*", flow="breaks_half_way"),

@@ -33,6 +33,8 @@ IMPOSSIBLE: dict[str, tuple[Any, ...]] = {
     "encryption_key_arn": ("", 7),
     "own_key": (None, 1),
     "deleted_object_days": (0, 1.5, True),
+    "warm_read_units": (0, 11_999, 12_000.0, True),
+    "warm_write_units": (0, 3_999, "4000"),
     "access_log_bucket": ("", 7),
     "urgent_concurrency": (1, 1001),
     "bulk_concurrency": (1, 1001),
@@ -46,6 +48,8 @@ IMPOSSIBLE: dict[str, tuple[Any, ...]] = {
     "oldest_due_alarm_s": (59, 300.5),
     "queue_age_alarm_s": (959,),
     "runbook_url": ("", None),
+    "spark": (1, None, "no"),
+    "glue_version": ("", None, "5.0", "6", "7.0"),
 }
 POSSIBLE: dict[str, tuple[Any, ...]] = {
     "ingest_memory_mib": (128, 10_240),
@@ -54,7 +58,10 @@ POSSIBLE: dict[str, tuple[Any, ...]] = {
     "send_threads": (1, MAX_SEND_THREADS),
     "subscriber_queue_arns": ((), (QUEUE_ARN,), ("${Token[Mail.Arn.7]}",)),
     "deleted_object_days": (None, 1),
+    "warm_read_units": (None, 12_000),
+    "warm_write_units": (None, 4_000, 40_000),
     "urgent_concurrency": (2, 1000),
+    "glue_version": ("6.0", "6.1"),
     "reserved_concurrency": ({"dispatch": 1},),
     "removal_policy": tuple(RemovalPolicy),
 }

@@ -5,9 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import subprocess
-import sys
-import zipfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -25,8 +22,6 @@ from tests.infra.linted import findings
 from tests.infra.resolved import settings_of, statements_of
 from tests.infra.roles import role_arn
 from tidewheel import Message
-from tidewheel.cdk import pinned_packages
-from tidewheel.cdk.sdk_layer import LocalLayer, fill, own_files
 from tidewheel.errors import InvalidValue
 from tidewheel.local import LocalTidewheel
 from tidewheel.policies import sender_statements
@@ -123,43 +118,6 @@ def test_the_sender_may_do_what_it_does_and_the_consumer_reads_its_queue_only() 
     consumer = statements_of(shop(), "ConsumerServiceRole")
     assert {action.split(":")[0] for each in consumer for action in each["Action"]} == {"kms", "sqs"}
     assert all("billing" in resource for each in consumer if "kms" not in str(each) for resource in each["Resource"])
-
-
-def test_the_layer_has_all_that_the_client_needs_and_nothing_that_lambda_has(tmp_path: Path) -> None:
-    files = own_files()
-    assert {"python/tidewheel/__init__.py", "python/tidewheel/sdk/client.py"} < set(files)
-    assert [name for name in files if "/cdk/" in name or "/local/" in name or "/spark/" in name] == []
-    with patch("tidewheel.cdk.sdk_layer.install", lambda _requirements, folder, _machine: folder.mkdir(parents=True)):
-        made = tmp_path / "made"
-        made.mkdir()
-        assert LocalLayer().try_bundle(str(made), image=None)
-    assert set(zipfile.ZipFile(made / "sdk.zip").namelist()) == set(files)
-
-
-def test_the_client_works_from_the_layer_alone(tmp_path: Path) -> None:
-    machine = pinned_packages.Machine(
-        python=f"{sys.version_info.major}.{sys.version_info.minor}",
-        architecture=pinned_packages.X86.architecture,
-        elf=pinned_packages.X86.elf,
-    )
-    if os.uname().machine != machine.architecture:
-        pytest.skip("the layer's compiled package is tried on x86-64")
-    fill(tmp_path, machine)
-    boto3_of_lambda = Path(importlib.util.find_spec("boto3").origin).parents[1]  # type: ignore[union-attr, arg-type]
-    program = f"""
-import sys
-sys.path[:] = [{str(tmp_path / "python")!r}, *(p for p in sys.path if "site-packages" not in p and "src" not in p)]
-import tidewheel
-assert tidewheel.__file__.startswith({str(tmp_path)!r}), tidewheel.__file__
-import pyroaring, cronsim, tzdata
-assert "boto3" not in sys.modules
-sys.path.append({str(boto3_of_lambda)!r})
-for name in tidewheel.__all__:
-    getattr(tidewheel, name)
-client = tidewheel.Tidewheel("x")
-"""
-    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -77,6 +77,26 @@ def test_there_are_the_five_functions_on_python_3_13_and_arm64(stack: StackTempl
         assert joined(properties["FunctionName"]) == f"<AWS::StackName>-{name}"
 
 
+@pytest.mark.parametrize(
+    ("variant", "table", "index"),
+    [
+        ("production", None, None),
+        (
+            "topics with queues of their own",
+            {"ReadUnitsPerSecond": 20_000, "WriteUnitsPerSecond": 10_000},
+            {"WriteUnitsPerSecond": 10_000},
+        ),
+    ],
+)
+def test_a_table_and_the_writes_of_its_index_are_warm_if_the_environment_says_so(
+    variant: str, table: dict[str, int] | None, index: dict[str, int] | None
+) -> None:
+    tables = [each for each in template_of(variant)["Resources"].values() if each["Type"] == "AWS::DynamoDB::Table"]
+    [properties] = [each["Properties"] for each in tables]
+    [looks] = properties["GlobalSecondaryIndexes"]
+    assert (properties.get("WarmThroughput"), looks.get("WarmThroughput")) == (table, index)
+
+
 def test_each_function_has_exactly_the_variables_of_the_contract(stack: StackTemplate) -> None:
     for properties in stack.functions().values():
         assert set(properties["Environment"]["Variables"]) == VARIABLES | {"POWERTOOLS_LOG_LEVEL"}
@@ -128,8 +148,8 @@ def test_a_job_finds_its_stack_its_packages_and_its_logs(stack: StackTemplate) -
         arguments = job["DefaultArguments"]
         assert joined(arguments["--stack"]) == "<AWS::StackName>"
         assert joined(arguments["--additional-python-modules"]).startswith("s3://")
-        assert joined(arguments["--additional-python-modules"]).endswith(".txt")
-        assert arguments["--python-modules-installer-option"] == "-r"
+        assert joined(arguments["--additional-python-modules"]).endswith(".gluewheels.zip")
+        assert arguments["--python-modules-installer-option"] == "--no-index"
         assert joined(arguments["--extra-py-files"]).endswith(".zip")
         assert joined(arguments["--custom-logGroup-prefix"]) == f"/aws-glue/{joined(job['Name'])}"
         assert arguments["--enable-continuous-cloudwatch-log"] == "true"

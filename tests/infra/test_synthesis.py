@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from infra import node
 from infra.application import build_app
 from infra.environments import ENVIRONMENTS, UnknownEnvironment, environment_named
 from tests.infra.linted import findings
 from tests.infra.variants import VARIANTS, template_of
+from tidewheel.cdk import node
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,7 +44,7 @@ def test_the_wheels_node_is_taken_unless_another_is_named_or_it_is_not_there(mon
     monkeypatch.delenv(node.JSII_NODE)
     monkeypatch.setattr(node, "node_of_wheel", lambda: None)
     monkeypatch.setattr("shutil.which", lambda _: None)
-    with pytest.raises(node.NodeMissing):
+    with pytest.raises(node.NodeMissing, match="install Node 22"):
         node.use_available_node()
 
 

@@ -16,7 +16,10 @@ VARIANTS: dict[str, Environment] = {
     "development with a key": Environment.development(own_key=True),
     "an existing key": Environment.development(encryption_key_arn=KEY_ARN, access_log_bucket="team-access-logs"),
     "topics with queues of their own": Environment.production(
-        dedicated_topics=("orders", "Default"), reserved_concurrency={"ingest": 360, "dispatch": 50}
+        dedicated_topics=("orders", "Default"),
+        reserved_concurrency={"ingest": 360, "dispatch": 50},
+        warm_read_units=20_000,
+        warm_write_units=10_000,
     ),
 }
 """What is asked of every stack is asked of each of these."""

@@ -1,7 +1,7 @@
 """A run of the whole service with a marker in everything that a sender may keep to himself, and all that can fail.
 
 `python -m tests.local.marked_run` prints the functions' metrics to standard output, as on Lambda, and their logs to
-standard error; its last line on standard output is a JSON object with the traces, with the text of every exception that
+standard error; its last line on standard output is a JSON object with the text of every exception that
 left a function, and with what must be found: so that a run that did nothing proves nothing.
 """
 
@@ -15,26 +15,14 @@ from typing import Any
 
 from tests.conftest import SKEW, TOPIC, Orders
 from tidewheel.aws.sqs_queues import SqsQueues
+from tidewheel.checked import sealed
 from tidewheel.flows.ports import Refusal
 from tidewheel.local import LocalTidewheel
 from tidewheel.message import Message
 from tidewheel.pack import PACK_ATTRIBUTE
 
 MARKER = "zqxSECRETxqz"
-LOUD = {"POWERTOOLS_METRICS_DISABLED": "false", "POWERTOOLS_TRACE_DISABLED": "false", "LAMBDA_TASK_ROOT": "/var/task"}
-
-
-class Traces:
-    """Stands for X-Ray's daemon: keeps what would be sent to it."""
-
-    def __init__(self) -> None:
-        self.documents: list[str] = []
-
-    def send_entity(self, entity: Any) -> None:
-        self.documents.append(entity.serialize())
-
-    def set_daemon_address(self, _: str) -> None:
-        pass
+LOUD = {"POWERTOOLS_METRICS_DISABLED": "false"}
 
 
 def message(delay: str, **more: Any) -> Message:
@@ -44,12 +32,7 @@ def message(delay: str, **more: Any) -> Message:
 
 def main() -> int:
     """Runs everything; returns the exit code."""
-    from aws_xray_sdk.core import xray_recorder
-
-    traces = Traces()
-    xray_recorder.configure(sampling=False, emitter=traces, context_missing="IGNORE_ERROR", streaming_threshold=0)
     with LocalTidewheel(environment=SKEW | LOUD, log_level="DEBUG") as stack:
-        xray_recorder.begin_segment("run")
         client = stack.client()
         client.create_topic(TOPIC, inline_rows=10, part_rows=10)
         for name in ("billing", "audit"):
@@ -60,11 +43,10 @@ def main() -> int:
         refused = message_that_sqs_refuses(service)
         broken_queue(service)
         damaged_ledger(service)
-        xray_recorder.end_segment()
         failures = [str(failure.error) for failure in stack.failures]
         work = stack.queue(service.queue_url("DeliveryRefusedQueue"))
         kept = sum(MARKER in each.body for each in work._by_id.values())
-    found = {"traces": traces.documents, "failures": failures, "refused": refused, "kept": kept}
+    found = {"failures": failures, "refused": refused, "kept": kept}
     print(json.dumps(found))
     return 0
 
@@ -103,10 +85,10 @@ def corrupt_packs(service: Orders) -> None:
         {"gen": f"{MARKER} "},
     ]
     for change in odd:
-        data = bytes([2]) + zlib.compress(json.dumps(whole | change).encode())
+        data = sealed(bytes([2]) + zlib.compress(json.dumps(whole | change).encode()))
         attribute = {"DataType": "Binary", "BinaryValue": data}
         sqs.send_message(QueueUrl=url, MessageBody="{}", MessageAttributes={PACK_ATTRIBUTE: attribute})
-    garbage = {"DataType": "Binary", "BinaryValue": b"\x01" + MARKER.encode()}
+    garbage = {"DataType": "Binary", "BinaryValue": sealed(b"\x01" + MARKER.encode())}
     sqs.send_message(QueueUrl=url, MessageBody=MARKER, MessageAttributes={PACK_ATTRIBUTE: garbage})
     service.stack.advance(minutes=20)
 

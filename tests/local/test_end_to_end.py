@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import TOPIC, Orders, once, orders
+from tidewheel.checked import opened, sealed
 from tidewheel.local.event_source import EventSourceMapping
 from tidewheel.message import IdSource, Message
 from tidewheel.outgoing import check_message
@@ -78,10 +79,10 @@ def test_poison_alone_goes_to_the_dead_letters_and_the_rest_of_its_batch_is_deli
     with orders("billing", "audit") as service:
         good = _pack(service, *delays_s)
         poison = {
-            "garbage": _binary(b"\x01 this is no zlib stream"),
+            "garbage": _binary(sealed(b"\x01 this is no zlib stream")),
             "no attribute": {},
-            "an empty version": _binary(b"\x00"),
-            "a newer version": _binary(b"\x03" + _pack(service, DAY_S)[1:]),
+            "an empty version": _binary(sealed(b"\x00")),
+            "a newer version": _binary(sealed(b"\x03" + opened(_pack(service, DAY_S))[1:])),
             "an unknown topic": _binary(_pack(service, DAY_S, topic="nobody")),
             "an attribute of the wrong type": {PACK_ATTRIBUTE: {"DataType": "String", "StringValue": "hello"}},
         }

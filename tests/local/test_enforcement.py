@@ -110,6 +110,24 @@ def test_a_copy_asks_for_its_source_too() -> None:
     assert found == [("s3:GetObject", "arn:aws:s3:::other/from"), ("s3:PutObject", "arn:aws:s3:::b/to")]
 
 
+def test_a_transaction_over_two_partitions_asks_for_its_items_one_by_one_and_for_all_keys_together() -> None:
+    def of(*kinds_and_partitions: tuple[str, str]) -> list[tuple[str, tuple[str, ...]]]:
+        items = [
+            {kind: {"TableName": "t", "Key": {"pk": {"S": partition}}}} for kind, partition in kinds_and_partitions
+        ]
+        requests = requests_of("dynamodb", "TransactWriteItems", {"TransactItems": items})
+        return [(each.action.partition(":")[2], dict(each.context)[KEYS]) for each in requests]
+
+    assert of(("Update", "a"), ("Delete", "a")) == [("UpdateItem", ("a",)), ("DeleteItem", ("a",))]
+    assert of(("Update", "b"), ("Delete", "a"), ("Update", "a")) == [
+        ("UpdateItem", ("b",)),
+        ("DeleteItem", ("a",)),
+        ("UpdateItem", ("a",)),
+        ("UpdateItem", ("a", "b")),
+        ("DeleteItem", ("a", "b")),
+    ]
+
+
 def test_without_enforcement_nothing_can_be_said_of_denials() -> None:
     with LocalTidewheel() as stack, pytest.raises(ValueError, match="enforce_iam=True"):
         _ = stack.denials

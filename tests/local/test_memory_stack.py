@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from examples import local_test, memory_test
 from tests.flows.world import Crash, CrashingPorts
 from tidewheel import InvalidValue, Message
+from tidewheel.checked import sealed
 from tidewheel.flows.ports import Ports
 from tidewheel.local import LocalTidewheel, MemoryTidewheel
 from tidewheel.memory import MemoryService
@@ -290,7 +291,7 @@ def test_poison_alone_is_a_dead_letter_when_it_was_received_for_four_hours(
     with MemoryTidewheel() as stack:
         client = subscribed(stack)
         good = a_pack(stack, client.topics()[0].generation, 10 * HOUR_S)
-        poison = {"garbage": b"\x01 no zlib stream", "another generation": a_pack(stack, "0" * 16, 2 * HOUR_S)}
+        poison = {"garbage": sealed(b"\x01 no zlib stream"), "another generation": a_pack(stack, "0" * 16, 2 * HOUR_S)}
         for name, data in {"good": good, **poison}.items():
             attributes = {PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": data}}
             stack.sqs.send_message(QueueUrl=queue, MessageBody=name, MessageAttributes=attributes)

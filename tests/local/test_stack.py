@@ -44,8 +44,24 @@ def test_a_second_stack_at_the_same_time_is_refused(tmp_path: Path) -> None:
 
 
 def test_moto_mocks_of_the_caller_are_not_emptied() -> None:
-    with mock_aws(), pytest.raises(RuntimeError, match="mock_aws is active"):
-        LocalTidewheel().open()
+    with mock_aws():
+        boto3.client("s3", region_name="us-east-1").create_bucket(Bucket="theirs")
+        with pytest.raises(RuntimeError, match="mock_aws is active"):
+            LocalTidewheel().open()
+        assert boto3.client("s3").list_buckets()["Buckets"][0]["Name"] == "theirs"
+
+
+def test_a_mock_of_the_caller_does_not_empty_an_open_stack(tmp_path: Path) -> None:
+    before = _surroundings()
+    with Toy(tmp_path) as toy:
+        with pytest.raises(RuntimeError, match="would empty it"), mock_aws():
+            raise AssertionError("mock_aws began")
+        with pytest.raises(RuntimeError, match="would empty it"):
+            mock_aws(lambda: None)()
+        assert toy.count() == (0, 0, 0)  # its functions and queues are there
+    assert _surroundings() == before
+    with mock_aws():
+        assert boto3.client("s3", region_name="us-east-1").list_buckets()["Buckets"] == []
 
 
 def _surroundings() -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 from tests.simulation.runs import one_run
 from tidewheel import tombstone
 from tidewheel.fence import Fence
-from tidewheel.flows import addressed, collect, commit, deliver, drain, ingest, occurrences, payloads, rebuild, release
+from tidewheel.flows import addressed, collect, commit, deliver, dispatch, drain, ingest, payloads, rebuild, release
 from tidewheel.flows.keys import _Settling
 from tidewheel.flows.keys_port import Entombed
 from tidewheel.flows.ports import Release
@@ -161,7 +161,7 @@ def superseded(patch: Patch) -> None:
 
 
 def recurring(patch: Patch) -> None:
-    patch.setattr(occurrences, "store_occurrences", lambda *_: None)
+    patch.setattr(dispatch, "store_occurrences", lambda *_: None)
 
 
 def recurring_unfiltered(patch: Patch) -> None:

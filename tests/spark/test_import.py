@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import math
 import random
@@ -27,7 +28,7 @@ from tidewheel.errors import InvalidValue, UnknownTopic
 from tidewheel.ledger import decode_segment
 from tidewheel.message import Encoding, id_deliver_at_ms, id_text
 from tidewheel.spark import import_cuts, importing
-from tidewheel.spark.arrow_objects import ArrowObjects, Location
+from tidewheel.spark.folder_objects import FolderObjects
 from tidewheel.spark.import_input import MALFORMED, Input
 from tidewheel.spark.import_options import Columns, parse_options
 from tidewheel.spark.import_rows import REJECT, Terms, mapped
@@ -35,6 +36,7 @@ from tidewheel.spark.import_times import time_of
 from tidewheel.spark.importing import LATE, Imported, import_messages
 from tidewheel.spark.job import Job
 from tidewheel.spark.ledger_sink import distinct_rows
+from tidewheel.spark.location import Location
 
 Row = dict[str, Any]
 
@@ -51,7 +53,7 @@ class Bench:
     world: World
 
     @property
-    def objects(self) -> ArrowObjects:
+    def objects(self) -> FolderObjects:
         return Location(root=str(self.folder / "objects")).objects()
 
     def run(self, path: Path | str, said: list[str] | None = None, **options: str) -> Imported:
@@ -329,6 +331,44 @@ def test_what_is_wrong_with_an_import_is_named(bench: Bench) -> None:
         bench.run(other)
 
 
+def test_rejects_that_cannot_be_written_end_an_import_in_one_line_before_it_reads(bench: Bench) -> None:
+    path = json_lines(bench.folder / "in.json", messages(3))
+    (bench.folder / "file").write_text("in the way")
+    with pytest.raises(InvalidValue) as raised:
+        bench.run(path, rejects=str(bench.folder / "file" / "rejects"))
+    [line] = str(raised.value).splitlines()
+    assert line.startswith(f"--rejects={str(bench.folder / 'file' / 'rejects')!r}: ")
+    assert line.endswith("; give a folder that this run may write to")
+    # The cause, and no trace of Java: Python would show what it came from, too.
+    assert raised.value.__cause__ is None and raised.value.__suppress_context__
+    assert bench.rows() == [] and not list(bench.objects.list("imports/"))
+
+
+def test_rejects_are_written_only_where_there_are_any(bench: Bench) -> None:
+    path = json_lines(bench.folder / "in.json", messages(3))
+    assert bench.run(path, rejects=str(bench.folder / "rejects")).imported == 3
+    assert bench.rejects(bench.folder / "rejects") == []
+
+
+def test_input_that_cannot_be_read_to_its_end_is_named_in_one_line(bench: Bench) -> None:
+    for name in ("cut.csv.gz", "cut.json.gz"):
+        whole = gzip.compress("\n".join(["deliver_at,body", *(f"{due(HOUR)},{n}" for n in range(9000))]).encode())
+        (bench.folder / name).write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(InvalidValue) as raised:
+            bench.run(bench.folder / name)
+        [line] = str(raised.value).splitlines()
+        assert name in line.partition(": ")[0] and "Unexpected end" in line, line
+
+
+def test_a_second_run_says_of_every_row_that_it_was_settled(bench: Bench) -> None:
+    rows: list[Any] = [*messages(2), {"deliver_at": None, "body": "x"}, {"deliver_at": due(MINUTE), "body": "soon"}]
+    path = json_lines(bench.folder / "in.json", rows)
+    first = bench.run(path)
+    assert (first.read, first.imported, sum(first.rejected.values()), first.skipped) == (4, 2, 2, 0)
+    second = bench.run(path)
+    assert (second.read, second.imported, sum(second.rejected.values()), second.skipped) == (4, 0, 0, 4)
+
+
 @pytest.mark.parametrize(
     "wrong", [{"format": "avro"}, {"name": "a/b"}, {"min-lead": "soon"}, {"time-zone": "Mars/Olympus"}]
 )
@@ -456,7 +496,7 @@ def test_the_example_imports_and_receives_on_the_local_stack(
     example["main"]()
     assert capsys.readouterr().out.splitlines()[-3:] == [
         "2 {'due is missing': 1}",
-        "0 2",
+        "0 3",
         "[{'customer': 'c-1'}, {'customer': 'c-2'}]",
     ]
 

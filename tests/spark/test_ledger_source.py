@@ -27,9 +27,10 @@ from tidewheel.flows.ports import Commit, Objects, Trash
 from tidewheel.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.memory import MemoryObjects, MemoryTopics
 from tidewheel.settings import TopicSettings
-from tidewheel.spark.arrow_objects import ArrowObjects, Location
+from tidewheel.spark.folder_objects import FolderObjects
 from tidewheel.spark.ledger_source import SPARK_SCHEMA, LedgerReader, Runs
 from tidewheel.spark.live_ledgers import in_listing, snapshot
+from tidewheel.spark.location import Location
 
 START_MS = 1_767_225_600_000
 DAY_MS = 24 * 3600 * 1000
@@ -85,7 +86,7 @@ def by_id(rows: list[Row] | list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def objects(tmp_path: Path) -> ArrowObjects:
+def objects(tmp_path: Path) -> FolderObjects:
     """The objects in the test's folder."""
     return Location(root=str(tmp_path)).objects()
 
@@ -94,13 +95,13 @@ def objects(tmp_path: Path) -> ArrowObjects:
 def ranges(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
     """The ranges that are read in this process."""
     asked: list[tuple[str, int, int]] = []
-    get_range = ArrowObjects.get_range
+    get_range = FolderObjects.get_range
 
-    def noted(self: ArrowObjects, name: str, offset: int, length: int) -> bytes:
+    def noted(self: FolderObjects, name: str, offset: int, length: int) -> bytes:
         asked.append((name, offset, length))
         return get_range(self, name, offset, length)
 
-    monkeypatch.setattr(ArrowObjects, "get_range", noted)
+    monkeypatch.setattr(FolderObjects, "get_range", noted)
     return asked
 
 
@@ -118,7 +119,7 @@ def aws() -> Iterator[tuple[str, Any, Any]]:
 # --- through Spark --------------------------------------------------------------------------------------------
 
 
-def test_rows_come_out_as_they_went_into_ledgers(spark: SparkSession, tmp_path: Path, objects: ArrowObjects) -> None:
+def test_rows_come_out_as_they_went_into_ledgers(spark: SparkSession, tmp_path: Path, objects: FolderObjects) -> None:
     tables = [some_rows(300, seed=1), some_rows(50, seed=2), some_rows(1, seed=3)]
     for table in tables:
         store(objects, table)
@@ -129,7 +130,7 @@ def test_rows_come_out_as_they_went_into_ledgers(spark: SparkSession, tmp_path: 
 
 
 def test_a_schema_selects_columns_and_filters_select_rows(
-    spark: SparkSession, tmp_path: Path, objects: ArrowObjects
+    spark: SparkSession, tmp_path: Path, objects: FolderObjects
 ) -> None:
     table = some_rows(300)
     store(objects, table)
@@ -150,7 +151,7 @@ def test_a_topic_without_ledgers_has_no_rows(spark: SparkSession, tmp_path: Path
     assert load(spark, tmp_path).collect() == []
 
 
-def test_a_damaged_segment_fails_by_name(spark: SparkSession, tmp_path: Path, objects: ArrowObjects) -> None:
+def test_a_damaged_segment_fails_by_name(spark: SparkSession, tmp_path: Path, objects: FolderObjects) -> None:
     name, ledger = store(objects, some_rows(300))
     damaged = bytearray(ledger.data)
     damaged[ledger.summary.segments[3].offset + 50] ^= 1
@@ -200,7 +201,7 @@ def rows_read(reader: LedgerReader) -> list[dict[str, Any]]:
 
 
 def test_only_segments_with_wanted_times_are_read(
-    tmp_path: Path, objects: ArrowObjects, ranges: list[tuple[str, int, int]]
+    tmp_path: Path, objects: FolderObjects, ranges: list[tuple[str, int, int]]
 ) -> None:
     table = some_rows(300)
     name, ledger = store(objects, table)
@@ -226,7 +227,7 @@ def test_only_segments_with_wanted_times_are_read(
         assert ranges == [(name, met[0].offset, met[-1].last_byte + 1 - met[0].offset)]
 
 
-def test_only_wanted_columns_are_decoded_even_where_times_are_cut(tmp_path: Path, objects: ArrowObjects) -> None:
+def test_only_wanted_columns_are_decoded_even_where_times_are_cut(tmp_path: Path, objects: FolderObjects) -> None:
     table = some_rows(300)
     store(objects, table)
     schema = StructType([SPARK_SCHEMA["payload"]])
@@ -235,7 +236,7 @@ def test_only_wanted_columns_are_decoded_even_where_times_are_cut(tmp_path: Path
     assert found == [{"payload": payload} for payload in table.column("payload")[150:].to_pylist()]
 
 
-def test_partitions_are_runs_of_segments_and_small_ledgers_share_one(tmp_path: Path, objects: ArrowObjects) -> None:
+def test_partitions_are_runs_of_segments_and_small_ledgers_share_one(tmp_path: Path, objects: FolderObjects) -> None:
     stored = dict(store(objects, some_rows(rows, seed=rows)) for rows in (400, 10, 20, 30))
     assert len(a_reader(tmp_path).partitions()) == 1
     for most in (1, 3000, 8000):
@@ -266,7 +267,7 @@ def test_an_option_that_is_missing_or_wrong_is_named(tmp_path: Path) -> None:
         a_reader(tmp_path, StructType().add("payload", "string"))
 
 
-def test_what_is_no_ledger_is_named(tmp_path: Path, objects: ArrowObjects) -> None:
+def test_what_is_no_ledger_is_named(tmp_path: Path, objects: FolderObjects) -> None:
     store(objects, some_rows(10))
     objects.put("ledgers/orders/2026-01-01/1-b-1.parquet", b"not a ledger, but longer than a footer's end")
     objects.put("ledgers/orders/2026-01-01/README", b"not meant to be one")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from datetime import timedelta
@@ -14,6 +15,7 @@ from tidewheel.cli.main import app
 from tidewheel.cli.target import Target
 from tidewheel.local import LocalTidewheel
 from tidewheel.message import Message
+from tidewheel.settings import parameter_name
 
 
 def send_batches(stack: LocalTidewheel, batches: int) -> Counter[str]:
@@ -69,3 +71,15 @@ def test_the_command_line_merges_on_local_spark(spark: SparkSession, monkeypatch
         gone = CliRunner().invoke(app, ["merge", "nothing"], obj=target)
         assert gone.exit_code == 1 and "there is none" in gone.output
         assert received(stack) == bodies
+
+
+def test_the_command_line_says_where_a_stack_has_no_spark_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with LocalTidewheel() as stack:
+        ssm, name = stack.session.client("ssm"), parameter_name(stack.stack_name)
+        settings = json.loads(ssm.get_parameter(Name=name)["Parameter"]["Value"])
+        del settings["merge_job"]
+        ssm.put_parameter(Name=name, Value=json.dumps(settings), Type="String", Overwrite=True)
+        target = Target(stack=stack.stack_name, endpoint_url=stack.endpoint_url)
+        done = CliRunner().invoke(app, ["merge", "nothing"], obj=target)
+    assert done.output.startswith(f"stack {stack.stack_name}: it has no Spark jobs on AWS"), done.output

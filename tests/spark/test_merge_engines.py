@@ -23,7 +23,8 @@ from tidewheel.ledger_writer import SOURCES_TAG
 from tidewheel.merge import Merge, choose
 from tidewheel.message import Encoding
 from tidewheel.settings import TopicSettings
-from tidewheel.spark.arrow_objects import ArrowObjects, Location
+from tidewheel.spark.folder_objects import FolderObjects
+from tidewheel.spark.location import Location
 from tidewheel.spark.merging import on_spark
 
 START_MS = 1_767_225_600_000
@@ -54,7 +55,7 @@ def rows_of(rng: random.Random, rows: int, days: float = 10, **columns: Any) -> 
     )
 
 
-def put_ledger(objects: ArrowObjects, rows: pa.Table) -> Bucket:
+def put_ledger(objects: FolderObjects, rows: pa.Table) -> Bucket:
     """Writes a ledger as ingest does."""
     ledger = encode_ledger(rows, topic="orders", generation="g1", slot_ms=SETTINGS.slot_ms)
     bucket_id = content_id(ledger.data)

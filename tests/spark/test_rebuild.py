@@ -18,8 +18,8 @@ from tidewheel.flows.ports import ASIDE
 from tidewheel.flows.rebuild import ledgers_of
 from tidewheel.flows.rebuild_engine import InProcess
 from tidewheel.settings import TopicSettings
-from tidewheel.spark.arrow_objects import Location
 from tidewheel.spark.job import Job
+from tidewheel.spark.location import Location
 from tidewheel.spark.rebuilding import OnSpark, rebuild_index, settings_of
 
 

@@ -142,14 +142,14 @@ def test_a_promise_that_no_results_show_is_not_on_the_page(made: Path, tmp_path:
 def test_the_page_on_reliability_has_what_each_decoder_got_and_names_exceptions_alone(
     made: Path, tmp_path: Path
 ) -> None:
-    fuzz = {"packs": {"inputs": 20_000, "refused": 19_000}, "plans": {"inputs": 20_000, "refused": 18_500}}
+    fuzz = {"packs": {"inputs": 20_000, "refused": 19_000}, "plans": {"inputs": 20_000, "refused": 18_500, "deaths": 2}}
     results.save("fuzz", fuzz, command="make fuzz EXAMPLES=20000", directory=made)
     violation = "what heals ended with ObjectMissing('object plans/1.parquet does not exist')"
     mutant = {"guard": "one", "place": "tidewheel.flows.seal.seal", "schedules": 1, "violation": violation}
     results.save("mutants", _GUARDS | {"mutants": [mutant]}, command="any", directory=made)
     written(tmp_path / "docs", made)
     text = (tmp_path / "docs" / "reliability.md").read_text()
-    assert "40,000 inputs of 2 decoders" in text and "| plans | 20,000 | 18,500 |" in text
+    assert "40,000 inputs of 2 decoders" in text and "| plans | 20,000 | 18,500 | 2 |" in text
     assert "| what heals ended with ObjectMissing |" in text
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tidewheel.checked import opened, sealed
 from tidewheel.checkpoint import Checkpoint, checkpoint_of, decode_checkpoint, encode_checkpoint
 from tidewheel.errors import CorruptMetadata
 from tidewheel.fence import Fence, Purge
@@ -39,13 +40,13 @@ DOCUMENT = {
 }
 
 
-def opened(plan: int, generation: str = "s1") -> Delivery:
+def open_delivery(plan: int, generation: str = "s1") -> Delivery:
     key = DeliveryKey(topic="orders", subscription="billing", generation=generation, plan=plan)
     return Delivery(key=key, queue_url="https://q", parts=1, start=0, look_at_ms=0)
 
 
 def a_checkpoint(**changes: Any) -> Checkpoint:
-    deliveries = [opened(7), opened(5), opened(6), opened(1, generation="s0")]
+    deliveries = [open_delivery(7), open_delivery(5), open_delivery(6), open_delivery(1, generation="s0")]
     tombstones = [Tombstone(11, MessageId("b"), 60), Tombstone(10, MessageId("a"), 50)]
     return replace(checkpoint_of(FENCE, [BILLING, AUDIT], deliveries, tombstones, 1234), **changes)
 
@@ -57,9 +58,9 @@ def test_a_cursor_goes_back_to_the_first_plan_that_is_still_being_delivered() ->
 def test_version_1_is_read_as_it_was_written() -> None:
     data = encode_checkpoint(a_checkpoint())
     assert decode_checkpoint(data) == a_checkpoint()
-    written = json.loads(zlib.decompress(data))
+    written = json.loads(zlib.decompress(opened(data)))
     assert written == DOCUMENT | {"settings": json.loads(FENCE.settings.to_json())}
-    assert decode_checkpoint(zlib.compress(json.dumps(DOCUMENT).encode())) == a_checkpoint()
+    assert decode_checkpoint(sealed(zlib.compress(json.dumps(DOCUMENT).encode()))) == a_checkpoint()
 
 
 def test_a_filter_is_kept_and_checkpoints_without_one_are_read() -> None:
@@ -74,11 +75,11 @@ def test_purged_ranges_are_kept_and_checkpoints_without_any_are_read() -> None:
     checkpoint = a_checkpoint(purges=purges)
     assert decode_checkpoint(encode_checkpoint(checkpoint)) == checkpoint
     assert not checkpoint.says_the_same(a_checkpoint())
-    assert "purges" not in json.loads(zlib.decompress(encode_checkpoint(a_checkpoint())))
+    assert "purges" not in json.loads(zlib.decompress(opened(encode_checkpoint(a_checkpoint()))))
 
 
 def test_a_replay_does_not_take_a_cursor_back() -> None:
-    again = replace(opened(1), key=replace(opened(1).key, replay="r1"))
+    again = replace(open_delivery(1), key=replace(open_delivery(1).key, replay="r1"))
     found = checkpoint_of(FENCE, [BILLING], [again], [], 1234)
     assert found.subscriptions == (BILLING,)
 
@@ -93,14 +94,15 @@ def test_the_time_alone_makes_no_difference() -> None:
     [
         b"",
         b"no zlib",
-        zlib.compress(b"no JSON"),
-        zlib.compress(json.dumps(DOCUMENT | {"v": "2.0"}).encode()),
-        zlib.compress(json.dumps(DOCUMENT | {"marks": [1]}).encode()),
-        zlib.compress(json.dumps(DOCUMENT | {"subscriptions": [["a"]]}).encode()),
-        zlib.compress(json.dumps(DOCUMENT | {"settings": {"slot_s": 0}}).encode()),
-        zlib.compress(b"[]"),
+        sealed(b"no zlib"),
+        sealed(zlib.compress(b"no JSON")),
+        sealed(zlib.compress(json.dumps(DOCUMENT | {"v": "2.0"}).encode())),
+        sealed(zlib.compress(json.dumps(DOCUMENT | {"marks": [1]}).encode())),
+        sealed(zlib.compress(json.dumps(DOCUMENT | {"subscriptions": [["a"]]}).encode())),
+        sealed(zlib.compress(json.dumps(DOCUMENT | {"settings": {"slot_s": 0}}).encode())),
+        sealed(zlib.compress(b"[]")),
     ],
 )
 def test_what_is_no_checkpoint_is_said(data: bytes) -> None:
-    with pytest.raises(CorruptMetadata, match="checkpoint of"):
+    with pytest.raises(CorruptMetadata, match="checkpoint is not readable"):
         decode_checkpoint(data)

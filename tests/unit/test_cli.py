@@ -377,7 +377,8 @@ def test_local_and_demo_are_loaded_when_called_and_get_their_arguments(
 
 
 def test_without_the_local_extra_its_commands_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tidewheel.cli.local", None)
+    monkeypatch.delitem(sys.modules, "tidewheel.cli.local", raising=False)
+    monkeypatch.setitem(sys.modules, "rich.live", None)
     result = CliRunner().invoke(app, ["local", "up"])
     assert result.exit_code == 1
     assert "pip install 'tidewheel[local]'" in result.stderr
@@ -439,4 +440,7 @@ def test_where_only_the_sdk_is_installed_the_command_says_what_to_install() -> N
     code = "import sys; sys.modules['typer'] = None; from tidewheel.cli import run; run()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "tidewheel: the command line needs more packages: pip install 'tidewheel[cli]'\n"
+    assert done.stderr == (
+        "tidewheel: the command line needs more packages (import of typer halted; None in sys.modules): "
+        "pip install 'tidewheel[cli]'\n"
+    )

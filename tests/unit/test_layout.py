@@ -10,6 +10,7 @@ import pytest
 import tidewheel
 from tests.contract.builders import a_fence
 from tidewheel.aws.dynamodb_items import decode_fence, encode_fence
+from tidewheel.checked import opened, sealed
 from tidewheel.checkpoint import checkpoint_of, decode_checkpoint, encode_checkpoint
 from tidewheel.errors import NewerLayout, TidewheelError
 from tidewheel.fence import LAYOUT, check_layout
@@ -40,9 +41,9 @@ def test_a_newer_layout_is_told_before_anything_else_of_the_fence_is_read() -> N
 
 def test_a_checkpoint_of_a_newer_layout_is_not_taken_for_a_damaged_one() -> None:
     data = encode_checkpoint(checkpoint_of(a_fence(), (), (), (), 1))
-    document = json.loads(zlib.decompress(data)) | {"v": LAYOUT + 1}
+    document = json.loads(zlib.decompress(opened(data))) | {"v": LAYOUT + 1}
     with pytest.raises(NewerLayout, match=f"topic 'orders' has layout {LAYOUT + 1}"):
-        decode_checkpoint(zlib.compress(json.dumps(document).encode()))
+        decode_checkpoint(sealed(zlib.compress(json.dumps(document).encode())))
 
 
 def test_what_a_newer_release_adds_to_a_manifest_is_passed_over() -> None:
@@ -54,5 +55,5 @@ def test_what_a_newer_release_adds_to_a_manifest_is_passed_over() -> None:
         "part_rows": 10,
         "newer": {},
     }
-    plan = decode_plan("orders", 1, 2, zlib.compress(json.dumps(document).encode()))
+    plan = decode_plan("orders", 1, 2, sealed(zlib.compress(json.dumps(document).encode())))
     assert plan.due_rows == 5 and plan.segments[0].segment.length == 100

@@ -9,7 +9,6 @@ import io
 import json
 import os
 import random
-import zlib
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tidewheel.checked import sealed
 from tidewheel.errors import CorruptLedger, InvalidValue
 from tidewheel.ledger import SCHEMA, Ledger, LedgerWriter, decode_segment, encode_ledger, rows_table
 from tidewheel.message import Encoding
@@ -96,9 +96,9 @@ def by_time(row: Row) -> tuple[int, bytes]:
     return row["deliver_at_ms"], row["message_id"]
 
 
-def sealed(pages_and_footer: bytes, **changes: Any) -> tuple[bytes, Segment]:
+def a_segment(pages_and_footer: bytes, **changes: Any) -> tuple[bytes, Segment]:
     """A range with a checksum that is right, and a segment that it could be."""
-    data = zlib.crc32(pages_and_footer).to_bytes(4, "little") + pages_and_footer
+    data = sealed(pages_and_footer)
     segment = Segment(
         offset=4, length=len(data), rows=1, raw_bytes=1, first_deliver_at_ms=START_MS, last_deliver_at_ms=START_MS
     )
@@ -455,7 +455,7 @@ def test_a_range_shifted_along_the_ledger_is_noticed(data: st.DataObject) -> Non
 @given(st.binary(max_size=300))
 @settings(max_examples=200, deadline=None)
 def test_bytes_that_are_no_parquet_are_noticed_even_with_a_right_checksum(noise: bytes) -> None:
-    data, segment = sealed(noise)
+    data, segment = a_segment(noise)
     with pytest.raises(CorruptLedger):
         decode_segment(data, object_name="o", segment=segment)
 
@@ -485,7 +485,7 @@ def test_a_parquet_file_with_other_columns_is_noticed() -> None:
     sink = io.BytesIO()
     version = {"tidewheel.schema_version": "1"}
     pq.write_table(pa.table({"deliver_at_ms": [START_MS]}).replace_schema_metadata(version), sink)
-    data, segment = sealed(sink.getvalue()[4:])
+    data, segment = a_segment(sink.getvalue()[4:])
     with pytest.raises(CorruptLedger, match="columns are"):
         decode_segment(data, object_name="o", segment=segment)
 
@@ -494,7 +494,7 @@ def test_a_segment_of_another_schema_version_is_refused_by_name() -> None:
     ledger = encode(table_of([a_row()]))
     (segment,) = ledger.summary.segments
     tag = b"tidewheel.schema_version\x18\x01"
-    data, _ = sealed(part(ledger.data, segment)[4:].replace(tag + b"1", tag + b"2"))
+    data, _ = a_segment(part(ledger.data, segment)[4:].replace(tag + b"1", tag + b"2"))
     with pytest.raises(CorruptLedger, match="schema version is 2, this release reads 1"):
         decode_segment(data, object_name="o", segment=segment)
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidewheel.checked import sealed
 from tidewheel.errors import CorruptLedger
 from tidewheel.ledger import SCHEMA, Ledger, encode_ledger, rows_table
 from tidewheel.ledger_reader import segments_of, tags_of
@@ -47,6 +48,17 @@ def reads(data: bytes, asked: list[tuple[int, int]] | None = None) -> Callable[[
 
 def segments(data: bytes) -> tuple[Segment, ...]:
     return segments_of(reads(data), len(data), "ledgers/orders/1.parquet")
+
+
+def ending_of(data: bytes) -> int:
+    """Returns where the checksum of the footer stands."""
+    return len(data) - 12 - int.from_bytes(data[-8:-4], "little")
+
+
+def with_a_right_checksum(parquet: bytes) -> bytes:
+    """Returns a Parquet file with its footer sealed as that of a ledger."""
+    footer = ending_of(parquet) + 4
+    return parquet[:footer] + sealed(parquet[footer:])
 
 
 def without_raw_bytes(found: tuple[Segment, ...]) -> list[Segment]:
@@ -101,20 +113,44 @@ def test_a_parquet_file_that_is_no_ledger_is_corrupt() -> None:
     ):
         sink = io.BytesIO()
         pq.write_table(table, sink)
-        with pytest.raises(CorruptLedger, match=reason):
+        with pytest.raises(CorruptLedger, match="the checksum does not match"):
             segments(sink.getvalue())
+        with pytest.raises(CorruptLedger, match=reason):
+            segments(with_a_right_checksum(sink.getvalue()))
+
+
+def test_every_flipped_bit_of_the_ending_is_noticed_before_a_parser_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = a_ledger(3).data
+    monkeypatch.setattr(pq, "read_metadata", lambda _: pytest.fail("Arrow got damaged bytes"))
+    for bit in range(8 * ending_of(ledger), 8 * len(ledger)):
+        bad = bytearray(ledger)
+        bad[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptLedger):
+            segments(bytes(bad))
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
-def test_no_damage_of_the_footer_ends_in_another_error(data: st.DataObject) -> None:
-    ledger = bytearray(a_ledger(30).data)
-    footer = int.from_bytes(ledger[-8:-4], "little") + 8
+@settings(max_examples=100, deadline=None)
+def test_damage_of_the_footer_is_noticed_before_a_parser_sees_it(data: st.DataObject) -> None:
+    good = a_ledger(30).data
+    ledger = bytearray(good)
     for _ in range(data.draw(st.integers(1, 4))):
-        ledger[-data.draw(st.integers(1, footer))] = data.draw(st.integers(0, 255))
-    try:
-        found = segments(bytes(ledger))
-        tags_of(reads(bytes(ledger)), len(ledger), "any")
-    except CorruptLedger:
+        ledger[data.draw(st.integers(ending_of(good), len(good) - 1))] = data.draw(st.integers(0, 255))
+    if ledger == good:
         return
-    assert all(isinstance(each, Segment) and each.length > 0 for each in found)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pq, "read_metadata", lambda _: pytest.fail("Arrow got damaged bytes"))
+        with pytest.raises(CorruptLedger):
+            tags_of(reads(bytes(ledger)), len(ledger), "any")
+
+
+def test_a_footer_longer_than_any_is_not_read() -> None:
+    asked: list[tuple[int, int]] = []
+
+    def read(offset: int, length: int) -> bytes:
+        asked.append((offset, length))
+        return bytes(length - 8) + (2**31).to_bytes(4, "little") + b"PAR1"
+
+    with pytest.raises(CorruptLedger, match="does not fit"):
+        segments_of(read, 2**40, "any")
+    assert sum(length for _, length in asked) <= 64 * 1024

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
+from math import inf
 
 import pytest
 from hypothesis import given, settings
@@ -23,6 +24,7 @@ from tidewheel.merge import (
     MAX_OUTPUT_ROWS,
     MAX_OUTPUTS,
     Merge,
+    Most,
     _windows,
     choose,
     windows,
@@ -372,6 +374,12 @@ def test_an_earlier_coarser_division_s_cuts_that_are_still_ahead_are_cuts_of_a_l
 )
 def test_a_merge_is_a_functions_up_to_a_number_of_bytes_and_of_rows(size: int, rows: int, expected: MergeSize) -> None:
     assert size_of(chosen([a_bucket(i, size, rows=rows) for i in range(4)], everything=True)) is expected
+
+
+@pytest.mark.parametrize(("most", "sources"), [(Most(5 * KIB, inf), 5), (Most(MIB, 300), 3), (Most(KIB, 1000), 0)])
+def test_a_merge_has_as_many_ledgers_as_may_be_rewritten_at_once(most: Most, sources: int) -> None:
+    merge = choose(some_buckets(9, KIB), PLANNED, SLOT_MS, 8, most=most)
+    assert (0 if merge is None else len(merge.sources)) == sources
 
 
 # ---- in the long run

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidewheel.checked import opened, sealed
 from tidewheel.duration import MAX_DELAY_MS
 from tidewheel.errors import CorruptPack
 from tidewheel.message import MAX_MESSAGE_BYTES, SQS_MAX_BYTES, Encoding, IdSource, Message
@@ -42,12 +43,12 @@ def checked(*messages: Message) -> list[CheckedMessage]:
 def document(**changes: Any) -> dict[str, Any]:
     """A good pack's JSON, with changes; a change to None leaves the field out."""
     [(_, data)] = packs("orders", "g1", NOW_MS, checked(Message(body="one"), Message(body=b"two")))
-    fields: dict[str, Any] = {**json.loads(zlib.decompress(data[1:])), **changes}
+    fields: dict[str, Any] = {**json.loads(zlib.decompress(opened(data)[1:])), **changes}
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def encoded(value: Any, level: int = 6) -> bytes:
-    return b"\x01" + zlib.compress(json.dumps(value).encode(), level)
+    return sealed(b"\x01" + zlib.compress(json.dumps(value).encode(), level))
 
 
 @given(st.lists(MESSAGES, min_size=1, max_size=30))
@@ -110,7 +111,7 @@ def test_a_pack_holds_at_most_ten_thousand_messages() -> None:
 
 @given(st.binary(max_size=300))
 def test_hostile_bytes_only_ever_raise_corrupt_pack(data: bytes) -> None:
-    for each in (data, b"\x01" + data, b"\x01" + zlib.compress(data)):
+    for each in (data, sealed(data), sealed(b"\x01" + data), sealed(b"\x01" + zlib.compress(data))):
         with pytest.raises(CorruptPack):
             decode_pack(each, NOW_MS)
 
@@ -204,10 +205,12 @@ def test_a_delivery_time_over_ten_years_and_a_day_ahead_is_refused() -> None:
 def test_other_versions_cut_packs_and_trailing_bytes_are_refused() -> None:
     good = encoded(document())
     for data, reason in (
-        (b"", "missing"),
-        (b"\x03" + good[1:], "version 3"),
-        (good[:-3], "cut short"),
-        (good + b"x", "followed by"),
+        (b"", "too few"),
+        (good[:-3], "checksum"),
+        (good + b"x", "checksum"),
+        (sealed(b"\x03" + opened(good)[1:]), "version 3"),
+        (sealed(opened(good)[:-3]), "cut short"),
+        (sealed(opened(good) + b"x"), "followed by"),
     ):
         with pytest.raises(CorruptPack, match=reason):
             decode_pack(data, NOW_MS)
@@ -224,7 +227,7 @@ def test_other_versions_cut_packs_and_trailing_bytes_are_refused() -> None:
 )
 def test_a_bomb_is_refused_within_bounded_memory(unit: bytes, size: int) -> None:
     whole = b"[" + unit * (size // len(unit))
-    bomb = b"\x01" + zlib.compress(whole + b"0]", 9)
+    bomb = sealed(b"\x01" + zlib.compress(whole + b"0]", 9))
     del whole
     tracemalloc.start()
     with pytest.raises(CorruptPack):

@@ -22,6 +22,7 @@ from tidewheel.cli.target import Target
 from tidewheel.errors import InvalidValue
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.emulator.iam_policy import Request, allowed
+from tidewheel.local.emulator.iam_requests import requests_of
 from tidewheel.policies import (
     administrator_statements,
     consumer_statements,
@@ -77,6 +78,65 @@ def test_a_request_that_names_no_partition_is_not_allowed() -> None:
     assert not allowed(sender_statements(SETTINGS, MINE), nameless)
     condition = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["T#orders"]}}
     assert allowed([{"Effect": "Allow", "Action": "*", "Resource": "*", "Condition": condition}], nameless)
+
+
+def transaction(*writes: tuple[str, str]) -> list[Request]:
+    """What a transaction asks IAM for: of each write its kind and its partition."""
+    table = {"TableName": "arn:aws:dynamodb:eu-west-1:111122223333:table/table"}
+    items = [
+        {kind: {**table, "Item" if kind == "Put" else "Key": {"pk": {"S": partition}, "sk": {"S": "x"}}}}
+        for kind, partition in writes
+    ]
+    return requests_of("dynamodb", "TransactWriteItems", {"TransactItems": items})
+
+
+TOPIC, TOMBSTONES, KEY = "T#orders", "T#orders#TOMB", "T#orders#KEY#07"
+CANCELLATION = (("ConditionCheck", TOPIC), ("Put", TOMBSTONES))
+
+
+def test_a_cancellation_is_allowed_whether_iam_compares_each_item_or_all_keys_of_the_transaction() -> None:
+    requests = transaction(*CANCELLATION)
+    keys = [dict(each.context)["dynamodb:LeadingKeys"] for each in requests]
+    assert keys == [(TOPIC,), (TOMBSTONES,), (TOPIC, TOMBSTONES), (TOPIC, TOMBSTONES)]
+    given_ = sender_statements(SETTINGS, MINE, actions=("cancel",))
+    assert all(allowed(given_, each) for each in requests)
+    # The shape that fits one of the two readings only.
+    marks = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [TOMBSTONES]}}
+    narrow = [{**each, "Condition": marks} if "dynamodb:PutItem" in each["Action"] else each for each in given_]
+    assert [allowed(narrow, each) for each in requests] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        [("Put", TOPIC)],
+        [("Put", TOPIC), ("Put", TOPIC)],
+        [("Put", TOPIC), ("Put", TOMBSTONES)],
+        [("Update", TOPIC), ("Put", TOMBSTONES)],
+        [("Delete", TOMBSTONES)],
+        [*CANCELLATION, ("Put", "T#orders2")],
+        [("ConditionCheck", "T#orders2"), ("Put", TOMBSTONES)],
+        [("ConditionCheck", TOPIC), ("Put", "T#orders2#TOMB")],
+    ],
+)
+def test_a_sender_may_make_no_other_transaction(writes: list[tuple[str, str]]) -> None:
+    given_ = sender_statements(SETTINGS, MINE)
+    assert not all(allowed(given_, each) for each in transaction(*writes))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["ConditionCheck", "Put"]), st.sampled_from([TOPIC, TOMBSTONES, KEY]))), NAMES
+)
+def test_neither_reading_lets_a_transaction_touch_another_topic(writes: list[tuple[str, str]], other: str) -> None:
+    given_ = sender_statements(SETTINGS, MINE)
+    for partition in table_layout.partitions(other if other != MINE else "x"):
+        requests = transaction(*writes, ("ConditionCheck", partition))
+        one_by_one, together = (
+            [each for each in requests if (len(dict(each.context)["dynamodb:LeadingKeys"]) == 1) is single]
+            for single in (True, False)
+        )
+        assert not all(allowed(given_, each) for each in one_by_one)
+        assert not (together and all(allowed(given_, each) for each in together))
 
 
 def test_what_is_denied_is_not_allowed_and_an_unknown_condition_is_an_error() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -25,6 +27,7 @@ from tidewheel.errors import (
     UnknownTopic,
 )
 from tidewheel.flows.subscribe import create_subscription, create_topic
+from tidewheel.flows.update_topic import FIXED
 from tidewheel.memory import MemoryTopics
 from tidewheel.message import HEADER_ATTRIBUTE, Encoding, Message, id_text
 from tidewheel.pack import PACK_ATTRIBUTE, decode_pack
@@ -34,10 +37,19 @@ from tidewheel.sdk.consumer import DeleteFailed
 from tidewheel.sdk.known import CACHE_MS
 from tidewheel.sdk.subscription_queues import MAX_QUEUE_NAME, queue_name
 from tidewheel.segment import Segment
-from tidewheel.settings import ServiceSettings, TopicSettings, parameter_name
+from tidewheel.settings import (
+    ChangeableSettings,
+    NewTopicSettings,
+    ServiceSettings,
+    TopicSettings,
+    TuningSettings,
+    parameter_name,
+)
 from tidewheel.slots import slots_of
 
 NOW_MS = 1_800_000_000_000
+DURATIONS = ("slot_s", "lookahead_s", "retention_s")
+"""Settings that the CDK takes as durations, by other names."""
 
 
 class Stack:
@@ -118,6 +130,27 @@ def test_every_public_name_is_there_and_others_are_not() -> None:
     assert set(tidewheel.__all__) <= set(dir(tidewheel))
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = tidewheel.Nothing
+
+
+def test_type_checkers_see_the_public_names_and_no_others() -> None:
+    import tidewheel
+
+    tree = ast.parse(Path(tidewheel.__file__).read_text(encoding="utf-8"))
+    [checked, hidden] = [each for each in tree.body if isinstance(each, ast.If)]
+    seen = {
+        each.names[0].asname: str(each.module).removeprefix("tidewheel.")
+        for each in checked.body
+        if isinstance(each, ast.ImportFrom)
+    }
+    assert seen == tidewheel._HOME
+    assert "__getattr__" in ast.unparse(hidden) and ast.unparse(hidden.test) == "not TYPE_CHECKING"
+
+
+def test_the_settings_that_calls_take_are_those_of_a_topic() -> None:
+    named = {field.name for field in fields(TopicSettings)}
+    assert NewTopicSettings.__optional_keys__ == named
+    assert ChangeableSettings.__optional_keys__ == named - set(FIXED)
+    assert TuningSettings.__optional_keys__ == {name for name in named if name not in DURATIONS}
 
 
 # ---- settings

@@ -15,6 +15,7 @@ from tests.contract.builders import SLOT_MS
 from tests.unit.test_bucket import START_MS, some_segments
 from tidewheel.aws.dynamodb_items import decode_bucket, encode_bucket
 from tidewheel.bucket import Bucket, BucketId
+from tidewheel.checked import opened, sealed
 from tidewheel.errors import CorruptMetadata
 from tidewheel.index import due_segments
 from tidewheel.segment import Segment
@@ -63,7 +64,7 @@ def expected(raw: bytes) -> list[Segment] | None:
     return found
 
 
-GOOD = zlib.decompress(encode_segments(some_segments(7)))
+GOOD = zlib.decompress(opened(encode_segments(some_segments(7))))
 
 
 @st.composite
@@ -83,9 +84,9 @@ def test_a_table_that_is_taken_is_read_to_its_end_and_any_other_is_refused_at_on
     segments = expected(raw)
     if segments is None:
         with pytest.raises(CorruptMetadata, match=r"segment table of \d+ bytes is not readable"):
-            decode_segments(zlib.compress(raw))
+            decode_segments(sealed(zlib.compress(raw)))
         return
-    table = decode_segments(zlib.compress(raw))
+    table = decode_segments(sealed(zlib.compress(raw)))
     assert len(table) == len(segments)
     assert list(table) == segments
 
@@ -96,9 +97,9 @@ def test_a_number_of_up_to_ten_bytes_is_read_as_earlier_releases_did(more: int, 
     raw = GOOD[: last + 1] + b"\xff" * more + b"\x01"
     if value is None:
         with pytest.raises(CorruptMetadata, match="a number has no end"):
-            decode_segments(zlib.compress(raw))
+            decode_segments(sealed(zlib.compress(raw)))
         return
-    segment = decode_segments(zlib.compress(raw))[-1]
+    segment = decode_segments(sealed(zlib.compress(raw)))[-1]
     assert segment.last_deliver_at_ms - segment.first_deliver_at_ms == value
 
 
@@ -117,7 +118,7 @@ def test_a_damaged_table_is_refused_when_its_item_is_read_before_anybody_looks_a
 ) -> None:
     item = encode_bucket("orders", bucket_of(some_segments(7)))
     with pytest.raises(CorruptMetadata, match=why):
-        decode_bucket(item | {"segments": {"B": zlib.compress(raw)}})
+        decode_bucket(item | {"segments": {"B": sealed(zlib.compress(raw))}})
     flipped = bytearray(item["segments"]["B"])
     flipped[len(flipped) // 2] ^= 4
     with pytest.raises(CorruptMetadata, match="segment table of"):
@@ -129,7 +130,7 @@ def test_a_table_is_the_sequence_of_its_segments() -> None:
     table = decode_segments(encode_segments(segments))
     assert table == segments
     assert segments == table
-    assert table == decode_segments(zlib.compress(zlib.decompress(encode_segments(segments)), 1))
+    assert table == decode_segments(sealed(zlib.compress(zlib.decompress(opened(encode_segments(segments))), 1)))
     assert table != segments[:-1]
     assert table != list(segments)
     assert (table[0], table[-1], table[2:4], len(table)) == (segments[0], segments[-1], segments[2:4], 7)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
+from tidewheel.checked import opened, sealed
 from tidewheel.errors import CorruptMetadata
 from tidewheel.slots import decode_slots, encode_slots, slots_of
 
@@ -35,7 +36,7 @@ def run_bounds(run: tuple[int, int]) -> tuple[int, int]:
 def taken_slots(data: bytes) -> BitMap | None:
     """The slots of a bitmap; None if it is refused."""
     try:
-        return decode_slots(data)
+        return decode_slots(sealed(data))
     except CorruptMetadata:
         return None
 
@@ -92,7 +93,7 @@ def test_one_pair_that_is_out_of_order_is_found_wherever_it_is(count: int) -> No
 def test_a_container_that_says_a_wrong_number_of_numbers_is_refused(said: int) -> None:
     runs = [(5, 4), (90, 7)]
     numbers = list(range(0, 10_000, 2))
-    bits = bytearray(encode_slots(slots_of(each * each % 65_521 for each in range(30_000))))
+    bits = bytearray(opened(encode_slots(slots_of(each * each % 65_521 for each in range(30_000)))))
     bits[10:12] = (int.from_bytes(bits[10:12], "little") + said).to_bytes(2, "little")
     for lies in (runs_of(runs, said=13 + said), array_of(numbers[:9], said=9 + said), bytes(bits)):
         assert taken(lies) is None
@@ -107,10 +108,10 @@ def test_containers_are_read_in_order_only_however_many_there_are(swapped: int |
     offsets = b"".join(struct.pack("<I", 8 + 8 * len(keys) + 2 * i) for i in range(len(keys)))
     data = struct.pack("<II", 12346, len(keys)) + heads + offsets + struct.pack("<H", 7) * len(keys)
     if swapped is None:
-        assert list(decode_slots(data)) == [(key << 16) + 7 for key in keys]
+        assert list(decode_slots(sealed(data))) == [(key << 16) + 7 for key in keys]
     else:
-        with pytest.raises(CorruptMetadata, match="bitmap of 30008 bytes"):
-            decode_slots(data)
+        with pytest.raises(CorruptMetadata, match="bitmap of 30012 bytes"):
+            decode_slots(sealed(data))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -126,5 +127,8 @@ def test_every_kind_of_container_is_read_as_it_was_written_and_refused_when_it_i
     for _ in range(20):
         with pytest.raises(CorruptMetadata):
             decode_slots(data[: random_.randrange(len(data))])
-    with pytest.raises(CorruptMetadata):
-        decode_slots(data + b"\0")
+        with pytest.raises(CorruptMetadata):
+            decode_slots(sealed(opened(data)[: random_.randrange(len(data) - 4)]))
+    for longer in (data + b"\0", sealed(opened(data) + b"\0")):
+        with pytest.raises(CorruptMetadata):
+            decode_slots(longer)

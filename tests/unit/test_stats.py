@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -356,7 +357,8 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
         if len(paused) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(inspection.time, "sleep", pause)
+    # Not time.sleep itself: other threads may sleep, too.
+    monkeypatch.setattr(inspection, "time", SimpleNamespace(sleep=pause))
     monkeypatch.setattr(shutil, "get_terminal_size", os.terminal_size)
     yield paused
 

@@ -1,0 +1,77 @@
+"""Which modules the functions load: none that their archive does not have."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tidewheel.settings import ServiceSettings
+
+PROGRAM = """
+import importlib, json, sys
+
+for name in sys.argv[1:]:
+    importlib.import_module(f"functions.{name}.handler")
+print(json.dumps(sorted(sys.modules)))
+"""
+PATIENCE_S = 120
+ROWS = ("numpy", "pyarrow")
+"""What rows are read and written with."""
+NEVER = (
+    "aws_cdk",
+    "aws_xray_sdk",
+    "moto",
+    "pyspark",
+    "rich",
+    "tidewheel.cdk",
+    "tidewheel.cli",
+    "tidewheel.local",
+    "tidewheel.memory",
+    "tidewheel.spark",
+    "typer",
+)
+
+
+def loaded_by(*functions: str) -> set[str]:
+    """Imports handlers in one new process and returns all modules that are loaded then."""
+    values = {"max_skew_ms": "100", "send_threads": "8", "topic_queues": "{}"}
+    variables = {
+        f"TIDEWHEEL_{field.name.upper()}": values.get(field.name, "arn:aws:sqs:eu-central-1:1:q")
+        for field in fields(ServiceSettings)
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *functions],
+        cwd=REPOSITORY,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": os.environ.get("HOME", "/"),
+            "AWS_DEFAULT_REGION": "eu-central-1",
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",
+            **variables,
+        },
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout))
+
+
+def test_no_function_loads_a_package_that_the_archive_does_not_have() -> None:
+    loaded = loaded_by("compact", "declare", "deliver", "dispatch", "ingest", "sweep")
+    assert set(ROWS) <= loaded and loaded & set(NEVER) == set()
+
+
+@pytest.mark.parametrize("name", [*ROWS, *NEVER])
+def test_what_must_not_be_loaded_exists_under_this_name(name: str) -> None:
+    """Otherwise its absence would prove nothing."""
+    assert importlib.util.find_spec(name) is not None
