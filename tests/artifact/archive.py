@@ -9,61 +9,30 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import REPOSITORY
-from tidewheel.cdk.bundling import fill
-from tidewheel.cdk.pinned_packages import X86, install, pinned
+from tests.interpreter import functions_machine
+from tidewheel.cdk.bundling import PACKAGES, fill
+from tidewheel.cdk.pinned_packages import install, pinned
 
 RUNTIME_PACKAGES = ("awslambdaric", "simplejson", "snapshot-restore-py")
 """Lambda's runtime interface client and what it needs: Lambda brings them, no archive has them."""
 
-SDK_PACKAGES = (
-    "boto3",
-    "botocore",
-    "cronsim",
-    "jmespath",
-    "numpy",
-    "pyarrow",
-    "pyroaring",
-    "python-dateutil",
-    "s3transfer",
-    "six",
-    "tzdata",
-    "urllib3",
-)
-"""What `pip install tidewheel[read]` brings, as pinned."""
-
-
-def functions_python() -> Path:
-    """Returns the interpreter of the functions' version. Skips without one. In CI, where `CI` is set, fails."""
-    named = f"python{X86.python}"
-    on_path = shutil.which(named)
-    candidates = [sys.executable, *([on_path] if on_path else [])]
-    candidates += map(str, sorted(Path.home().glob(f".pyenv/versions/{X86.python}.*/bin/{named}")))
-    program = "import sys; print('%d.%d' % sys.version_info[:2], sys.executable)"
-    for candidate in candidates:
-        done = subprocess.run([candidate, "-I", "-c", program], capture_output=True, text=True, check=False)
-        version, _, path = done.stdout.strip().partition(" ")
-        if version == X86.python:
-            return Path(path)
-    reason = f"the functions run on Python {X86.python}, and this machine has none: install {named}"
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
+SDK_PACKAGES = tuple(each for each in PACKAGES if each not in ("aws-lambda-powertools", "typing-extensions"))
+"""What `pip install tidewheel[read]` brings: what the functions have, less Powertools and what that needs."""
 
 
 def unpack_archive(folder: Path) -> Path:
     """Builds the functions' archive for this machine, unpacked into a folder."""
     folder.mkdir(parents=True)
-    fill(folder, X86)
+    fill(folder, functions_machine())
     return folder
 
 
 def install_runtime(folder: Path) -> Path:
     """Installs Lambda's runtime interface client into a folder of its own."""
     lock = (REPOSITORY / "requirements.lock").read_text(encoding="utf-8")
-    install(pinned(RUNTIME_PACKAGES, X86, lock=lock), folder, X86)
+    machine = functions_machine()
+    install(pinned(RUNTIME_PACKAGES, machine, lock=lock), folder, machine)
     return folder
 
 
@@ -73,7 +42,8 @@ def install_sdk(folder: Path) -> Path:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(built)]
     subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True)
     [wheel] = built.glob("*.whl")
-    install(pinned(SDK_PACKAGES, X86), folder, X86)
+    machine = functions_machine()
+    install(pinned(SDK_PACKAGES, machine), folder, machine)
     shutil.unpack_archive(wheel, folder, "zip")
     return folder
 

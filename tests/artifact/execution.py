@@ -215,9 +215,6 @@ class Execution:
             "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{self.spec.name}",
             "AWS_LAMBDA_LOG_STREAM_NAME": self.log.stem,
             "AWS_LAMBDA_RUNTIME_API": self._api.address,
-            # Segments go by UDP to nobody.
-            "AWS_XRAY_CONTEXT_MISSING": "LOG_ERROR",
-            "AWS_XRAY_DAEMON_ADDRESS": "127.0.0.1:9",
             "LAMBDA_TASK_ROOT": str(self.place.archive),
             "LAMBDA_RUNTIME_DIR": str(self.place.runtime),
             "LANG": "en_US.UTF-8",

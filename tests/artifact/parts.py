@@ -12,11 +12,12 @@ from infra.local_template import synthesize
 from tests.artifact import archive
 from tests.artifact.cloud import Parts
 from tests.artifact.execution import LAUNCH
+from tests.interpreter import functions_machine, python_of
 
 
 def make_parts(folder: Path) -> Parts:
     """Makes everything from the lock file, the package and the CDK app."""
-    python = archive.functions_python()
+    python = Path(python_of(functions_machine()))
     releases = [archive.unpack_archive(folder / "functions")]
     runtime, sdk = folder / "runtime", folder / "sdk"
     for each in (runtime, sdk):

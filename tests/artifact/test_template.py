@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.artifact import archive
 from tests.artifact.template import Template, TemplateRefused, check_handler
+from tests.interpreter import functions_machine, python_of
 from tidewheel.local.synthesized import PACKAGED
 
 DOCUMENT = json.loads(PACKAGED.read_text(encoding="utf-8"))
@@ -70,10 +70,10 @@ def test_a_reference_to_nothing_is_refused_by_name() -> None:
 def test_ci_fails_where_the_functions_python_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(archive, "X86", replace(archive.X86, python="3.99"))
+    machine = replace(functions_machine(), python="3.99")
     monkeypatch.setenv("CI", "true")
-    with pytest.raises(pytest.fail.Exception, match=r"run on Python 3\.99"):
-        archive.functions_python()
+    with pytest.raises(pytest.fail.Exception, match=r"Python 3\.99 .* this machine has none"):
+        python_of(machine)
     monkeypatch.delenv("CI")
-    with pytest.raises(pytest.skip.Exception, match=r"run on Python 3\.99"):
-        archive.functions_python()
+    with pytest.raises(pytest.skip.Exception, match=r"Python 3\.99 .* this machine has none"):
+        python_of(machine)

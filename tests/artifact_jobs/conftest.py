@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
-import shutil
 import subprocess
 import sys
 import urllib.request
@@ -19,30 +16,15 @@ import pytest
 from tests.artifact_jobs.deployment import Deployment, deploy
 from tests.artifact_jobs.glue import Glue, make_python
 from tests.infra.resolved import PSEUDO
+from tests.interpreter import python_of
 from tidewheel.cdk.pinned_packages import GLUE
 from tidewheel.spark.java import find_java, make_java_home
 
 
 @pytest.fixture(scope="session")
 def glues_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Python 3.13 with what Glue has. Where the machine has no such Python, tests are skipped, but not in CI."""
-    found = _python()
-    if found is None or sys.platform != "linux" or platform.machine() != GLUE.architecture:
-        reason = f"Glue's jobs run on Python {GLUE.python} on Linux {GLUE.architecture}, which this machine lacks"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return make_python(found, tmp_path_factory.mktemp("glue") / "python")
-
-
-def _python() -> str | None:
-    name = f"python{GLUE.python}"
-    candidates = [shutil.which(name), *map(str, Path.home().glob(f".pyenv/versions/{GLUE.python}.*/bin/{name}"))]
-    for each in filter(None, candidates):
-        # A shim of pyenv's is there for versions, too, that are not switched on.
-        if subprocess.run([each, "-c", ""], capture_output=True, check=False).returncode == 0:
-            return each
-    return None
+    """Python 3.13 with what Glue has."""
+    return make_python(python_of(GLUE), tmp_path_factory.mktemp("glue") / "python")
 
 
 @pytest.fixture(scope="session")

@@ -113,19 +113,29 @@ class AccountCloud:
         """Waits."""
         time.sleep(max(0.0, seconds))
 
-    def hasten_bulk(self) -> None:
-        """Shortens the only long batch window of the stack, and waits until Lambda has done so."""
+    @contextmanager
+    def hastened_bulk(self) -> Iterator[None]:
+        """Shortens the only long batch window of the stack. The end of the block restores the window."""
         lambda_ = self.session.client("lambda")
-        for _, uuid in resources(self.session, self.stack_name).get("AWS::Lambda::EventSourceMapping", []):
-            if lambda_.get_event_source_mapping(UUID=uuid).get("MaximumBatchingWindowInSeconds", 0) <= 1:
-                continue
-            lambda_.update_event_source_mapping(UUID=uuid, MaximumBatchingWindowInSeconds=1)
-            for _ in range(0, _MAPPING_WAIT_S, _POLL_S):
-                if lambda_.get_event_source_mapping(UUID=uuid)["State"] == "Enabled":
-                    break
-                time.sleep(_POLL_S)
-            else:
-                raise TimeoutError(f"the event source {uuid} was not changed within {_MAPPING_WAIT_S} s")
+        uuids = [uuid for _, uuid in resources(self.session, self.stack_name)["AWS::Lambda::EventSourceMapping"]]
+        windows = {
+            uuid: lambda_.get_event_source_mapping(UUID=uuid).get("MaximumBatchingWindowInSeconds", 0) for uuid in uuids
+        }
+        [(bulk, window_s)] = [(uuid, window_s) for uuid, window_s in windows.items() if window_s > 1]
+        try:
+            self._set_window(bulk, 1)
+            yield
+        finally:
+            self._set_window(bulk, window_s)
+
+    def _set_window(self, uuid: str, window_s: int) -> None:
+        lambda_ = self.session.client("lambda")
+        lambda_.update_event_source_mapping(UUID=uuid, MaximumBatchingWindowInSeconds=window_s)
+        for _ in range(0, _MAPPING_WAIT_S, _POLL_S):
+            if lambda_.get_event_source_mapping(UUID=uuid)["State"] == "Enabled":
+                return
+            time.sleep(_POLL_S)
+        raise TimeoutError(f"the event source {uuid} was not changed within {_MAPPING_WAIT_S} s")
 
     @contextmanager
     def throttled(self, function: str) -> Iterator[None]:

@@ -82,8 +82,8 @@ class Cloud(Protocol):
     def sleep(self, seconds: float) -> None:
         """Lets time pass."""
 
-    def hasten_bulk(self) -> None:
-        """Shortens the batch window of the bulk queue from 300 s to 1 s."""
+    def hastened_bulk(self) -> AbstractContextManager[None]:
+        """Shortens the batch window of the bulk queue from 300 s to 1 s inside the block."""
 
     def throttled(self, function: str) -> AbstractContextManager[None]:
         """Refuses all invocations of a function inside the block."""

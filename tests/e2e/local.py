@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -96,8 +96,9 @@ class LocalCloud:
             return True  # `take` meets that, too
         return ready_ms is not None and ready_ms <= self.clock.now_ms()
 
-    def hasten_bulk(self) -> None:
-        """Does nothing: the local runtime cannot change a window while it runs, so `_template` did."""
+    def hastened_bulk(self) -> AbstractContextManager[None]:
+        """Does nothing: the local runtime cannot change a window while it runs. `_template` shortens it for the run."""
+        return nullcontext()
 
     @contextmanager
     def throttled(self, function: str) -> Iterator[None]:

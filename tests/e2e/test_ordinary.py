@@ -37,10 +37,10 @@ def test_the_service_merges_small_ledgers_and_keeps_their_messages(stage: Stage)
     tw, topic = stage.client, "small"
     stage.topic(topic, max_buckets=3)
     stage.subscribe(topic, "reader")
-    stage.cloud.hasten_bulk()
-    for batch in range(10):
-        stage.send_many(topic, {f"far {batch} {i}": (2 + 9 * i) * HOUR_S + batch for i in range(5)})
-        stage.until_ledgers_hold(topic, 5 * (batch + 1))
+    with stage.cloud.hastened_bulk():
+        for batch in range(10):
+            stage.send_many(topic, {f"far {batch} {i}": (2 + 9 * i) * HOUR_S + batch for i in range(5)})
+            stage.until_ledgers_hold(topic, 5 * (batch + 1))
     ledgers = tw.stats(topic).buckets
     assert ledgers > 3
 

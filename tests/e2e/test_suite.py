@@ -317,16 +317,18 @@ def test_listeners_poll_on_threads_until_nobody_listens_whether_polls_fail_or_no
     assert cloud._threads == []
 
 
-def test_only_the_bulk_queues_window_is_shortened_and_waited_for(cloud: AccountCloud, session: Stubbed) -> None:
+def test_only_the_bulk_queues_window_is_shortened_and_restored_whatever_happens(cloud: AccountCloud, session: Stubbed) -> None:
     urgent, bulk = "14e0db71-5d35-4eb5-b481-8945cf9d10c1", "14e0db71-5d35-4eb5-b481-8945cf9d10c2"
     session.has(("AWS::Lambda::EventSourceMapping", urgent), ("AWS::Lambda::EventSourceMapping", bulk))
     session.answers("lambda", "get_event_source_mapping", {"State": "Enabled"}, {"UUID": urgent})
     session.answers("lambda", "get_event_source_mapping", {"MaximumBatchingWindowInSeconds": 300}, {"UUID": bulk})
-    shortened = {"UUID": bulk, "MaximumBatchingWindowInSeconds": 1}
-    session.answers("lambda", "update_event_source_mapping", {"State": "Updating"}, shortened)
-    for state in ("Updating", "Enabled"):
-        session.answers("lambda", "get_event_source_mapping", {"State": state}, {"UUID": bulk})
-    cloud.hasten_bulk()
+    for window_s in (1, 300):
+        changed = {"UUID": bulk, "MaximumBatchingWindowInSeconds": window_s}
+        session.answers("lambda", "update_event_source_mapping", {"State": "Updating"}, changed)
+        for state in ("Updating", "Enabled"):
+            session.answers("lambda", "get_event_source_mapping", {"State": state}, {"UUID": bulk})
+    with pytest.raises(ZeroDivisionError), cloud.hastened_bulk():
+        raise ZeroDivisionError
 
 
 def test_a_throttled_function_gets_its_concurrency_back_whatever_happens(cloud: AccountCloud, session: Stubbed) -> None:

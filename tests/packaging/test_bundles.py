@@ -18,7 +18,7 @@ from zipfile import ZipFile
 import pytest
 
 from infra import local_template
-from tests.packaging.interpreter import Interpreter, functions_python
+from tests.interpreter import python_of
 from tidewheel.cdk.archive import files_of
 from tidewheel.cdk.bundling import LEFT_OUT, LIMIT_BYTES, PACKAGES, fill, own_files, write_bundle
 from tidewheel.cdk.pinned_packages import LAMBDA, X86, install, pinned
@@ -58,12 +58,9 @@ def whole(package_index: None, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture(scope="module")
-def python() -> Interpreter:
+def python() -> str:
     """The functions' Python, for x86-64."""
-    found = functions_python()
-    if found.machine != X86:
-        pytest.skip("the archive is tried on x86-64")
-    return found
+    return python_of(X86)
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +143,7 @@ def test_the_template_names_handlers_that_the_archive_has_and_the_machine_that_i
 # ---- what it does
 
 
-def test_all_handlers_are_imported_from_the_archive_alone(tested: Path, python: Interpreter, tmp_path: Path) -> None:
+def test_all_handlers_are_imported_from_the_archive_alone(tested: Path, python: str, tmp_path: Path) -> None:
     handlers = [
         f"{name.removesuffix('.py').replace('/', '.')}.handler" for name in own_files() if "/handler.py" in name
     ]
@@ -155,7 +152,7 @@ def test_all_handlers_are_imported_from_the_archive_alone(tested: Path, python: 
 
 
 def test_every_request_of_the_archives_botocore_is_that_of_a_whole_one(
-    tested: Path, whole: Path, python: Interpreter, resources: list[dict[str, Any]], tmp_path: Path
+    tested: Path, whole: Path, python: str, resources: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     """Of all operations of all services that a function's role allows anything of, and of STS."""
     services = services_of_roles(resources)
@@ -195,7 +192,7 @@ def digest_of(path: Path) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).decode().rstrip("=")
 
 
-def run(python: Interpreter, options: list[str], tool: str, folder: Path, home: Path, *arguments: str) -> str:
+def run(python: str, options: list[str], tool: str, folder: Path, home: Path, *arguments: str) -> str:
     """Runs a tool as Lambda runs a function: no other packages, its variables, a folder that it may write to."""
     variables = {
         "PATH": os.environ["PATH"],
@@ -212,7 +209,7 @@ def run(python: Interpreter, options: list[str], tool: str, folder: Path, home: 
     }
     # -B: the archive's folder is read-only for a function.
     done = subprocess.run(
-        [python.executable, "-B", "-S", *options, str(TOOLS / tool), str(folder), *arguments],
+        [python, "-B", "-S", *options, str(TOOLS / tool), str(folder), *arguments],
         cwd=home,
         env=variables,
         capture_output=True,

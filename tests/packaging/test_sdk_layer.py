@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.packaging.interpreter import functions_python
+from tests.interpreter import functions_machine, python_of
 from tidewheel.cdk import pinned_packages, sdk_layer
 from tidewheel.cdk.pinned_packages import LAMBDA, X86, install, pinned, pip_command, uv_command
 from tidewheel.cdk.sdk_layer import fill, write_layer
@@ -36,12 +36,13 @@ print(tidewheel.__version__, list(pyroaring.BitMap([1, 2])))
 
 
 def test_the_client_works_from_the_layer_and_lambdas_boto3_alone(tmp_path: Path) -> None:
-    python = functions_python()
-    fill(tmp_path, python.machine)
+    machine = functions_machine()
+    python = python_of(machine)
+    fill(tmp_path, machine)
     boto3 = tmp_path / "boto3"
-    install(pinned(BOTO3, python.machine), boto3, python.machine)
+    install(pinned(BOTO3, machine), boto3, machine)
     done = subprocess.run(
-        [python.executable, "-I", "-S", "-c", CLIENT, str(tmp_path / "python"), str(boto3)],
+        [python, "-I", "-S", "-c", CLIENT, str(tmp_path / "python"), str(boto3)],
         env={"AWS_REGION": "eu-central-1", "AWS_DEFAULT_REGION": "eu-central-1"},
         capture_output=True,
         text=True,

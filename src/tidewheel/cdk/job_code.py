@@ -29,8 +29,8 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk.aws_s3_assets import Asset
 from constructs import Construct
 
-from tidewheel.cdk import archive
 from tidewheel.cdk.archive import bundled_by, files_of, fingerprint, write_archive
+from tidewheel.cdk.bundling import makers
 from tidewheel.cdk.pinned_packages import GLUE, BundleFailed, index_for_uv, pinned
 from tidewheel.shipped import PACKAGE
 
@@ -88,7 +88,7 @@ class JobCode(Construct):
             self,
             "Package",
             path=str(PACKAGE),
-            asset_hash=fingerprint(job_files(), _writer()),
+            asset_hash=fingerprint(job_files(), *makers()),
             asset_hash_type=AssetHashType.CUSTOM,
             bundling=bundled_by(write_package, BundlingOutput.SINGLE_FILE),
         )
@@ -97,7 +97,7 @@ class JobCode(Construct):
     def _wheels(self) -> Uploaded:
         stack = Stack.of(self)
         # Known without the wheels: the lock file has their hashes.
-        hash_ = fingerprint({}, pinned(GLUE_PACKAGES, GLUE), Path(__file__).read_text(encoding="utf-8"), _writer())
+        hash_ = fingerprint({}, pinned(GLUE_PACKAGES, GLUE), Path(__file__).read_text(encoding="utf-8"), *makers())
         staging = AssetStaging(
             self,
             "Wheels",
@@ -179,11 +179,6 @@ def _download(requirements: Path, target: Path) -> None:
     )
     if done.returncode:
         raise BundleFailed("pip could not download the wheels of the Glue jobs: it says why above.")
-
-
-def _writer() -> str:
-    """Return the source of the module that writes archives: it decides on their bytes, too."""
-    return Path(archive.__file__).read_text(encoding="utf-8")
 
 
 def _pip() -> list[str]:
