@@ -33,7 +33,7 @@ from typing import cast
 from benchmarks.rounds import Rounds, interleaved, spread_figures
 from tidewheel.cdk.bundling import fill
 from tidewheel.cdk.pinned_packages import LAMBDA, Machine
-from tidewheel.settings import ServiceSettings
+from tidewheel.model.settings import ServiceSettings
 
 PROCESSES = 15
 TOP = 8

@@ -28,23 +28,23 @@ from rich.console import Console
 from rich.table import Table
 
 from tidewheel.aws.dynamodb_table import ATTEMPTS, backoff_s
-from tidewheel.bucket import Bucket, BucketId
 from tidewheel.clock import SystemClock
 from tidewheel.errors import Contended
-from tidewheel.fence import new_fence
-from tidewheel.flows.cancel import cancel, cancel_key, cancel_many
-from tidewheel.flows.commit import commit_and_arm
-from tidewheel.flows.keys import settle_keys
+from tidewheel.flows.administration.cancel import cancel, cancel_key, cancel_many
+from tidewheel.flows.delivery.commit import commit_and_arm
+from tidewheel.flows.delivery.keys import settle_keys
 from tidewheel.flows.ports import Commit
-from tidewheel.key import KeyEntry
+from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.slots import slots_of
 from tidewheel.memory import MemoryService, MemoryTopics
-from tidewheel.message import IdSource, Message, MessageId, id_text
-from tidewheel.outgoing import check_message
-from tidewheel.pack import decode_pack, packs
-from tidewheel.segment import Segment
-from tidewheel.settings import TopicSettings
-from tidewheel.slots import slots_of
-from tidewheel.tombstone import Tombstone
+from tidewheel.model.key import KeyEntry
+from tidewheel.model.message import IdSource, Message, MessageId, id_text
+from tidewheel.model.pack import decode_pack, packs
+from tidewheel.model.segment import Segment
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.topic_state import new_fence
+from tidewheel.model.validation import check_message
 
 THREADS = 50
 READ_MS = 3.0

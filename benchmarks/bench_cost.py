@@ -30,23 +30,23 @@ from typing import Any
 
 import numpy as np
 
-import tidewheel.merge as merging
+import tidewheel.flows.upkeep.merge_planning as merging
 from tidewheel.aws.service import Service
 from tidewheel.clock import ManualClock
 from tidewheel.cost.prices import DOLLARS_PER_MILLION
-from tidewheel.flows.collect import collect
-from tidewheel.flows.deliver import deliver_part
-from tidewheel.flows.dispatch import dispatch
-from tidewheel.flows.ingest import ingest
-from tidewheel.flows.merge import in_process, merge
+from tidewheel.flows.delivery.deliver import deliver_part
+from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.ports import MergeSize, Refusal, Release
-from tidewheel.flows.sweep import sweep
+from tidewheel.flows.upkeep.collect import collect
+from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.local import LocalTidewheel
-from tidewheel.message import Encoding
-from tidewheel.pack import Pack
-from tidewheel.settings import ServiceSettings, parameter_name
-from tidewheel.subscription import DeliveryKey
-from tidewheel.wheel import fires_at_ms
+from tidewheel.model.message import Encoding
+from tidewheel.model.pack import Pack
+from tidewheel.model.settings import ServiceSettings, parameter_name
+from tidewheel.model.subscription import DeliveryKey
+from tidewheel.model.wheel import fires_at_ms
 
 TOPIC = "orders"
 SLOT_MS = 300_000

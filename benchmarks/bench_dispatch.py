@@ -27,16 +27,16 @@ from benchmarks.rounds import interleaved, wall_ms
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.aws.service import client_config, parallel_of
 from tidewheel.aws.sqs_queues import SqsQueues
-from tidewheel.bucket import content_id
 from tidewheel.clock import ManualClock
-from tidewheel.fence import new_fence
-from tidewheel.flows import release
-from tidewheel.flows.dispatch import dispatch
+from tidewheel.flows.administration.subscribe import create_subscription
+from tidewheel.flows.delivery import release
+from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.ports import Commit, Wake
-from tidewheel.flows.subscribe import create_subscription
-from tidewheel.ledger import Ledger, decode_segment, encode_ledger
+from tidewheel.ledger.bucket import content_id
+from tidewheel.ledger.ledger import Ledger, decode_segment, encode_ledger
 from tidewheel.memory import MemoryTopics, MemoryWheel
-from tidewheel.settings import TopicSettings
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.topic_state import new_fence
 
 ROWS = 5_000
 THREADS = 8

@@ -35,8 +35,8 @@ from tidewheel.local import LocalTidewheel
 from tidewheel.local.emulator import wire
 from tidewheel.local.handlers import Handler
 from tidewheel.local.replay import packaged_samples, read_samples
-from tidewheel.message import Message
-from tidewheel.settings import ServiceSettings
+from tidewheel.model.message import Message
+from tidewheel.model.settings import ServiceSettings
 
 TOPIC = "orders"
 REPEATS = 5

@@ -34,8 +34,8 @@ from benchmarks.waiting import SLOT_MS, waiting_ledger
 from tidewheel.aws.service import Service
 from tidewheel.cost.prices import cost
 from tidewheel.local import LocalTidewheel
-from tidewheel.message import Message
-from tidewheel.settings import ServiceSettings, parameter_name
+from tidewheel.model.message import Message
+from tidewheel.model.settings import ServiceSettings, parameter_name
 
 TOPIC = "orders"
 ROWS = 1000

@@ -31,9 +31,9 @@ from rich.table import Table
 
 from benchmarks.bench_ledger import DATA, SPAN_MS, START_MS
 from tidewheel.clock import ManualClock
-from tidewheel.fence import new_fence
 from tidewheel.memory import MemoryService
-from tidewheel.settings import TopicSettings
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.topic_state import new_fence
 from tidewheel.spark.importing import Imported, import_messages
 from tidewheel.spark.job import Job
 from tidewheel.spark.location import Location

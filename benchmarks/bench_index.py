@@ -12,12 +12,12 @@ from __future__ import annotations
 from benchmarks.bench_ledger import DATA, START_MS, encode, messages
 from tidewheel.aws.dynamodb_items import encode_bucket
 from tidewheel.aws.dynamodb_writes import Item
-from tidewheel.bucket import Bucket, content_id
 from tidewheel.clock import ManualClock
-from tidewheel.fence import new_fence
-from tidewheel.flows.merge import in_process, merge
+from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.ledger.bucket import Bucket, content_id
 from tidewheel.memory import MemoryService
-from tidewheel.settings import TopicSettings
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.topic_state import new_fence
 
 SIZES = (1, 10, 100, 1_000, 5_000, 50_000, 200_000)
 MERGED_ROWS, MERGED_SOURCES = 2_000, 60

@@ -27,14 +27,14 @@ from tidewheel.aws.dynamodb_topics import DynamoTopics
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.aws.service import client_config
 from tidewheel.clock import ManualClock
-from tidewheel.fence import new_fence
-from tidewheel.flows.ingest import ingest, pack_rows
+from tidewheel.flows.delivery.ingest import ingest, pack_rows
 from tidewheel.flows.ports import in_order
 from tidewheel.memory import MemoryQueues, MemoryWheel
-from tidewheel.message import Encoding
-from tidewheel.outgoing import CheckedMessage
-from tidewheel.pack import decode_pack, packs
-from tidewheel.settings import TopicSettings
+from tidewheel.model.message import Encoding
+from tidewheel.model.pack import decode_pack, packs
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.topic_state import new_fence
+from tidewheel.model.validation import CheckedMessage
 
 ROWS = 50_000
 RUNS = 9
@@ -103,7 +103,7 @@ def measure(data: Path, messages_: int, runs: int) -> dict[str, object]:
         rows = {id(each): pack_rows(each) for each in decoded}
 
         def from_rows() -> None:
-            with patch("tidewheel.flows.ingest.pack_rows", lambda pack: rows[id(pack)]):
+            with patch("tidewheel.flows.delivery.ingest.pack_rows", lambda pack: rows[id(pack)]):
                 ours()
 
         def from_queue() -> None:

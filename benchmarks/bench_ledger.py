@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.rounds import cpu_ms, interleaved
-from tidewheel.ledger import SCHEMA, Ledger, decode_segment, encode_ledger, rows_table
-from tidewheel.message import Encoding
+from tidewheel.ledger.ledger import SCHEMA, Ledger, decode_segment, encode_ledger, rows_table
+from tidewheel.model.message import Encoding
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = (ROOT / "examples/messages.jsonl.gz",)

@@ -30,15 +30,15 @@ import numpy as np
 from benchmarks.waiting import SEGMENT_ROWS, waiting_ledger
 from tidewheel.aws.dynamodb_items import decode_bucket, encode_bucket
 from tidewheel.aws.dynamodb_writes import Item
-from tidewheel.bucket import Bucket, BucketId, content_id
 from tidewheel.clock import ManualClock
-from tidewheel.fence import new_fence
-from tidewheel.flows.dispatch import dispatch
+from tidewheel.flows.administration.subscribe import create_subscription
+from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.ports import Commit, Wake, in_order
-from tidewheel.flows.subscribe import create_subscription
-from tidewheel.ledger import Ledger, encode_ledger, rows_table
+from tidewheel.ledger.bucket import Bucket, BucketId, content_id
+from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.memory import MemoryQueues, MemoryTopics, MemoryWheel
-from tidewheel.settings import TopicSettings
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.topic_state import new_fence
 
 START_MS = 1_767_225_600_000
 SPAN_MS = 60 * 86_400_000

@@ -32,14 +32,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.bench_ledger import DATA, SPAN_MS, START_MS
-from tidewheel.bucket import Bucket, content_id
 from tidewheel.clock import ManualClock
-from tidewheel.fence import new_fence
-from tidewheel.flows.merge import Engine, in_process, merge
-from tidewheel.ledger import encode_ledger, rows_table
+from tidewheel.flows.upkeep.merge import Engine, in_process, merge
+from tidewheel.ledger.bucket import Bucket, content_id
+from tidewheel.ledger.ledger import encode_ledger, rows_table
 from tidewheel.memory import MemoryService
-from tidewheel.message import Encoding
-from tidewheel.settings import TopicSettings
+from tidewheel.model.message import Encoding
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.topic_state import new_fence
 from tidewheel.spark.location import Location
 
 CORES = 2
@@ -111,9 +111,9 @@ def run_spark(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
 
 
 def _import_engine(_: int) -> str:
-    import tidewheel.flows.merge_rows
+    import tidewheel.flows.upkeep.merge_rows
 
-    return tidewheel.flows.merge_rows.__name__
+    return tidewheel.flows.upkeep.merge_rows.__name__
 
 
 def run_pyarrow(folder: Path, buckets: list[Bucket]) -> dict[str, float]:

@@ -30,11 +30,11 @@ from tidewheel.aws.dynamodb_items import decode_bucket, encode_bucket
 from tidewheel.aws.dynamodb_topics import DynamoTopics
 from tidewheel.aws.dynamodb_writes import Item
 from tidewheel.aws.service import client_config
-from tidewheel.bucket import Bucket
-from tidewheel.checked import CHECKSUM_BYTES
-from tidewheel.index import due_segments, next_slot, waiting_rows
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.ledger.delayed_index import due_segments, next_slot, waiting_rows
 from tidewheel.memory import MemoryObjects
-from tidewheel.plan import PlannedSegment
+from tidewheel.model.checksum import CHECKSUM_BYTES
+from tidewheel.model.plan import PlannedSegment
 
 BUCKETS = (10, 64, 300, 1_000)
 ROWS = 30_000

@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks.bench_ledger import DATA
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.replay import read_samples
-from tidewheel.message import Message
+from tidewheel.model.message import Message
 
 RATES = (20, 100, 300)
 SECONDS = 15.0

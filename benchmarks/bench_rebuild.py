@@ -24,19 +24,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.bench_ledger import DATA, SPAN_MS, START_MS, messages
-from tidewheel.bucket import Bucket, content_id
-from tidewheel.checkpoint import checkpoint_of
 from tidewheel.clock import ManualClock
-from tidewheel.fence import new_fence
-from tidewheel.flows.checkpoint import store_checkpoint
-from tidewheel.flows.merge_rows import MergeWork
 from tidewheel.flows.ports import Objects, StoredObject
-from tidewheel.flows.rebuild import ledgers_of, rebuild
-from tidewheel.flows.rebuild_engine import Overlaps
-from tidewheel.inspection import Inspected
-from tidewheel.ledger import SCHEMA, encode_ledger
+from tidewheel.flows.recovery.rebuild import ledgers_of, rebuild
+from tidewheel.flows.recovery.rebuild_engine import Overlaps
+from tidewheel.flows.upkeep.checkpoint import store_checkpoint
+from tidewheel.flows.upkeep.merge_rows import MergeWork
+from tidewheel.ledger.bucket import Bucket, content_id
+from tidewheel.ledger.inspection import Inspected
+from tidewheel.ledger.ledger import SCHEMA, encode_ledger
 from tidewheel.memory import MemoryQueues, MemoryService
-from tidewheel.settings import TopicSettings
+from tidewheel.model.checkpoint import checkpoint_of
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.topic_state import new_fence
 from tidewheel.spark.location import Location
 from tidewheel.spark.rebuilding import OnSpark
 from tidewheel.spark.session import local_session

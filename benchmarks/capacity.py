@@ -23,8 +23,8 @@ from tidewheel.cost.function_time import FUNCTIONS, LATENCY_MS, gb_seconds
 from tidewheel.cost.requests import FLOWS
 from tidewheel.cost.stream import Stream
 from tidewheel.cost.workload import DAY_S, Workload
-from tidewheel.flows.daily import PORTION_MS
-from tidewheel.settings import TopicSettings
+from tidewheel.flows.upkeep.daily import PORTION_MS
+from tidewheel.model.settings import TopicSettings
 
 READ_ON = "2026-11-22"
 DOCUMENT = Path(__file__).parent.parent / "docs" / "capacity.md"
@@ -194,7 +194,7 @@ LIMITS: Mapping[str, Limit] = {
         unit="ms a day",
         raise_it="cannot be raised: what a day has no time for is done on the next",
         turn="several stacks",
-        source="`tidewheel.flows.daily`",
+        source="`tidewheel.flows.upkeep.daily`",
     ),
 }
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidewheel.bucket import Bucket, BucketId, encode_tail
-from tidewheel.segment import Segment
-from tidewheel.slots import slots_of
+from tidewheel.ledger.bucket import Bucket, BucketId, encode_tail
+from tidewheel.ledger.slots import slots_of
+from tidewheel.model.segment import Segment
 
 SEGMENT_ROWS = 600
 SEGMENT_BYTES = SEGMENT_ROWS * 113

@@ -23,10 +23,10 @@ from tests.dead_worker import pytest_handlecrashitem as pytest_handlecrashitem
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from tidewheel.client.tidewheel import Tidewheel
     from tidewheel.local import LocalTidewheel
     from tidewheel.local.replay import Sample
-    from tidewheel.received import ReceivedMessage
-    from tidewheel.sdk.client import Tidewheel
+    from tidewheel.model.received import ReceivedMessage
 
 # Machines are noisy: how long an example takes proves nothing.
 hypothesis.settings.register_profile("untimed", deadline=None)

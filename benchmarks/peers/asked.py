@@ -15,7 +15,7 @@ from tidewheel.cost.prices import DAYS_A_MONTH
 from tidewheel.cost.requests import FLOWS
 from tidewheel.cost.stream import Stream
 from tidewheel.cost.workload import DAY_S
-from tidewheel.settings import TopicSettings
+from tidewheel.model.settings import TopicSettings
 
 
 def asked_a_month(peer: Peer, waiting: float, counts: Mapping[Peer, Counted]) -> dict[str, float]:

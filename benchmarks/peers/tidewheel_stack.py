@@ -15,8 +15,8 @@ from benchmarks.peers.account import HOUR_MS, START_MS, Run
 from benchmarks.peers.stream import Delivery, Timed, number_of, outcome
 from tidewheel.errors import InvalidValue
 from tidewheel.local.stack import LocalTidewheel
-from tidewheel.message import Message
-from tidewheel.settings import ServiceSettings
+from tidewheel.model.message import Message
+from tidewheel.model.settings import ServiceSettings
 
 BATCH = 100
 """Messages that the client sends at once, as `tidewheel cost` assumes."""

@@ -12,11 +12,11 @@ from benchmarks.peers.redis_poller import RedisPoller
 from benchmarks.peers.redis_server import RedisServer
 from benchmarks.peers.stream import Timed, unordered
 from tidewheel.aws.dynamodb_items import encode_bucket
-from tidewheel.bucket import content_id
 from tidewheel.clock import SystemClock
-from tidewheel.ledger import encode_ledger
-from tidewheel.ledger_rows import rows_table
-from tidewheel.message import Encoding
+from tidewheel.ledger.bucket import content_id
+from tidewheel.ledger.ledger import encode_ledger
+from tidewheel.ledger.rows import rows_table
+from tidewheel.model.message import Encoding
 
 SPAN_MS = 14 * 86_400_000
 """Over which waiting messages are due: 7 days on average."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from benchmarks.soak.outcome import Outcome
 from benchmarks.soak.stack import SoakStack
 from tidewheel import Message
-from tidewheel.message import MessageId
-from tidewheel.sdk.client import Tidewheel
+from tidewheel.client.tidewheel import Tidewheel
+from tidewheel.model.message import MessageId
 
 Takes = Callable[[Message], bool]
 Reader = tuple[str, str]

@@ -13,8 +13,8 @@ from benchmarks.soak.samples import Samples
 from benchmarks.soak.stack import LATE_MS, SoakStack, Tamper
 from tidewheel import Message
 from tidewheel.cost.function_time import ARM_FACTOR, FUNCTIONS, LATENCY_MS, PARALLEL, VCPU_MIB
-from tidewheel.flows.release import BATCH_MESSAGES
-from tidewheel.settings import TopicSettings
+from tidewheel.flows.delivery.release import BATCH_MESSAGES
+from tidewheel.model.settings import TopicSettings
 
 SUBSCRIPTIONS = ("push", "audit")
 WORKERS = 100

@@ -12,8 +12,8 @@ from benchmarks.soak.growth import Growth, live, report_empty
 from benchmarks.soak.outcome import Outcome
 from benchmarks.soak.samples import Samples
 from benchmarks.soak.stack import LATE_MS, SoakStack, Tamper
-from tidewheel.message import MessageId
-from tidewheel.tombstone import KEPT_S
+from tidewheel.model.message import MessageId
+from tidewheel.model.tombstone import KEPT_S
 
 _MOST_SAMPLES = 168
 # Cancels are spread evenly, but for chance.

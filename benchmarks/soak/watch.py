@@ -10,13 +10,13 @@ from typing import Any, cast
 import pyarrow as pa
 
 from benchmarks.soak.outcome import Outcome
-from tidewheel.bucket import Bucket
-from tidewheel.fence import Fence
 from tidewheel.flows.ports import LEDGERS, Commit, HandOut, Refusal, Release, Wake
+from tidewheel.ledger.bucket import Bucket
 from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryService, MemoryTopics
-from tidewheel.park import Park, ParkKey
-from tidewheel.plan import MAX_PART_RAW_BYTES, MAX_PART_ROWS, MAX_PART_SEGMENTS, Plan
-from tidewheel.subscription import DeliveryKey
+from tidewheel.model.park import Park, ParkKey
+from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_ROWS, MAX_PART_SEGMENTS, Plan
+from tidewheel.model.subscription import DeliveryKey
+from tidewheel.model.topic_state import Fence
 
 _REMEMBERED_MS = 86_400_000
 """How long a job is remembered. Whatever enqueues a part again does it by `redrive_s`, half an hour by default, and

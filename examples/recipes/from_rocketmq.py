@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidewheel import Consumer, Receipt, Tidewheel, TopicSettings
-from tidewheel.levels import parse_levels
+from tidewheel.model.levels import parse_levels
 
 RETRIES = 16
 """A consumer group's maxReconsumeTimes, before a message goes to %DLQ%."""

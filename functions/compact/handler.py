@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidewheel.flows.merge import in_process, merge
 from tidewheel.flows.ports import MergeSize
-from tidewheel.settings import MAX_FUNCTION_S
+from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.model.settings import MAX_FUNCTION_S
+from tidewheel.model.topic import check_name
 from tidewheel.telemetry import metrics
 from tidewheel.telemetry.function import Telemetry
-from tidewheel.topic import check_name
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

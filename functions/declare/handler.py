@@ -12,9 +12,9 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from tidewheel import clock as clocks
 from tidewheel.aws.custom_resource import Request, answered
-from tidewheel.sdk.connection import Connection
-from tidewheel.sdk.declared import fulfil
-from tidewheel.settings import ServiceSettings
+from tidewheel.client.connection import Connection
+from tidewheel.client.declared import fulfil
+from tidewheel.model.settings import ServiceSettings
 
 logger = Logger(service="declare")
 clock = clocks.current()

@@ -9,9 +9,9 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from tidewheel.errors import InvalidValue, PartLeased
-from tidewheel.flows.deliver import Delivered
-from tidewheel.flows.work import do_job
-from tidewheel.job import DrainJob, Job, PartJob, job_of
+from tidewheel.flows.delivery.deliver import Delivered
+from tidewheel.flows.delivery.work import do_job
+from tidewheel.model.job import DrainJob, Job, PartJob, job_of
 from tidewheel.telemetry import metrics
 from tidewheel.telemetry.function import Telemetry
 

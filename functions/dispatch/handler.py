@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidewheel.flows.collect import collect
-from tidewheel.flows.dispatch import dispatch
+from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.upkeep.collect import collect
+from tidewheel.model.topic import check_name
 from tidewheel.telemetry import metrics
 from tidewheel.telemetry.function import Telemetry
-from tidewheel.topic import check_name
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

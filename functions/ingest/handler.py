@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tidewheel.errors import CorruptPack
-from tidewheel.flows.ingest import ingest
-from tidewheel.flows.ingest_batch import NamedPack, groups, ingest_group
-from tidewheel.pack import PACK_ATTRIBUTE, Pack, decode_pack
-from tidewheel.settings import MAX_DELIVERY_S
+from tidewheel.flows.delivery.ingest import ingest
+from tidewheel.flows.delivery.ingest_batch import NamedPack, groups, ingest_group
+from tidewheel.model.pack import PACK_ATTRIBUTE, Pack, decode_pack
+from tidewheel.model.settings import MAX_DELIVERY_S
 from tidewheel.telemetry import metrics
 from tidewheel.telemetry.function import Telemetry
 

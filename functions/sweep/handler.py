@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidewheel.flows.health import health
 from tidewheel.flows.ports import Due
-from tidewheel.flows.sweep import Swept, sweep
+from tidewheel.flows.upkeep.health import health
+from tidewheel.flows.upkeep.sweep import Swept, sweep
 from tidewheel.telemetry import metrics
 from tidewheel.telemetry.function import Telemetry
 

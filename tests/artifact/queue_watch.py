@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from tests.artifact.http_service import HttpService, Request, Response
 from tests.artifact.moved_clock import MovedClock
-from tidewheel.message import HEADER_ATTRIBUTE
+from tidewheel.model.message import HEADER_ATTRIBUTE
 
 _OWN_HEADERS = ("host", "connection", "content-length", "accept-encoding", "expect")
 

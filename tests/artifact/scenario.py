@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 
 from tests.artifact.oracle import Arrival, Oracle, Reader, Verdict
 from tidewheel.local.replay import Sample
-from tidewheel.message import Message, Receipt
+from tidewheel.model.message import Message, Receipt
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS

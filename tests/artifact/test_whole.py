@@ -14,7 +14,7 @@ from tests.artifact.parts import two_releases, with_handler, without_documentati
 from tests.artifact.scenario import MINUTE_MS, Plan, Scenario, spread
 from tests.artifact.service import ArtifactService
 from tests.conftest import REPOSITORY, real_messages
-from tidewheel.message import Message
+from tidewheel.model.message import Message
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
 

@@ -20,13 +20,13 @@ from tests.infra.resolved import PSEUDO, resolved, settings_of
 from tidewheel.aws.service import Service
 from tidewheel.cdk import service as cdk_service
 from tidewheel.clock import SystemClock
-from tidewheel.flows.ingest import ingest
-from tidewheel.flows.subscribe import create_subscription, create_topic
-from tidewheel.ledger import decode_segment
-from tidewheel.message import IdSource, Message
-from tidewheel.outgoing import check_message
-from tidewheel.pack import decode_pack, packs
-from tidewheel.settings import TopicSettings, parameter_name
+from tidewheel.flows.administration.subscribe import create_subscription, create_topic
+from tidewheel.flows.delivery.ingest import ingest
+from tidewheel.ledger.ledger import decode_segment
+from tidewheel.model.message import IdSource, Message
+from tidewheel.model.pack import decode_pack, packs
+from tidewheel.model.settings import TopicSettings, parameter_name
+from tidewheel.model.validation import check_message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

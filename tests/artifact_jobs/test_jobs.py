@@ -16,8 +16,8 @@ import pytest
 from tests.artifact_jobs.aws import KEPT
 from tests.artifact_jobs.deployment import Deployment
 from tests.artifact_jobs.glue import Glue, Run
-from tidewheel.flows.checkpoint import checkpoint_topic
-from tidewheel.message import Message
+from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
+from tidewheel.model.message import Message
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 

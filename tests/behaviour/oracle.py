@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tidewheel.settings import TopicSettings
+from tidewheel.model.settings import TopicSettings
 
 
 class Fate(Enum):

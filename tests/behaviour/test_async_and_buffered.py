@@ -93,7 +93,7 @@ def test_what_is_in_the_buffer_is_flushed_on_exit_packed_together(topic: Topic) 
 
 
 def test_what_cannot_be_sent_is_reported_and_the_rest_goes(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tidewheel.sdk.sender import Sender
+    from tidewheel.client.sender import Sender
 
     honest = Sender.try_checked
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.behaviour.topic import Topic
 from tidewheel import InvalidValue, Message, MessageState
-from tidewheel.message import IdSource, id_text
+from tidewheel.model.message import IdSource, id_text
 
 
 def state(topic: Topic, message_id: str) -> str:

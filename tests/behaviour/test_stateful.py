@@ -16,16 +16,16 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multi
 
 from tests.behaviour.oracle import Fate, Oracle, Sent
 from tests.flows.world import Crash, CrashingPorts
+from tidewheel.client.changes import Rescheduled
+from tidewheel.client.sender import KEYED_URGENT_MS, URGENT_MS
+from tidewheel.client.waiting import MessageState
 from tidewheel.errors import PartLeased, UnknownMessage
-from tidewheel.flows.collect import collect
-from tidewheel.flows.merge import in_process, merge
+from tidewheel.flows.upkeep.collect import collect
+from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.local import MemoryTidewheel
 from tidewheel.memory import MemoryService
-from tidewheel.message import Message, Receipt
-from tidewheel.sdk.changes import Rescheduled
-from tidewheel.sdk.sender import KEYED_URGENT_MS, URGENT_MS
-from tidewheel.sdk.waiting import MessageState
-from tidewheel.settings import TopicSettings
+from tidewheel.model.message import Message, Receipt
+from tidewheel.model.settings import TopicSettings
 
 TOPIC = "orders"
 SUBSCRIPTIONS = ("audit", "billing")

@@ -10,9 +10,9 @@ from typing import Any
 from tidewheel import Tidewheel
 from tidewheel.local import LocalTidewheel, MemoryTidewheel
 from tidewheel.memory.items import Items
-from tidewheel.message import Receipt
-from tidewheel.pack import PACK_ATTRIBUTE
-from tidewheel.received import ReceivedMessage
+from tidewheel.model.message import Receipt
+from tidewheel.model.pack import PACK_ATTRIBUTE
+from tidewheel.model.received import ReceivedMessage
 
 READS = ("Get", "Query", "Receive", "BatchGet", "List")
 

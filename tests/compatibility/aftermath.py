@@ -14,7 +14,7 @@ from tidewheel.aws.table_layout import partitions
 from tidewheel.errors import UnknownTopic
 from tidewheel.flows.ports import topic_prefixes
 from tidewheel.local import LocalTidewheel
-from tidewheel.received import ReceivedMessage
+from tidewheel.model.received import ReceivedMessage
 
 _RETENTION = timedelta(days=13)
 """A day less than a subscription's queue keeps a message."""

@@ -10,9 +10,9 @@ from typing import Any
 
 from tests.compatibility.recording import RecordedQueue, Recording
 from tidewheel.aws import table_layout as layout
-from tidewheel.checked import opened, sealed
-from tidewheel.fence import LAYOUT
 from tidewheel.flows.ports import CHECKPOINTS
+from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.topic_state import LAYOUT
 
 ATTRIBUTE = "of_a_newer_release"
 _VALUE = {"M": {"count": {"N": "7"}, "names": {"L": [{"S": "x"}]}}}

@@ -12,8 +12,8 @@ from pathlib import Path
 from tests.compatibility import aftermath, scenario
 from tests.compatibility.recording import Recording, restored, take
 from tidewheel import __version__
-from tidewheel.fence import LAYOUT
 from tidewheel.local import LocalTidewheel
+from tidewheel.model.topic_state import LAYOUT
 
 FOLDER = Path(__file__).parent
 

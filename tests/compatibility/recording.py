@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from tidewheel.local import LocalTidewheel
-from tidewheel.settings import ServiceSettings, parameter_name
+from tidewheel.model.settings import ServiceSettings, parameter_name
 
 OWN_QUEUES = {role: f"{role}_queue_url" for role in ("urgent", "bulk", "work", "refused")}
 _KEPT_ATTRIBUTES = ("VisibilityTimeout", "MessageRetentionPeriod", "RedrivePolicy")

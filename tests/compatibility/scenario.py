@@ -23,17 +23,17 @@ from tests.compatibility.recording import Story, settings_of
 from tidewheel import Tidewheel
 from tidewheel.aws import dynamodb_topics
 from tidewheel.aws.service import Service
-from tidewheel.bucket import content_id
-from tidewheel.flows import parking
-from tidewheel.flows.commit import commit_and_arm
-from tidewheel.flows.ingest import pack_rows
+from tidewheel.flows.delivery import parking
+from tidewheel.flows.delivery.commit import commit_and_arm
+from tidewheel.flows.delivery.ingest import pack_rows
 from tidewheel.flows.ports import Commit
-from tidewheel.ledger import encode_ledger
+from tidewheel.ledger.bucket import content_id
+from tidewheel.ledger.ledger import encode_ledger
 from tidewheel.local import LocalTidewheel
-from tidewheel.message import Message, Receipt
-from tidewheel.outgoing import check_message
-from tidewheel.pack import decode_pack, packs
-from tidewheel.subscription import State
+from tidewheel.model.message import Message, Receipt
+from tidewheel.model.pack import decode_pack, packs
+from tidewheel.model.subscription import State
+from tidewheel.model.validation import check_message
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 STOPPED = START + timedelta(hours=6)

@@ -11,14 +11,14 @@ from tests.compatibility import aftermath, newer
 from tests.compatibility.record import FOLDER, path_of
 from tests.compatibility.recording import Recording, restored, settings_of
 from tidewheel.aws import table_layout as layout
-from tidewheel.checked import opened
 from tidewheel.errors import NewerLayout
-from tidewheel.fence import LAYOUT
-from tidewheel.flows.checkpoint import find_checkpoints
 from tidewheel.flows.ports import CHECKPOINTS, LEDGERS, PARKED, PAYLOADS, PLANS
-from tidewheel.job import CatchUpJob, DrainJob, PartJob, job_of
+from tidewheel.flows.upkeep.checkpoint import find_checkpoints
 from tidewheel.local import LocalTidewheel
-from tidewheel.pack import PACK_ATTRIBUTE
+from tidewheel.model.checksum import opened
+from tidewheel.model.job import CatchUpJob, DrainJob, PartJob, job_of
+from tidewheel.model.pack import PACK_ATTRIBUTE
+from tidewheel.model.topic_state import LAYOUT
 
 RECORDINGS = sorted(FOLDER.glob("layout-*/recording.json.gz"))
 THIS_LAYOUT = path_of(LAYOUT)

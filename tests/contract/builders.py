@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tidewheel.bucket import Bucket, BucketId
-from tidewheel.fence import Fence
 from tidewheel.flows.ports import HandOut, Objects, Topics, Trash
-from tidewheel.message import MessageId
-from tidewheel.plan import Plan, PlannedSegment
-from tidewheel.segment import Segment
-from tidewheel.settings import TopicSettings
-from tidewheel.slots import slots_of
-from tidewheel.subscription import Delivery, DeliveryKey, Subscription
+from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.slots import slots_of
+from tidewheel.model.message import MessageId
+from tidewheel.model.plan import Plan, PlannedSegment
+from tidewheel.model.segment import Segment
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
+from tidewheel.model.topic_state import Fence
 
 SLOT_MS = 300_000
 

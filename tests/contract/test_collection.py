@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.contract.builders import Store, a_fence, a_message_id, some_trash
-from tidewheel.tombstone import Tombstone
+from tidewheel.model.tombstone import Tombstone
 
 
 def test_the_collected_mark_rises(store: Store) -> None:

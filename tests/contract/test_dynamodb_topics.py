@@ -30,8 +30,8 @@ from tidewheel.aws.dynamodb_topics import DynamoTopics
 from tidewheel.errors import Contended, CorruptMetadata
 from tidewheel.flows.ports import Commit, HandOut, Wake
 from tidewheel.memory import MemoryObjects
-from tidewheel.park import ParkKey
-from tidewheel.tombstone import Tombstone
+from tidewheel.model.park import ParkKey
+from tidewheel.model.tombstone import Tombstone
 
 WAKE = Wake(wake_slot=105, look_at_ms=7000, collect_at_ms=None)
 

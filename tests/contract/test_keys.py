@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.contract.builders import SLOT_MS, Store, a_message_id
-from tidewheel.key import KeyEntry
-from tidewheel.message import IdSource, id_text
-from tidewheel.tombstone import Tombstone
+from tidewheel.model.key import KeyEntry
+from tidewheel.model.message import IdSource, id_text
+from tidewheel.model.tombstone import Tombstone
 
 
 def a_tombstone(slot: int = 100, number: int = 1, **changes: Any) -> Tombstone:

@@ -19,14 +19,14 @@ from tests.contract.builders import (
     some_trash,
 )
 from tidewheel.errors import NewerLayout
-from tidewheel.fence import LAYOUT, Fence
-from tidewheel.flows.administration_port import Replay
 from tidewheel.flows.ports import Commit, Topics, Wake
-from tidewheel.key import KeyEntry
-from tidewheel.message import Encoding
-from tidewheel.recurring import Recurring
-from tidewheel.settings import TopicSettings
-from tidewheel.tombstone import Tombstone
+from tidewheel.flows.ports.administration import Replay
+from tidewheel.model.key import KeyEntry
+from tidewheel.model.message import Encoding
+from tidewheel.model.recurring import Recurring
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.topic_state import LAYOUT, Fence
 
 NEWER = LAYOUT + 1
 TOMBSTONE = Tombstone(200, a_message_id(), 9_000_000_000)

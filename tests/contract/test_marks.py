@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.builders import Store, a_bucket, a_delivery, a_fence, some_trash
 from tidewheel.flows.ports import Commit, HandOut, Wake
-from tidewheel.settings import TopicSettings
+from tidewheel.model.settings import TopicSettings
 
 LOW = Wake(wake_slot=105, look_at_ms=7000, collect_at_ms=None)
 

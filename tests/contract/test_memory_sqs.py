@@ -19,8 +19,8 @@ from tidewheel.local.emulator.virtual_time import MotoTime
 from tidewheel.local.memory_sqs import MemorySqsClient
 from tidewheel.memory import MemoryQueues, MemorySqs
 from tidewheel.memory.sqs_message import SqsError
-from tidewheel.message import SQS_MAX_BYTES
-from tidewheel.received import header_text
+from tidewheel.model.message import SQS_MAX_BYTES
+from tidewheel.model.received import header_text
 
 START_MS = 1_767_225_600_000
 GONE = "https://sqs.eu-west-1.amazonaws.com/123456789012/gone"

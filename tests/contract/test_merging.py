@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.contract.builders import Store, a_bucket, a_fence, a_segment, some_trash
-from tidewheel.bucket import Bucket, BucketId, encode_tail
-from tidewheel.fence import Fence
 from tidewheel.flows.ports import Commit, Wake
-from tidewheel.slots import slots_of
+from tidewheel.ledger.bucket import Bucket, BucketId, encode_tail
+from tidewheel.ledger.slots import slots_of
+from tidewheel.model.topic_state import Fence
 
 LOW = Wake(wake_slot=105, look_at_ms=7000, collect_at_ms=None)
 

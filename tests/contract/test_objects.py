@@ -11,10 +11,10 @@ from tests.contract.aws_resources import counted, make_s3_bucket
 from tidewheel import clock as clocks
 from tidewheel.aws import s3_layout
 from tidewheel.aws.s3_objects import PART_BYTES, S3Objects
-from tidewheel.bucket import BucketId
 from tidewheel.clock import ManualClock, SystemClock
 from tidewheel.errors import ObjectMissing
 from tidewheel.flows.ports import Objects
+from tidewheel.ledger.bucket import BucketId
 from tidewheel.memory import MemoryObjects
 
 DATA = bytes(range(256)) * 4

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.contract.builders import Store, a_delivery, a_fence, a_subscription
-from tidewheel.flows.parks_port import Parked
 from tidewheel.flows.ports import AT_ONCE_MS, HandOut, Wake
-from tidewheel.park import Park, ParkKey
-from tidewheel.subscription import State, Subscription
+from tidewheel.flows.ports.parks import Parked
+from tidewheel.model.park import Park, ParkKey
+from tidewheel.model.subscription import State, Subscription
 
 FILTER = '{"color":["red"]}'
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.contract.builders import Store, a_bucket, a_delivery, a_fence, a_plan, a_subscription
-from tidewheel.flows import dispatch
+from tidewheel.flows.delivery import dispatch
 from tidewheel.flows.ports import HandOut, Wake
-from tidewheel.plan import Plan
-from tidewheel.subscription import State
+from tidewheel.model.plan import Plan
+from tidewheel.model.subscription import State
 
 WAKE = Wake(wake_slot=300, look_at_ms=8, collect_at_ms=9)
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.contract.builders import Store, a_bucket, a_fence, some_trash
-from tidewheel.fence import Purge
-from tidewheel.settings import TopicSettings
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.topic_state import Purge
 
 ONE = Purge(first_ms=1, end_ms=2, sent_before_ms=3)
 TWO = Purge(first_ms=10, end_ms=20, sent_before_ms=30)

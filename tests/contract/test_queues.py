@@ -16,12 +16,12 @@ from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.clock import ManualClock
 from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.ports import Queues, Release
-from tidewheel.job import CatchUpJob, DrainJob, Job, PartJob, job_of
 from tidewheel.memory import MemoryQueues
-from tidewheel.message import HEADER_ATTRIBUTE
-from tidewheel.park import ParkKey
-from tidewheel.received import header_text
-from tidewheel.subscription import DeliveryKey
+from tidewheel.model.job import CatchUpJob, DrainJob, Job, PartJob, job_of
+from tidewheel.model.message import HEADER_ATTRIBUTE
+from tidewheel.model.park import ParkKey
+from tidewheel.model.received import header_text
+from tidewheel.model.subscription import DeliveryKey
 
 KEY = DeliveryKey(topic="orders", subscription="billing", generation="s1", plan=100)
 

@@ -9,8 +9,8 @@ from tests.contract.builders import Store, a_bucket, a_message_id, a_plan, a_sub
 from tests.contract.conftest import aws_store
 from tidewheel.aws import s3_layout
 from tidewheel.flows.ports import CHECKPOINTS, DailyClaim
-from tidewheel.subscription import State
-from tidewheel.tombstone import Tombstone
+from tidewheel.model.subscription import State
+from tidewheel.model.tombstone import Tombstone
 
 
 def tombstones(*slots: int) -> list[Tombstone]:

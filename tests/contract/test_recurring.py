@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.contract.builders import SLOT_MS, Store, a_fence
-from tidewheel.fence import Fence
 from tidewheel.flows.ports import AT_ONCE_MS, Wake
-from tidewheel.message import Encoding
-from tidewheel.recurring import Recurring
+from tidewheel.model.message import Encoding
+from tidewheel.model.recurring import Recurring
+from tidewheel.model.topic_state import Fence
 
 
 def a_recurring(name: str = "tick", generation: str = "r1", first_slot: int = 105) -> Recurring:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.contract.builders import Store, a_delivery, a_fence
-from tidewheel.flows.administration_port import Replay
-from tidewheel.subscription import Delivery
+from tidewheel.flows.ports.administration import Replay
+from tidewheel.model.subscription import Delivery
 
 
 def a_replay(plan: int = 100, replay_id: str = "r1", **fields: Any) -> Delivery:

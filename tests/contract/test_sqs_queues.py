@@ -14,11 +14,11 @@ from tests.contract.builders import a_message_id
 from tidewheel.aws.sqs_queues import ATTEMPTS, SqsQueues, refused_body
 from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.ports import Release
-from tidewheel.job import DrainJob, PartJob, job_of
-from tidewheel.message import SQS_MAX_BYTES
-from tidewheel.park import ParkKey
-from tidewheel.received import header_text
-from tidewheel.subscription import DeliveryKey
+from tidewheel.model.job import DrainJob, PartJob, job_of
+from tidewheel.model.message import SQS_MAX_BYTES
+from tidewheel.model.park import ParkKey
+from tidewheel.model.received import header_text
+from tidewheel.model.subscription import DeliveryKey
 
 KEY = DeliveryKey(topic="orders", subscription="billing", generation="s1", plan=100)
 

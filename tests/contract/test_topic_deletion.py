@@ -19,13 +19,13 @@ from tests.contract.builders import (
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_administration import MAX_DELETED_ITEMS
 from tidewheel.aws.dynamodb_topics import DynamoTopics
-from tidewheel.fence import ALL_SEALED, Fence
-from tidewheel.flows.administration_port import Replay
 from tidewheel.flows.ports import Commit
-from tidewheel.key import KeyEntry
+from tidewheel.flows.ports.administration import Replay
 from tidewheel.memory import MemoryObjects
-from tidewheel.settings import TopicSettings
-from tidewheel.tombstone import Tombstone
+from tidewheel.model.key import KeyEntry
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.topic_state import ALL_SEALED, Fence
 
 
 def marked(store: Store, **marks: Any) -> Fence:

@@ -66,7 +66,7 @@ def dispatching_parts(world: World) -> None:
     SEND,
     ARM,
     subscriptions=("audit", "billing"),
-    constants={"tidewheel.flows.dispatch._ONE_STEP_SUBSCRIPTIONS": 0},
+    constants={"tidewheel.flows.delivery.dispatch._ONE_STEP_SUBSCRIPTIONS": 0},
     every=2,
 )
 def dispatching_in_single_steps(world: World) -> None:
@@ -184,7 +184,7 @@ def catching_up(world: World) -> None:
     SEND,
     DELETE,
     "s3.DeleteObjects",
-    constants={"tidewheel.flows.parking.MAX_INLINE_PARK_BYTES": 1},
+    constants={"tidewheel.flows.delivery.parking.MAX_INLINE_PARK_BYTES": 1},
     late_s=VISIBILITY_S,
     because="the work queue's visibility time-out",
 )

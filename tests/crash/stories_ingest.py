@@ -9,7 +9,7 @@ from tests.conftest import TOPIC
 from tests.crash.death import CLIENT
 from tests.crash.story import Story, told
 from tests.crash.world import Promise, World
-from tidewheel.message import SQS_MAX_BYTES
+from tidewheel.model.message import SQS_MAX_BYTES
 
 TRANSACTION = "dynamodb.TransactWriteItems"
 KEYS_WAIT: Mapping[str, Any] = {"collect_interval_s": 6 * 3600}
@@ -74,7 +74,7 @@ def ingesting_for_a_paused_one(world: World) -> None:
     "ingest: a large park",
     "s3.PutObject",
     TRANSACTION,
-    constants={"tidewheel.flows.parking.MAX_INLINE_PARK_BYTES": 1},
+    constants={"tidewheel.flows.delivery.parking.MAX_INLINE_PARK_BYTES": 1},
 )
 def ingesting_a_large_park(world: World) -> None:
     world.user(lambda client: client.pause(TOPIC, "billing"))

@@ -10,9 +10,9 @@ from tests.crash.stories_delivery import DELETE, SWEEP_S, UPDATE
 from tests.crash.stories_ingest import KEYS_WAIT, SEND, TRANSACTION
 from tests.crash.story import Story, told
 from tests.crash.world import NO_TOPIC, Promise, World
+from tidewheel.client.changes import Rescheduled
+from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import UnknownMessage, UnknownRecurring, UnknownSubscription, UnknownTopic
-from tidewheel.sdk.changes import Rescheduled
-from tidewheel.sdk.client import Tidewheel
 
 KEPT_FOR_REPLAYS = {"retention_s": 2 * 86_400}
 START_S = 1_767_225_600

@@ -14,7 +14,8 @@ from tests.crash.story import Report, Story, explore
 from tests.crash.verdict import _unexplained
 from tests.crash.world import MortalTidewheel, World
 from tidewheel.errors import NotTaken, PartLeased
-from tidewheel.flows import deliver, drain, ingest, release, sweep
+from tidewheel.flows.delivery import deliver, drain, ingest, release
+from tidewheel.flows.upkeep import sweep
 from tidewheel.local.pump import Failure, PartialFailure
 
 

@@ -15,11 +15,11 @@ import botocore.session
 from tests.conftest import SKEW, TOPIC
 from tests.crash.death import CLIENT, FunctionDied, Point, Watch, When
 from tests.flows.world import Crash
+from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.handlers import Handler
-from tidewheel.message import Message, Receipt
-from tidewheel.received import ReceivedMessage
-from tidewheel.sdk.client import Tidewheel
+from tidewheel.model.message import Message, Receipt
+from tidewheel.model.received import ReceivedMessage
 
 Answer = TypeVar("Answer")
 

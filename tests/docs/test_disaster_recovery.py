@@ -14,13 +14,13 @@ from tests.docs.shell import commands
 from tests.e2e.cloud import outputs
 from tidewheel.aws.service import Service
 from tidewheel.errors import InvalidValue
-from tidewheel.flows.audit import audit
-from tidewheel.flows.rebuild import rebuild
-from tidewheel.flows.rebuild_engine import InProcess
+from tidewheel.flows.recovery.audit import audit
+from tidewheel.flows.recovery.rebuild import rebuild
+from tidewheel.flows.recovery.rebuild_engine import InProcess
+from tidewheel.flows.recovery.rebuild_report import RebuildReport
 from tidewheel.local import LocalTidewheel
-from tidewheel.message import Message
-from tidewheel.rebuild_report import RebuildReport
-from tidewheel.settings import ServiceSettings, TopicSettings, parameter_name
+from tidewheel.model.message import Message
+from tidewheel.model.settings import ServiceSettings, TopicSettings, parameter_name
 
 TOPIC, READER = "orders", "billing"
 Item = dict[str, Any]

@@ -91,8 +91,8 @@ def test_every_limit_is_listed_once() -> None:
 
 def test_the_limits_in_prose_are_the_ones_that_are_enforced() -> None:
     from tidewheel.errors import InvalidValue
-    from tidewheel.flows import dispatch
-    from tidewheel.topic import check_name
+    from tidewheel.flows.delivery import dispatch
+    from tidewheel.model.topic import check_name
 
     text = DOCUMENT.read_text(encoding="utf-8")
     assert f"Above {dispatch._ONE_STEP_SUBSCRIPTIONS} active subscriptions" in text

@@ -17,9 +17,9 @@ import boto3
 
 from tests.e2e.cloud import JOB_OUTPUTS, DeployFailed, Take, Usage, outputs, resources
 from tests.e2e.usage import usage_since
+from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import Clock, SystemClock
-from tidewheel.received import ReceivedMessage
-from tidewheel.sdk.client import Tidewheel
+from tidewheel.model.received import ReceivedMessage
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = (sys.executable, "-m", "infra.deploy")

@@ -12,7 +12,7 @@ from tidewheel.clock import Clock
 if TYPE_CHECKING:
     import boto3
 
-    from tidewheel.sdk.client import Tidewheel
+    from tidewheel.client.tidewheel import Tidewheel
 
 PREFIX = "tidewheel-smoke-"
 """The start of the name of every stack that the suite makes. The suite removes no other stack."""

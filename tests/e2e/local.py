@@ -19,8 +19,8 @@ from tidewheel.cost.prices import ASSUMED_GLUE_RUN_DPU_HOURS
 if TYPE_CHECKING:
     import boto3
 
+    from tidewheel.client.tidewheel import Tidewheel
     from tidewheel.local import LocalTidewheel
-    from tidewheel.sdk.client import Tidewheel
 
 _STEP_S = 1.0
 SKEW = {"TIDEWHEEL_MAX_SKEW_MS": "100"}

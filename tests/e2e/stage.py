@@ -16,13 +16,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tests.artifact.oracle import Arrival, Oracle, Reader
 from tests.artifact.scenario import COMMITS
 from tests.e2e.cloud import Cloud
+from tidewheel.client.consumer import Consumer
 from tidewheel.errors import TidewheelError
-from tidewheel.message import Message
-from tidewheel.sdk.consumer import Consumer
+from tidewheel.model.message import Message
 
 if TYPE_CHECKING:
-    from tidewheel.message import Receipt
-    from tidewheel.sdk.client import Tidewheel
+    from tidewheel.client.tidewheel import Tidewheel
+    from tidewheel.model.message import Receipt
 
 SLOT_S, LOOKAHEAD_S = 60, 120
 """A slot is sealed 120 s before it starts: 60 s for EventBridge Scheduler, which may be that late, and 60 s for the

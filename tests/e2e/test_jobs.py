@@ -8,11 +8,11 @@ import pytest
 
 from tests.e2e.stage import Stage
 from tidewheel.aws.service import Service
-from tidewheel.flows.audit import audit
-from tidewheel.flows.rebuild_engine import InProcess
-from tidewheel.message import Receipt
-from tidewheel.rebuild_report import RebuildReport
-from tidewheel.settings import ServiceSettings, parameter_name
+from tidewheel.flows.recovery.audit import audit
+from tidewheel.flows.recovery.rebuild_engine import InProcess
+from tidewheel.flows.recovery.rebuild_report import RebuildReport
+from tidewheel.model.message import Receipt
+from tidewheel.model.settings import ServiceSettings, parameter_name
 
 TOPIC, READER = "imported", "reader"
 DUE_S = 45 * 60

@@ -8,7 +8,7 @@ from tests.artifact.scenario import READERS, WORKER, Plan, Scenario
 from tests.conftest import real_messages
 from tests.e2e.cloud import Cloud, resources
 from tests.e2e.stage import Stage, percentile
-from tidewheel.sdk.changes import Rescheduled
+from tidewheel.client.changes import Rescheduled
 
 MINUTE_S, HOUR_S = 60, 3_600
 STORY = Plan(samples=real_messages()[::16][:300], hours=1.5, clusters=4, waves=8, wave_minutes=6)

@@ -13,10 +13,10 @@ from botocore.exceptions import ClientError
 from tests.e2e.cloud import resources
 from tests.e2e.local import LocalCloud
 from tests.e2e.stage import Stage
+from tidewheel.client.policies import queue_policy
 from tidewheel.errors import BeingDeleted, SendFailed, UnknownTopic
-from tidewheel.policies import queue_policy
-from tidewheel.settings import roles_parameter_name
-from tidewheel.subscription import State
+from tidewheel.model.settings import roles_parameter_name
+from tidewheel.model.subscription import State
 
 READER = "reader"
 SETTLED_S = 75

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.flows.world import DAY, MINUTE
 from tidewheel.clock import ManualClock
-from tidewheel.flows.daily import PORTION_MS, walk_daily
 from tidewheel.flows.ports import LEDGERS, PLANS, StoredObject
+from tidewheel.flows.upkeep.daily import PORTION_MS, walk_daily
 from tidewheel.memory import MemoryService
 
 PREFIXES = (LEDGERS, PLANS)

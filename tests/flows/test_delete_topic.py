@@ -8,20 +8,20 @@ from contextlib import suppress
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, CrashingPorts, World, once
-from tidewheel.bucket import Bucket
 from tidewheel.errors import BeingDeleted, UnknownTopic
-from tidewheel.flows.collect import collect
-from tidewheel.flows.delete_topic import LATE_MS, delete_topic, finish_deletion
-from tidewheel.flows.dispatch import dispatch
-from tidewheel.flows.merge import in_process, merge
-from tidewheel.flows.merge_rows import MergeWork
-from tidewheel.flows.orphans import ORPHAN_GRACE_S, sweep_orphans
-from tidewheel.flows.pause import pause, resume
-from tidewheel.flows.rebuild import rebuild
-from tidewheel.flows.rebuild_engine import InProcess
-from tidewheel.flows.subscribe import create_subscription, create_topic
+from tidewheel.flows.administration.delete_topic import LATE_MS, delete_topic, finish_deletion
+from tidewheel.flows.administration.pause import pause, resume
+from tidewheel.flows.administration.subscribe import create_subscription, create_topic
+from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.recovery.rebuild import rebuild
+from tidewheel.flows.recovery.rebuild_engine import InProcess
+from tidewheel.flows.upkeep.collect import collect
+from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.flows.upkeep.merge_rows import MergeWork
+from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
+from tidewheel.ledger.bucket import Bucket
 from tidewheel.memory.items import Items
-from tidewheel.settings import TopicSettings
+from tidewheel.model.settings import TopicSettings
 
 QUARTER = 15 * MINUTE
 

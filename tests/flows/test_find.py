@@ -15,12 +15,12 @@ from tests.flows.test_merge import run_merge
 from tests.flows.test_tails import shrunk
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, World
 from tidewheel.errors import InvalidValue, ObjectMissing
-from tidewheel.flows.cancel import cancel
-from tidewheel.flows.find import FoundMessage, find_message, found_messages
-from tidewheel.flows.ingest import pack_rows
-from tidewheel.message import Encoding, IdSource, Message, MessageId, id_text
-from tidewheel.outgoing import CheckedMessage, Options, check_message
-from tidewheel.pack import decode_pack, packs
+from tidewheel.flows.administration.cancel import cancel
+from tidewheel.flows.delivery.ingest import pack_rows
+from tidewheel.flows.waiting.find import FoundMessage, find_message, found_messages
+from tidewheel.model.message import Encoding, IdSource, Message, MessageId, id_text
+from tidewheel.model.pack import decode_pack, packs
+from tidewheel.model.validation import CheckedMessage, Options, check_message
 
 NOW_MS = 1_767_225_600_000
 

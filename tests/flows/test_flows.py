@@ -10,14 +10,14 @@ import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
 from tidewheel.errors import CorruptLedger, DelayTooLong, NotTaken, PartLeased, UnknownTopic
-from tidewheel.flows.collect import collect
-from tidewheel.flows.deliver import deliver_part
-from tidewheel.flows.dispatch import dispatch
-from tidewheel.flows.sweep import sweep
-from tidewheel.message import MessageId
-from tidewheel.settings import LEASE_MS
-from tidewheel.tombstone import Tombstone
-from tidewheel.wheel import fine_delay_s
+from tidewheel.flows.delivery.deliver import deliver_part
+from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.upkeep.collect import collect
+from tidewheel.flows.upkeep.sweep import sweep
+from tidewheel.model.message import MessageId
+from tidewheel.model.settings import LEASE_MS
+from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.wheel import fine_delay_s
 
 
 def test_a_message_due_in_three_days_waits_in_a_ledger_and_arrives_once_in_its_second() -> None:

@@ -11,10 +11,10 @@ import pytest
 from tests.flows.test_tails import shrunk
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, World
 from tidewheel.errors import CorruptMetadata
-from tidewheel.flows import health as module
-from tidewheel.flows.dispatch import dispatch
-from tidewheel.flows.health import Health, health
-from tidewheel.flows.pause import pause, resume
+from tidewheel.flows.administration.pause import pause, resume
+from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.upkeep import health as module
+from tidewheel.flows.upkeep.health import Health, health
 from tidewheel.memory import MemoryService
 
 QUIET = Health()

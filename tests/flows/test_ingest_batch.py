@@ -8,9 +8,9 @@ import pytest
 
 from tests.flows.world import DAY, MINUTE, TOPIC, World
 from tidewheel.errors import CorruptMetadata, KeysNotSettled
-from tidewheel.flows.ingest import ingest
-from tidewheel.flows.ingest_batch import MAX_HELD_BYTES, Left, NamedPack, groups, ingest_group
-from tidewheel.pack import Pack
+from tidewheel.flows.delivery.ingest import ingest
+from tidewheel.flows.delivery.ingest_batch import MAX_HELD_BYTES, Left, NamedPack, groups, ingest_group
+from tidewheel.model.pack import Pack
 
 
 def named(world: World, count: int, delay_ms: int = DAY) -> list[NamedPack]:
@@ -60,7 +60,7 @@ def test_what_fails_after_the_commit_comes_again_together_and_is_stored_once(mon
         raise CorruptMetadata("a subscription")
 
     with monkeypatch.context() as patch:
-        patch.setattr("tidewheel.flows.ingest.send_direct", failing)
+        patch.setattr("tidewheel.flows.delivery.ingest.send_direct", failing)
         [left] = ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), always)
     assert left.names == ["now", "m0", "m1", "m2"]
     assert ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), always) == []

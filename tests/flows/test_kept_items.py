@@ -9,8 +9,8 @@ import pytest
 
 from tests.flows.test_keys import cancel_by_id, cancel_by_key, id_of, keyed
 from tests.flows.world import DAY, HOUR, TOPIC, World, once
-from tidewheel.flows.cancel import Cancelled, cancel_many
-from tidewheel.message import MessageId
+from tidewheel.flows.administration.cancel import Cancelled, cancel_many
+from tidewheel.model.message import MessageId
 
 
 def days(world: World, count: int) -> None:

@@ -20,11 +20,11 @@ from tests.flows.world import (
     ids_of,
     once,
 )
-from tidewheel.flows.cancel import Cancelled, TooLate, cancel, cancel_key, cancel_many
-from tidewheel.message import Message, MessageId, id_bytes, id_text
-from tidewheel.outgoing import check_message, moved
-from tidewheel.pack import Pack, decode_pack, packs
-from tidewheel.tombstone import tombstone
+from tidewheel.flows.administration.cancel import Cancelled, TooLate, cancel, cancel_key, cancel_many
+from tidewheel.model.message import Message, MessageId, id_bytes, id_text
+from tidewheel.model.pack import Pack, decode_pack, packs
+from tidewheel.model.tombstone import tombstone
+from tidewheel.model.validation import check_message, moved
 
 DELAYS = {"in a ledger": HOUR, "direct": MINUTE}
 

@@ -9,14 +9,14 @@ from dataclasses import replace
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
-from tidewheel.bucket import Bucket
 from tidewheel.errors import CorruptLedger
-from tidewheel.flows.collect import collect
-from tidewheel.flows.consider_merge import consider_merge
-from tidewheel.flows.dispatch import dispatch
-from tidewheel.flows.merge import Merged, in_process, merge
-from tidewheel.flows.merge_rows import MergeWork
+from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.ports import MergeSize
+from tidewheel.flows.upkeep.collect import collect
+from tidewheel.flows.upkeep.consider_merge import consider_merge
+from tidewheel.flows.upkeep.merge import Merged, in_process, merge
+from tidewheel.flows.upkeep.merge_rows import MergeWork
+from tidewheel.ledger.bucket import Bucket
 
 LEASE_S = 900
 
@@ -133,7 +133,7 @@ def test_a_damaged_source_is_left_out_and_the_others_are_merged() -> None:
 def test_what_a_function_cannot_merge_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     spread(world, 5)
-    monkeypatch.setattr("tidewheel.flows.consider_merge.SMALL_BYTES", 100)
+    monkeypatch.setattr("tidewheel.flows.upkeep.consider_merge.SMALL_BYTES", 100)
     merged = run_merge(world, largest=MergeSize.SMALL)
     assert merged.handed_over and merged.merges == 0
     assert world.service.runs.merges == [(TOPIC, MergeSize.LARGE)]
@@ -146,7 +146,7 @@ def test_without_spark_a_function_merges_in_steps_what_is_too_large_for_it(monke
     world.sweep()
     ids = spread(world, 20)
     [size] = {bucket.size_bytes // 1000 for bucket in world.service.topics.buckets(TOPIC)}
-    monkeypatch.setattr("tidewheel.flows.consider_merge.SMALL_BYTES", 4 * (size + 1) * 1000)
+    monkeypatch.setattr("tidewheel.flows.upkeep.consider_merge.SMALL_BYTES", 4 * (size + 1) * 1000)
     assert consider_merge(world.ports, world.fence) is MergeSize.SMALL
     merged = run_merge(world, everything=False, largest=MergeSize.SMALL)
     assert (merged.handed_over, merged.merges > 1) == (False, True)
@@ -161,7 +161,7 @@ def test_without_spark_a_ledger_that_fits_with_no_other_waits(monkeypatch: pytes
     world.service.runs.largest = MergeSize.SMALL
     world.sweep()
     spread(world, 9)
-    monkeypatch.setattr("tidewheel.flows.consider_merge.SMALL_BYTES", 100)
+    monkeypatch.setattr("tidewheel.flows.upkeep.consider_merge.SMALL_BYTES", 100)
     assert consider_merge(world.ports, world.fence) is None
     merged = run_merge(world, largest=MergeSize.SMALL)
     assert (merged.handed_over, merged.merges, world.service.runs.merges) == (False, 0, [])

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, CrashingPorts, World, once
-from tidewheel.bucket import Bucket
-from tidewheel.flows.checkpoint import checkpoint_topic, find_checkpoints
-from tidewheel.flows.dispatch import dispatch
-from tidewheel.flows.merge import in_process, merge
-from tidewheel.flows.merge_rows import MergeWork
-from tidewheel.flows.orphans import ORPHAN_GRACE_S, sweep_orphans, sweep_orphans_daily
+from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.ports import LEDGERS
+from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints
+from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.flows.upkeep.merge_rows import MergeWork
+from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans, sweep_orphans_daily
+from tidewheel.ledger.bucket import Bucket
 from tidewheel.memory import MemoryObjects, MemoryTopics
 
 GRACE = ORPHAN_GRACE_S * 1000

@@ -12,20 +12,20 @@ import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
 from tidewheel.errors import AlreadyExists, Contended, NotTaken, QueueUnavailable, UnknownSubscription, UnknownTopic
-from tidewheel.filter_policy import FilterPolicy
-from tidewheel.flows import pause as states
-from tidewheel.flows.dispatch import dispatch
-from tidewheel.flows.drain import drain
-from tidewheel.flows.orphans import ORPHAN_GRACE_S, sweep_orphans
+from tidewheel.flows.administration import pause as states
+from tidewheel.flows.administration.subscribe import create_subscription
+from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.delivery.drain import drain
+from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.ports import LEDGERS, PARKED
-from tidewheel.flows.subscribe import create_subscription
-from tidewheel.flows.sweep import sweep
-from tidewheel.flows.work import do_job
-from tidewheel.job import CatchUpJob, DrainJob
+from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
+from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.memory import MemoryQueues
-from tidewheel.park import Park
-from tidewheel.settings import LEASE_MS
-from tidewheel.subscription import State
+from tidewheel.model.filter_policy import FilterPolicy
+from tidewheel.model.job import CatchUpJob, DrainJob
+from tidewheel.model.park import Park
+from tidewheel.model.settings import LEASE_MS
+from tidewheel.model.subscription import State
 
 REDRIVE = 30 * MINUTE
 LARGE = random.Random(7).randbytes(450_000).hex()

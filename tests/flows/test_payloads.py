@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.flows.world import DAY, HOUR, TOPIC, Crash, CrashingPorts, World
-from tidewheel.flows.collect import collect
-from tidewheel.flows.pause import pause, resume
-from tidewheel.flows.payloads import sweep_payloads
+from tidewheel.flows.administration.pause import pause, resume
+from tidewheel.flows.upkeep.collect import collect
+from tidewheel.flows.upkeep.payloads import sweep_payloads
 
 MARKS = f"payloads/{TOPIC}/collected.json"
 

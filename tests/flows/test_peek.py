@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tests.flows.test_find import gets
 from tests.flows.test_tails import shrunk
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, World
-from tidewheel.fence import Purge
-from tidewheel.flows.cancel import cancel_many
-from tidewheel.flows.peek import FoundMessage, peek_messages
-from tidewheel.message import MessageId, id_bytes, id_floor, id_text
+from tidewheel.flows.administration.cancel import cancel_many
+from tidewheel.flows.waiting.peek import FoundMessage, peek_messages
+from tidewheel.model.message import MessageId, id_bytes, id_floor, id_text
+from tidewheel.model.topic_state import Purge
 
 
 def found(world: World, count: int, after: bytes | None = None) -> list[FoundMessage]:

@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
-from tidewheel.bucket import Bucket
 from tidewheel.clock import ManualClock
 from tidewheel.errors import InvalidValue, TooManyPurges, UnknownTopic
-from tidewheel.fence import PURGE_KEPT_MS, Fence, Purge
-from tidewheel.flows.collect import collect
-from tidewheel.flows.dispatch import dispatch
-from tidewheel.flows.due_rows import without_purged
-from tidewheel.flows.merge import in_process, merge
-from tidewheel.flows.merge_rows import MergeWork
-from tidewheel.flows.purge import MAX_PURGES, Purged, purge
-from tidewheel.settings import TopicSettings
+from tidewheel.flows.administration.purge import MAX_PURGES, Purged, purge
+from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.delivery.due_rows import without_purged
+from tidewheel.flows.upkeep.collect import collect
+from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.flows.upkeep.merge_rows import MergeWork
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.topic_state import PURGE_KEPT_MS, Fence, Purge
 
 
 def run_purge(world: World, first_ms: int | None = None, end_ms: int | None = None) -> Purged:

@@ -10,26 +10,26 @@ from typing import Any
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
-from tidewheel.bucket import BucketId
 from tidewheel.errors import Contended, InvalidValue, UnknownTopic
-from tidewheel.filter_policy import FilterPolicy
-from tidewheel.flows.audit import audit
-from tidewheel.flows.checkpoint import checkpoint_topic, find_checkpoints
-from tidewheel.flows.dispatch import dispatch
-from tidewheel.flows.merge import in_process, merge
-from tidewheel.flows.orphans import ORPHAN_GRACE_S, sweep_orphans
-from tidewheel.flows.pause import pause, resume
+from tidewheel.flows.administration.pause import pause, resume
+from tidewheel.flows.administration.purge import purge
+from tidewheel.flows.administration.subscribe import create_subscription
+from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.ports import ASIDE, LEDGERS
-from tidewheel.flows.purge import purge
-from tidewheel.flows.rebuild import rebuild
-from tidewheel.flows.rebuild_engine import InProcess
-from tidewheel.flows.subscribe import create_subscription
-from tidewheel.message import MessageId
-from tidewheel.rebuild_report import RebuildReport
-from tidewheel.settings import TopicSettings
-from tidewheel.subscription import State
-from tidewheel.tombstone import Tombstone
-from tidewheel.wheel import open_from
+from tidewheel.flows.recovery.audit import audit
+from tidewheel.flows.recovery.rebuild import rebuild
+from tidewheel.flows.recovery.rebuild_engine import InProcess
+from tidewheel.flows.recovery.rebuild_report import RebuildReport
+from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints
+from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
+from tidewheel.ledger.bucket import BucketId
+from tidewheel.model.filter_policy import FilterPolicy
+from tidewheel.model.message import MessageId
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.subscription import State
+from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.wheel import open_from
 
 LEASE_S = 7200
 
@@ -225,7 +225,7 @@ def test_without_a_checkpoint_settings_are_needed_and_subscriptions_are_made_aft
     run_rebuild(world, settings=TopicSettings(slot_s=60, lookahead_s=150))
     assert world.fence.settings.slot_s == 60 and world.fence.wake_slot is None
     assert world.service.topics.subscriptions(TOPIC) == []
-    from tidewheel.flows.subscribe import create_subscription
+    from tidewheel.flows.administration.subscribe import create_subscription
 
     create_subscription(world.service.topics, world.clock, TOPIC, "billing", "queue-billing", "earliest")
     world.run(2 * DAY, sweeps=True)

@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World
+from tidewheel.client import recurring
+from tidewheel.client.recurring import RecurringMessage
 from tidewheel.errors import AlreadyExists, InvalidValue, UnknownMessage
-from tidewheel.flows.collect import collect
-from tidewheel.flows.dispatch import dispatch
-from tidewheel.flows.orphans import sweep_orphans
-from tidewheel.flows.pause import pause, resume
-from tidewheel.flows.purge import purge
-from tidewheel.flows.rebuild import rebuild
-from tidewheel.flows.rebuild_engine import InProcess
-from tidewheel.flows.recur import next_occupied_by
-from tidewheel.message import Message, id_bytes, id_deliver_at_ms
-from tidewheel.outgoing import CheckedMessage
-from tidewheel.pack import decode_pack, packs
-from tidewheel.recurrence import parse_rule
-from tidewheel.sdk import recurring
-from tidewheel.sdk.recurring import RecurringMessage
+from tidewheel.flows.administration.pause import pause, resume
+from tidewheel.flows.administration.purge import purge
+from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.delivery.recur import next_occupied_by
+from tidewheel.flows.recovery.rebuild import rebuild
+from tidewheel.flows.recovery.rebuild_engine import InProcess
+from tidewheel.flows.upkeep.collect import collect
+from tidewheel.flows.upkeep.orphans import sweep_orphans
+from tidewheel.model.message import Message, id_bytes, id_deliver_at_ms
+from tidewheel.model.pack import decode_pack, packs
+from tidewheel.model.recurrence import parse_rule
+from tidewheel.model.validation import CheckedMessage
 
 
 def make(

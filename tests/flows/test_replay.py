@@ -9,17 +9,17 @@ import pytest
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, once
 from tidewheel.clock import ManualClock
 from tidewheel.errors import InvalidValue, NotKept, QueueUnavailable, UnknownSubscription, UnknownTopic
-from tidewheel.flows.checkpoint import checkpoint_topic, find_checkpoints
-from tidewheel.flows.collect import collect
-from tidewheel.flows.deliver import deliver_part
-from tidewheel.flows.dispatch import dispatch
-from tidewheel.flows.merge import in_process, merge
-from tidewheel.flows.purge import purge
-from tidewheel.flows.replay import Replayed, replay
-from tidewheel.flows.subscribe import create_subscription
-from tidewheel.flows.sweep import sweep
-from tidewheel.flows.update_topic import update_topic
-from tidewheel.subscription import DeliveryKey
+from tidewheel.flows.administration.purge import purge
+from tidewheel.flows.administration.replay import Replayed, replay
+from tidewheel.flows.administration.subscribe import create_subscription
+from tidewheel.flows.administration.update_topic import update_topic
+from tidewheel.flows.delivery.deliver import deliver_part
+from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints
+from tidewheel.flows.upkeep.collect import collect
+from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.flows.upkeep.sweep import sweep
+from tidewheel.model.subscription import DeliveryKey
 
 WEEK = 7 * DAY
 KEPT = {"retention_s": WEEK // 1000}

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, World
-from tidewheel.flows import sweep as module
-from tidewheel.flows.delete_topic import delete_topic
-from tidewheel.flows.recur import arm_again
-from tidewheel.flows.subscribe import create_subscription, create_topic
-from tidewheel.flows.sweep import SWEEP_MS, sweep
-from tidewheel.settings import TopicSettings
+from tidewheel.flows.administration.delete_topic import delete_topic
+from tidewheel.flows.administration.subscribe import create_subscription, create_topic
+from tidewheel.flows.delivery.recur import arm_again
+from tidewheel.flows.upkeep import sweep as module
+from tidewheel.flows.upkeep.sweep import SWEEP_MS, sweep
+from tidewheel.model.settings import TopicSettings
 
 
 def topics_in_need(world: World, *names: str) -> None:

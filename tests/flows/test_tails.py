@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.flows.world import DAY, HOUR, START_MS, TOPIC, World, once
-from tidewheel.bucket import Bucket, encode_tail
 from tidewheel.errors import CorruptLedger, ObjectMissing
-from tidewheel.flows.dispatch import dispatch
-from tidewheel.flows.tails import complete, completed, next_occupied
+from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.delivery.load_index import complete, completed, next_occupied
+from tidewheel.ledger.bucket import Bucket, encode_tail
 
 SLOT_MS = 300_000
 LOOKAHEAD_MS = 480_000

@@ -8,20 +8,20 @@ from typing import Any
 
 from tidewheel.clock import ManualClock
 from tidewheel.errors import PartLeased, UnknownTopic
-from tidewheel.fence import Fence
-from tidewheel.flows.collect import collect
-from tidewheel.flows.dispatch import dispatch
-from tidewheel.flows.ingest import Ingested, ingest
-from tidewheel.flows.subscribe import create_subscription, create_topic
-from tidewheel.flows.sweep import Swept, sweep
-from tidewheel.flows.work import do_job
-from tidewheel.job import PartJob
+from tidewheel.flows.administration.subscribe import create_subscription, create_topic
+from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.delivery.ingest import Ingested, ingest
+from tidewheel.flows.delivery.work import do_job
+from tidewheel.flows.upkeep.collect import collect
+from tidewheel.flows.upkeep.sweep import Swept, sweep
 from tidewheel.memory import MemoryService
-from tidewheel.message import IdSource, Message, id_bytes, id_deliver_at_ms, id_text
-from tidewheel.outgoing import check_message
-from tidewheel.pack import Pack, decode_pack, packs
-from tidewheel.settings import TopicSettings
-from tidewheel.subscription import DeliveryKey
+from tidewheel.model.job import PartJob
+from tidewheel.model.message import IdSource, Message, id_bytes, id_deliver_at_ms, id_text
+from tidewheel.model.pack import Pack, decode_pack, packs
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.subscription import DeliveryKey
+from tidewheel.model.topic_state import Fence
+from tidewheel.model.validation import check_message
 
 START_MS = 1_767_225_600_000
 TOPIC = "orders"

@@ -17,19 +17,19 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from tests.fuzz.good import NOW_MS, PACKS, ledger
-from tidewheel.checked import opened, sealed
-from tidewheel.checkpoint import decode_checkpoint
 from tidewheel.clock import ManualClock
 from tidewheel.errors import CorruptMetadata, CorruptPack
-from tidewheel.flows.subscribe import create_topic
+from tidewheel.flows.administration.subscribe import create_topic
+from tidewheel.ledger.segment_table import decode_segments
 from tidewheel.local.memory_functions import MemoryFunctions
 from tidewheel.memory import MemoryService
 from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.sqs_message import MemoryMessage
-from tidewheel.pack import PACK_ATTRIBUTE, decode_pack
-from tidewheel.plan import decode_plan
-from tidewheel.segment_table import decode_segments
-from tidewheel.settings import TopicSettings
+from tidewheel.model.checkpoint import decode_checkpoint
+from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.pack import PACK_ATTRIBUTE, decode_pack
+from tidewheel.model.plan import decode_plan
+from tidewheel.model.settings import TopicSettings
 
 ROOM_MIB = 600
 """Ingest has 1,024 MiB, of which Python, Arrow and boto3 take the rest."""

@@ -15,23 +15,23 @@ from hypothesis import strategies as st
 from tests.fuzz import hostile
 from tests.fuzz.good import CHECKPOINT, ITEMS, JOBS, NOW_MS, PACKS, PLAN, RECEIVED, SLOTS, TABLE
 from tidewheel.aws import dynamodb_items as items
-from tidewheel.bucket import Bucket, Tail
-from tidewheel.checked import CHECKSUM_BYTES, opened, sealed
-from tidewheel.checkpoint import decode_checkpoint, encode_checkpoint
+from tidewheel.client.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, declared
 from tidewheel.clock import ManualClock
-from tidewheel.filter_policy import FilterPolicy
-from tidewheel.flows.ingest import pack_rows
-from tidewheel.flows.release import releases
-from tidewheel.job import job_body, job_of
-from tidewheel.message import SQS_MAX_BYTES
-from tidewheel.pack import decode_pack
-from tidewheel.plan import decode_plan
-from tidewheel.received import parse_received
-from tidewheel.recurrence import Rule
-from tidewheel.sdk.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, declared
-from tidewheel.segment_table import decode_segments
-from tidewheel.settings import ServiceSettings, TopicSettings
-from tidewheel.slots import decode_slots, encode_slots
+from tidewheel.flows.delivery.ingest import pack_rows
+from tidewheel.flows.delivery.release import releases
+from tidewheel.ledger.bucket import Bucket, Tail
+from tidewheel.ledger.segment_table import decode_segments
+from tidewheel.ledger.slots import decode_slots, encode_slots
+from tidewheel.model.checkpoint import decode_checkpoint, encode_checkpoint
+from tidewheel.model.checksum import CHECKSUM_BYTES, opened, sealed
+from tidewheel.model.filter_policy import FilterPolicy
+from tidewheel.model.job import job_body, job_of
+from tidewheel.model.message import SQS_MAX_BYTES
+from tidewheel.model.pack import decode_pack
+from tidewheel.model.plan import decode_plan
+from tidewheel.model.received import parse_received
+from tidewheel.model.recurrence import Rule
+from tidewheel.model.settings import ServiceSettings, TopicSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

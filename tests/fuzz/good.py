@@ -7,25 +7,25 @@ from typing import Any
 
 from tidewheel.aws import dynamodb_items as items
 from tidewheel.aws.dynamodb_items import PlanItem
-from tidewheel.bucket import Bucket, BucketId, Tail
-from tidewheel.checkpoint import checkpoint_of, encode_checkpoint
-from tidewheel.fence import Fence, Purge
 from tidewheel.flows.ports import Trash
-from tidewheel.key import KeyEntry
-from tidewheel.ledger import Ledger, encode_ledger, rows_table
-from tidewheel.message import Encoding, IdSource, Message, MessageId, id_text
-from tidewheel.outgoing import Options, check_message
-from tidewheel.pack import packs
-from tidewheel.park import Park, ParkKey
-from tidewheel.plan import Plan, PlannedSegment, encode_plan
-from tidewheel.received import header_text
-from tidewheel.recurring import Recurring
-from tidewheel.segment import Segment
-from tidewheel.segment_table import encode_segments
-from tidewheel.settings import TopicSettings
-from tidewheel.slots import encode_slots, slots_of
-from tidewheel.subscription import Delivery, DeliveryKey, Subscription
-from tidewheel.tombstone import Tombstone
+from tidewheel.ledger.bucket import Bucket, BucketId, Tail
+from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
+from tidewheel.ledger.segment_table import encode_segments
+from tidewheel.ledger.slots import encode_slots, slots_of
+from tidewheel.model.checkpoint import checkpoint_of, encode_checkpoint
+from tidewheel.model.key import KeyEntry
+from tidewheel.model.message import Encoding, IdSource, Message, MessageId, id_text
+from tidewheel.model.pack import packs
+from tidewheel.model.park import Park, ParkKey
+from tidewheel.model.plan import Plan, PlannedSegment, encode_plan
+from tidewheel.model.received import header_text
+from tidewheel.model.recurring import Recurring
+from tidewheel.model.segment import Segment
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
+from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.topic_state import Fence, Purge
+from tidewheel.model.validation import Options, check_message
 
 NOW_MS = 1_800_000_000_000
 _SLOT = NOW_MS // 300_000

@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tidewheel.checked import sealed
+from tidewheel.model.checksum import sealed
 
 NAMES = [
     "../orders",

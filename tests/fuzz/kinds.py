@@ -16,27 +16,27 @@ from typing import cast
 from tests.fuzz.damage import damaged
 from tests.fuzz.good import CHECKPOINT, ITEMS, NOW_MS, PACKS, PLAN, RECEIVED, SLOTS, TABLE, ledger
 from tidewheel.aws import dynamodb_items as items
-from tidewheel.bucket import Bucket, Tail, encode_tail
-from tidewheel.checked import CHECKSUM_BYTES, opened, sealed
-from tidewheel.checkpoint import decode_checkpoint
+from tidewheel.client.connection import Connection
+from tidewheel.client.payloads import fetch_payload
 from tidewheel.errors import CorruptLedger
-from tidewheel.fence import Fence
-from tidewheel.flows.due_rows import due_rows
-from tidewheel.flows.parking import parked_rows
-from tidewheel.flows.payloads import _marks
+from tidewheel.flows.delivery.due_rows import due_rows
+from tidewheel.flows.delivery.parking import parked_rows
+from tidewheel.flows.delivery.release import releases
 from tidewheel.flows.ports import Ports, StoredObject
-from tidewheel.flows.release import releases
-from tidewheel.inspection import inspect
-from tidewheel.ledger import decode_segment
-from tidewheel.ledger_reader import segments_of, tags_of
+from tidewheel.flows.upkeep.payloads import _marks
+from tidewheel.ledger.bucket import Bucket, Tail, encode_tail
+from tidewheel.ledger.inspection import inspect
+from tidewheel.ledger.ledger import decode_segment
+from tidewheel.ledger.reader import segments_of, tags_of
 from tidewheel.memory.objects import MemoryObjects
-from tidewheel.pack import decode_pack
-from tidewheel.park import Park, ParkKey
-from tidewheel.plan import Plan, PlannedSegment, decode_plan
-from tidewheel.received import parse_received
-from tidewheel.sdk.connection import Connection
-from tidewheel.sdk.payloads import fetch_payload
-from tidewheel.segment import Segment
+from tidewheel.model.checkpoint import decode_checkpoint
+from tidewheel.model.checksum import CHECKSUM_BYTES, opened, sealed
+from tidewheel.model.pack import decode_pack
+from tidewheel.model.park import Park, ParkKey
+from tidewheel.model.plan import Plan, PlannedSegment, decode_plan
+from tidewheel.model.received import parse_received
+from tidewheel.model.segment import Segment
+from tidewheel.model.topic_state import Fence
 
 NAME = "ledgers/orders/2027-01-15/6000000-0123456789abcdef0123456789abcdef-0123456789abcdef.parquet"
 _ENDING_BYTES = 12

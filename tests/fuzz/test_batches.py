@@ -16,10 +16,10 @@ from tests.fuzz.damage import damaged
 from tests.fuzz.good import IDS, PACKS
 from tests.fuzz.hostile import DEEP, NAMES
 from tidewheel.aws.table_layout import BUCKETS, key_key
-from tidewheel.checked import opened, sealed
 from tidewheel.errors import InvalidValue
-from tidewheel.message import Message
-from tidewheel.pack import PACK_ATTRIBUTE
+from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.message import Message
+from tidewheel.model.pack import PACK_ATTRIBUTE
 
 OTHER = "invoices"
 SECRET = "body-that-no-log-may-show"

@@ -9,9 +9,9 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.fuzz.bombs import BOMBS, ROOM_MIB
-from tidewheel.checked import sealed
 from tidewheel.errors import CorruptMetadata
-from tidewheel.slots import decode_slots
+from tidewheel.ledger.slots import decode_slots
+from tidewheel.model.checksum import sealed
 
 
 def _run(*arguments: str) -> str:

@@ -12,19 +12,19 @@ import pytest
 from tests.fuzz.good import CHECKPOINT, IDS, ITEMS, NOW_MS, PACKS, PLAN
 from tidewheel import InvalidValue
 from tidewheel.aws import dynamodb_items as items
-from tidewheel.checked import opened, sealed
-from tidewheel.checkpoint import decode_checkpoint
 from tidewheel.errors import CorruptMetadata, CorruptPack, NewerLayout
-from tidewheel.flows.ingest import pack_rows
-from tidewheel.flows.payloads import sweep_payloads
-from tidewheel.flows.release import releases
+from tidewheel.flows.delivery.ingest import pack_rows
+from tidewheel.flows.delivery.release import releases
+from tidewheel.flows.upkeep.payloads import sweep_payloads
+from tidewheel.ledger.segment_table import decode_segments
 from tidewheel.local import MemoryTidewheel
-from tidewheel.message import MAX_MESSAGE_BYTES, IdSource, Message
-from tidewheel.outgoing import Options, check_key, check_message
-from tidewheel.pack import decode_pack, packs
-from tidewheel.plan import decode_plan
-from tidewheel.received import parse_received
-from tidewheel.segment_table import decode_segments
+from tidewheel.model.checkpoint import decode_checkpoint
+from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.message import MAX_MESSAGE_BYTES, IdSource, Message
+from tidewheel.model.pack import decode_pack, packs
+from tidewheel.model.plan import decode_plan
+from tidewheel.model.received import parse_received
+from tidewheel.model.validation import Options, check_key, check_message
 
 
 def _packed(message: Message, resend: Options | None = None) -> bytes:

@@ -23,22 +23,22 @@ from tests.independent.network import Network
 from tests.independent.no_moto import forbid
 from tests.independent.record import Record, Sent
 from tidewheel.errors import Contended, PartLeased
-from tidewheel.flows.cancel import cancel, cancel_many
-from tidewheel.flows.collect import collect
-from tidewheel.flows.dispatch import dispatch
-from tidewheel.flows.ingest import ingest
-from tidewheel.flows.merge import in_process, merge
-from tidewheel.flows.pause import pause, resume
-from tidewheel.flows.subscribe import create_subscription, create_topic
-from tidewheel.flows.sweep import sweep
-from tidewheel.flows.work import do_job
-from tidewheel.job import Job, PartJob
+from tidewheel.flows.administration.cancel import cancel, cancel_many
+from tidewheel.flows.administration.pause import pause, resume
+from tidewheel.flows.administration.subscribe import create_subscription, create_topic
+from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.delivery.ingest import ingest
+from tidewheel.flows.delivery.work import do_job
+from tidewheel.flows.upkeep.collect import collect
+from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.memory import MemoryService
-from tidewheel.message import IdSource, Message, id_deliver_at_ms, id_text
-from tidewheel.outgoing import check_message
-from tidewheel.pack import Pack, decode_pack, packs
-from tidewheel.settings import TopicSettings
-from tidewheel.wheel import open_from
+from tidewheel.model.job import Job, PartJob
+from tidewheel.model.message import IdSource, Message, id_deliver_at_ms, id_text
+from tidewheel.model.pack import Pack, decode_pack, packs
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.validation import check_message
+from tidewheel.model.wheel import open_from
 
 TOPIC = "orders"
 SETTINGS = TopicSettings(slot_s=10, lookahead_s=60, inline_rows=60, part_rows=20, max_buckets=8, collect_interval_s=60)

@@ -7,9 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tidewheel.fence import Fence
 from tidewheel.memory.queues import SentMessage
-from tidewheel.message import MessageId
+from tidewheel.model.message import MessageId
+from tidewheel.model.topic_state import Fence
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,12 +10,12 @@ import pytest
 from tests.flows.world import TOPIC
 from tests.independent.race import Race, RaceClock, race_in_memory
 from tests.independent.record import Record, Sent
-from tidewheel.fence import Fence, new_fence
 from tidewheel.flows.ports import Commit
 from tidewheel.memory import MemoryQueues, MemoryService, MemoryTopics
 from tidewheel.memory.queues import SentMessage
-from tidewheel.message import MessageId
-from tidewheel.settings import TopicSettings
+from tidewheel.model.message import MessageId
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.topic_state import Fence, new_fence
 
 SECONDS = 1.5
 

@@ -22,7 +22,7 @@ from tests.infra.roles import (
     SWEEP,
 )
 from tidewheel.local import LocalTidewheel
-from tidewheel.settings import ServiceSettings
+from tidewheel.model.settings import ServiceSettings
 
 ALL = (*FUNCTION_ROLES, *JOB_ROLES)
 

@@ -14,17 +14,17 @@ import pytest
 
 from tidewheel.aws.s3_layout import LEDGERS, PARKED, PAYLOADS, PLANS
 from tidewheel.aws.sqs_queues import SqsQueues
+from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import Clock
 from tidewheel.errors import QueueUnavailable
-from tidewheel.flows.health import Health, health
 from tidewheel.flows.ports import Ports, topic_prefixes
+from tidewheel.flows.upkeep.health import Health, health
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.jobs import JobRunner
-from tidewheel.message import Message
-from tidewheel.pack import PACK_ATTRIBUTE
-from tidewheel.sdk.client import Tidewheel
-from tidewheel.settings import ServiceSettings, parameter_name
-from tidewheel.subscription import State
+from tidewheel.model.message import Message
+from tidewheel.model.pack import PACK_ATTRIBUTE
+from tidewheel.model.settings import ServiceSettings, parameter_name
+from tidewheel.model.subscription import State
 
 LARGE = "x" * 2_000_000
 """Over SQS's limit."""

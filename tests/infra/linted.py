@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cfnlint import ManualArgs, api
 
 from tidewheel.cdk.declarations import ID
-from tidewheel.sdk.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE
+from tidewheel.client.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE
 
 if TYPE_CHECKING:
     from infra.local_template import Template

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from infra.local_template import Template
-from tidewheel.settings import ServiceSettings
+from tidewheel.model.settings import ServiceSettings
 
 PSEUDO = {
     "AWS::AccountId": "123456789012",

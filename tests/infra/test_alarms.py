@@ -22,7 +22,7 @@ from tidewheel.cost.assumptions import Assumptions
 from tidewheel.cost.prices import ALARM_MONTH, LOGS_GB, METRIC_MONTH
 from tidewheel.errors import InvalidValue
 from tidewheel.local import LocalTidewheel
-from tidewheel.message import Message
+from tidewheel.model.message import Message
 from tidewheel.telemetry import metrics
 
 RUNBOOK = REPOSITORY / "docs" / "runbook.md"

@@ -14,16 +14,16 @@ import pytest
 
 from infra.local_template import normalized
 from tests.infra.dedicated import synthesized
-from tidewheel import policies
+from tidewheel.client import policies
+from tidewheel.client.consumer import Consumer
+from tidewheel.client.policies import Statement, consumer_statements, sender_statements
+from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.emulator.iam_policy import Request, allowed, matching
 from tidewheel.local.emulator.iam_requests import requests_of
 from tidewheel.local.emulator.iam_resources import asked
-from tidewheel.message import Message
-from tidewheel.policies import Statement, consumer_statements, sender_statements
-from tidewheel.sdk.client import Tidewheel
-from tidewheel.sdk.consumer import Consumer
-from tidewheel.settings import ServiceSettings, parameter_name
+from tidewheel.model.message import Message
+from tidewheel.model.settings import ServiceSettings, parameter_name
 
 MINE, OTHER, NEW = "orders", "orders2", "new"
 """Two topics with queues of their own, of which one's name starts with the other's; and one to be created."""

@@ -21,14 +21,14 @@ from infra.application import BUNDLING_STACKS
 from infra.local_template import Template
 from tests.infra.resolved import comparable, resolved, settings_of, statements_of
 from tidewheel.cdk import Environment, Subscription, TidewheelService, Topic
-from tidewheel.errors import InvalidValue
-from tidewheel.policies import (
+from tidewheel.client.policies import (
     CONSUMER_ACTIONS,
     administrator_statements,
     consumer_statements,
     sender_statements,
 )
-from tidewheel.settings import ServiceSettings
+from tidewheel.errors import InvalidValue
+from tidewheel.model.settings import ServiceSettings
 
 DEVELOPMENT = Environment.development()
 

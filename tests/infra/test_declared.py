@@ -12,14 +12,14 @@ import pytest
 
 from tidewheel.aws.claims import DynamoClaims
 from tidewheel.aws.custom_resource import AnsweredAlready, Kind, Request
+from tidewheel.client.connection import Connection
+from tidewheel.client.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, DeclaredSubscription, DeclaredTopic, delete, fulfil
 from tidewheel.clock import ManualClock
-from tidewheel.flows.subscribe import owner_of
+from tidewheel.flows.administration.subscribe import owner_of
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.declarations import CustomResources
 from tidewheel.local.handlers import FunctionSpec, Handler
-from tidewheel.sdk.connection import Connection
-from tidewheel.sdk.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, DeclaredSubscription, DeclaredTopic, delete, fulfil
-from tidewheel.settings import ServiceSettings, TopicSettings, parameter_name
+from tidewheel.model.settings import ServiceSettings, TopicSettings, parameter_name
 from tidewheel.shipped import FUNCTIONS, shipped
 
 STACK = "arn:aws:cloudformation:us-east-1:123456789012:stack/team/1"

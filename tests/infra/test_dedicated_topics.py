@@ -13,7 +13,7 @@ from tests.infra.dedicated import synthesized
 from tests.infra.variants import template_of
 from tidewheel.cdk.environment import MAX_DEDICATED_TOPICS, Environment
 from tidewheel.errors import InvalidValue
-from tidewheel.settings import ServiceSettings
+from tidewheel.model.settings import ServiceSettings
 
 if TYPE_CHECKING:
     from tests.infra.conftest import StackTemplate

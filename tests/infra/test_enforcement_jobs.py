@@ -19,7 +19,7 @@ from tests.infra.variants import template_of
 from tests.spark.conftest import spark
 from tidewheel.aws.s3_layout import ASIDE, LEDGERS
 from tidewheel.aws.service import Service
-from tidewheel.flows.checkpoint import checkpoint_topic
+from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.emulator.access import Denial, Grant, grants_of
 

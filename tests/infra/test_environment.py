@@ -10,7 +10,7 @@ from aws_cdk import RemovalPolicy
 
 from tidewheel.cdk.environment import MAX_SEND_THREADS, MAX_SKEW_MS, Environment
 from tidewheel.errors import InvalidValue
-from tidewheel.settings import ServiceSettings
+from tidewheel.model.settings import ServiceSettings
 
 QUEUE_ARN = "arn:aws:sqs:eu-west-1:111122223333:mail"
 IMPOSSIBLE: dict[str, tuple[Any, ...]] = {

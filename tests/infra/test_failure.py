@@ -13,10 +13,10 @@ from tests.infra.variants import VARIANTS, template_of
 from tidewheel.aws.scheduler_wheel import MAX_EVENT_AGE_S, MAX_RETRIES
 from tidewheel.cdk.environment import Environment
 from tidewheel.errors import InvalidValue
-from tidewheel.flows.daily import PORTION_MS
-from tidewheel.flows.sweep import MOST_DISPATCHES, SWEEP_MS
+from tidewheel.flows.upkeep.daily import PORTION_MS
+from tidewheel.flows.upkeep.sweep import MOST_DISPATCHES, SWEEP_MS
 from tidewheel.local import MemoryTidewheel
-from tidewheel.settings import LEASE_MS, MAX_DELIVERY_S, MAX_FUNCTION_S, SCHEDULER_LATENESS_S, TopicSettings
+from tidewheel.model.settings import LEASE_MS, MAX_DELIVERY_S, MAX_FUNCTION_S, SCHEDULER_LATENESS_S, TopicSettings
 
 if TYPE_CHECKING:
     from tests.infra.conftest import StackTemplate

@@ -11,7 +11,7 @@ from cdk_nag import AwsSolutionsChecks
 
 from infra.application import BUNDLING_STACKS, DEFAULT_STACK, build_app
 from tests.infra.variants import VARIANTS
-from tidewheel.cdk import acknowledged
+from tidewheel.cdk import nag_suppressions
 from tidewheel.cdk.environment import Environment
 
 ACKNOWLEDGED = "aws:cdk:acknowledged-rules"
@@ -30,7 +30,7 @@ def test_every_acknowledgement_has_a_reason_and_a_finding_that_needs_it(
     variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = acknowledgements(app_of(VARIANTS[variant], tmp_path / "with"), tmp_path / "with")
-    monkeypatch.setattr(acknowledged, "Validations", Deaf)
+    monkeypatch.setattr(nag_suppressions, "Validations", Deaf)
     found = findings(app_of(VARIANTS[variant], tmp_path / "without"))
     assert found, "cdk-nag finds nothing at all: does it run?"
     needless = {
@@ -47,7 +47,7 @@ def test_synthesis_fails_on_a_finding_when_the_app_is_asked_to_check_itself(
 ) -> None:
     environment = VARIANTS["development"]
     app_of(environment, tmp_path / "explained", nag=True).synth()
-    monkeypatch.setattr(acknowledged, "Validations", Deaf)
+    monkeypatch.setattr(nag_suppressions, "Validations", Deaf)
     app_of(environment, tmp_path / "unasked").synth()
     with pytest.raises(RuntimeError, match="ValidationFailed"):
         app_of(environment, tmp_path / "found", nag=True).synth()

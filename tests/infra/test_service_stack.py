@@ -11,9 +11,9 @@ import pytest
 from tests.conftest import REPOSITORY
 from tests.infra.variants import template_of
 from tidewheel.aws import s3_layout
-from tidewheel.bucket import BucketId
-from tidewheel.ledger_rows import SCHEMA
-from tidewheel.settings import ServiceSettings
+from tidewheel.ledger.bucket import BucketId
+from tidewheel.ledger.rows import SCHEMA
+from tidewheel.model.settings import ServiceSettings
 
 if TYPE_CHECKING:
     from tests.infra.conftest import StackTemplate

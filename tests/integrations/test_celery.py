@@ -20,7 +20,7 @@ from tidewheel.clock import ManualClock
 from tidewheel.integrations import celery as delayed
 from tidewheel.integrations.queue_topics import QueueNotPrepared, QueueTopics
 from tidewheel.local import LocalTidewheel
-from tidewheel.message import Receipt
+from tidewheel.model.message import Receipt
 
 PATIENCE_S = 60
 """What a worker may take for what needs milliseconds: the machine may be busy."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tidewheel import InvalidValue, Tidewheel
 from tidewheel.integrations.queue_topics import SUBSCRIPTION, QueueNotPrepared, QueueTopics, check_threshold
 from tidewheel.local import LocalTidewheel
-from tidewheel.message import MAX_MESSAGE_BYTES
+from tidewheel.model.message import MAX_MESSAGE_BYTES
 
 SQS_NAMES = st.text("abcXYZ019_-", min_size=1, max_size=80)
 

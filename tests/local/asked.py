@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from tests.conftest import TOPIC, Orders
 from tidewheel.cost.requests import FLOWS
-from tidewheel.message import Message
+from tidewheel.model.message import Message
 
 DAY_S = 86_400
 Counts = tuple[Counter[str], Counter[str]]

@@ -15,11 +15,11 @@ from typing import Any
 
 from tests.conftest import SKEW, TOPIC, Orders
 from tidewheel.aws.sqs_queues import SqsQueues
-from tidewheel.checked import sealed
 from tidewheel.flows.ports import Refusal
 from tidewheel.local import LocalTidewheel
-from tidewheel.message import Message
-from tidewheel.pack import PACK_ATTRIBUTE
+from tidewheel.model.checksum import sealed
+from tidewheel.model.message import Message
+from tidewheel.model.pack import PACK_ATTRIBUTE
 
 MARKER = "zqxSECRETxqz"
 LOUD = {"POWERTOOLS_METRICS_DISABLED": "false"}

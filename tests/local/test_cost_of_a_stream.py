@@ -13,8 +13,8 @@ from tidewheel.cost.assumptions import Assumptions
 from tidewheel.cost.bill import units_a_day
 from tidewheel.cost.stream import Stream
 from tidewheel.cost.workload import Workload
-from tidewheel.message import Message
-from tidewheel.settings import TopicSettings
+from tidewheel.model.message import Message
+from tidewheel.model.settings import TopicSettings
 
 HOUR_S = 3600
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.conftest import TOPIC, Orders, once, orders
-from tidewheel.checked import opened, sealed
 from tidewheel.local.event_source import EventSourceMapping
-from tidewheel.message import IdSource, Message
-from tidewheel.outgoing import check_message
-from tidewheel.pack import PACK_ATTRIBUTE, packs
+from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.message import IdSource, Message
+from tidewheel.model.pack import PACK_ATTRIBUTE, packs
+from tidewheel.model.validation import check_message
 
 HOUR_S = 3600
 DAY_S = 86_400

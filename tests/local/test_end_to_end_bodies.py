@@ -12,9 +12,9 @@ import boto3
 import pytest
 
 from tests.conftest import TOPIC, Orders, orders
-from tidewheel import outgoing
 from tidewheel.errors import InvalidValue
-from tidewheel.message import MAX_ATTRIBUTES, MAX_MESSAGE_BYTES, SQS_MAX_BYTES, Message
+from tidewheel.model import validation
+from tidewheel.model.message import MAX_ATTRIBUTES, MAX_MESSAGE_BYTES, SQS_MAX_BYTES, Message
 
 # SQS's SendMessage reference: #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF.
 RANGES = ((0x9, 0xA), (0xD, 0xD), (0x20, 0xD7FF), (0xE000, 0xFFFD), (0x10000, 0x10FFFF))
@@ -177,7 +177,7 @@ def test_a_message_over_the_limit_is_kept_in_s3_and_comes_whole(size: int, attri
 def test_a_message_that_even_s3_is_not_asked_to_keep_is_refused_before_anything_is_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(outgoing, "MAX_PAYLOAD_BYTES", 2 * MAX_MESSAGE_BYTES)
+    monkeypatch.setattr(validation, "MAX_PAYLOAD_BYTES", 2 * MAX_MESSAGE_BYTES)
     with orders() as service:
         service.client.send(TOPIC, "the client has read the fence", delay="1h")
         before = dict(service.stack.requests)

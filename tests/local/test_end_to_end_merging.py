@@ -11,11 +11,11 @@ import pytest
 
 from tests.flows.world import Crash, CrashingPorts
 from tidewheel.aws.service import Service
-from tidewheel.flows.collect import collect
-from tidewheel.flows.merge import in_process, merge
+from tidewheel.flows.upkeep.collect import collect
+from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.local import LocalTidewheel
-from tidewheel.message import Message
-from tidewheel.settings import ServiceSettings, parameter_name
+from tidewheel.model.message import Message
+from tidewheel.model.settings import ServiceSettings, parameter_name
 
 HOUR = 3600
 

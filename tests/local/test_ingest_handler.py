@@ -11,9 +11,9 @@ import pytest
 
 from tests.conftest import TOPIC, Orders, once, orders
 from tidewheel.local.handlers import LambdaContext
-from tidewheel.message import IdSource, Message, id_text
-from tidewheel.outgoing import check_message
-from tidewheel.pack import PACK_ATTRIBUTE, packs
+from tidewheel.model.message import IdSource, Message, id_text
+from tidewheel.model.pack import PACK_ATTRIBUTE, packs
+from tidewheel.model.validation import check_message
 
 OTHER = "invoices"
 PACKS = 5

@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 from tidewheel import InvalidValue, Message, MessageState, Receipt, Tidewheel, UnknownTopic
 from tidewheel.cli.main import app
 from tidewheel.cli.target import Target
-from tidewheel.fence import Purge
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.memory_stack import MemoryTidewheel
-from tidewheel.message import IdSource, MessageId, id_text
-from tidewheel.tombstone import tombstone
+from tidewheel.model.message import IdSource, MessageId, id_text
+from tidewheel.model.tombstone import tombstone
+from tidewheel.model.topic_state import Purge
 
 Stack = LocalTidewheel | MemoryTidewheel
 DAY_S = 86_400

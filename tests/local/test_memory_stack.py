@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from examples import local_test, memory_test
 from tests.flows.world import Crash, CrashingPorts
 from tidewheel import InvalidValue, Message
-from tidewheel.checked import sealed
 from tidewheel.flows.ports import Ports
 from tidewheel.local import LocalTidewheel, MemoryTidewheel
 from tidewheel.memory import MemoryService
-from tidewheel.message import IdSource
-from tidewheel.outgoing import check_message
-from tidewheel.pack import PACK_ATTRIBUTE, packs
-from tidewheel.received import ReceivedMessage
+from tidewheel.model.checksum import sealed
+from tidewheel.model.message import IdSource
+from tidewheel.model.pack import PACK_ATTRIBUTE, packs
+from tidewheel.model.received import ReceivedMessage
+from tidewheel.model.validation import check_message
 
 TOPIC = "orders"
 HOUR_S = 3600

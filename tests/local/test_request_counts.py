@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import TOPIC, orders
 from tests.local.asked import assert_asked, assert_asks, batch_window, counts, far, settle, sweep
-from tidewheel.message import Message
+from tidewheel.model.message import Message
 
 
 @pytest.mark.parametrize("count", [1, 1000])

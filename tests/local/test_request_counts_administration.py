@@ -8,10 +8,10 @@ import pytest
 
 from tests.conftest import TOPIC, orders
 from tests.local.asked import DAY_S, assert_asked, assert_asks, batch_window, counts, far, settle, sweep
+from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.cost.client_requests import CALLS, NOT_COUNTED
 from tidewheel.cost.requests import FLOWS
-from tidewheel.message import Message
-from tidewheel.sdk.client import Tidewheel
+from tidewheel.model.message import Message
 
 INGEST = {"call": 1, "ten_packs": 1, "topic": 1}
 SOON = [Message(body=f"message {i}", delay="2m") for i in range(5)]

@@ -12,7 +12,7 @@ from tests.conftest import SKEW, TOPIC, Orders
 from tests.local.told import TELLING, Point, documents, points, total
 from tidewheel.errors import InvalidValue
 from tidewheel.local import LocalTidewheel
-from tidewheel.message import Message
+from tidewheel.model.message import Message
 from tidewheel.telemetry import metrics
 from tidewheel.telemetry.samples import MOST_VALUES, sample
 

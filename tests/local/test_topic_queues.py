@@ -13,10 +13,10 @@ from infra.local_template import normalized
 from tests.infra.dedicated import synthesized
 from tidewheel.errors import WrongQueue
 from tidewheel.local import LocalTidewheel
-from tidewheel.message import IdSource, Message
-from tidewheel.outgoing import check_message
-from tidewheel.pack import PACK_ATTRIBUTE, packs
-from tidewheel.settings import ServiceSettings, parameter_name
+from tidewheel.model.message import IdSource, Message
+from tidewheel.model.pack import PACK_ATTRIBUTE, packs
+from tidewheel.model.settings import ServiceSettings, parameter_name
+from tidewheel.model.validation import check_message
 
 OWN, SHARED = "orders", "invoices"
 URGENT, BULK = 0, 1

@@ -22,7 +22,7 @@ from tests.interpreter import python_of
 from tidewheel.cdk.archive import files_of
 from tidewheel.cdk.bundling import LEFT_OUT, LIMIT_BYTES, PACKAGES, fill, own_files, write_bundle
 from tidewheel.cdk.pinned_packages import LAMBDA, X86, install, pinned
-from tidewheel.settings import ServiceSettings
+from tidewheel.model.settings import ServiceSettings
 from tidewheel.shipped import PACKAGE
 
 pytestmark = pytest.mark.usefixtures("package_index")

@@ -12,19 +12,19 @@ from tests.simulation.interleaving import Task
 from tests.simulation.promises import Pause, Purging, Reader, TopicLife
 from tests.simulation.world import LONGEST_MS, MAX_SKEW_MS, Ended, World
 from tidewheel.errors import AlreadyExists, InvalidValue, NotKept, TooManyPurges, UnknownSubscription
-from tidewheel.fence import Fence
-from tidewheel.flows.administration_port import Replay
-from tidewheel.flows.delete_topic import delete_topic
-from tidewheel.flows.pause import delete_subscription, pause, resume, set_filter
-from tidewheel.flows.purge import purge
-from tidewheel.flows.rebuild import rebuild
-from tidewheel.flows.rebuild_engine import InProcess
-from tidewheel.flows.replay import replay
-from tidewheel.flows.subscribe import create_subscription, create_topic
-from tidewheel.flows.update_topic import update_topic
+from tidewheel.flows.administration.delete_topic import delete_topic
+from tidewheel.flows.administration.pause import delete_subscription, pause, resume, set_filter
+from tidewheel.flows.administration.purge import purge
+from tidewheel.flows.administration.replay import replay
+from tidewheel.flows.administration.subscribe import create_subscription, create_topic
+from tidewheel.flows.administration.update_topic import update_topic
+from tidewheel.flows.ports.administration import Replay
+from tidewheel.flows.recovery.rebuild import rebuild
+from tidewheel.flows.recovery.rebuild_engine import InProcess
 from tidewheel.memory import MemoryService
-from tidewheel.settings import TopicSettings
-from tidewheel.subscription import Delivery
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.subscription import Delivery
+from tidewheel.model.topic_state import Fence
 
 LASTING = ("audit", "billing")
 """Subscriptions that each topic has from the beginning to the end."""

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from tests.simulation.key_promises import KeyPromises
 from tests.simulation.promises import Promises, Reader, Repeated, Sent, TopicLife, Violation
 from tests.simulation.world import MAX_SKEW_MS, START_MS, World
-from tidewheel.message import id_text
-from tidewheel.recurring import occurrence_id
+from tidewheel.model.message import id_text
+from tidewheel.model.recurring import occurrence_id
 
 _KINDS = ("buckets", "plans", "deliveries", "parks", "trash", "recurring")
 

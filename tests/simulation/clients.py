@@ -12,13 +12,13 @@ from tests.simulation.faults import FaultyPorts
 from tests.simulation.promises import Family, KeyCancel, KeyHistory, Promises, Sent, TopicLife, Violation
 from tests.simulation.triggers import Queued, Triggers
 from tests.simulation.world import START_MS, World
+from tidewheel.client.changes import Rescheduled, reschedule
 from tidewheel.errors import UnknownMessage
-from tidewheel.fence import Fence
-from tidewheel.flows.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key, cancel_many
-from tidewheel.message import IdSource, Message, MessageId, Receipt, id_text
-from tidewheel.outgoing import CheckedMessage, Options, check_message
-from tidewheel.pack import decode_pack, packs
-from tidewheel.sdk.changes import Rescheduled, reschedule
+from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key, cancel_many
+from tidewheel.model.message import IdSource, Message, MessageId, Receipt, id_text
+from tidewheel.model.pack import decode_pack, packs
+from tidewheel.model.topic_state import Fence
+from tidewheel.model.validation import CheckedMessage, Options, check_message
 
 MOST_SENT = 60
 KEYS = ("key-1", "key-2")

@@ -7,15 +7,15 @@ from typing import Any
 
 from tests.simulation.actors import EXPECTED, Actor, Violation
 from tidewheel.clock import ManualClock
-from tidewheel.flows.collect import collect
-from tidewheel.flows.dispatch import dispatch
-from tidewheel.flows.merge import in_process, merge
-from tidewheel.flows.pause import resume
-from tidewheel.flows.sweep import sweep
-from tidewheel.flows.work import do_job
-from tidewheel.job import Job
+from tidewheel.flows.administration.pause import resume
+from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.delivery.work import do_job
+from tidewheel.flows.upkeep.collect import collect
+from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.memory import MemoryService
-from tidewheel.subscription import State
+from tidewheel.model.job import Job
+from tidewheel.model.subscription import State
 
 START_MS = 1_767_225_600_000
 TOPIC = "orders"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tidewheel.bucket import Bucket
-from tidewheel.fence import Fence
 from tidewheel.flows.ports import HandOut, Trash, Wake
-from tidewheel.key import KeyEntry
-from tidewheel.park import Park, ParkKey
-from tidewheel.plan import Plan
-from tidewheel.subscription import Delivery, DeliveryKey, Subscription
-from tidewheel.tombstone import Tombstone
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.model.key import KeyEntry
+from tidewheel.model.park import Park, ParkKey
+from tidewheel.model.plan import Plan
+from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
+from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.topic_state import Fence
 
 _MOST_NAMES = 6
 

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tidewheel.message import MessageId
-from tidewheel.recurrence import Rule
-from tidewheel.subscription import Delivery
+from tidewheel.model.message import MessageId
+from tidewheel.model.recurrence import Rule
+from tidewheel.model.subscription import Delivery
 
 
 class Violation(AssertionError):

@@ -8,12 +8,12 @@ from tests.simulation.clients import COLOURS, Clients
 from tests.simulation.faults import FaultyPorts
 from tests.simulation.promises import Repeated, TopicLife
 from tests.simulation.world import World
+from tidewheel.client.recurring import _checked, end, make
 from tidewheel.errors import UnknownRecurring
-from tidewheel.fence import Fence
-from tidewheel.message import Message
-from tidewheel.outgoing import CheckedMessage
-from tidewheel.recurrence import Rule
-from tidewheel.sdk.recurring import _checked, end, make
+from tidewheel.model.message import Message
+from tidewheel.model.recurrence import Rule
+from tidewheel.model.topic_state import Fence
+from tidewheel.model.validation import CheckedMessage
 
 MOST_RULES = 2
 """Of a topic, in all its life."""

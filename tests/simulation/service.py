@@ -31,10 +31,10 @@ from tests.simulation.watching import Watch
 from tests.simulation.world import CALM_MS, MAX_SKEW_MS, START_MS, Running, World
 from tidewheel.clock import ManualClock
 from tidewheel.errors import UnknownSubscription
-from tidewheel.flows.pause import resume
+from tidewheel.flows.administration.pause import resume
 from tidewheel.flows.ports import MergeSize
 from tidewheel.memory import MemoryService
-from tidewheel.settings import TopicSettings
+from tidewheel.model.settings import TopicSettings
 
 __all__ = ["Odds", "Simulation", "Violation"]
 

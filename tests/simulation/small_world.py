@@ -20,16 +20,16 @@ from tests.simulation.actors import Actor, ActorPorts, require, step, void
 from tests.simulation.healing import SECOND, SLOT_S, START_MS, TOPIC, Healing, dispatch_as_function
 from tests.simulation.interleaving import Task
 from tidewheel.clock import ManualClock
-from tidewheel.fence import Fence
-from tidewheel.flows.dispatch import dispatch, make_plan
-from tidewheel.flows.ingest import ingest
-from tidewheel.flows.subscribe import create_subscription, create_topic
+from tidewheel.flows.administration.subscribe import create_subscription, create_topic
+from tidewheel.flows.delivery.dispatch import dispatch, make_plan
+from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.memory import MemoryService
-from tidewheel.message import IdSource, Message, id_bytes, id_deliver_at_ms, id_text
-from tidewheel.outgoing import Options, check_message
-from tidewheel.pack import Pack, decode_pack, packs
-from tidewheel.settings import TopicSettings
-from tidewheel.wheel import open_from
+from tidewheel.model.message import IdSource, Message, id_bytes, id_deliver_at_ms, id_text
+from tidewheel.model.pack import Pack, decode_pack, packs
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.topic_state import Fence
+from tidewheel.model.validation import Options, check_message
+from tidewheel.model.wheel import open_from
 
 
 class SmallWorld(Healing):

@@ -9,19 +9,21 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.simulation.runs import one_run
-from tidewheel import tombstone
-from tidewheel.fence import Fence
-from tidewheel.flows import addressed, collect, commit, deliver, dispatch, drain, ingest, payloads, rebuild, release
-from tidewheel.flows.keys import _Settling
-from tidewheel.flows.keys_port import Entombed
+from tidewheel.flows.delivery import addressed, commit, deliver, dispatch, drain, ingest, release
+from tidewheel.flows.delivery.keys import _Settling
 from tidewheel.flows.ports import Release
-from tidewheel.inspection import Inspected
-from tidewheel.key import KeyEntry
+from tidewheel.flows.ports.keys import Entombed
+from tidewheel.flows.recovery import rebuild
+from tidewheel.flows.recovery.rebuild_planning import Resolved
+from tidewheel.flows.upkeep import collect, payloads
+from tidewheel.ledger.inspection import Inspected
 from tidewheel.memory import MemoryTopics, MemoryWheel
-from tidewheel.pack import Pack
-from tidewheel.rebuild import Resolved
-from tidewheel.subscription import Delivery, Subscription
-from tidewheel.tombstone import Tombstone
+from tidewheel.model import tombstone
+from tidewheel.model.key import KeyEntry
+from tidewheel.model.pack import Pack
+from tidewheel.model.subscription import Delivery, Subscription
+from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.topic_state import Fence
 
 STEPS = 900
 MOST_SEEDS = 40

@@ -11,16 +11,16 @@ from tests.simulation.faults import FaultyPorts
 from tests.simulation.interleaving import Task
 from tests.simulation.promises import Violation
 from tests.simulation.world import START_MS, World
-from tidewheel.flows.collect import Collected, collect
-from tidewheel.flows.deliver import Delivered
-from tidewheel.flows.dispatch import dispatch
-from tidewheel.flows.ingest import ingest
-from tidewheel.flows.merge import Merged, in_process, merge
+from tidewheel.flows.delivery.deliver import Delivered
+from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.delivery.ingest import ingest
+from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.ports import MergeSize
-from tidewheel.flows.sweep import Swept, sweep
-from tidewheel.flows.work import do_job
-from tidewheel.message import id_text
-from tidewheel.pack import Pack
+from tidewheel.flows.upkeep.collect import Collected, collect
+from tidewheel.flows.upkeep.merge import Merged, in_process, merge
+from tidewheel.flows.upkeep.sweep import Swept, sweep
+from tidewheel.model.message import id_text
+from tidewheel.model.pack import Pack
 
 SWEEP_MS = 300_000
 INGEST_MS, DELIVER_MS, DISPATCH_MS, SWEEP_LIFE_MS, MERGE_MS = 60_000, 60_000, 120_000, 240_000, 300_000

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 
 from tests.simulation.promises import Promises, Reader, Repeated, Sent, TopicLife, Violation
 from tests.simulation.world import LONGEST_MS, MAX_SKEW_MS, World
-from tidewheel.fence import Fence
 from tidewheel.flows.ports import Release
 from tidewheel.memory.items import Items
-from tidewheel.message import MessageId, id_bytes, id_deliver_at_ms, id_text
-from tidewheel.recurring import occurrence_id
+from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms, id_text
+from tidewheel.model.recurring import occurrence_id
+from tidewheel.model.topic_state import Fence
 
 _GROWING = ("sealed", "planned", "gc_until", "ver", "cver", "subs_ver", "purge_ms")
 

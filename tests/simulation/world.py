@@ -15,7 +15,7 @@ from tests.simulation.promises import Promises, Violation
 from tidewheel.clock import ManualClock
 from tidewheel.errors import Contended, NotTaken, PartLeased, QueueUnavailable, TidewheelError
 from tidewheel.memory import MemoryService
-from tidewheel.settings import MAX_FUNCTION_S
+from tidewheel.model.settings import MAX_FUNCTION_S
 
 START_MS = 1_767_225_600_000
 MAX_SKEW_MS = 100

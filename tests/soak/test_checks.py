@@ -18,7 +18,7 @@ from benchmarks.soak.watch import Forwarding
 from tidewheel.clock import Clock
 from tidewheel.flows.ports import Refusal, Release
 from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryRuns, MemoryService, MemoryTopics
-from tidewheel.plan import Plan
+from tidewheel.model.plan import Plan
 
 STEADY = replace(
     steady.SMALL,

@@ -25,8 +25,8 @@ from pyspark.sql.types import DoubleType
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPort, CrashPlan, World
 from tidewheel.errors import InvalidValue, UnknownTopic
-from tidewheel.ledger import decode_segment
-from tidewheel.message import Encoding, id_deliver_at_ms, id_text
+from tidewheel.ledger.ledger import decode_segment
+from tidewheel.model.message import Encoding, id_deliver_at_ms, id_text
 from tidewheel.spark import import_cuts, importing
 from tidewheel.spark.folder_objects import FolderObjects
 from tidewheel.spark.import_input import MALFORMED, Input

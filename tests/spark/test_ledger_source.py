@@ -20,13 +20,13 @@ from pyspark.sql.types import StructType
 
 from tests.contract.aws_resources import REGION, client, make_s3_bucket, make_table
 from tidewheel.aws.dynamodb_topics import DynamoTopics
-from tidewheel.bucket import BucketId
 from tidewheel.errors import CorruptLedger, InvalidValue, UnknownTopic
-from tidewheel.fence import Fence, new_fence
 from tidewheel.flows.ports import Commit, Objects, Trash
-from tidewheel.ledger import Ledger, encode_ledger, rows_table
+from tidewheel.ledger.bucket import BucketId
+from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.memory import MemoryObjects, MemoryTopics
-from tidewheel.settings import TopicSettings
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.topic_state import Fence, new_fence
 from tidewheel.spark.folder_objects import FolderObjects
 from tidewheel.spark.ledger_source import SPARK_SCHEMA, LedgerReader, Runs
 from tidewheel.spark.live_ledgers import in_listing, snapshot

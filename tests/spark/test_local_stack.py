@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from tidewheel.cli.main import app
 from tidewheel.cli.target import Target
 from tidewheel.local import LocalTidewheel
-from tidewheel.message import Message
-from tidewheel.settings import parameter_name
+from tidewheel.model.message import Message
+from tidewheel.model.settings import parameter_name
 
 
 def send_batches(stack: LocalTidewheel, batches: int) -> Counter[str]:
@@ -41,7 +41,7 @@ def received(stack: LocalTidewheel) -> Counter[str]:
 
 
 def test_the_sweep_has_a_large_merge_run_as_a_glue_job(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidewheel.flows.consider_merge.SMALL_BYTES", 100)
+    monkeypatch.setattr("tidewheel.flows.upkeep.consider_merge.SMALL_BYTES", 100)
     with LocalTidewheel(max_buckets=8) as stack:
         bodies = send_batches(stack, 12)
         assert stack.requests["glue.StartJobRun"] >= 1

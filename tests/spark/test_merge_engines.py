@@ -13,16 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidewheel.bucket import Bucket, content_id
 from tidewheel.errors import CorruptLedger, ObjectMissing
-from tidewheel.flows.merge import Engine, in_process
-from tidewheel.flows.merge_rows import MergeWork
-from tidewheel.ledger import encode_ledger, rows_table
-from tidewheel.ledger_rows import in_order
-from tidewheel.ledger_writer import SOURCES_TAG
-from tidewheel.merge import Merge, choose
-from tidewheel.message import Encoding
-from tidewheel.settings import TopicSettings
+from tidewheel.flows.upkeep.merge import Engine, in_process
+from tidewheel.flows.upkeep.merge_planning import Merge, choose
+from tidewheel.flows.upkeep.merge_rows import MergeWork
+from tidewheel.ledger.bucket import Bucket, content_id
+from tidewheel.ledger.ledger import encode_ledger, rows_table
+from tidewheel.ledger.rows import in_order
+from tidewheel.ledger.writer import SOURCES_TAG
+from tidewheel.model.message import Encoding
+from tidewheel.model.settings import TopicSettings
 from tidewheel.spark.folder_objects import FolderObjects
 from tidewheel.spark.location import Location
 from tidewheel.spark.merging import on_spark

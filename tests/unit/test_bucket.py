@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from tidewheel.bucket import INLINE_SEGMENTS_BYTES, INLINE_SLOTS_BYTES, Bucket, BucketId, encode_tail
 from tidewheel.errors import CorruptLedger
-from tidewheel.ledger import LedgerWriter
-from tidewheel.ledger_rows import SCHEMA, rows_table
-from tidewheel.ledger_writer import TAIL_TAG, LedgerSummary
-from tidewheel.segment import Segment
-from tidewheel.segment_table import decode_segments, encode_segments
-from tidewheel.slots import decode_slots, encode_slots, slots_of
+from tidewheel.ledger.bucket import INLINE_SEGMENTS_BYTES, INLINE_SLOTS_BYTES, Bucket, BucketId, encode_tail
+from tidewheel.ledger.ledger import LedgerWriter
+from tidewheel.ledger.rows import SCHEMA, rows_table
+from tidewheel.ledger.segment_table import decode_segments, encode_segments
+from tidewheel.ledger.slots import decode_slots, encode_slots, slots_of
+from tidewheel.ledger.writer import TAIL_TAG, LedgerSummary
+from tidewheel.model.segment import Segment
 
 START_MS = 1_767_225_600_000
 FIRST_SLOT = START_MS // 1000

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.capacity import DOCUMENT, LIMITS, RATES, TOPICS, loads, regime, shares, with_tables
 from tidewheel.cdk.environment import MIN_WARM_READ_UNITS, MIN_WARM_WRITE_UNITS
-from tidewheel.settings import TopicSettings
+from tidewheel.model.settings import TopicSettings
 
 
 def test_the_tables_of_the_document_are_those_of_the_model() -> None:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tidewheel.errors import InvalidValue
-from tidewheel.outgoing import check_characters
+from tidewheel.model.validation import check_characters
 
 
 def taken(character: str) -> bool:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import REPOSITORY
-from tidewheel.checked import CHECKSUM_BYTES, check, opened, seal_of, sealed
+from tidewheel.model.checksum import CHECKSUM_BYTES, check, opened, seal_of, sealed
 
 SOURCE = REPOSITORY / "src" / "tidewheel"
 PARSERS = re.compile(

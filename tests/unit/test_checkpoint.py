@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from tidewheel.checked import opened, sealed
-from tidewheel.checkpoint import Checkpoint, checkpoint_of, decode_checkpoint, encode_checkpoint
 from tidewheel.errors import CorruptMetadata
-from tidewheel.fence import Fence, Purge
-from tidewheel.message import MessageId
-from tidewheel.settings import TopicSettings
-from tidewheel.subscription import Delivery, DeliveryKey, State, Subscription
-from tidewheel.tombstone import Tombstone
+from tidewheel.model.checkpoint import Checkpoint, checkpoint_of, decode_checkpoint, encode_checkpoint
+from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.message import MessageId
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.subscription import Delivery, DeliveryKey, State, Subscription
+from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.topic_state import Fence, Purge
 
 FENCE = Fence(
     topic="orders", generation="g1", settings=TopicSettings(slot_s=60), sealed=9, planned=8, gc_until=5, purge_ms=7

@@ -21,14 +21,14 @@ from typer.testing import CliRunner, Result
 from tidewheel.cli.main import app, run
 from tidewheel.cli.output import print_table
 from tidewheel.cli.target import Target
+from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import ManualClock
 from tidewheel.errors import InvalidValue
 from tidewheel.memory import MemoryTopics
-from tidewheel.message import HEADER_ATTRIBUTE, Encoding, id_text
-from tidewheel.pack import decode_pack
-from tidewheel.received import header_text
-from tidewheel.sdk.client import Tidewheel
-from tidewheel.settings import ServiceSettings
+from tidewheel.model.message import HEADER_ATTRIBUTE, Encoding, id_text
+from tidewheel.model.pack import decode_pack
+from tidewheel.model.received import header_text
+from tidewheel.model.settings import ServiceSettings
 
 NOW_MS = 1_800_000_000_000
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tidewheel.cli.cost import as_document, notes
+from tidewheel.client.sender import URGENT_MS
 from tidewheel.cost import prices
 from tidewheel.cost.bill import BESIDE_REQUESTS, Bill, bill, grouped, total
 from tidewheel.cost.deployed import ENVIRONMENTS
@@ -19,8 +20,7 @@ from tidewheel.cost.rivals import rivals
 from tidewheel.cost.stream import BULK_WINDOW_S, ENDS_SOON_S, URGENT_S
 from tidewheel.cost.workload import Spread, Workload
 from tidewheel.errors import InvalidValue
-from tidewheel.merge import _ENDS_SOON_MS
-from tidewheel.sdk.sender import URGENT_MS
+from tidewheel.flows.upkeep.merge_planning import _ENDS_SOON_MS
 
 TEMPLATES = {
     "development": REPOSITORY / "src" / "tidewheel" / "local" / "template.json",

@@ -25,8 +25,8 @@ from tidewheel.aws.custom_resource import (
     answered,
     put_answer,
 )
+from tidewheel.client.connection import Connection
 from tidewheel.errors import InvalidValue, UnknownTopic
-from tidewheel.sdk.connection import Connection
 
 EVENT = {
     "RequestType": "Create",

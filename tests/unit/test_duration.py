@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidewheel.duration import MAX_DELAY_MS, delay_ms, deliver_at_ms
 from tidewheel.errors import InvalidValue
+from tidewheel.model.duration import MAX_DELAY_MS, delay_ms, deliver_at_ms
 
 NOW_MS = 1_800_000_000_000
 

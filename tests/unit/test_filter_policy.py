@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidewheel.errors import InvalidValue
-from tidewheel.filter_policy import MAX_BYTES, FilterPolicy
+from tidewheel.model.filter_policy import MAX_BYTES, FilterPolicy
 
 OTHER = {"other": "here"}
 

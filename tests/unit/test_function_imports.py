@@ -12,7 +12,7 @@ from dataclasses import fields
 import pytest
 
 from tests.conftest import REPOSITORY
-from tidewheel.settings import ServiceSettings
+from tidewheel.model.settings import ServiceSettings
 
 PROGRAM = """
 import importlib, json, sys

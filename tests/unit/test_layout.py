@@ -10,11 +10,11 @@ import pytest
 import tidewheel
 from tests.contract.builders import a_fence
 from tidewheel.aws.dynamodb_items import decode_fence, encode_fence
-from tidewheel.checked import opened, sealed
-from tidewheel.checkpoint import checkpoint_of, decode_checkpoint, encode_checkpoint
 from tidewheel.errors import NewerLayout, TidewheelError
-from tidewheel.fence import LAYOUT, check_layout
-from tidewheel.plan import decode_plan
+from tidewheel.model.checkpoint import checkpoint_of, decode_checkpoint, encode_checkpoint
+from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.plan import decode_plan
+from tidewheel.model.topic_state import LAYOUT, check_layout
 
 
 def test_the_error_is_one_of_the_package_and_names_topic_layout_and_remedy() -> None:

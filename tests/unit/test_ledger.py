@@ -20,11 +20,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidewheel.checked import sealed
 from tidewheel.errors import CorruptLedger, InvalidValue
-from tidewheel.ledger import SCHEMA, Ledger, LedgerWriter, decode_segment, encode_ledger, rows_table
-from tidewheel.message import Encoding
-from tidewheel.segment import Segment
+from tidewheel.ledger.ledger import SCHEMA, Ledger, LedgerWriter, decode_segment, encode_ledger, rows_table
+from tidewheel.model.checksum import sealed
+from tidewheel.model.message import Encoding
+from tidewheel.model.segment import Segment
 
 GOLDEN = Path(__file__).parent / "golden"
 START_MS = 1_767_225_600_000

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidewheel.checked import sealed
 from tidewheel.errors import CorruptLedger
-from tidewheel.ledger import SCHEMA, Ledger, encode_ledger, rows_table
-from tidewheel.ledger_reader import segments_of, tags_of
-from tidewheel.segment import Segment
+from tidewheel.ledger.ledger import SCHEMA, Ledger, encode_ledger, rows_table
+from tidewheel.ledger.reader import segments_of, tags_of
+from tidewheel.model.checksum import sealed
+from tidewheel.model.segment import Segment
 
 START_MS = 1_767_225_600_000
 DAY_MS = 24 * 3600 * 1000

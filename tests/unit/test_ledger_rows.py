@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidewheel.ledger_rows import in_order, rows_table, sort_rows
+from tidewheel.ledger.rows import in_order, rows_table, sort_rows
 
 TIMES = st.sampled_from([5, 6, 7, 2**40])
 # Of 128 bits, so that each half decides alone somewhere; ids compare as unsigned numbers.

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidewheel.duration import MAX_DELAY_MS
 from tidewheel.errors import InvalidValue
-from tidewheel.levels import DEFAULT_LEVELS_S, MAX_LEVELS, Backoff, check_levels, level_delay_ms, parse_levels
+from tidewheel.model.duration import MAX_DELAY_MS
+from tidewheel.model.levels import DEFAULT_LEVELS_S, MAX_LEVELS, Backoff, check_levels, level_delay_ms, parse_levels
 
 ROCKETMQ = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 MAX_LEVEL_S = MAX_DELAY_MS // 1000

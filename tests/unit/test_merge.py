@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidewheel.bucket import Bucket, BucketId
-from tidewheel.flows.consider_merge import SMALL_BYTES, SMALL_ROWS, size_of
 from tidewheel.flows.ports import MergeSize
-from tidewheel.merge import (
+from tidewheel.flows.upkeep.consider_merge import SMALL_BYTES, SMALL_ROWS, size_of
+from tidewheel.flows.upkeep.merge_planning import (
     _RUNGS,
     FULL_BYTES,
     MAX_ITEMS,
@@ -29,7 +28,8 @@ from tidewheel.merge import (
     choose,
     windows,
 )
-from tidewheel.slots import slots_of
+from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.slots import slots_of
 
 SECOND = 1000
 SLOT_MS = 300_000

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidewheel.duration import MAX_DELAY_MS
 from tidewheel.errors import InvalidValue
-from tidewheel.message import (
+from tidewheel.model.duration import MAX_DELAY_MS
+from tidewheel.model.message import (
     HEADER_ATTRIBUTE,
     HEADER_BYTES,
     MAX_MESSAGE_BYTES,
@@ -30,8 +30,8 @@ from tidewheel.message import (
     id_floor,
     id_text,
 )
-from tidewheel.outgoing import CheckedMessage, check_attributes, check_message
-from tidewheel.received import header_text, parse_received
+from tidewheel.model.received import header_text, parse_received
+from tidewheel.model.validation import CheckedMessage, check_attributes, check_message
 
 NOW_MS = 1_800_000_000_000
 TIMES_MS = st.integers(0, NOW_MS + MAX_DELAY_MS)

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidewheel.checked import opened, sealed
-from tidewheel.duration import MAX_DELAY_MS
 from tidewheel.errors import CorruptPack
-from tidewheel.message import MAX_MESSAGE_BYTES, SQS_MAX_BYTES, Encoding, IdSource, Message
-from tidewheel.outgoing import CheckedMessage, check_message
-from tidewheel.pack import MAX_MESSAGES, MAX_PACK_BYTES, MAX_RAW_BYTES, decode_pack, packs
+from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.duration import MAX_DELAY_MS
+from tidewheel.model.message import MAX_MESSAGE_BYTES, SQS_MAX_BYTES, Encoding, IdSource, Message
+from tidewheel.model.pack import MAX_MESSAGES, MAX_PACK_BYTES, MAX_RAW_BYTES, decode_pack, packs
+from tidewheel.model.validation import CheckedMessage, check_message
 
 NOW_MS = 1_800_000_000_000
 CHARACTERS = st.characters(min_codepoint=0x20, exclude_categories=["Cs"], exclude_characters="\ufffe\uffff")

@@ -19,20 +19,20 @@ from tests.infra.dedicated import synthesized
 from tidewheel.aws import table_layout
 from tidewheel.cli.main import app
 from tidewheel.cli.target import Target
-from tidewheel.errors import InvalidValue
-from tidewheel.local import LocalTidewheel
-from tidewheel.local.emulator.iam_policy import Request, allowed
-from tidewheel.local.emulator.iam_requests import requests_of
-from tidewheel.policies import (
+from tidewheel.client.policies import (
     administrator_statements,
     consumer_statements,
     policy_document,
     queue_policy,
     sender_statements,
 )
-from tidewheel.sdk.client import Tidewheel
-from tidewheel.sdk.redrive import service_dead_letters
-from tidewheel.settings import DELIVERY_ROLES, ServiceSettings, parameter_name
+from tidewheel.client.redrive import service_dead_letters
+from tidewheel.client.tidewheel import Tidewheel
+from tidewheel.errors import InvalidValue
+from tidewheel.local import LocalTidewheel
+from tidewheel.local.emulator.iam_policy import Request, allowed
+from tidewheel.local.emulator.iam_requests import requests_of
+from tidewheel.model.settings import DELIVERY_ROLES, ServiceSettings, parameter_name
 
 MINE, SHARED = "orders", "invoices"
 ARN = "arn:aws:sqs:us-east-1:123456789012:mine"

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidewheel.errors import InvalidValue
-from tidewheel.recurrence import MAX_PERIOD_S, Rule, parse_rule
+from tidewheel.model.recurrence import MAX_PERIOD_S, Rule, parse_rule
 
 BERLIN, NEW_YORK, LORD_HOWE, KOLKATA = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"
 CAIRO = "Africa/Cairo"

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidewheel import Consumer, InvalidValue, ReceivedMessage, Tidewheel
-from tidewheel.flows.addressed import has_addressed, rows_for
-from tidewheel.flows.find import found_messages
-from tidewheel.flows.ingest import pack_rows
-from tidewheel.flows.release import releases
-from tidewheel.key import KeyEntry
-from tidewheel.message import HEADER_ATTRIBUTE, HEADER_BYTES, Encoding, IdSource, id_text
-from tidewheel.outgoing import CheckedMessage, Options
-from tidewheel.pack import decode_pack, packs
-from tidewheel.received import header_extras, header_text, parse_received
-from tidewheel.sdk.retries import sent_again, supersedes
+from tidewheel.client.retries import sent_again, supersedes
+from tidewheel.flows.delivery.addressed import has_addressed, rows_for
+from tidewheel.flows.delivery.ingest import pack_rows
+from tidewheel.flows.delivery.release import releases
+from tidewheel.flows.waiting.find import found_messages
+from tidewheel.model.key import KeyEntry
+from tidewheel.model.message import HEADER_ATTRIBUTE, HEADER_BYTES, Encoding, IdSource, id_text
+from tidewheel.model.pack import decode_pack, packs
+from tidewheel.model.received import header_extras, header_text, parse_received
+from tidewheel.model.validation import CheckedMessage, Options
 
 NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,48}", fullmatch=True)
 KEYS = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=256)

@@ -15,7 +15,10 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from tidewheel.bucket import Bucket, BucketId
+from tidewheel.client.consumer import DeleteFailed
+from tidewheel.client.known import CACHE_MS
+from tidewheel.client.subscription_queues import MAX_QUEUE_NAME, queue_name
+from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import ManualClock
 from tidewheel.errors import (
     AlreadyExists,
@@ -26,18 +29,16 @@ from tidewheel.errors import (
     UnknownSubscription,
     UnknownTopic,
 )
-from tidewheel.flows.subscribe import create_subscription, create_topic
-from tidewheel.flows.update_topic import FIXED
+from tidewheel.flows.administration.subscribe import create_subscription, create_topic
+from tidewheel.flows.administration.update_topic import FIXED
+from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.slots import slots_of
 from tidewheel.memory import MemoryTopics
-from tidewheel.message import HEADER_ATTRIBUTE, Encoding, Message, id_text
-from tidewheel.pack import PACK_ATTRIBUTE, decode_pack
-from tidewheel.received import header_text
-from tidewheel.sdk.client import Tidewheel
-from tidewheel.sdk.consumer import DeleteFailed
-from tidewheel.sdk.known import CACHE_MS
-from tidewheel.sdk.subscription_queues import MAX_QUEUE_NAME, queue_name
-from tidewheel.segment import Segment
-from tidewheel.settings import (
+from tidewheel.model.message import HEADER_ATTRIBUTE, Encoding, Message, id_text
+from tidewheel.model.pack import PACK_ATTRIBUTE, decode_pack
+from tidewheel.model.received import header_text
+from tidewheel.model.segment import Segment
+from tidewheel.model.settings import (
     ChangeableSettings,
     NewTopicSettings,
     ServiceSettings,
@@ -45,7 +46,6 @@ from tidewheel.settings import (
     TuningSettings,
     parameter_name,
 )
-from tidewheel.slots import slots_of
 
 NOW_MS = 1_800_000_000_000
 DURATIONS = ("slot_s", "lookahead_s", "retention_s")

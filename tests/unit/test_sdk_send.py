@@ -10,15 +10,15 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
+from tidewheel.client.connection import Connection
+from tidewheel.client.sender import ATTEMPTS, Sender
 from tidewheel.clock import Clock, ManualClock
 from tidewheel.errors import InvalidValue, QueueUnavailable, SendFailed
-from tidewheel.fence import Fence, new_fence
-from tidewheel.message import SQS_MAX_BYTES, IdSource, Message, Receipt, id_text
-from tidewheel.outgoing import check_message, moved
-from tidewheel.pack import Pack, decode_pack
-from tidewheel.sdk.connection import Connection
-from tidewheel.sdk.sender import ATTEMPTS, Sender
-from tidewheel.settings import TopicSettings
+from tidewheel.model.message import SQS_MAX_BYTES, IdSource, Message, Receipt, id_text
+from tidewheel.model.pack import Pack, decode_pack
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.topic_state import Fence, new_fence
+from tidewheel.model.validation import check_message, moved
 
 NOW_MS = 1_800_000_000_000
 HOUR_S = 3600

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from tests.contract.builders import SLOT_MS
 from tests.unit.test_bucket import START_MS, some_segments
 from tidewheel.aws.dynamodb_items import decode_bucket, encode_bucket
-from tidewheel.bucket import Bucket, BucketId
-from tidewheel.checked import opened, sealed
 from tidewheel.errors import CorruptMetadata
-from tidewheel.index import due_segments
-from tidewheel.segment import Segment
-from tidewheel.segment_table import SegmentTable, decode_segments, encode_segments, touching
-from tidewheel.slots import slots_of
+from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.delayed_index import due_segments
+from tidewheel.ledger.segment_table import SegmentTable, decode_segments, encode_segments, touching
+from tidewheel.ledger.slots import slots_of
+from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.segment import Segment
 
 
 def numbers_of(raw: bytes) -> list[int]:

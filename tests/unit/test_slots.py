@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from tidewheel.checked import opened, sealed
 from tidewheel.errors import CorruptMetadata
-from tidewheel.slots import decode_slots, encode_slots, slots_of
+from tidewheel.ledger.slots import decode_slots, encode_slots, slots_of
+from tidewheel.model.checksum import opened, sealed
 
 
 def array_of(numbers: list[int], *, said: int | None = None) -> bytes:

@@ -21,16 +21,16 @@ from tests.flows.test_tails import shrunk
 from tests.flows.world import World
 from tests.local.test_look_inside import Here
 from tidewheel import EstimatedHistogram, Message, Tidewheel
-from tidewheel.bucket import Bucket, BucketId
 from tidewheel.cli import inspection
 from tidewheel.cli.histogram import Bars, histogram_text
 from tidewheel.cli.inspection import messages_text, stats_text
 from tidewheel.cli.main import app
+from tidewheel.client import in_flight
+from tidewheel.client.histogram import DAY_S, HOUR_S, histogram, loads
+from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.slots import slots_of
 from tidewheel.local.memory_stack import MemoryTidewheel
-from tidewheel.sdk import sealed
-from tidewheel.sdk.histogram import DAY_S, HOUR_S, histogram, loads
-from tidewheel.segment import Segment
-from tidewheel.slots import slots_of
+from tidewheel.model.segment import Segment
 
 NOW_MS = 1_800_000_000_000  # 8:00 UTC
 SLOT_MS = 300_000
@@ -239,9 +239,9 @@ def test_a_long_pause_is_estimated_from_the_first_plans(
     client.send_many("orders", [Message(body="x", delay=f"{i}h") for i in range(2, 42)])
     client.pause("orders", "audit")
     memory.advance(hours=42)
-    monkeypatch.setattr(sealed, "MAX_PLANS", 50)
+    monkeypatch.setattr(in_flight, "MAX_PLANS", 50)
     assert client.stats("orders").sealed == 40
-    monkeypatch.setattr(sealed, "MAX_PLANS", 10)
+    monkeypatch.setattr(in_flight, "MAX_PLANS", 10)
     looking, calls = counted(memory)
     assert 35 <= looking.stats("orders").sealed <= 45
     assert calls["next_plan"] == 10

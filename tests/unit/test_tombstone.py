@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidewheel.message import IdSource, id_text
-from tidewheel.tombstone import KEPT_S, tombstone, ttl_s
+from tidewheel.model.message import IdSource, id_text
+from tidewheel.model.tombstone import KEPT_S, tombstone, ttl_s
 
 NOW_MS = 1_767_225_600_000
 DAY_S = 86_400

@@ -9,17 +9,17 @@ from tidewheel.aws import dynamodb_items as items
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_table import Table
 from tidewheel.aws.dynamodb_writes import Change, Check, Delete, Put, Value
-from tidewheel.fence import ALL_SEALED, Fence, Purge
-from tidewheel.flows.administration_port import Replay
-from tidewheel.settings import TopicSettings
-from tidewheel.subscription import Delivery, State
+from tidewheel.flows.ports.administration import Replay
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.subscription import Delivery, State
+from tidewheel.model.topic_state import ALL_SEALED, Fence, Purge
 
 MAX_DELETED_ITEMS = 500
 """Items of one `delete_items`: a few seconds' worth."""
 
 
 class DynamoAdministration:
-    """The part of the port `Topics` of `tidewheel.flows.administration_port`."""
+    """The part of the port `Topics` of `tidewheel.flows.ports.administration`."""
 
     def __init__(self, table: Table) -> None:
         self._table = table

@@ -9,9 +9,9 @@ from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_fences import wake_comparison
 from tidewheel.aws.dynamodb_table import Table
 from tidewheel.aws.dynamodb_writes import Change, Item, Put, Value, Write
-from tidewheel.fence import Fence, above
 from tidewheel.flows.ports import AT_ONCE_MS, HandOut
-from tidewheel.subscription import Delivery, DeliveryKey, Subscription
+from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
+from tidewheel.model.topic_state import Fence, above
 
 
 class DynamoDeliveries:

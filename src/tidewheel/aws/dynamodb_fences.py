@@ -7,10 +7,10 @@ from tidewheel.aws import dynamodb_items as items
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_table import Table
 from tidewheel.aws.dynamodb_writes import Change, Item, Put, Value, item_of
-from tidewheel.bucket import Bucket, BucketId
-from tidewheel.fence import Fence, above
 from tidewheel.flows.ports import Commit, DailyClaim, Due, Wake
-from tidewheel.subscription import Subscription
+from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.model.subscription import Subscription
+from tidewheel.model.topic_state import Fence, above
 
 IMPORT_TTL_S = 90 * 86_400
 """How long an import can be repeated without adding anything, once its ledgers are merged or delivered."""

@@ -17,20 +17,20 @@ from typing import NamedTuple, TypeVar
 
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_writes import Item, Value, item_of
-from tidewheel.bucket import Bucket, BucketId, Tail
 from tidewheel.errors import CorruptMetadata, NewerLayout, TidewheelError
-from tidewheel.fence import Fence, Purge, check_layout
 from tidewheel.flows.ports import Trash, Wake
-from tidewheel.foreign import json_of, text, whole
-from tidewheel.key import KeyEntry
-from tidewheel.message import Encoding, MessageId, id_bytes
-from tidewheel.park import Park
-from tidewheel.recurring import Recurring
-from tidewheel.segment_table import decode_segments, encode_segments
-from tidewheel.settings import TopicSettings
-from tidewheel.slots import decode_slots, encode_slots
-from tidewheel.subscription import Delivery, State, Subscription
-from tidewheel.tombstone import Tombstone
+from tidewheel.ledger.bucket import Bucket, BucketId, Tail
+from tidewheel.ledger.segment_table import decode_segments, encode_segments
+from tidewheel.ledger.slots import decode_slots, encode_slots
+from tidewheel.model.key import KeyEntry
+from tidewheel.model.message import Encoding, MessageId, id_bytes
+from tidewheel.model.park import Park
+from tidewheel.model.recurring import Recurring
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.subscription import Delivery, State, Subscription
+from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.topic_state import Fence, Purge, check_layout
+from tidewheel.model.untrusted import json_of, text, whole
 
 VERSION = 1
 SAME_TOPIC = "generation = :generation AND attribute_not_exists(layout)"

@@ -9,10 +9,10 @@ from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_table import Table
 from tidewheel.aws.dynamodb_writes import Check, Item, Put, Value, Write
 from tidewheel.errors import CorruptMetadata
-from tidewheel.flows.keys_port import Entombed
-from tidewheel.key import KeyEntry
-from tidewheel.message import MessageId, id_bytes
-from tidewheel.tombstone import Tombstone
+from tidewheel.flows.ports.keys import Entombed
+from tidewheel.model.key import KeyEntry
+from tidewheel.model.message import MessageId, id_bytes
+from tidewheel.model.tombstone import Tombstone
 
 _ABSENT = f"attribute_not_exists({layout.PARTITION_KEY})"
 

@@ -9,11 +9,11 @@ from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_fences import wake_comparison
 from tidewheel.aws.dynamodb_table import Table
 from tidewheel.aws.dynamodb_writes import Change, Check, Delete, Put, Value, Write
-from tidewheel.fence import Fence, above
-from tidewheel.flows.parks_port import Parked
 from tidewheel.flows.ports import AT_ONCE_MS
-from tidewheel.park import Park, ParkKey
-from tidewheel.subscription import DeliveryKey, State, Subscription
+from tidewheel.flows.ports.parks import Parked
+from tidewheel.model.park import Park, ParkKey
+from tidewheel.model.subscription import DeliveryKey, State, Subscription
+from tidewheel.model.topic_state import Fence, above
 
 _WITHOUT_LEDGER = "pk, sk, v, #rows, size_bytes, look_at_ms, object_name, leased_ms"
 

@@ -6,9 +6,9 @@ from tidewheel.aws import dynamodb_items as items
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_table import Table
 from tidewheel.aws.dynamodb_writes import Change, Delete, Put, Value
-from tidewheel.fence import Fence
 from tidewheel.flows.ports import AT_ONCE_MS
-from tidewheel.recurring import Recurring
+from tidewheel.model.recurring import Recurring
+from tidewheel.model.topic_state import Fence
 
 
 class DynamoRecurring:

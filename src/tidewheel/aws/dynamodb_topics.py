@@ -18,10 +18,10 @@ from tidewheel.aws.dynamodb_parks import DynamoParks
 from tidewheel.aws.dynamodb_recurring import DynamoRecurring
 from tidewheel.aws.dynamodb_table import Table
 from tidewheel.aws.dynamodb_writes import Change, Delete, Item, Put, Value, Write
-from tidewheel.bucket import Bucket
-from tidewheel.fence import Fence
 from tidewheel.flows.ports import HandOut, Objects, Trash, Wake
-from tidewheel.plan import Plan, decode_plan, encode_plan
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.model.plan import Plan, decode_plan, encode_plan
+from tidewheel.model.topic_state import Fence
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tidewheel.aws import s3_layout
-from tidewheel.bucket import BucketId
-from tidewheel.park import ParkKey
+from tidewheel.ledger.bucket import BucketId
+from tidewheel.model.park import ParkKey
 
 
 class NewNames:

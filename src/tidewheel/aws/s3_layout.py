@@ -22,9 +22,9 @@ from __future__ import annotations
 import secrets
 from datetime import UTC, datetime
 
-from tidewheel.bucket import BucketId
 from tidewheel.flows import ports
-from tidewheel.park import ParkKey
+from tidewheel.ledger.bucket import BucketId
+from tidewheel.model.park import ParkKey
 
 LEDGERS = ports.LEDGERS
 PLANS = ports.PLANS

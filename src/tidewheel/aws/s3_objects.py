@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tidewheel.aws.new_names import NewNames
 from tidewheel.errors import ObjectMissing
 from tidewheel.flows.ports import StoredObject
-from tidewheel.sink import Sink
+from tidewheel.ledger.sink import Sink
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from tidewheel.clock import Clock
-from tidewheel.wheel import schedule_name, schedule_prefix, schedule_time_s
+from tidewheel.model.wheel import schedule_name, schedule_prefix, schedule_time_s
 
 if TYPE_CHECKING:
     from mypy_boto3_scheduler import EventBridgeSchedulerClient

@@ -21,7 +21,7 @@ from tidewheel.aws.scheduler_wheel import SchedulerWheel
 from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.clock import Clock
 from tidewheel.flows.ports import Parallel, Queues, in_order
-from tidewheel.settings import ServiceSettings
+from tidewheel.model.settings import ServiceSettings
 
 _T = TypeVar("_T")
 

@@ -11,10 +11,10 @@ from botocore.exceptions import ClientError
 
 from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.ports import Refusal, Release
-from tidewheel.job import CatchUpJob, DrainJob, Job, PartJob, job_body
-from tidewheel.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES
-from tidewheel.park import ParkKey
-from tidewheel.subscription import DeliveryKey
+from tidewheel.model.job import CatchUpJob, DrainJob, Job, PartJob, job_body
+from tidewheel.model.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES
+from tidewheel.model.park import ParkKey
+from tidewheel.model.subscription import DeliveryKey
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

@@ -25,10 +25,10 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from tidewheel.bucket import BucketId
-from tidewheel.message import MessageId
-from tidewheel.park import ParkKey
-from tidewheel.subscription import DeliveryKey
+from tidewheel.ledger.bucket import BucketId
+from tidewheel.model.message import MessageId
+from tidewheel.model.park import ParkKey
+from tidewheel.model.subscription import DeliveryKey
 
 PARTITION_KEY = "pk"
 SORT_KEY = "sk"

@@ -23,7 +23,7 @@ from constructs import Construct
 
 from tidewheel.cdk.encryption import allow_alarms, key_of
 from tidewheel.cdk.environment import RUNBOOK, Environment
-from tidewheel.cdk.watched import PERIOD, Watched
+from tidewheel.cdk.metric_sources import PERIOD, Watched
 from tidewheel.telemetry import metrics
 
 BROKEN = ("FAILED", "TIMEOUT", "ERROR")

@@ -28,7 +28,7 @@ COLUMNS = {
     "sent_at_ms": "bigint",
     "expires_at_ms": "bigint",
 }
-"""The columns of `tidewheel.ledger_rows.SCHEMA`."""
+"""The columns of `tidewheel.ledger.rows.SCHEMA`."""
 
 PARTITIONS = {"topic": "string", "due_day": "string"}
 

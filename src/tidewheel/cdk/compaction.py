@@ -19,7 +19,7 @@ from tidewheel.cdk.job_code import JobCode
 from tidewheel.cdk.names import resource_name, service_name
 from tidewheel.cdk.spark_jobs import JobSpec, spark_job
 from tidewheel.cdk.storage import ITEM_WRITES, TOMBSTONES, TOPICS, Storage
-from tidewheel.settings import MAX_FUNCTION_S, parameter_name
+from tidewheel.model.settings import MAX_FUNCTION_S, parameter_name
 
 COMPACT_TIMEOUT = Duration.seconds(MAX_FUNCTION_S)
 

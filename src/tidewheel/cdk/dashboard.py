@@ -12,7 +12,7 @@ from constructs import Construct
 
 from tidewheel.cdk.alarms import THROTTLED, UNSCHEDULED
 from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.watched import PERIOD, Watched
+from tidewheel.cdk.metric_sources import PERIOD, Watched
 from tidewheel.telemetry import metrics
 
 COLUMNS = 24

@@ -15,12 +15,12 @@ from constructs import Construct
 from tidewheel.aws.s3_layout import PARKED
 from tidewheel.cdk.functions import python_function
 from tidewheel.cdk.storage import ITEM_WRITES, OF_TOPICS
+from tidewheel.client.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, DeclaredTopic
 from tidewheel.errors import InvalidValue
-from tidewheel.sdk.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, DeclaredTopic
 
 if TYPE_CHECKING:
     from tidewheel.cdk.service import TidewheelService
-    from tidewheel.sdk.declared import Declared
+    from tidewheel.client.declared import Declared
 
 ID = "Declarations"
 

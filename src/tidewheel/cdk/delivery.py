@@ -8,13 +8,13 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from tidewheel.aws.s3_layout import LEDGERS, PARKED, PLANS
-from tidewheel.cdk.acknowledged import acknowledge_wildcards
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.functions import python_function
+from tidewheel.cdk.nag_suppressions import acknowledge_wildcards
 from tidewheel.cdk.names import service_name
 from tidewheel.cdk.queues import grant_queue_sends, read_queue, source_queue, terminal_queue
 from tidewheel.cdk.storage import ITEM_WRITES, TOPICS, Storage
-from tidewheel.sdk.subscription_queues import ROLE_TAG, STACK_TAG, SUBSCRIPTION
+from tidewheel.client.subscription_queues import ROLE_TAG, STACK_TAG, SUBSCRIPTION
 
 DELIVER_TIMEOUT = Duration.seconds(60)
 """A part is a thousand messages by default: a second or two. A park may hold all direct messages of an ingest call."""

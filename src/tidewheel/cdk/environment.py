@@ -11,7 +11,7 @@ from aws_cdk import RemovalPolicy, Token
 from aws_cdk.aws_logs import RetentionDays
 
 from tidewheel.errors import InvalidValue
-from tidewheel.topic import check_name
+from tidewheel.model.topic import check_name
 
 MAX_DEDICATED_TOPICS = 6
 """Each function's variables, and the SSM parameter with the same settings, hold 4 KB.

@@ -9,10 +9,10 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from tidewheel.cdk.acknowledged import acknowledge, acknowledge_wildcards
 from tidewheel.cdk.bundling import handler_of
 from tidewheel.cdk.encryption import grant_key, key_of
 from tidewheel.cdk.environment import Environment
+from tidewheel.cdk.nag_suppressions import acknowledge, acknowledge_wildcards
 from tidewheel.cdk.names import resource_name
 from tidewheel.cdk.queues import grant_queue_sends
 

@@ -1,4 +1,4 @@
-"""What a service lets others do: the statements of `tidewheel.policies`, with the stack's own names in them.
+"""What a service lets others do: the statements of `tidewheel.client.policies`, with the stack's own names in them.
 
 They are the same statements that `tidewheel policy` prints, so a program that the CDK allows something may do exactly
 what the documents say: also with a customer's KMS key.
@@ -15,8 +15,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 
 from tidewheel.cdk.encryption import key_of
-from tidewheel.errors import InvalidValue
-from tidewheel.policies import (
+from tidewheel.client.policies import (
     ConsumerAction,
     SenderAction,
     Statement,
@@ -25,7 +24,8 @@ from tidewheel.policies import (
     sender_statements,
     shares_queues,
 )
-from tidewheel.settings import ServiceSettings
+from tidewheel.errors import InvalidValue
+from tidewheel.model.settings import ServiceSettings
 
 if TYPE_CHECKING:
     from tidewheel.cdk.service import TidewheelService
@@ -114,7 +114,7 @@ def queue_arn(queue: sqs.IQueue) -> str:
 
 
 def _place() -> dict[str, str]:
-    """Return where the stack is, as the functions of `tidewheel.policies` take it."""
+    """Return where the stack is, as the functions of `tidewheel.client.policies` take it."""
     return {
         "partition": Aws.PARTITION,
         "region": Aws.REGION,

@@ -30,8 +30,8 @@ BULK_WINDOW = Duration.seconds(300)
 BULK_VISIBILITY = Duration.seconds(6 * 60 + 300)
 """Six times the function's time-out plus the window, as AWS recommends: nothing here is due soon.
 
-Senders put here what is due in half an hour or later (`tidewheel.sdk.sender.URGENT_MS`), so that what comes again once,
-and waits for the window again, is still in time for a ledger.
+Senders put messages here that are due in half an hour or later (`tidewheel.client.sender.URGENT_MS`). A repeat that
+waits for the window again is still in time for a ledger.
 """
 
 

@@ -12,9 +12,9 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from tidewheel.cdk.acknowledged import acknowledge
 from tidewheel.cdk.encryption import DATA_KEY_REUSE, key_of
 from tidewheel.cdk.environment import Environment
+from tidewheel.cdk.nag_suppressions import acknowledge
 
 RETENTION = Duration.days(14)
 """The longest that SQS keeps a message. A tombstone outlives two such stays (28 days)."""

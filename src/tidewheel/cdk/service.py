@@ -25,14 +25,14 @@ from tidewheel.cdk.encryption import Encryption
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.grants import grant_administer, grant_consume, grant_send
 from tidewheel.cdk.ingestion import Ingestion
+from tidewheel.cdk.metric_sources import Watched
 from tidewheel.cdk.names import set_service_name
 from tidewheel.cdk.storage import Storage
 from tidewheel.cdk.timing_wheel import TimingWheel
 from tidewheel.cdk.topics import Subscription, Topic
-from tidewheel.cdk.watched import Watched
+from tidewheel.client.policies import RECEIVE, SENDER_ACTIONS, ConsumerAction, SenderAction
 from tidewheel.errors import InvalidValue
-from tidewheel.policies import RECEIVE, SENDER_ACTIONS, ConsumerAction, SenderAction
-from tidewheel.settings import VARIABLE_PREFIX, TuningSettings, parameter_name, roles_parameter_name
+from tidewheel.model.settings import VARIABLE_PREFIX, TuningSettings, parameter_name, roles_parameter_name
 
 
 class TidewheelService(Construct):
@@ -241,7 +241,7 @@ class TidewheelService(Construct):
             function.add_environment(f"{VARIABLE_PREFIX}{name.upper()}", value)
 
     def _settings(self, environment: Environment) -> dict[str, str]:
-        """Return the settings by name, as `tidewheel.settings.ServiceSettings` reads them."""
+        """Return the settings by name, as `tidewheel.model.settings.ServiceSettings` reads them."""
         key, merge_job = self.encryption.key, self.compaction.merge_job_name
         return {
             **({} if key is None else {"encryption_key_arn": key.key_arn}),

@@ -9,11 +9,11 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from tidewheel.cdk.acknowledged import acknowledge, acknowledge_wildcards
 from tidewheel.cdk.encryption import grant_key, key_of
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.glue_job import GlueJob
 from tidewheel.cdk.job_code import NO_INDEX, JobCode, Uploaded, script
+from tidewheel.cdk.nag_suppressions import acknowledge, acknowledge_wildcards
 from tidewheel.cdk.names import resource_name, service_name
 from tidewheel.shipped import GLUE_JOBS, shipped
 

@@ -14,9 +14,9 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from tidewheel.aws import table_layout as layout
-from tidewheel.cdk.acknowledged import acknowledge, acknowledge_wildcards
 from tidewheel.cdk.encryption import key_of
 from tidewheel.cdk.environment import Environment
+from tidewheel.cdk.nag_suppressions import acknowledge, acknowledge_wildcards
 from tidewheel.cdk.names import service_name
 
 TLS_VERSION = 1.2

@@ -11,19 +11,19 @@ from constructs import Construct
 
 from tidewheel.aws.s3_layout import ASIDE, CHECKPOINTS, COLLECTED, IMPORTS, LEDGERS, PARKED, PAYLOADS, PLANS
 from tidewheel.aws.scheduler_wheel import MAX_RETRIES
-from tidewheel.cdk.acknowledged import acknowledge_wildcards
 from tidewheel.cdk.delivery import Delivery
 from tidewheel.cdk.encryption import grant_key
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.functions import limit_asynchronous_calls, python_function
+from tidewheel.cdk.nag_suppressions import acknowledge_wildcards
 from tidewheel.cdk.names import resource_name, service_name
 from tidewheel.cdk.queues import grant_queue_sends, terminal_queue
 from tidewheel.cdk.storage import DAILY_WORK, KEYS, TOMBSTONES, TOPICS, Storage
-from tidewheel.settings import MAX_DELIVERY_S
+from tidewheel.model.settings import MAX_DELIVERY_S
 
 DISPATCH_TIMEOUT = Duration.seconds(MAX_DELIVERY_S)
 SWEEP_TIMEOUT = Duration.seconds(240)
-"""A minute more than a sweep begins anything for: `tidewheel.flows.sweep.SWEEP_MS`."""
+"""A minute more than a sweep begins anything for: `tidewheel.flows.upkeep.sweep.SWEEP_MS`."""
 DISPATCH_AGE = Duration.seconds(600)
 """Room for both repeats of a call that ran into its time-out. By then two sweeps have found the topic, too."""
 

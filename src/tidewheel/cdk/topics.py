@@ -13,13 +13,13 @@ from constructs import Construct
 
 from tidewheel.cdk.encryption import key_of
 from tidewheel.cdk.subscriber_queue import SubscriberQueue, allow_deliveries
+from tidewheel.client.declared import DeclaredSubscription, DeclaredTopic
+from tidewheel.client.policies import RECEIVE, SENDER_ACTIONS, ConsumerAction, SenderAction
+from tidewheel.client.subscriptions import FilterDocument, filter_json
 from tidewheel.errors import InvalidValue
-from tidewheel.flows.subscribe import InitialPosition, check_new_subscription
-from tidewheel.policies import RECEIVE, SENDER_ACTIONS, ConsumerAction, SenderAction
-from tidewheel.sdk.declared import DeclaredSubscription, DeclaredTopic
-from tidewheel.sdk.subscriptions import FilterDocument, filter_json
-from tidewheel.settings import TopicSettings, TuningSettings
-from tidewheel.topic import check_name
+from tidewheel.flows.administration.subscribe import InitialPosition, check_new_subscription
+from tidewheel.model.settings import TopicSettings, TuningSettings
+from tidewheel.model.topic import check_name
 
 if TYPE_CHECKING:
     from tidewheel.cdk.service import TidewheelService

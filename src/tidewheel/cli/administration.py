@@ -12,11 +12,11 @@ import typer
 from tidewheel.cli.output import print_error, print_json, print_table
 from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue
-from tidewheel.levels import parse_levels
+from tidewheel.model.levels import parse_levels
 
 if TYPE_CHECKING:
-    from tidewheel.fence import Fence
-    from tidewheel.subscription import Subscription
+    from tidewheel.model.subscription import Subscription
+    from tidewheel.model.topic_state import Fence
 
 topics = typer.Typer(no_args_is_help=True, help="Create, list, update and delete topics.")
 subscriptions = typer.Typer(no_args_is_help=True, help="Create, list, pause, resume, filter and delete subscriptions.")

@@ -13,7 +13,7 @@ from tidewheel.cli.output import print_json, print_table
 from tidewheel.cli.target import client
 
 if TYPE_CHECKING:
-    from tidewheel.sdk.recurring import RecurringMessage
+    from tidewheel.client.recurring import RecurringMessage
 
 TOO_LATE = 3
 """Exit code if a message could not be cancelled or moved any more."""
@@ -61,7 +61,7 @@ def reschedule(
     as_json: AsJson = False,
 ) -> None:
     """Move a message to another time; exit code 3 if it is too late, or it was cancelled."""
-    from tidewheel.sdk.changes import Rescheduled
+    from tidewheel.client.changes import Rescheduled
 
     result = client(ctx).reschedule(topic, id, key=key, delay=delay_of(delay), deliver_at=time_of(deliver_at))
     if isinstance(result, Rescheduled):

@@ -47,7 +47,7 @@ def cost(
     from tidewheel.cost.deployed import ENVIRONMENTS
     from tidewheel.cost.rivals import rivals
     from tidewheel.cost.workload import Spread, Workload
-    from tidewheel.duration import delay_ms
+    from tidewheel.model.duration import delay_ms
 
     if environment not in ENVIRONMENTS:
         raise InvalidValue("environment", environment, f"give one of: {', '.join(ENVIRONMENTS)}")

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidewheel.sdk.histogram import EstimatedHistogram
+    from tidewheel.client.histogram import EstimatedHistogram
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 

@@ -14,7 +14,7 @@ from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from tidewheel.sdk.redrive import Redriven
+    from tidewheel.client.redrive import Redriven
 
 From = Annotated[str | None, typer.Option("--from", help="Only what is due from this ISO 8601 time on.")]
 Until = Annotated[str | None, typer.Option("--until", help="Only what is due before this ISO 8601 time.")]

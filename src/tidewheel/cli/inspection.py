@@ -19,8 +19,8 @@ from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from tidewheel.sdk.stats import SubscriptionStats, TopicStats
-    from tidewheel.sdk.waiting import MessageStatus, WaitingMessage
+    from tidewheel.client.stats import SubscriptionStats, TopicStats
+    from tidewheel.client.waiting import MessageStatus, WaitingMessage
 
 WATCH_S = 5.0
 COLUMNS = 80

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import InvalidValue
 from tidewheel.local import LocalTidewheel
-from tidewheel.sdk.client import Tidewheel
 
 _REFRESH_S = 1.0
 

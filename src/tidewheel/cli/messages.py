@@ -16,8 +16,8 @@ from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue, SendFailed
 
 if TYPE_CHECKING:
-    from tidewheel.message import Message, Receipt
-    from tidewheel.received import ReceivedMessage
+    from tidewheel.model.message import Message, Receipt
+    from tidewheel.model.received import ReceivedMessage
 
 STANDARD_INPUT = "-"
 
@@ -47,7 +47,7 @@ def send(
     as_json: AsJson = False,
 ) -> None:
     """Send a message, or one message a line."""
-    from tidewheel.message import Message
+    from tidewheel.model.message import Message
 
     fields: dict[str, Any] = {
         "delay": delay_of(delay),
@@ -115,7 +115,7 @@ def body_of(text: str, is_json: bool) -> Any:
 
 
 def delay_of(text: str | None) -> float | str | None:
-    """Reads an option's delay: a number of seconds, or text for `tidewheel.duration`."""
+    """Reads an option's delay: a number of seconds, or text for `tidewheel.model.duration`."""
     try:
         return None if text is None else float(text)
     except ValueError:

@@ -13,7 +13,7 @@ from tidewheel.errors import InvalidValue
 if TYPE_CHECKING:
     import boto3
 
-    from tidewheel.sdk.client import Tidewheel
+    from tidewheel.client.tidewheel import Tidewheel
 
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
@@ -39,7 +39,7 @@ class Target:
         Raises:
             InvalidValue: the endpoint is not a URL.
         """
-        from tidewheel.sdk.client import Tidewheel
+        from tidewheel.client.tidewheel import Tidewheel
 
         if self.endpoint_url is not None and not self.endpoint_url.startswith(("http://", "https://")):
             raise InvalidValue("--endpoint-url", self.endpoint_url, "start it with http:// or https://")

@@ -13,7 +13,7 @@ from tidewheel.cost.prices import DAYS_A_MONTH, SERVICES
 from tidewheel.cost.requests import FLOWS
 from tidewheel.cost.stream import Runs, Stream, any_of
 from tidewheel.cost.workload import DAY_S, Workload
-from tidewheel.settings import TopicSettings
+from tidewheel.model.settings import TopicSettings
 
 TRACED_A_SECOND = 1.0
 """Calls a second that X-Ray records before it samples."""
@@ -22,7 +22,7 @@ STORAGE, TELEMETRY, METRICS = "storage", "logs and traces", "metrics"
 BESIDE_REQUESTS = (STORAGE, TELEMETRY, METRICS)
 """Flows that are neither requests nor function time."""
 MOST_TOPICS = 1000
-"""Topics whose backlog is counted (`tidewheel.flows.health`)."""
+"""Topics whose backlog is counted (`tidewheel.flows.upkeep.health`)."""
 LOGS_COMPRESSED = 0.15
 """Stored bytes of a byte of logs. https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/"""
 

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from tidewheel.aws.dynamodb_topics import MAX_INLINE_MANIFEST_BYTES
 from tidewheel.cost.assumptions import Assumptions
 from tidewheel.cost.workload import DAY_S, Spread, Workload
-from tidewheel.message import HEADER_BYTES, SQS_MAX_BYTES
-from tidewheel.pack import MAX_PACK_BYTES
-from tidewheel.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS
-from tidewheel.settings import TopicSettings
+from tidewheel.model.message import HEADER_BYTES, SQS_MAX_BYTES
+from tidewheel.model.pack import MAX_PACK_BYTES
+from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS
+from tidewheel.model.settings import TopicSettings
 
 CHUNK_BYTES = 64 * 1024
 URGENT_S = 1800
-"""What is due within half an hour goes through the urgent queue (`tidewheel.sdk.sender`)."""
+"""What is due within half an hour goes through the urgent queue (`tidewheel.client.sender`)."""
 ENDS_SOON_S = 3600
-"""What ends within an hour is not merged (`tidewheel.merge`)."""
+"""What ends within an hour is not merged (`tidewheel.flows.upkeep.merge_planning`)."""
 BULK_WINDOW_S = 300
 """The bulk queue's batch window (`tidewheel.cdk.ingestion`)."""
 MAX_EVENT_BYTES = 6_000_000
@@ -248,7 +248,7 @@ class Stream:
             yield self._parts(total * subscriptions, rows, parts, segments + parts - 1, plan_bytes)
 
     def _inline(self, rows: float, segments: float) -> bool:
-        """Returns whether a dispatch delivers a slot's rows itself (`tidewheel.flows.dispatch`)."""
+        """Returns whether a dispatch delivers a slot's rows itself (`tidewheel.flows.delivery.dispatch`)."""
         raw_bytes = segments * SEGMENT_BYTES * self.workload.size_bytes / self.stored_bytes
         few = rows * self.workload.subscriptions <= self.settings.inline_rows
         return few and segments <= MAX_PART_SEGMENTS and raw_bytes <= 2 * MAX_PART_RAW_BYTES

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tidewheel.duration import MAX_DELAY_MS
 from tidewheel.errors import InvalidValue
-from tidewheel.message import MAX_MESSAGE_BYTES
-from tidewheel.pack import MAX_MESSAGES
+from tidewheel.model.duration import MAX_DELAY_MS
+from tidewheel.model.message import MAX_MESSAGE_BYTES
+from tidewheel.model.pack import MAX_MESSAGES
 
 DAY_S = 86_400
 

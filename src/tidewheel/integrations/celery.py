@@ -24,11 +24,11 @@ with needs_extra(__name__, "celery"):
 if TYPE_CHECKING:
     from celery import Celery
 
+    from tidewheel.client.tidewheel import Tidewheel
     from tidewheel.clock import Clock
-    from tidewheel.message import Receipt
-    from tidewheel.sdk.client import Tidewheel
-    from tidewheel.settings import NewTopicSettings
-    from tidewheel.subscription import Subscription
+    from tidewheel.model.message import Receipt
+    from tidewheel.model.settings import NewTopicSettings
+    from tidewheel.model.subscription import Subscription
 
 OPTION = "tidewheel"
 """The transport option that `install` sets."""

@@ -20,9 +20,9 @@ with needs_extra(__name__, "dramatiq"):
 if TYPE_CHECKING:
     import dramatiq
 
-    from tidewheel.sdk.client import Tidewheel
-    from tidewheel.settings import NewTopicSettings
-    from tidewheel.subscription import Subscription
+    from tidewheel.client.tidewheel import Tidewheel
+    from tidewheel.model.settings import NewTopicSettings
+    from tidewheel.model.subscription import Subscription
 
 TOPIC_OPTION = "tidewheel_topic"
 ID_OPTION = "tidewheel_id"

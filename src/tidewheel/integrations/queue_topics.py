@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Unpack
 from urllib.parse import urlsplit
 
 from tidewheel.errors import InvalidValue, TidewheelError, UnknownTopic
-from tidewheel.message import MAX_MESSAGE_BYTES
-from tidewheel.topic import check_name
+from tidewheel.model.message import MAX_MESSAGE_BYTES
+from tidewheel.model.topic import check_name
 
 if TYPE_CHECKING:
-    from tidewheel.message import Receipt
-    from tidewheel.sdk.client import Tidewheel
-    from tidewheel.settings import NewTopicSettings
-    from tidewheel.subscription import Subscription
+    from tidewheel.client.tidewheel import Tidewheel
+    from tidewheel.model.message import Receipt
+    from tidewheel.model.settings import NewTopicSettings
+    from tidewheel.model.subscription import Subscription
 
 SUBSCRIPTION = "workers"
 """Name of the subscription that `prepare` makes."""

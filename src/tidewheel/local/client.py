@@ -8,15 +8,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol, Unpack
 
+from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import Clock
-from tidewheel.sdk.client import Tidewheel
 
 if TYPE_CHECKING:
     import boto3
 
-    from tidewheel.fence import Fence
-    from tidewheel.received import ReceivedMessage
-    from tidewheel.settings import NewTopicSettings, TopicSettings
+    from tidewheel.model.received import ReceivedMessage
+    from tidewheel.model.settings import NewTopicSettings, TopicSettings
+    from tidewheel.model.topic_state import Fence
 
 
 class LocalClient(Tidewheel):

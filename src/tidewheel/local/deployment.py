@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeGuard
 
+from tidewheel.client.declared import TOPIC_TYPE
 from tidewheel.clock import Clock
 from tidewheel.local.emulator import Emulator
 from tidewheel.local.emulator import resources as deployed
 from tidewheel.local.event_source import EventSourceMapping, MappingSpec
 from tidewheel.local.handlers import ASYNC_RETRIES, FunctionSpec
 from tidewheel.local.jobs import JOB_ARGUMENT, JobSpec
-from tidewheel.sdk.declared import TOPIC_TYPE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

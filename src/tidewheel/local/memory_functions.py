@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidewheel.errors import CorruptPack
-from tidewheel.flows.collect import collect
-from tidewheel.flows.dispatch import dispatch
-from tidewheel.flows.ingest import ingest
-from tidewheel.flows.ingest_batch import NamedPack, groups, ingest_group
-from tidewheel.flows.merge import in_process, merge
+from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.delivery.ingest import ingest
+from tidewheel.flows.delivery.ingest_batch import NamedPack, groups, ingest_group
+from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.ports import MergeSize, Ports
-from tidewheel.flows.sweep import sweep
-from tidewheel.flows.work import do_job
-from tidewheel.job import job_of
+from tidewheel.flows.upkeep.collect import collect
+from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.memory.sqs_message import MemoryMessage
-from tidewheel.pack import PACK_ATTRIBUTE, Pack, decode_pack
-from tidewheel.settings import MAX_FUNCTION_S
+from tidewheel.model.job import job_of
+from tidewheel.model.pack import PACK_ATTRIBUTE, Pack, decode_pack
+from tidewheel.model.settings import MAX_FUNCTION_S
 
 Failed = dict[str, Exception]
 """SQS's ids of the messages of a batch that failed, with the reasons; the others are handled."""

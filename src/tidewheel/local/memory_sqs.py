@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.sqs_message import MemoryMessage, SqsError, message_bytes
 from tidewheel.memory.sqs_queue import ACCOUNT, MemoryQueue
-from tidewheel.message import SQS_MAX_BYTES
+from tidewheel.model.message import SQS_MAX_BYTES
 
 MAX_BATCH = 10
 _ENTRY_ID = re.compile(r"[\w-]{1,80}\Z")

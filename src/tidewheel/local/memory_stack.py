@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
+from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import ManualClock
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.ports import Ports
@@ -21,13 +22,12 @@ from tidewheel.memory import MemoryService
 from tidewheel.memory.queues import WORK_QUEUE
 from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.sqs_queue import MemoryQueue
-from tidewheel.sdk.client import Tidewheel
-from tidewheel.settings import NewTopicSettings, ServiceSettings, TopicSettings
+from tidewheel.model.settings import NewTopicSettings, ServiceSettings, TopicSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
-    from tidewheel.received import ReceivedMessage
+    from tidewheel.model.received import ReceivedMessage
 
 DEFAULT_START = "2026-01-01T00:00:00Z"
 BULK_WINDOW_S = 300

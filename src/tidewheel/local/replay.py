@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidewheel.message import Message
+from tidewheel.model.message import Message
 from tidewheel.shipped import EXAMPLES, shipped
 
 if TYPE_CHECKING:

@@ -25,12 +25,12 @@ from tidewheel.local.jobs import JobRunner, Jobs, run_on_spark
 from tidewheel.local.meter import Requests
 from tidewheel.local.pump import Failure, Pump
 from tidewheel.local.synthesized import template_of
-from tidewheel.settings import NewTopicSettings, TopicSettings
+from tidewheel.model.settings import NewTopicSettings, TopicSettings
 from tidewheel.shipped import FUNCTIONS, shipped
 
 if TYPE_CHECKING:
-    from tidewheel.received import ReceivedMessage
-    from tidewheel.sdk.client import Tidewheel
+    from tidewheel.client.tidewheel import Tidewheel
+    from tidewheel.model.received import ReceivedMessage
 
 DEFAULT_START = "2026-01-01T00:00:00Z"
 _ONE_CLOCK = {"TIDEWHEEL_MAX_SKEW_MS": "0"}

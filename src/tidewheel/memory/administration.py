@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tidewheel.fence import ALL_SEALED, Fence, Purge
-from tidewheel.flows.administration_port import Replay
+from tidewheel.flows.ports.administration import Replay
 from tidewheel.memory.items import Items, MemoryItems
-from tidewheel.settings import TopicSettings
-from tidewheel.subscription import Delivery
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.subscription import Delivery
+from tidewheel.model.topic_state import ALL_SEALED, Fence, Purge
 
 
 class MemoryAdministration(MemoryItems):
-    """The part of the port `Topics` of `tidewheel.flows.administration_port`."""
+    """The part of the port `Topics` of `tidewheel.flows.ports.administration`."""
 
     def update_settings(self, fence: Fence, settings: TopicSettings) -> bool:
         with self._lock:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-from tidewheel.bucket import Bucket, BucketId
-from tidewheel.fence import LAYOUT, Fence, check_layout
 from tidewheel.flows.ports import Trash
-from tidewheel.key import KeyEntry
-from tidewheel.message import MessageId
-from tidewheel.park import Park, ParkKey
-from tidewheel.plan import Plan
-from tidewheel.recurring import Recurring
-from tidewheel.subscription import Delivery, DeliveryKey, Subscription
-from tidewheel.tombstone import Tombstone
+from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.model.key import KeyEntry
+from tidewheel.model.message import MessageId
+from tidewheel.model.park import Park, ParkKey
+from tidewheel.model.plan import Plan
+from tidewheel.model.recurring import Recurring
+from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
+from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.topic_state import LAYOUT, Fence, check_layout
 
 
 @dataclass(slots=True)

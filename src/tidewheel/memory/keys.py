@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tidewheel.fence import LAYOUT
-from tidewheel.flows.keys_port import Entombed
-from tidewheel.key import KeyEntry
+from tidewheel.flows.ports.keys import Entombed
 from tidewheel.memory.items import MemoryItems
-from tidewheel.message import MessageId
-from tidewheel.tombstone import Tombstone
+from tidewheel.model.key import KeyEntry
+from tidewheel.model.message import MessageId
+from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.topic_state import LAYOUT
 
 
 class MemoryKeys(MemoryItems):

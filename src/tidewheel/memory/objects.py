@@ -11,11 +11,11 @@ from io import BytesIO
 from typing import NamedTuple
 
 from tidewheel import clock as clocks
-from tidewheel.bucket import BucketId
 from tidewheel.errors import ObjectMissing
 from tidewheel.flows.ports import StoredObject
-from tidewheel.park import ParkKey
-from tidewheel.sink import Sink
+from tidewheel.ledger.bucket import BucketId
+from tidewheel.ledger.sink import Sink
+from tidewheel.model.park import ParkKey
 
 
 class _Kept(NamedTuple):

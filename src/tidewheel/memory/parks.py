@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from tidewheel.fence import Fence, above
-from tidewheel.flows.parks_port import Parked
 from tidewheel.flows.ports import AT_ONCE_MS
+from tidewheel.flows.ports.parks import Parked
 from tidewheel.memory.items import MemoryItems
-from tidewheel.park import Park, ParkKey
-from tidewheel.subscription import DeliveryKey, State, Subscription
+from tidewheel.model.park import Park, ParkKey
+from tidewheel.model.subscription import DeliveryKey, State, Subscription
+from tidewheel.model.topic_state import Fence, above
 
 
 class MemoryParks(MemoryItems):
-    """A part of the port `Topics`; its docstrings are in `tidewheel.flows.parks_port`."""
+    """A part of the port `Topics`; its docstrings are in `tidewheel.flows.ports.parks`."""
 
     # ---- a subscription's state
     def pause(self, subscription: Subscription) -> bool:

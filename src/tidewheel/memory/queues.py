@@ -11,13 +11,13 @@ from typing import Any
 from tidewheel.clock import Clock
 from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.ports import Refusal, Release
-from tidewheel.job import CatchUpJob, DrainJob, Job, PartJob, job_body, job_of
 from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.sqs_message import SqsError
-from tidewheel.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES
-from tidewheel.park import ParkKey
-from tidewheel.settings import SQS_MAX_DELAY_S
-from tidewheel.subscription import DeliveryKey
+from tidewheel.model.job import CatchUpJob, DrainJob, Job, PartJob, job_body, job_of
+from tidewheel.model.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES
+from tidewheel.model.park import ParkKey
+from tidewheel.model.settings import SQS_MAX_DELAY_S
+from tidewheel.model.subscription import DeliveryKey
 
 MAX_BATCH = 10
 WORK_QUEUE = "work"

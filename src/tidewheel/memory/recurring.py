@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidewheel.fence import Fence
 from tidewheel.flows.ports import AT_ONCE_MS
 from tidewheel.memory.items import MemoryItems
-from tidewheel.recurring import Recurring
+from tidewheel.model.recurring import Recurring
+from tidewheel.model.topic_state import Fence
 
 
 class MemoryRecurring(MemoryItems):

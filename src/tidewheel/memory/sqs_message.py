@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidewheel.errors import TidewheelError
-from tidewheel.settings import SQS_MAX_DELAY_S
+from tidewheel.model.settings import SQS_MAX_DELAY_S
 
 MAX_ATTRIBUTES = 10
 

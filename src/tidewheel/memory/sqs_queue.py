@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 
 from tidewheel.clock import Clock
 from tidewheel.memory.sqs_message import Attributes, MemoryMessage, SqsError, bad_parameter, check_message
-from tidewheel.message import SQS_MAX_BYTES
-from tidewheel.settings import SQS_MAX_DELAY_S
+from tidewheel.model.message import SQS_MAX_BYTES
+from tidewheel.model.settings import SQS_MAX_DELAY_S
 
 REGION = "us-east-1"
 ACCOUNT = "123456789012"

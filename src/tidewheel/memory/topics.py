@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tidewheel.bucket import Bucket, BucketId
-from tidewheel.fence import Fence, above
 from tidewheel.flows.ports import AT_ONCE_MS, Commit, DailyClaim, Due, HandOut, Trash, Wake
+from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.memory.administration import MemoryAdministration
 from tidewheel.memory.keys import MemoryKeys
 from tidewheel.memory.parks import MemoryParks
 from tidewheel.memory.recurring import MemoryRecurring
-from tidewheel.park import Park
-from tidewheel.plan import Plan
-from tidewheel.subscription import Delivery, DeliveryKey, Subscription
+from tidewheel.model.park import Park
+from tidewheel.model.plan import Plan
+from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
+from tidewheel.model.topic_state import Fence, above
 
 
 class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministration):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from tidewheel.wheel import schedule_name, schedule_prefix
+from tidewheel.model.wheel import schedule_name, schedule_prefix
 
 
 class MemoryWheel:

@@ -11,7 +11,7 @@ from tidewheel.aws import s3_layout
 from tidewheel.aws.new_names import NewNames
 from tidewheel.errors import ObjectMissing
 from tidewheel.flows.ports import StoredObject
-from tidewheel.sink import Sink
+from tidewheel.ledger.sink import Sink
 
 _UNFINISHED = ".unfinished"
 

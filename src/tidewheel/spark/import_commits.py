@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidewheel.bucket import Bucket
 from tidewheel.errors import Contended, UnknownTopic
-from tidewheel.fence import Fence
-from tidewheel.flows.commit import commit_and_arm
+from tidewheel.flows.delivery.commit import commit_and_arm
 from tidewheel.flows.ports import Commit, Objects, Ports
-from tidewheel.ledger import decode_segment
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.ledger.ledger import decode_segment
+from tidewheel.model.topic_state import Fence
 from tidewheel.spark.ledger_sink import CutLedger, Target, write_ledger
 
 _ATTEMPTS = 20

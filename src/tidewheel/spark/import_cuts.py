@@ -2,7 +2,7 @@
 
 They are made once and stored, so that a second run writes the same ledgers and knows which of them are there:
 
-    imports/<topic>/_<import id>.json    sealed (`tidewheel.checked`), a JSON object: starts, rows of each, rejected
+    imports/<topic>/_<import id>.json    sealed (`model.checksum`), a JSON object: starts, rows of each, rejected
                                          rows by kind, the input's fingerprint
 
 The name starts with an underscore, since Spark takes such a file for no input.
@@ -20,11 +20,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tidewheel.aws import s3_layout
-from tidewheel.checked import opened, sealed
-from tidewheel.duration import MAX_DELAY_MS
 from tidewheel.errors import CorruptMetadata, ObjectMissing
 from tidewheel.flows.ports import Objects
-from tidewheel.foreign import json_object_of, mapping, text, whole
+from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.duration import MAX_DELAY_MS
+from tidewheel.model.untrusted import json_object_of, mapping, text, whole
 
 CUT_ROWS = 1_000_000
 CUT_RAW_BYTES = 160 * 1024 * 1024

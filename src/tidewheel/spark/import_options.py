@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from zoneinfo import ZoneInfo
 
-from tidewheel.duration import delay_ms
 from tidewheel.errors import InvalidValue
+from tidewheel.model.duration import delay_ms
 
 FORMATS = ("parquet", "csv", "json")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")

@@ -26,10 +26,10 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from tidewheel.duration import MAX_DELAY_MS
 from tidewheel.errors import InvalidValue
-from tidewheel.message import HEADER_ATTRIBUTE, MAX_ATTRIBUTES, MAX_MESSAGE_BYTES, Encoding
-from tidewheel.outgoing import MAX_KEY_CHARACTERS
+from tidewheel.model.duration import MAX_DELAY_MS
+from tidewheel.model.message import HEADER_ATTRIBUTE, MAX_ATTRIBUTES, MAX_MESSAGE_BYTES, Encoding
+from tidewheel.model.validation import MAX_KEY_CHARACTERS
 from tidewheel.spark.import_input import MALFORMED, Input
 from tidewheel.spark.import_options import Columns
 from tidewheel.spark.import_times import Time, time_of

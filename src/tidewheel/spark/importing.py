@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 
 from tidewheel.aws import s3_layout
 from tidewheel.errors import InvalidValue, UnknownTopic
-from tidewheel.fence import Fence
+from tidewheel.model.topic_state import Fence
 from tidewheel.spark import import_rows as rows_of
 from tidewheel.spark.import_commits import commit_ledger
 from tidewheel.spark.import_cuts import Cuts, SlotWeight, cuts_name, grain_slots, make_cuts, stored_cuts

@@ -16,10 +16,10 @@ import boto3
 from pyspark.sql import SparkSession
 
 from tidewheel.aws.service import Service
+from tidewheel.client.connection import Connection
 from tidewheel.clock import Clock, SystemClock
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.ports import Objects
-from tidewheel.sdk.connection import Connection
 from tidewheel.spark.location import Location
 
 MAX_JOB_S = 7_200

@@ -29,16 +29,16 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from tidewheel.bucket import Bucket, BucketId, Tail
-from tidewheel.checked import opened, sealed
 from tidewheel.errors import CorruptMetadata
-from tidewheel.flows.merge_rows import store_rows
 from tidewheel.flows.ports import Objects
-from tidewheel.foreign import json_of, mapping, text, whole
-from tidewheel.ledger_rows import SCHEMA
-from tidewheel.segment_table import decode_segments, encode_segments
-from tidewheel.settings import TopicSettings
-from tidewheel.slots import decode_slots, encode_slots
+from tidewheel.flows.upkeep.merge_rows import store_rows
+from tidewheel.ledger.bucket import Bucket, BucketId, Tail
+from tidewheel.ledger.rows import SCHEMA
+from tidewheel.ledger.segment_table import decode_segments, encode_segments
+from tidewheel.ledger.slots import decode_slots, encode_slots
+from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.untrusted import json_of, mapping, text, whole
 from tidewheel.spark.location import Location
 
 PART = "part"
@@ -167,7 +167,7 @@ def _counted_up(ids: Iterable[bytes], last: bytes) -> pa.FixedSizeBinaryArray:
 
 
 def encode_manifest(ledgers: Iterable[CutLedger]) -> bytes:
-    """Returns a manifest: sealed (`tidewheel.checked`), a JSON list of ledgers."""
+    """Returns a manifest: sealed (`tidewheel.model.checksum`), a JSON list of ledgers."""
     return sealed(json.dumps([_encode(each) for each in ledgers]).encode())
 
 

@@ -37,8 +37,8 @@ from pyspark.sql.types import (
 
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.ports import Objects
-from tidewheel.ledger import SCHEMA, decode_segment
-from tidewheel.segment import Segment
+from tidewheel.ledger.ledger import SCHEMA, decode_segment
+from tidewheel.model.segment import Segment
 from tidewheel.spark.ledger_sink import LedgerSink
 from tidewheel.spark.live_ledgers import LiveLedger, in_listing, in_table
 from tidewheel.spark.location import Location

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from tidewheel.aws import s3_layout
 from tidewheel.errors import Contended, UnknownTopic
+from tidewheel.flows.delivery.load_index import complete
 from tidewheel.flows.ports import Objects, StoredObject, Topics
-from tidewheel.flows.tails import complete
-from tidewheel.ledger_reader import segments_of
-from tidewheel.segment import Segment
+from tidewheel.ledger.reader import segments_of
+from tidewheel.model.segment import Segment
 from tidewheel.spark.location import Location, client
 
 _ATTEMPTS = 5

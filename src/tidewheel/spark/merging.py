@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 from pyspark.sql import SparkSession
 
-from tidewheel.bucket import Bucket
 from tidewheel.errors import CorruptLedger, ObjectMissing
-from tidewheel.flows.merge import Engine, Merged, merge
-from tidewheel.flows.merge_rows import MergeWork, write_output
-from tidewheel.merge import Merge
+from tidewheel.flows.upkeep.merge import Engine, Merged, merge
+from tidewheel.flows.upkeep.merge_planning import Merge
+from tidewheel.flows.upkeep.merge_rows import MergeWork, write_output
+from tidewheel.ledger.bucket import Bucket
 from tidewheel.spark.job import MAX_JOB_S, Job
 from tidewheel.spark.location import Location
 from tidewheel.spark.progress import watched

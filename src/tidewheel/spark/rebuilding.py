@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 from pyspark.sql import SparkSession
 
-from tidewheel.bucket import Bucket
 from tidewheel.clock import SystemClock
 from tidewheel.errors import InvalidValue
-from tidewheel.flows.audit import audit
-from tidewheel.flows.merge_rows import MergeWork
 from tidewheel.flows.ports import StoredObject
-from tidewheel.flows.rebuild import rebuild
-from tidewheel.flows.rebuild_engine import Ids, Overlaps, inspect_object, message_ids, sharing
-from tidewheel.inspection import Inspected
-from tidewheel.rebuild_report import RebuildReport
-from tidewheel.settings import MAX_FUNCTION_S, TopicSettings
+from tidewheel.flows.recovery.audit import audit
+from tidewheel.flows.recovery.rebuild import rebuild
+from tidewheel.flows.recovery.rebuild_engine import Ids, Overlaps, inspect_object, message_ids, sharing
+from tidewheel.flows.recovery.rebuild_report import RebuildReport
+from tidewheel.flows.upkeep.merge_rows import MergeWork
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.ledger.inspection import Inspected
+from tidewheel.model.settings import MAX_FUNCTION_S, TopicSettings
 from tidewheel.spark.job import MAX_JOB_S, Job
 from tidewheel.spark.location import Location
 from tidewheel.spark.merging import on_spark

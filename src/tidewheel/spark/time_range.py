@@ -19,8 +19,8 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from tidewheel.ledger_rows import Int64s, times_of
-from tidewheel.segment import Segment
+from tidewheel.ledger.rows import Int64s, times_of
+from tidewheel.model.segment import Segment
 
 _TIME = ("deliver_at_ms",)
 _FIRST_MS, _END_MS = -(2**63), 2**63

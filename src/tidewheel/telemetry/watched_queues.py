@@ -9,8 +9,8 @@ from threading import Lock
 
 from tidewheel.clock import Clock
 from tidewheel.flows.ports import Queues, Refusal, Release
-from tidewheel.park import ParkKey
-from tidewheel.subscription import DeliveryKey
+from tidewheel.model.park import ParkKey
+from tidewheel.model.subscription import DeliveryKey
 
 
 @dataclass(slots=True, kw_only=True)

@@ -78,7 +78,7 @@ def _write_more_json():
 
 
 def _write_more_in_headers():
-    received = importlib.import_module("tidewheel.received")
+    received = importlib.import_module("tidewheel.model.received")
     header_text = received.header_text
 
     def header_with_more(*arguments, **keywords):
@@ -88,7 +88,7 @@ def _write_more_in_headers():
 
 
 def _write_more_tags():
-    writer = importlib.import_module("tidewheel.ledger_writer").LedgerWriter
+    writer = importlib.import_module("tidewheel.ledger.writer").LedgerWriter
     make = writer.__init__
 
     def make_with_more(self, *arguments, **keywords):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from tests.simulation.guards import delivery_worlds as worlds
 from tests.simulation.mutant import Mutant
-from tidewheel.flows import deliver, dispatch
-from tidewheel.flows import replay as replaying
-from tidewheel.flows import sweep as sweeping
+from tidewheel.flows.administration import replay as replaying
+from tidewheel.flows.delivery import deliver, dispatch
+from tidewheel.flows.upkeep import sweep as sweeping
 from tidewheel.memory import MemoryTopics as T
 from tidewheel.memory.administration import MemoryAdministration
 from tidewheel.memory.parks import MemoryParks
 
 _REVIVED = (
     "if current is None:\n"
-    "            from tidewheel.subscription import Delivery\n"
+    "            from tidewheel.model.subscription import Delivery\n"
     "            current = Delivery(key=key, queue_url='queue-billing', parts=2, start=0, look_at_ms=0)\n"
 )
 

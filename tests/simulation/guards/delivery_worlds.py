@@ -11,14 +11,14 @@ from tests.simulation.exploring import Scenario
 from tests.simulation.healing import MINUTE, TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
 from tidewheel.errors import InvalidValue, NotKept, UnknownSubscription
-from tidewheel.flows.collect import collect
-from tidewheel.flows.pause import delete_subscription, pause
-from tidewheel.flows.replay import replay
-from tidewheel.flows.subscribe import create_subscription
-from tidewheel.flows.sweep import sweep
-from tidewheel.flows.work import do_job
-from tidewheel.job import PartJob
-from tidewheel.subscription import Subscription
+from tidewheel.flows.administration.pause import delete_subscription, pause
+from tidewheel.flows.administration.replay import replay
+from tidewheel.flows.administration.subscribe import create_subscription
+from tidewheel.flows.delivery.work import do_job
+from tidewheel.flows.upkeep.collect import collect
+from tidewheel.flows.upkeep.sweep import sweep
+from tidewheel.model.job import PartJob
+from tidewheel.model.subscription import Subscription
 
 _LEASE_MS = 3 * MINUTE
 """Longer than a lease."""

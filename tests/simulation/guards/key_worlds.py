@@ -8,10 +8,10 @@ from tests.simulation.actors import require
 from tests.simulation.exploring import Scenario
 from tests.simulation.healing import TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
-from tidewheel.flows.cancel import cancel, cancel_key, cancel_many
-from tidewheel.flows.ingest import ingest
-from tidewheel.flows.purge import purge
-from tidewheel.outgoing import Options
+from tidewheel.flows.administration.cancel import cancel, cancel_key, cancel_many
+from tidewheel.flows.administration.purge import purge
+from tidewheel.flows.delivery.ingest import ingest
+from tidewheel.model.validation import Options
 
 _REPLACE = {"key": "k", "replace": True}
 _ONCE = {"key": "k"}

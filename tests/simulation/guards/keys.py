@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.simulation.guards import key_worlds as worlds
 from tests.simulation.mutant import Mutant
-from tidewheel.flows import cancel as cancelling
-from tidewheel.flows import ingest as ingesting
-from tidewheel.flows import keys as settling
+from tidewheel.flows.administration import cancel as cancelling
+from tidewheel.flows.delivery import ingest as ingesting
+from tidewheel.flows.delivery import keys as settling
 from tidewheel.memory.keys import MemoryKeys as K
 
 MUTANTS = (

@@ -8,14 +8,14 @@ from tests.simulation.actors import Fault, require
 from tests.simulation.exploring import Scenario
 from tests.simulation.healing import DAY, TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
-from tidewheel.flows.cancel import cancel
-from tidewheel.flows.collect import collect
-from tidewheel.flows.ingest import ingest
-from tidewheel.flows.merge import in_process, merge
-from tidewheel.flows.orphans import sweep_orphans
-from tidewheel.flows.pause import pause
-from tidewheel.flows.purge import purge
-from tidewheel.flows.subscribe import create_subscription
+from tidewheel.flows.administration.cancel import cancel
+from tidewheel.flows.administration.pause import pause
+from tidewheel.flows.administration.purge import purge
+from tidewheel.flows.administration.subscribe import create_subscription
+from tidewheel.flows.delivery.ingest import ingest
+from tidewheel.flows.upkeep.collect import collect
+from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.flows.upkeep.orphans import sweep_orphans
 
 FAR = 100
 """A slot beyond the hour whose ledgers are not merged."""

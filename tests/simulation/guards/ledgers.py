@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from tests.simulation.guards import ledger_worlds as worlds
 from tests.simulation.mutant import Mutant
-from tidewheel.flows import collect as collecting
-from tidewheel.flows import direct, due_rows, orphans
-from tidewheel.flows import merge as merging
-from tidewheel.flows import purge as purging
-from tidewheel.flows import subscribe as subscribing
+from tidewheel.flows.administration import purge as purging
+from tidewheel.flows.administration import subscribe as subscribing
+from tidewheel.flows.delivery import direct, due_rows
+from tidewheel.flows.upkeep import collect as collecting
+from tidewheel.flows.upkeep import merge as merging
+from tidewheel.flows.upkeep import orphans
 from tidewheel.memory import MemoryObjects
 from tidewheel.memory import MemoryTopics as T
 from tidewheel.memory.administration import MemoryAdministration

@@ -9,11 +9,11 @@ from tests.simulation.actors import require, step
 from tests.simulation.exploring import Scenario
 from tests.simulation.healing import DAY, HOUR, SLOT_S, START_MS, TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
-from tidewheel.flows.orphans import sweep_orphans
-from tidewheel.flows.pause import pause
-from tidewheel.message import Message
-from tidewheel.recurrence import parse_rule
-from tidewheel.sdk.recurring import end, make
+from tidewheel.client.recurring import end, make
+from tidewheel.flows.administration.pause import pause
+from tidewheel.flows.upkeep.orphans import sweep_orphans
+from tidewheel.model.message import Message
+from tidewheel.model.recurrence import parse_rule
 
 _EVERY_SLOTS = 3
 

@@ -10,18 +10,18 @@ from tests.simulation.guards.ledger_worlds import FAR, merge_all
 from tests.simulation.healing import DAY, HOUR, TOPIC
 from tests.simulation.interleaving import Task
 from tests.simulation.small_world import SmallWorld
-from tidewheel.bucket import content_id
 from tidewheel.errors import Contended, UnknownTopic
-from tidewheel.flows.collect import collect
-from tidewheel.flows.commit import commit_and_arm
-from tidewheel.flows.ingest import ingest, pack_rows
-from tidewheel.flows.orphans import sweep_orphans
-from tidewheel.flows.pause import pause
-from tidewheel.flows.payloads import sweep_payloads
-from tidewheel.flows.rebuild import rebuild
-from tidewheel.flows.rebuild_engine import InProcess
-from tidewheel.ledger import encode_ledger
-from tidewheel.subscription import State
+from tidewheel.flows.administration.pause import pause
+from tidewheel.flows.delivery.commit import commit_and_arm
+from tidewheel.flows.delivery.ingest import ingest, pack_rows
+from tidewheel.flows.recovery.rebuild import rebuild
+from tidewheel.flows.recovery.rebuild_engine import InProcess
+from tidewheel.flows.upkeep.collect import collect
+from tidewheel.flows.upkeep.orphans import sweep_orphans
+from tidewheel.flows.upkeep.payloads import sweep_payloads
+from tidewheel.ledger.bucket import content_id
+from tidewheel.ledger.ledger import encode_ledger
+from tidewheel.model.subscription import State
 
 
 def _lost_and_rebuilt() -> SmallWorld:

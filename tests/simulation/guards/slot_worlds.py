@@ -8,9 +8,9 @@ from tests.simulation.actors import Fault, require
 from tests.simulation.exploring import Scenario
 from tests.simulation.healing import TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
-from tidewheel.flows.cancel import cancel
-from tidewheel.flows.ingest import ingest as ingesting
-from tidewheel.flows.pause import activate, delete_subscription, pause, resume
+from tidewheel.flows.administration.cancel import cancel
+from tidewheel.flows.administration.pause import activate, delete_subscription, pause, resume
+from tidewheel.flows.delivery.ingest import ingest as ingesting
 
 
 # ---- worlds

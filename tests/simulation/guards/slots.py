@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.simulation.guards import slot_worlds as worlds
 from tests.simulation.mutant import Mutant
-from tidewheel.flows import commit, direct, dispatch, due_rows, ingest
+from tidewheel.flows.delivery import commit, direct, dispatch, due_rows, ingest
 from tidewheel.memory import MemoryTopics as T
 from tidewheel.memory.keys import MemoryKeys
 

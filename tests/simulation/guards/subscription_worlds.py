@@ -10,15 +10,15 @@ from tests.simulation.actors import Fault, require, step
 from tests.simulation.exploring import Scenario
 from tests.simulation.healing import DAY, MINUTE, TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
-from tidewheel.flows.collect import collect
-from tidewheel.flows.ingest import ingest
-from tidewheel.flows.orphans import sweep_orphans
-from tidewheel.flows.pause import activate, pause, resume
-from tidewheel.flows.purge import purge
-from tidewheel.flows.sweep import sweep
-from tidewheel.flows.work import do_job
-from tidewheel.job import DrainJob
-from tidewheel.subscription import State
+from tidewheel.flows.administration.pause import activate, pause, resume
+from tidewheel.flows.administration.purge import purge
+from tidewheel.flows.delivery.ingest import ingest
+from tidewheel.flows.delivery.work import do_job
+from tidewheel.flows.upkeep.collect import collect
+from tidewheel.flows.upkeep.orphans import sweep_orphans
+from tidewheel.flows.upkeep.sweep import sweep
+from tidewheel.model.job import DrainJob
+from tidewheel.model.subscription import State
 
 _LEASE_MS = 3 * MINUTE
 _LARGE = {name: (4, {"body": Random(name).randbytes(180_000)}) for name in "ab"}

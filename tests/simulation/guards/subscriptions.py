@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from tests.simulation.guards import subscription_worlds as worlds
 from tests.simulation.mutant import Mutant
-from tidewheel import subscription as subscriptions
-from tidewheel.flows import deliver, direct, dispatch, drain, orphans, parking
-from tidewheel.flows import pause as pausing
-from tidewheel.flows import sweep as sweeping
+from tidewheel.flows.administration import pause as pausing
+from tidewheel.flows.delivery import deliver, direct, dispatch, drain, parking
+from tidewheel.flows.upkeep import orphans
+from tidewheel.flows.upkeep import sweep as sweeping
 from tidewheel.memory.parks import MemoryParks as P
+from tidewheel.model import subscription as subscriptions
 
 MUTANTS = (
     Mutant(

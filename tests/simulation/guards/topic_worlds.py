@@ -10,11 +10,11 @@ from tests.simulation.exploring import Scenario
 from tests.simulation.healing import HOUR, MINUTE, TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
 from tidewheel.errors import BeingDeleted, UnknownTopic
-from tidewheel.flows.delete_topic import delete_topic, finish_deletion
-from tidewheel.flows.ingest import ingest
-from tidewheel.flows.subscribe import create_subscription, create_topic
-from tidewheel.flows.sweep import sweep
-from tidewheel.flows.update_topic import update_topic
+from tidewheel.flows.administration.delete_topic import delete_topic, finish_deletion
+from tidewheel.flows.administration.subscribe import create_subscription, create_topic
+from tidewheel.flows.administration.update_topic import update_topic
+from tidewheel.flows.delivery.ingest import ingest
+from tidewheel.flows.upkeep.sweep import sweep
 
 _AFTER_DELETION_MS = 10 * MINUTE
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from tests.simulation.guards import recurring_worlds, seldom_worlds
 from tests.simulation.guards import topic_worlds as worlds
 from tests.simulation.mutant import Mutant
-from tidewheel.flows import delete_topic as deleting
-from tidewheel.flows import dispatch, orphans, payloads
-from tidewheel.flows import ingest as ingesting
-from tidewheel.flows import rebuild as rebuilding
-from tidewheel.flows import sweep as sweeping
+from tidewheel.flows.administration import delete_topic as deleting
+from tidewheel.flows.delivery import dispatch
+from tidewheel.flows.delivery import ingest as ingesting
+from tidewheel.flows.recovery import rebuild as rebuilding
+from tidewheel.flows.upkeep import orphans, payloads
+from tidewheel.flows.upkeep import sweep as sweeping
 from tidewheel.memory import MemoryTopics as T
 from tidewheel.memory.administration import MemoryAdministration as A
 from tidewheel.memory.items import MemoryItems

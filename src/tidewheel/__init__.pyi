@@ -1,0 +1,55 @@
+"""The public names of Tidewheel. Type checkers read this file, and so does `__init__.py`."""
+
+from .client.asynchronous import AsyncTidewheel as AsyncTidewheel
+from .client.buffered import BufferedSender as BufferedSender
+from .client.changes import Rescheduled as Rescheduled
+from .client.closed import Closed as Closed
+from .client.consumer import Consumer as Consumer
+from .client.consumer import DeleteFailed as DeleteFailed
+from .client.consumer_counts import ConsumerCounts as ConsumerCounts
+from .client.histogram import EstimatedHistogram as EstimatedHistogram
+from .client.recurring import RecurringMessage as RecurringMessage
+from .client.retries import RetryLater as RetryLater
+from .client.stats import SubscriptionStats as SubscriptionStats
+from .client.stats import TopicStats as TopicStats
+from .client.tidewheel import Tidewheel as Tidewheel
+from .client.unsent import BufferFull as BufferFull
+from .client.unsent import FailedMessage as FailedMessage
+from .client.unsent import FlushFailed as FlushFailed
+from .client.waiting import MessageState as MessageState
+from .client.waiting import MessageStatus as MessageStatus
+from .client.waiting import WaitingMessage as WaitingMessage
+from .errors import AlreadyExists as AlreadyExists
+from .errors import BeingDeleted as BeingDeleted
+from .errors import Contended as Contended
+from .errors import ExtraMissing as ExtraMissing
+from .errors import InvalidValue as InvalidValue
+from .errors import LimitExceeded as LimitExceeded
+from .errors import NewerLayout as NewerLayout
+from .errors import NotConfigured as NotConfigured
+from .errors import NotKept as NotKept
+from .errors import QueueUnavailable as QueueUnavailable
+from .errors import SendFailed as SendFailed
+from .errors import TidewheelError as TidewheelError
+from .errors import TooManyPurges as TooManyPurges
+from .errors import UnknownMessage as UnknownMessage
+from .errors import UnknownRecurring as UnknownRecurring
+from .errors import UnknownSubscription as UnknownSubscription
+from .errors import UnknownTopic as UnknownTopic
+from .flows.administration.cancel import Cancelled as Cancelled
+from .flows.administration.cancel import TooLate as TooLate
+from .flows.administration.purge import Purged as Purged
+from .flows.administration.replay import Replayed as Replayed
+from .model.levels import Backoff as Backoff
+from .model.levels import parse_levels as parse_levels
+from .model.message import Encoding as Encoding
+from .model.message import Message as Message
+from .model.message import MessageId as MessageId
+from .model.message import Receipt as Receipt
+from .model.received import ReceivedMessage as ReceivedMessage
+from .model.received import parse_received as parse_received
+from .model.settings import ServiceSettings as ServiceSettings
+from .model.settings import TopicSettings as TopicSettings
+from .model.subscription import Subscription as Subscription
+
+__version__: str

@@ -1,0 +1,167 @@
+"""The client for asyncio: every method of `Tidewheel`, awaitable."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+
+from tidewheel.client.closed import Closed
+from tidewheel.client.tidewheel import Tidewheel
+from tidewheel.errors import InvalidValue
+
+if TYPE_CHECKING:
+    import boto3
+    from mypy_boto3_sqs import SQSClient
+
+    from tidewheel.clock import Clock
+    from tidewheel.flows.ports import Objects, Topics
+    from tidewheel.model.settings import ChangeableSettings, NewTopicSettings, ServiceSettings, TopicSettings
+    from tidewheel.model.topic_state import Fence
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MAX_THREADS = 50
+"""More calls than this at once would wait for connections: boto3's pool has as many."""
+
+
+def _awaitable(
+    method: Callable[Concatenate[Tidewheel, P], T],
+) -> Callable[Concatenate[AsyncTidewheel, P], Coroutine[Any, Any, T]]:
+    """Returns a coroutine method with the arguments and the documentation of a method of `Tidewheel`."""
+
+    @functools.wraps(method)
+    async def call(self: AsyncTidewheel, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        # Looked up by name, so that a subclass of the client is asked.
+        bound: Callable[P, T] = getattr(self.client, method.__name__)
+        return await self._in_thread(functools.partial(bound, *args, **kwargs))
+
+    return call
+
+
+class AsyncTidewheel:
+    """A deployed Tidewheel service, for asyncio: the methods of `Tidewheel`, each of which is awaited.
+
+    Calls run side by side in a few threads over one client. To cancel a call that has begun stops the waiting, not the
+    call: a message may be sent, or be taken from a queue, all the same. A call that still waits for a thread is
+    dropped. An iterable of messages is read in a thread.
+
+    Example:
+        >>> async with AsyncTidewheel() as tw:
+        ...     await tw.send("orders", {"id": 17}, delay="3d")
+    """
+
+    def __init__(
+        self,
+        stack_name: str = "tidewheel",
+        *,
+        session: boto3.Session | None = None,
+        settings: ServiceSettings | None = None,
+        clock: Clock | None = None,
+        endpoint_url: str | None = None,
+        topics: Topics | None = None,
+        objects: Objects | None = None,
+        sqs: SQSClient | None = None,
+        client: Tidewheel | None = None,
+        max_threads: int = 16,
+    ) -> None:
+        """Makes a client; AWS is not called before the first method is.
+
+        Args:
+            stack_name, session, settings, clock, endpoint_url, topics, objects, sqs: as of `Tidewheel`.
+            client: a client that is there already, instead of all these.
+            max_threads: calls at once, 1 to 50; the others wait. A `receive` that waits for messages takes one.
+
+        Raises:
+            InvalidValue: a value is not usable.
+        """
+        if not isinstance(max_threads, int) or isinstance(max_threads, bool) or not 1 <= max_threads <= MAX_THREADS:
+            raise InvalidValue("max_threads", max_threads, f"give a whole number from 1 to {MAX_THREADS}")
+        self.client = client or Tidewheel(
+            stack_name,
+            session=session,
+            settings=settings,
+            clock=clock,
+            endpoint_url=endpoint_url,
+            topics=topics,
+            objects=objects,
+            sqs=sqs,
+        )
+        self._executor = ThreadPoolExecutor(max_threads, thread_name_prefix="tidewheel")
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Waits for the calls that have begun; none can begin after this. To repeat it is harmless."""
+        self._closed = True
+        await asyncio.to_thread(self._executor.shutdown)
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        """Runs a call in one of the threads, with the caller's context variables.
+
+        Raises:
+            Closed: `aclose` was called.
+        """
+        if self._closed:
+            raise Closed("AsyncTidewheel", "was closed")
+        context = contextvars.copy_context()
+        return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: context.run(call))
+
+    # ---- administration
+    # Written out, since a method that takes any name cannot be told apart from one that takes `self` as one.
+    async def create_topic(
+        self, name: str, *, settings: TopicSettings | None = None, **changes: Unpack[NewTopicSettings]
+    ) -> Fence:
+        """As `Tidewheel.create_topic`."""
+        call = functools.partial(self.client.create_topic, name, settings=settings, **changes)
+        return await self._in_thread(call)
+
+    async def update_topic(self, name: str, **changes: Unpack[ChangeableSettings]) -> Fence:
+        """As `Tidewheel.update_topic`."""
+        return await self._in_thread(functools.partial(self.client.update_topic, name, **changes))
+
+    delete_topic = _awaitable(Tidewheel.delete_topic)
+    purge = _awaitable(Tidewheel.purge)
+    replay = _awaitable(Tidewheel.replay)
+    redrive = _awaitable(Tidewheel.redrive)
+    redrive_service = _awaitable(Tidewheel.redrive_service)
+    create_subscription = _awaitable(Tidewheel.create_subscription)
+    pause = _awaitable(Tidewheel.pause)
+    resume = _awaitable(Tidewheel.resume)
+    set_filter = _awaitable(Tidewheel.set_filter)
+    delete_subscription = _awaitable(Tidewheel.delete_subscription)
+    topics = _awaitable(Tidewheel.topics)
+    subscriptions = _awaitable(Tidewheel.subscriptions)
+    stats = _awaitable(Tidewheel.stats)
+    get = _awaitable(Tidewheel.get)
+    peek = _awaitable(Tidewheel.peek)
+
+    # ---- sending
+    send = _awaitable(Tidewheel.send)
+    send_many = _awaitable(Tidewheel.send_many)
+
+    # ---- changing what waits
+    cancel = _awaitable(Tidewheel.cancel)
+    cancel_many = _awaitable(Tidewheel.cancel_many)
+    reschedule = _awaitable(Tidewheel.reschedule)
+
+    # ---- recurring messages
+    send_recurring = _awaitable(Tidewheel.send_recurring)
+    recurring = _awaitable(Tidewheel.recurring)
+    cancel_recurring = _awaitable(Tidewheel.cancel_recurring)
+
+    # ---- receiving
+    receive = _awaitable(Tidewheel.receive)
+    delete = _awaitable(Tidewheel.delete)

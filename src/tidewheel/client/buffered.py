@@ -1,0 +1,329 @@
+"""The buffered sender: messages are gathered, and sent together by a thread of its own.
+
+add --> buffer --by count, bytes or age--> batch --Sender--> ingest queues
+ |                                           |
+ +-- waits while max_pending messages, or max_pending_bytes, are in both
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from tidewheel.client.closed import Closed
+from tidewheel.client.unsent import BufferFull, FailedMessage, FlushFailed
+from tidewheel.errors import InvalidValue
+from tidewheel.model.message import Message, Receipt, id_text
+from tidewheel.model.topic_state import Fence
+from tidewheel.model.validation import CheckedMessage
+
+if TYPE_CHECKING:
+    from tidewheel.client.tidewheel import Tidewheel
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """A message that waits."""
+
+    index: int
+    added_s: float
+    size: int
+    fence: Fence
+    checked: CheckedMessage
+    message: Message
+    future: Future[Receipt]
+
+    @property
+    def receipt(self) -> Receipt:
+        checked = self.checked
+        return Receipt(id=id_text(checked.id), topic=self.fence.topic, deliver_at_ms=checked.deliver_at_ms)
+
+
+class BufferedSender:
+    """Sends messages in the background; several threads may add to one.
+
+    A message is durable when its future has a receipt, not when `add` returns: what is in the buffer is lost if the
+    process is killed. It is flushed when the block ends, and when the program does. A child of `os.fork` cannot use
+    its parent's: it makes its own.
+
+    Example:
+        >>> with BufferedSender(tw) as sender:
+        ...     for order in orders:
+        ...         sender.add("orders", order, delay="3d")
+    """
+
+    def __init__(
+        self,
+        tw: Tidewheel,
+        *,
+        max_messages: int = 1000,
+        max_bytes: int = 4_000_000,
+        max_age_s: float = 1.0,
+        max_pending: int = 10_000,
+        max_pending_bytes: int = 64_000_000,
+        max_wait_s: float | None = None,
+        on_failure: Callable[[FailedMessage], object] | None = None,
+    ) -> None:
+        """Prepares a sender; its thread begins with the first message.
+
+        Args:
+            tw: the client.
+            max_messages: so many that wait are sent.
+            max_bytes: so many bytes of bodies that wait are sent.
+            max_age_s: what has waited so long is sent, with all that waits.
+            max_pending: with so many messages unsent, `add` waits.
+            max_pending_bytes: likewise with so many bytes; a larger message is taken when it is alone.
+            max_wait_s: how long `add` waits at most; None: for as long as it takes.
+            on_failure: called, in the sender's thread, with each message that could not be sent; `flush` and `close`
+                do not raise then. None: they do, and an error is logged.
+
+        Raises:
+            InvalidValue: a value is not usable.
+        """
+        whole = {
+            "max_messages": max_messages,
+            "max_bytes": max_bytes,
+            "max_pending": max_pending,
+            "max_pending_bytes": max_pending_bytes,
+        }
+        for name, number in whole.items():
+            if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+                raise InvalidValue(name, number, "give a whole number of at least 1")
+        for name, seconds in (("max_age_s", max_age_s), ("max_wait_s", 0 if max_wait_s is None else max_wait_s)):
+            if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < 1e6:
+                raise InvalidValue(name, seconds, "give seconds, at least 0")
+        if on_failure is not None and not callable(on_failure):
+            raise InvalidValue("on_failure", on_failure, "give a function that takes a FailedMessage")
+        self._tw = tw
+        self._max_messages, self._max_bytes, self._max_age_s = max_messages, max_bytes, max_age_s
+        self._max_pending, self._max_pending_bytes, self._max_wait_s = max_pending, max_pending_bytes, max_wait_s
+        self._on_failure = on_failure
+        self._process = os.getpid()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._buffer: list[_Entry] = []
+        self._buffer_bytes = 0
+        self._pending = self._pending_bytes = 0  # in the buffer, and on their way
+        self._added = self._flush_to = 0
+        self._closed = False
+        self._failures: list[FailedMessage] = []
+        self._failed = 0
+
+    # ---- adding
+    def add(
+        self,
+        topic: str,
+        body: Any,
+        *,
+        delay: float | timedelta | str | None = None,
+        deliver_at: datetime | float | None = None,
+        delay_level: int | None = None,
+        attributes: Mapping[str, str] | None = None,
+        key: str | None = None,
+        replace: bool = False,
+        expires_in: float | timedelta | str | None = None,
+    ) -> Future[Receipt]:
+        """Checks a message and puts it into the buffer; a delay counts from now.
+
+        Args: as of `Tidewheel.send`.
+
+        Returns:
+            A future of the receipt: it has one when SQS keeps the message, or the error with which it was not sent.
+            `cancel()` takes the message out again, until it is on its way.
+
+        Raises:
+            InvalidValue, UnknownTopic, LimitExceeded: as of `Tidewheel.send`; it was not added.
+            BufferFull: it was not added.
+            Closed: the sender was closed, or belongs to another process.
+        """
+        self._check_open()
+        message = Message(
+            body=body,
+            delay=delay,
+            deliver_at=deliver_at,
+            delay_level=delay_level,
+            attributes=attributes or {},
+            key=key,
+            replace=replace,
+            expires_in=expires_in,
+        )
+        fence, checked = self._tw._check(topic, message)
+        future: Future[Receipt] = Future()
+        size = checked.size
+        with self._changed:
+            self._wait_for_room(size)
+            entry = _Entry(
+                index=self._added,
+                added_s=time.monotonic(),
+                size=size,
+                fence=fence,
+                checked=checked,
+                message=message,
+                future=future,
+            )
+            self._buffer.append(entry)
+            self._added += 1
+            self._buffer_bytes += size
+            self._pending += 1
+            self._pending_bytes += size
+            self._start()
+            if len(self._buffer) == 1 or self._is_due():
+                self._changed.notify_all()
+        return future
+
+    @property
+    def pending(self) -> int:
+        """How many messages are in the buffer or on their way."""
+        return self._pending
+
+    def flush(self) -> None:
+        """Sends all that was added before this call, and waits for it.
+
+        Raises:
+            FlushFailed: messages were not sent, since the last `flush`; unless there is an `on_failure`.
+            Closed: the sender belongs to another process.
+        """
+        self._check_process()
+        self._check_thread("flush")
+        with self._changed:
+            target = self._flush_to = self._added
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._added - self._pending >= target)
+            failures, failed = self._failures, self._failed
+            self._failures, self._failed = [], 0
+        if failed:
+            raise FlushFailed(failures, failed)
+
+    def close(self) -> None:
+        """Flushes, and ends the thread; nothing can be added after this. To repeat it is harmless.
+
+        Raises:
+            FlushFailed: as of `flush`.
+        """
+        if self._process != os.getpid():
+            return
+        self._check_thread("close")
+        with self._changed:
+            self._closed = True
+        try:
+            self.flush()
+        finally:
+            with self._changed:
+                self._changed.notify_all()
+            if self._thread is not None:
+                self._thread.join()
+                atexit.unregister(self.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except FlushFailed as failed:
+            if error is None:
+                raise
+            error.add_note(str(failed))  # what ended the block is what the caller must see
+
+    # ---- inside, with the lock held
+    def _wait_for_room(self, size: int) -> None:
+        def has_room() -> bool:
+            within = self._pending < self._max_pending and self._pending_bytes + size <= self._max_pending_bytes
+            return within or not self._pending or self._closed
+
+        # A callback that adds must not wait for the thread that it is in.
+        longest = 0.0 if threading.current_thread() is self._thread else self._max_wait_s
+        if not self._changed.wait_for(has_room, longest):
+            raise BufferFull(self._pending, self._pending_bytes, longest or 0.0)
+        self._check_open()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="tidewheel-sender", daemon=True)
+            self._thread.start()
+            atexit.register(self.close)
+
+    def _is_due(self) -> bool:
+        return len(self._buffer) >= self._max_messages or self._buffer_bytes >= self._max_bytes or self._wait_s() == 0
+
+    def _wait_s(self) -> float | None:
+        """How long until the oldest message must go; None without any."""
+        if not self._buffer:
+            return None
+        oldest = self._buffer[0]
+        if self._closed or oldest.index < self._flush_to:
+            return 0
+        return max(0.0, oldest.added_s + self._max_age_s - time.monotonic())
+
+    def _check_open(self) -> None:
+        self._check_process()
+        if self._closed:
+            raise Closed("BufferedSender", "was closed")
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            raise Closed("BufferedSender", f"belongs to process {self._process}, which sends what is in it")
+
+    def _check_thread(self, call: str) -> None:
+        if threading.current_thread() is self._thread:
+            raise InvalidValue(call, "in the sender's own thread", "call it from another: it would wait for itself")
+
+    # ---- the thread
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._is_due():
+                    if self._closed and not self._buffer:
+                        return
+                    self._changed.wait(self._wait_s())
+                batch, self._buffer, self._buffer_bytes = self._buffer, [], 0
+            self._send([entry for entry in batch if entry.future.set_running_or_notify_cancel()])
+            with self._changed:
+                self._pending -= len(batch)
+                self._pending_bytes -= sum(entry.size for entry in batch)
+                self._changed.notify_all()
+
+    def _send(self, batch: list[_Entry]) -> None:
+        """Sends what waits, topic by topic; each future learns what became of its message."""
+        by_topic: dict[str, list[_Entry]] = {}
+        for entry in batch:
+            by_topic.setdefault(entry.fence.topic, []).append(entry)
+        for entries in by_topic.values():
+            try:
+                sender = self._tw._sender(entries[-1].fence)
+                errors = sender.try_checked([entry.checked for entry in entries])
+            except Exception as error:  # whatever it is, it must not end the thread
+                errors = dict.fromkeys(range(len(entries)), error)
+            for i, entry in enumerate(entries):
+                if i in errors:
+                    self._fail(entry, errors[i])
+                else:
+                    entry.future.set_result(entry.receipt)
+
+    def _fail(self, entry: _Entry, error: Exception) -> None:
+        failed = FailedMessage(index=entry.index, message=entry.message, receipt=entry.receipt, error=error)
+        if self._on_failure is None:
+            _log.error("message %s of topic %s was not sent: %s", failed.receipt.id, failed.receipt.topic, error)
+            with self._changed:
+                self._failed += 1
+                if len(self._failures) < self._max_pending:
+                    self._failures.append(failed)
+        else:
+            try:
+                self._on_failure(failed)
+            except Exception:
+                _log.exception("on_failure raised for message %s", failed.receipt.id)
+        entry.future.set_exception(error)

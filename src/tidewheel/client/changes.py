@@ -1,0 +1,145 @@
+"""Changes of messages that wait: cancel and reschedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidewheel.client.connection import Connection
+from tidewheel.errors import InvalidValue, UnknownMessage
+from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key, cancel_many
+from tidewheel.flows.ports import Topics
+from tidewheel.model.message import IdSource, MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
+from tidewheel.model.tombstone import tombstone
+from tidewheel.model.topic_state import Fence
+from tidewheel.model.validation import CheckedMessage, check_key, moved
+
+if TYPE_CHECKING:
+    from tidewheel.client.sender import Sender
+
+_MOST_MOVES = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescheduled:
+    """The message comes at its new time, and not at its old one. True as a truth value.
+
+    Attributes:
+        receipt: its new id and time.
+        old_id: the id that it had; to cancel or reschedule that works on.
+    """
+
+    receipt: Receipt
+    old_id: MessageId
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def check_one_of(message_id: str | None, key: str | None) -> None:
+    """Raises InvalidValue unless exactly one of an id and a key is given, and is one."""
+    if (message_id is None) == (key is None):
+        raise InvalidValue("id, key", (message_id, key), "give one of the two")
+    if message_id is not None:
+        id_bytes(message_id)
+    if key is not None:
+        check_key(key)
+
+
+def cancel_one(
+    topics: Topics, fence: Fence, ids: IdSource, now_ms: int, message_id: str | None, key: str | None
+) -> CancelResult:
+    """Cancels by id or by key; see `Tidewheel.cancel`."""
+    check_one_of(message_id, key)
+    if key is not None:
+        return cancel_key(topics, fence.topic, fence.slot_ms, key, (now_ms, ids.sequence()), now_ms)
+    return cancel(topics, fence.topic, fence.slot_ms, MessageId(str(message_id)), now_ms)
+
+
+def cancel_all(topics: Topics, fence: Fence, now_ms: int, message_ids: Iterable[str]) -> list[CancelResult]:
+    """Cancels many by id; see `Tidewheel.cancel_many`."""
+    if isinstance(message_ids, (str, bytes)) or not isinstance(message_ids, Iterable):
+        raise InvalidValue("ids", message_ids, "give a list of ids; for one, use cancel")
+    wanted = [MessageId(each) for each in message_ids]
+    for index, each in enumerate(wanted):
+        try:
+            id_bytes(each)
+        except InvalidValue as error:
+            raise InvalidValue(f"ids[{index}]", each, "give the 26 characters that send returned") from error
+    if not wanted:
+        raise InvalidValue("ids", [], "give at least one id")
+    return cancel_many(topics, fence.topic, fence.slot_ms, wanted, now_ms)
+
+
+def reschedule(
+    connection: Connection,
+    sender: Sender,
+    fence: Fence,
+    ids: IdSource,
+    now_ms: int,
+    due_ms: int,
+    message_id: str | None,
+    key: str | None,
+) -> Rescheduled | CancelResult:
+    """Moves a message to another time; see `Tidewheel.reschedule`.
+
+    The message that takes the place of the old one is put into an ingest queue first, then the old one's tombstone
+    names it. Ingest does the same conditional write before it commits the new one, so both learn the same, and one of
+    the two comes. If it stops
+        after the new message is sent: ingest finishes the move.
+        after the tombstone: it is done.
+    """
+    from tidewheel.client.waiting import find
+
+    topics = connection.topics
+    old = _current(topics, fence, message_id, key)
+    if isinstance(old, Cancelled):
+        return old
+    if id_deliver_at_ms(id_bytes(old)) // fence.slot_ms < fence.sealed:
+        return TooLate(id=old)
+    found = find(connection, fence, old)
+    if found is None:
+        how = "if it was sent within the last minutes, try again; otherwise correct the id"
+        raise UnknownMessage(fence.topic, old, how)
+    if fence.purged(found.checked.deliver_at_ms, found.sent_at_ms):
+        return Cancelled(id=old)
+    new = _with_own_payload(connection, fence.topic, moved(found.checked, ids, due_ms, id_bytes(old)))
+    [receipt] = sender.send_checked([new])
+    outcome = topics.cancel(fence.topic, tombstone(old, fence.slot_ms, now_ms, to=id_text(new.id)))
+    if outcome.done or (outcome.found is not None and outcome.found.to == receipt.id):
+        return Rescheduled(receipt=receipt, old_id=old)
+    return TooLate(id=old) if outcome.found is None else Cancelled(id=old)
+
+
+def _current(topics: Topics, fence: Fence, message_id: str | None, key: str | None) -> MessageId | Cancelled:
+    """Returns the message that an id or a key stands for now."""
+    if key is not None:
+        entry = topics.key(fence.topic, key)
+        if entry is None or entry.id is None:
+            how = "no message with this key was ingested yet; if one was sent just now, try again"
+            raise UnknownMessage(fence.topic, key, how)
+        if entry.cancelled:
+            return Cancelled(id=entry.id)
+        message_id = entry.id
+    current = MessageId(str(message_id))
+    for _ in range(_MOST_MOVES):
+        cancelled = topics.tombstone(fence.topic, id_deliver_at_ms(id_bytes(current)) // fence.slot_ms, current)
+        if cancelled is None:
+            break
+        if cancelled.to is None:
+            slot = cancelled.slot
+            # One that may have come too late counts only while its slot is open.
+            return Cancelled(id=current) if cancelled.certain or slot >= fence.sealed else current
+        current = cancelled.to
+    return current
+
+
+def _with_own_payload(connection: Connection, topic: str, message: CheckedMessage) -> CheckedMessage:
+    """Copies a large body under the new message's name: its object is kept by the time at which it is due."""
+    if message.options is None or message.options.payload is None:
+        return message
+    old_name = message.options.payload
+    name = connection.objects.new_payload_name(topic, message.deliver_at_ms, id_text(message.id))
+    connection.objects.copy(old_name, name)
+    return replace(message.with_payload(name, message.text.replace(old_name, name)))

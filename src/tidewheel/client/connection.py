@@ -1,0 +1,173 @@
+"""The SDK's way to AWS: clients and settings, made when first needed and then kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from tidewheel.errors import NotConfigured
+from tidewheel.model.settings import ServiceSettings, parameter_name
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_ssm import SSMClient
+
+    from tidewheel.aws.claims import DynamoClaims
+    from tidewheel.flows.ports import Objects, Topics
+
+T = TypeVar("T")
+
+_RETRIES = Config(
+    retries={"mode": "standard", "max_attempts": 5},
+    connect_timeout=5,
+    read_timeout=40,  # above SQS's longest poll of 20 s
+    max_pool_connections=50,
+    user_agent_extra="tidewheel",
+)
+
+
+class Connection:
+    """Clients of one stack; several threads may use it."""
+
+    def __init__(
+        self,
+        stack: str,
+        *,
+        session: boto3.Session | None,
+        settings: ServiceSettings | None,
+        endpoint_url: str | None,
+        topics: Topics | None,
+        objects: Objects | None = None,
+        sqs: SQSClient | None = None,
+    ) -> None:
+        self._stack = stack
+        self._session = session
+        self._endpoint_url = endpoint_url
+        self._lock = threading.RLock()
+        self._made: dict[str, Any] = {}
+        self._check: Callable[[], None] | None = None
+        if settings is not None:
+            self._made["settings"] = settings
+        for name, given in (("topics", topics), ("objects", objects), ("sqs", sqs)):
+            if given is not None:
+                self._made[name] = given
+
+    @classmethod
+    def of(cls, settings: ServiceSettings, session: boto3.Session) -> Connection:
+        """Makes the connection to the service of some settings, for a function that has them."""
+        return cls(settings.stack, session=session, settings=settings, endpoint_url=None, topics=None)
+
+    @property
+    def stack(self) -> str:
+        """The stack's name: the settings' if they were given."""
+        given = self._made.get("settings")
+        return given.stack if isinstance(given, ServiceSettings) else self._stack
+
+    @property
+    def settings(self) -> ServiceSettings:
+        """The service's settings, read from the SSM parameter unless they were given.
+
+        Raises:
+            NotConfigured: there is no such parameter.
+        """
+        return self._once("settings", self._read_settings)
+
+    @property
+    def topics(self) -> Topics:
+        """The metadata."""
+        return self._once("topics", self._make_topics)
+
+    @property
+    def objects(self) -> Objects:
+        """The objects in the stack's S3 bucket."""
+        return self._once("objects", self._make_objects)
+
+    @property
+    def claims(self) -> DynamoClaims:
+        """Who declares topics and subscriptions that others created."""
+        return self._once("claims", self._make_claims)
+
+    @property
+    def sqs(self) -> SQSClient:
+        """The SQS client."""
+        return cast("SQSClient", self._client("sqs"))
+
+    @contextmanager
+    def checked(self, check: Callable[[], None]) -> Iterator[None]:
+        """Calls `check` before each request to AWS, repetitions after an error among them; what it raises is raised.
+
+        It holds for all threads, and for clients that the connection has made, not for those that it was given.
+        """
+        before, self._check = self._check, check
+        try:
+            yield
+        finally:
+            self._check = before
+
+    def _before_request(self, **_: Any) -> None:
+        if self._check is not None:
+            self._check()
+
+    def _once(self, name: str, make: Callable[[], T]) -> T:
+        found = self._made.get(name)
+        if found is None:
+            with self._lock:
+                found = self._made.get(name)
+                if found is None:
+                    found = self._made[name] = make()
+        return cast(T, found)
+
+    def _client(self, service: str) -> Any:
+        return self._once(service, partial(self._make_client, service))
+
+    def _make_client(self, service: str) -> Any:
+        if self._session is None:
+            self._session = boto3.Session()
+        config = _RETRIES
+        if service == "s3" and self._endpoint_url is not None:
+            # An emulator's host has no subdomains.
+            config = config.merge(Config(s3={"addressing_style": "path"}))
+        # The name of a service is a Literal in boto3's stubs, one overload each.
+        client = cast(Any, self._session).client(service, endpoint_url=self._endpoint_url, config=config)
+        for event in ("before-call", "before-send"):  # the latter for each repetition; no emulator comes so far
+            client.meta.events.register_first(event, self._before_request)
+        return client
+
+    def _make_topics(self) -> Topics:
+        from tidewheel.aws.dynamodb_topics import DynamoTopics
+
+        dynamodb = cast("DynamoDBClient", self._client("dynamodb"))
+        return DynamoTopics(dynamodb, table=self.settings.table, objects=self.objects)
+
+    def _make_claims(self) -> DynamoClaims:
+        from tidewheel.aws.claims import DynamoClaims
+
+        return DynamoClaims(cast("DynamoDBClient", self._client("dynamodb")), table=self.settings.table)
+
+    def _make_objects(self) -> Objects:
+        from tidewheel.aws.s3_objects import S3Objects
+
+        return S3Objects(cast("S3Client", self._client("s3")), s3_bucket=self.settings.s3_bucket)
+
+    def _read_settings(self) -> ServiceSettings:
+        name = parameter_name(self._stack)
+        ssm = cast("SSMClient", self._client("ssm"))
+        try:
+            text = ssm.get_parameter(Name=name)["Parameter"]["Value"]
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ParameterNotFound":
+                raise
+            raise NotConfigured(
+                f"no SSM parameter {name} in region {ssm.meta.region_name}: deploy the stack there, or give "
+                "the stack's name, a session of its region and account, or settings=ServiceSettings(...)"
+            ) from None
+        return ServiceSettings.from_json(text, f"SSM parameter {name}")

@@ -1,0 +1,118 @@
+"""When waiting messages are due, estimated from the index: no message is read.
+
+A segment says how many rows it has and between which times; its bucket says which slots of that span are occupied. The
+rows are taken as spread evenly over these slots. So a bar is right to within the rows of the segments that cross its
+edges, and the sum of all bars and the rest is what waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from tidewheel.ledger.bucket import Bucket
+
+HOUR_S = 3600
+DAY_S = 86_400
+HOURS = 48
+DAYS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimatedHistogram:
+    """Estimated numbers of waiting messages by due time.
+
+    Attributes:
+        start_at: where the first bar begins: the current hour or day, UTC. What is overdue is in the first bar.
+        bar_s: length of a bar, in seconds.
+        bars: messages of each bar.
+        later: messages that are due after the last bar.
+    """
+
+    start_at: datetime
+    bar_s: int
+    bars: tuple[int, ...]
+    later: int
+
+    @property
+    def total(self) -> int:
+        """All messages together."""
+        return sum(self.bars) + self.later
+
+    def starts(self) -> Iterator[datetime]:
+        """Returns when each bar begins."""
+        return (self.start_at + timedelta(seconds=i * self.bar_s) for i in range(len(self.bars)))
+
+
+class Load(NamedTuple):
+    """Rows that are taken as spread evenly over the occupied slots [first_slot, end_slot) of a bucket."""
+
+    bucket: Bucket
+    first_slot: int
+    end_slot: int
+    rows: float
+
+
+def loads(buckets: Iterable[Bucket], from_slot: int, slot_ms: int) -> list[Load]:
+    """Returns the rows of slots at or after one, segment by segment, of complete buckets."""
+    found = []
+    for bucket in buckets:
+        if bucket.last_slot < from_slot:
+            continue
+        for segment in bucket.segments:
+            first, end = segment.first_deliver_at_ms // slot_ms, segment.last_deliver_at_ms // slot_ms + 1
+            if end <= from_slot:
+                continue
+            rows = float(segment.rows)
+            if first < from_slot:
+                everything = _occupied(bucket, first, end)
+                rows *= _occupied(bucket, from_slot, end) / everything if everything else 0
+            if rows:
+                found.append(Load(bucket, max(first, from_slot), end, rows))
+    return found
+
+
+def histogram(loads: Sequence[Load], now_ms: int, slot_ms: int, *, bar_s: int, bars: int) -> EstimatedHistogram:
+    """Estimates how many messages are due in each of the next bars.
+
+    Args:
+        loads: what waits.
+        now_ms: the first bar is the one that it lies in.
+        slot_ms: the topic's slot length; bars begin at the slot nearest to them where slots do not divide them.
+        bar_s: length of a bar.
+        bars: how many.
+    """
+    start_ms = now_ms - now_ms % (bar_s * 1000)
+    edges = [round((start_ms + i * bar_s * 1000) / slot_ms) for i in range(bars + 1)]
+    counts = [0.0] * (bars + 1)
+    for load in loads:
+        _spread(load, edges, counts)
+    # Sums are rounded, not bars: rounding adds and loses no message.
+    rounded, total = [], 0.0
+    for count in counts:
+        before, total = round(total), total + count
+        rounded.append(round(total) - before)
+    start_at = datetime.fromtimestamp(start_ms / 1000, UTC)
+    return EstimatedHistogram(start_at=start_at, bar_s=bar_s, bars=tuple(rounded[:-1]), later=rounded[-1])
+
+
+def _spread(load: Load, edges: list[int], counts: list[float]) -> None:
+    """Adds a load's rows to the bars between the edges, and to the last count what lies beyond them."""
+    last = len(edges) - 1
+    everything = _occupied(load.bucket, load.first_slot, load.end_slot)
+    bar = 0
+    first = load.first_slot
+    while first < load.end_slot:
+        while bar < last and edges[bar + 1] <= first:
+            bar += 1
+        end = load.end_slot if bar == last else min(load.end_slot, edges[bar + 1])
+        if everything:
+            counts[bar] += load.rows * _occupied(load.bucket, first, end) / everything
+        first = end
+
+
+def _occupied(bucket: Bucket, first: int, end: int) -> int:
+    """Counts the occupied slots of [first, end)."""
+    return int(bucket.slots.range_cardinality(first, end))

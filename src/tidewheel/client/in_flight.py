@@ -1,0 +1,105 @@
+"""Messages between their seal and their queue, told from plans: those that some subscription does not have yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tidewheel.flows.ports import Topics
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.model.plan import Plan
+from tidewheel.model.subscription import Delivery, Subscription
+from tidewheel.model.topic_state import Fence
+
+MAX_PLANS = 20
+"""Plans read of each kind, so that a subscription that was paused for a month does not make thousands of requests."""
+
+
+class Undelivered(NamedTuple):
+    """Planned messages that some subscription does not have yet.
+
+    Attributes:
+        rows: how many, estimated.
+        first_slot: the first slot with such a message; None if there is none.
+    """
+
+    rows: float
+    first_slot: int | None
+
+
+def undelivered(
+    topics: Topics,
+    fence: Fence,
+    buckets: Sequence[Bucket],
+    subscriptions: Sequence[Subscription],
+    opened: Sequence[Delivery],
+) -> Undelivered:
+    """Estimates what is planned and not delivered; each message counts once, however many subscriptions wait for it.
+
+    It reads the first MAX_PLANS plans that are being delivered, and as many that were not handed out yet; the others
+    are taken to be like them. There is nothing to read where nothing is sealed.
+
+    Args:
+        buckets: the topic's, complete or not: where one is still there, its occupied slots make the estimate better.
+    """
+    exact = {each.object_name: each for each in buckets if not each.slot_shift}
+    not_handed_out = min((each.cursor for each in subscriptions), default=fence.planned)
+    left = _shares_left(subscriptions, opened, not_handed_out)
+    found = [_in_delivery(topics, fence, exact, left), _not_handed_out(topics, fence, exact, not_handed_out)]
+    slots = [each.first_slot for each in found if each.first_slot is not None]
+    return Undelivered(sum(each.rows for each in found), min(slots, default=None))
+
+
+def _shares_left(
+    subscriptions: Sequence[Subscription], opened: Sequence[Delivery], not_handed_out: int
+) -> dict[int, float]:
+    """Returns plan -> the greatest share of its parts that a subscription does not have."""
+    alive = {(each.name, each.generation) for each in subscriptions}
+    left: dict[int, float] = {}
+    for each in opened:
+        key = each.key
+        if (key.subscription, key.generation) in alive and key.plan < not_handed_out and not each.complete:
+            left[key.plan] = max(left.get(key.plan, 0.0), 1 - len(each.done) / each.parts)
+    return left
+
+
+def _in_delivery(topics: Topics, fence: Fence, exact: Mapping[str, Bucket], left: Mapping[int, float]) -> Undelivered:
+    rows = shares = 0.0
+    first: int | None = None
+    for a in sorted(left)[:MAX_PLANS]:
+        plan = topics.plan(fence.topic, a)
+        if plan is not None:
+            rows, shares = rows + left[a] * _rows(plan, fence, exact), shares + left[a]
+            first = _first_slot(plan, fence) if first is None else first
+    return Undelivered(rows * sum(left.values()) / shares if shares else 0.0, first)
+
+
+def _not_handed_out(topics: Topics, fence: Fence, exact: Mapping[str, Bucket], start: int) -> Undelivered:
+    rows, at = 0.0, start
+    first: int | None = None
+    for _ in range(MAX_PLANS):
+        plan = topics.next_plan(fence.topic, at) if at < fence.planned else None
+        if plan is None or plan.a >= fence.planned:
+            return Undelivered(rows, first)
+        rows, at = rows + _rows(plan, fence, exact), plan.b
+        first = _first_slot(plan, fence) if first is None else first
+    return Undelivered(rows * (fence.planned - start) / (at - start), first)
+
+
+def _rows(plan: Plan, fence: Fence, exact: Mapping[str, Bucket]) -> float:
+    """Estimates a plan's rows: those of its segments, spread evenly over the occupied slots of their spans."""
+    rows = 0.0
+    for each in plan.segments:
+        segment, bucket = each.segment, exact.get(each.object_name)
+        first, end = segment.first_deliver_at_ms // fence.slot_ms, segment.last_deliver_at_ms // fence.slot_ms + 1
+        occupied = 0 if bucket is None else bucket.slots.range_cardinality(first, end)
+        if bucket is None or not occupied:  # merged, or its index is in its tail
+            rows += each.due_rows
+        else:
+            rows += segment.rows * bucket.slots.range_cardinality(max(first, plan.a), min(end, plan.b)) / occupied
+    return rows
+
+
+def _first_slot(plan: Plan, fence: Fence) -> int:
+    """Returns the first slot in which a plan may have a message."""
+    return max(plan.a, plan.segments[0].segment.first_deliver_at_ms // fence.slot_ms)

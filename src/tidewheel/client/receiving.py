@@ -1,0 +1,145 @@
+"""Takes messages from a subscription's queue, puts their bodies back, acknowledges them, or gives them back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tidewheel.client.payloads import fetch_payload
+from tidewheel.errors import InvalidValue, ObjectMissing, TidewheelError
+from tidewheel.model.received import ReceivedMessage, parse_received
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+    from tidewheel.client.connection import Connection
+
+RECEIVE_BATCH = 10
+MAX_WAIT_S = 20
+
+_log = logging.getLogger(__name__)
+
+
+class DeleteFailed(TidewheelError):
+    """Some messages were not acknowledged and will come again; each is listed with its reason.
+
+    Attributes:
+        failures: the message -> SQS's reason.
+    """
+
+    def __init__(self, failures: list[tuple[ReceivedMessage, str]]) -> None:
+        self.failures = failures
+        first, reason = failures[0]
+        super().__init__(
+            f"{len(failures)} messages were not acknowledged and will come again; first {first.id}: {reason}"
+            "; acknowledge within the queue's visibility time-out"
+        )
+
+
+def check_receive(max_messages: int, wait_s: int) -> None:
+    """Raises InvalidValue unless SQS can be asked for this."""
+    if not isinstance(max_messages, int) or isinstance(max_messages, bool) or max_messages < 1:
+        raise InvalidValue("max_messages", max_messages, "give a whole number of at least 1")
+    if not isinstance(wait_s, int) or isinstance(wait_s, bool) or not 0 <= wait_s <= MAX_WAIT_S:
+        raise InvalidValue("wait_s", wait_s, f"give whole seconds from 0 to {MAX_WAIT_S}, SQS's longest poll")
+
+
+def receive(sqs: SQSClient, queue_url: str, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
+    """Takes up to max_messages; waits only for the first ones. Bodies that are kept in S3 are not read.
+
+    A message that Tidewheel did not deliver is passed over with a warning: its visibility time-out brings it
+    back, and the queue's dead-letter policy takes it away.
+    """
+    found: list[ReceivedMessage] = []
+    taken = 0
+    while taken < max_messages:
+        answer = sqs.receive_message(
+            QueueUrl=queue_url,
+            MaxNumberOfMessages=min(RECEIVE_BATCH, max_messages - taken),
+            WaitTimeSeconds=0 if taken else wait_s,
+            MessageAttributeNames=["All"],
+            MessageSystemAttributeNames=["ApproximateReceiveCount"],
+        )
+        raws = answer.get("Messages", [])
+        for raw in raws:
+            try:
+                found.append(parse_received(raw))
+            except InvalidValue as error:
+                _log.warning("message %s of queue %s passed over: %s", raw.get("MessageId"), queue_url, error)
+        if not raws:
+            break
+        taken += len(raws)
+    return found
+
+
+def with_bodies(connection: Connection, messages: Iterable[ReceivedMessage]) -> list[ReceivedMessage]:
+    """Puts back bodies that are kept in S3: a GET each.
+
+    A message whose body is gone (it was handed out over 28 days ago), or is none that a client writes, is passed over
+    with a warning, as one that Tidewheel did not deliver.
+    """
+    found: list[ReceivedMessage] = []
+    for each in messages:
+        try:
+            found.append(fetch_payload(connection, each))
+        except (ObjectMissing, InvalidValue) as error:
+            _log.warning("message %s passed over: its body cannot be had: %s", each.id, error)
+    return found
+
+
+def give_back(sqs: SQSClient, queue_url: str, messages: Iterable[ReceivedMessage]) -> None:
+    """Makes received messages receivable again at once; what SQS does not do, the visibility time-out does."""
+    for batch in _tens(list(messages)):
+        sqs.change_message_visibility_batch(
+            QueueUrl=queue_url,
+            Entries=[
+                {"Id": str(i), "ReceiptHandle": each.receipt_handle, "VisibilityTimeout": 0}
+                for i, each in enumerate(batch)
+            ],
+        )
+
+
+def delete(sqs: SQSClient, queue_url: str, messages: Iterable[ReceivedMessage]) -> None:
+    """Acknowledges messages, ten a call; what SQS fails to delete for its own reasons is tried once more.
+
+    Raises:
+        InvalidValue: something else than received messages was given.
+        DeleteFailed: some could not be acknowledged; all others are.
+    """
+    if isinstance(messages, ReceivedMessage) or not isinstance(messages, Iterable):
+        raise InvalidValue("messages", messages, "give a list of what receive returned")
+    everything = list(messages)
+    for each in everything:
+        if not isinstance(each, ReceivedMessage):
+            raise InvalidValue("messages", each, "give what receive returned")
+    failed: list[tuple[ReceivedMessage, str]] = []
+    for batch in _tens(everything):
+        permanent, transient = _delete_batch(sqs, queue_url, batch)
+        failed += permanent
+        if transient:
+            permanent, transient = _delete_batch(sqs, queue_url, [message for message, _ in transient])
+            failed += permanent + transient
+    if failed:
+        raise DeleteFailed(failed)
+
+
+Failures = list[tuple[ReceivedMessage, str]]
+
+
+def _delete_batch(sqs: SQSClient, queue_url: str, batch: list[ReceivedMessage]) -> tuple[Failures, Failures]:
+    """Returns what was not deleted: by the caller's fault, and by the service's."""
+    answer = sqs.delete_message_batch(
+        QueueUrl=queue_url,
+        Entries=[{"Id": str(i), "ReceiptHandle": each.receipt_handle} for i, each in enumerate(batch)],
+    )
+    permanent: Failures = []
+    transient: Failures = []
+    for failure in answer.get("Failed", []):
+        reason = f"{failure['Code']}: {failure.get('Message', '')}"
+        (permanent if failure["SenderFault"] else transient).append((batch[int(failure["Id"])], reason))
+    return permanent, transient
+
+
+def _tens(messages: list[ReceivedMessage]) -> list[list[ReceivedMessage]]:
+    return [messages[i : i + RECEIVE_BATCH] for i in range(0, len(messages), RECEIVE_BATCH)]

@@ -1,0 +1,193 @@
+"""Recurring messages: made, listed and ended.
+
+    now                sealed                     first                                  time
+     |--------------------|-------------------------|----------------------------------->
+     | sent as ordinary messages, now               | made by planning, for as long as it lives
+
+What is due before `first` cannot wait for the service to learn of the rule, so it is sent like any message. `first`
+is so far ahead that the sweep has armed the wheel by then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from tidewheel.errors import AlreadyExists, Contended, InvalidValue, UnknownRecurring
+from tidewheel.flows.ports import Topics
+from tidewheel.model.duration import delay_ms
+from tidewheel.model.message import IdSource, Message
+from tidewheel.model.recurrence import Rule
+from tidewheel.model.recurring import MAX_BODY_BYTES, MAX_NAME_BYTES, Recurring, occurrence_id
+from tidewheel.model.topic_state import Fence, above
+from tidewheel.model.validation import CheckedMessage, Options, check_key, check_message
+from tidewheel.model.wheel import open_from
+
+SWEEP_MS = 360_000
+"""A sweep's interval and a minute: by then the wheel is armed."""
+MOST_EARLY = 1_000
+_ATTEMPTS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecurringMessage:
+    """A message that comes again and again.
+
+    Attributes:
+        key: by which it is cancelled.
+        cron: five fields, in the time zone; None for a fixed rate.
+        every_s: the fixed rate in seconds; None with cron.
+        next_at: when it is due next; None if never again.
+        body: as a queue carries it.
+    """
+
+    topic: str
+    key: str
+    cron: str | None
+    every_s: int | None
+    timezone: str
+    next_at: datetime | None
+    body: str
+
+
+def make(
+    topics: Topics,
+    send_checked: Callable[[list[CheckedMessage]], object],
+    read_fence: Callable[[], Fence],
+    now_ms: int,
+    key: str,
+    message: Message,
+    rule: Rule,
+    *,
+    starts_now: bool,
+    replaces: bool,
+) -> RecurringMessage:
+    """Makes a recurring message; one that says the same already is fine.
+
+    Its early occurrences are sent first, with ids made from what they are. If it stops after that, a repetition sends
+    copies with the same ids; after the item is put, it is done.
+
+    Args:
+        send_checked: sends the early ones.
+        read_fence: reads the topic's fence anew.
+        starts_now: whether the caller gave no start: one with the same rule that began before then goes on.
+        replaces: whether one that says something else is replaced.
+
+    Raises:
+        InvalidValue: the key is too long, or the body too large.
+        AlreadyExists: there is one with this key that says something else.
+        Contended: the topic changed under every attempt.
+    """
+    fence = read_fence()
+    known = topics.recurring(fence.topic, key)
+    if starts_now and known is not None:
+        rule = _as_begun(rule, Rule.from_json(known.rule))
+    wanted = _checked(fence, key, message, rule, now_ms)
+    sent_until_ms: int | None = None
+    for _ in range(_ATTEMPTS):
+        fence = read_fence()
+        seen = topics.recurring(fence.topic, key)
+        if seen is not None and seen.says_the_same(wanted):
+            return described(seen, now_ms)
+        if seen is not None and not replaces:
+            raise AlreadyExists("recurring message", key, "another rule or body; give replace=True")
+        first_ms = _first_ms(fence, now_ms)
+        if sent_until_ms is None:
+            # What the old one made for sealed slots is on its way already, and so is what was sent when it was made.
+            sent_until_ms = now_ms if seen is None else max(now_ms, fence.sealed * fence.slot_ms, seen.first_ms)
+        if sent_until_ms < first_ms:
+            early = [_early(wanted, due_ms) for due_ms in rule.between(sent_until_ms, first_ms, MOST_EARLY)]
+            if early:
+                send_checked(early)
+            sent_until_ms = first_ms
+        wanted = replace(wanted, first_ms=first_ms)
+        due_ms = rule.next_after(first_ms - 1)
+        slot = None if due_ms is None else due_ms // fence.slot_ms
+        lowers = slot is not None and above(fence.wake_slot, slot)
+        if topics.put_recurring(fence, wanted, seen, slot if lowers else None):
+            return described(wanted, now_ms)
+    raise Contended("send_recurring", wanted.topic, _ATTEMPTS)
+
+
+def end(topics: Topics, read_fence: Callable[[], Fence], key: str) -> None:
+    """Ends a recurring message: what of it is not planned yet does not come.
+
+    Raises:
+        UnknownRecurring: there is none with this key.
+        Contended: the topic changed under every attempt.
+    """
+    check_key(key)
+    for _ in range(_ATTEMPTS):
+        fence = read_fence()
+        seen = topics.recurring(fence.topic, key)
+        if seen is None:
+            raise UnknownRecurring(fence.topic, key)
+        if topics.delete_recurring(fence, seen):
+            return
+    raise Contended("cancel_recurring", fence.topic, _ATTEMPTS)
+
+
+def described(recurring: Recurring, now_ms: int) -> RecurringMessage:
+    """Returns what callers see of a recurring message."""
+    rule = Rule.from_json(recurring.rule)
+    next_ms = rule.next_after(now_ms)
+    return RecurringMessage(
+        topic=recurring.topic,
+        key=recurring.name,
+        cron=rule.cron,
+        every_s=rule.period_s,
+        timezone=rule.timezone,
+        next_at=None if next_ms is None else datetime.fromtimestamp(next_ms / 1000, UTC),
+        body=recurring.text,
+    )
+
+
+def _checked(fence: Fence, key: str, message: Message, rule: Rule, now_ms: int) -> Recurring:
+    check_key(key)
+    if len(key.encode()) > MAX_NAME_BYTES:
+        raise InvalidValue("key", key, f"of a recurring message: at most {MAX_NAME_BYTES} bytes of UTF-8")
+    expires_in_ms = None if message.expires_in is None else delay_ms(message.expires_in, "expires_in")
+    checked = check_message(message, IdSource(), now_ms)
+    if checked.size > MAX_BODY_BYTES:
+        how = f"body and attributes of a recurring message come to at most {MAX_BODY_BYTES} bytes"
+        raise InvalidValue("body", message.body, how)
+    recurring = Recurring(
+        topic=fence.topic,
+        name=key,
+        generation="",
+        rule=rule.to_json(),
+        first_ms=0,
+        text=checked.text,
+        encoding=checked.encoding,
+        attributes=checked.attributes,
+        expires_in_ms=expires_in_ms,
+    )
+    # Made from what it is, so that a repetition after a crash makes the same ids.
+    times = rule.to_json() if rule.cron is None else replace(rule, start_ms=0).to_json()
+    content = (fence.generation, times, recurring.text, sorted(recurring.attributes.items()), expires_in_ms)
+    return replace(recurring, generation=hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest())
+
+
+def _as_begun(rule: Rule, known: Rule) -> Rule:
+    """Returns a rule with the start of a known one, if they are alike otherwise."""
+    begun = replace(rule, start_ms=known.start_ms)
+    return begun if begun == known else rule
+
+
+def _first_ms(fence: Fence, now_ms: int) -> int:
+    slot = max(fence.sealed, open_from(now_ms + SWEEP_MS, fence.settings))
+    return slot * fence.slot_ms
+
+
+def _early(recurring: Recurring, due_ms: int) -> CheckedMessage:
+    expires_at_ms = None if recurring.expires_in_ms is None else due_ms + recurring.expires_in_ms
+    options = Options(recurring=recurring.name, expires_at_ms=expires_at_ms)
+    return CheckedMessage(
+        id=occurrence_id(recurring.generation, recurring.name, due_ms),
+        text=recurring.text,
+        encoding=recurring.encoding,
+        attributes=recurring.attributes,
+        options=options,
+    )

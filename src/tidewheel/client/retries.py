@@ -1,0 +1,143 @@
+"""Retries: a message is sent again, later and to one subscription only, or goes to the dead letters.
+
+    id A, attempt 0  --retry_later-->  id B, attempt 1, of A  --retry_later-->  id C, attempt 2, of A  --> dead letters
+
+What is sent again has an id of its own, since an id tells when a message is due. It is sent without a key: with one, it
+would be a duplicate of itself, or take the place of what was sent since. Its header still tells the consumer the key,
+and the version that the first message had.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from tidewheel.client.payloads import POINTER
+from tidewheel.client.subscription_queues import dead_letter_url_of
+from tidewheel.errors import InvalidValue, TidewheelError
+from tidewheel.model.key import KeyEntry
+from tidewheel.model.levels import Backoff
+from tidewheel.model.message import HEADER_ATTRIBUTE, IdSource
+from tidewheel.model.received import ReceivedMessage
+from tidewheel.model.validation import CheckedMessage, Options, due_at_ms
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef
+
+Delay = float | timedelta | str
+
+_FIRST_LEVEL = 3
+"""Where RocketMQ's retries begin, unless they are told: 10s, 30s, 1m, 2m, ..."""
+
+
+class RetryLater(TidewheelError):
+    """Raised by your function: the message in hand comes again later, with its attempt count; nothing has failed.
+
+    Attributes:
+        level, backoff, delay: as of `Consumer.retry_later`.
+    """
+
+    def __init__(self, *, level: int | None = None, backoff: Backoff | None = None, delay: Delay | None = None) -> None:
+        self.level = level
+        self.backoff = backoff
+        self.delay = delay
+        super().__init__("the message in hand is to come again later; raise this in a function that a Consumer calls")
+
+
+def retry_due_ms(
+    now_ms: int,
+    attempt: int,
+    levels: Sequence[int] | None,
+    *,
+    level: int | None,
+    backoff: Backoff | None,
+    delay: Delay | None,
+) -> int:
+    """Returns when a retry is due.
+
+    Args:
+        attempt: 1 for the first retry.
+        levels: seconds of the topic's delay levels; None: RocketMQ's.
+        level, backoff, delay: at most one; none: level 3 for the first retry, 4 for the second, as RocketMQ.
+
+    Raises:
+        InvalidValue: two are given, or one is not usable.
+    """
+    given = {
+        name: value for name, value in (("level", level), ("backoff", backoff), ("delay", delay)) if value is not None
+    }
+    if len(given) > 1:
+        raise InvalidValue(", ".join(given), tuple(given.values()), "give one of these")
+    if backoff is not None:
+        if not isinstance(backoff, Backoff):
+            raise InvalidValue("backoff", backoff, "give a Backoff, such as Backoff(base='10s', maximum='1h')")
+        return now_ms + backoff.delay_ms(attempt)
+    if delay is not None:
+        return due_at_ms(now_ms, delay=delay)
+    return due_at_ms(now_ms, delay_level=attempt + _FIRST_LEVEL - 1 if level is None else level, levels=levels)
+
+
+def sent_again(
+    message: ReceivedMessage, ids: IdSource, due_ms: int, subscription: str, *, expires_at_ms: int | None
+) -> CheckedMessage:
+    """Returns a message's retry: the same body and attributes, for one subscription.
+
+    Args:
+        message: with its own body.
+    """
+    options = Options(
+        attempt=message.attempt + 1,
+        original_id=message.original_id or message.id,
+        only=subscription,
+        first_version=None if message.key is None else (message.key, *message.version),
+        expires_at_ms=expires_at_ms,
+    )
+    return CheckedMessage(
+        id=ids.next(due_ms),
+        text=message.body,
+        encoding=message.encoding,
+        attributes=message.attributes,
+        options=options,
+    )
+
+
+def supersedes(entry: KeyEntry, message: ReceivedMessage) -> bool:
+    """Whether a key was cancelled after a message with it was sent, or stands for a newer one that replaces it."""
+    return entry.floor > message.version
+
+
+def dead_letter_url(sqs: SQSClient, queue_url: str) -> str:
+    """Returns the URL of a queue's dead-letter queue, which SQS wants in the same account and Region.
+
+    Raises:
+        InvalidValue: the queue has none.
+    """
+    answer = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["RedrivePolicy"])
+    policy = answer.get("Attributes", {}).get("RedrivePolicy")
+    if not policy:
+        how = (
+            "the message has had its last attempt, and this queue has no dead-letter queue for it: set a "
+            "RedrivePolicy, raise max_attempts, or delete the message; it stays in the queue"
+        )
+        raise InvalidValue("queue_url", queue_url, how)
+    return dead_letter_url_of(queue_url, policy)
+
+
+def bury(sqs: SQSClient, dead_url: str, s3_bucket: str, message: ReceivedMessage) -> None:
+    """Puts a message into a dead-letter queue as SQS delivered it: body, attributes and header."""
+    values = {HEADER_ATTRIBUTE: message.header, **message.attributes}
+    attributes: dict[str, MessageAttributeValueTypeDef] = {
+        name: {"DataType": "String", "StringValue": value} for name, value in values.items()
+    }
+    sqs.send_message(QueueUrl=dead_url, MessageBody=_as_delivered(message, s3_bucket), MessageAttributes=attributes)
+
+
+def _as_delivered(message: ReceivedMessage, s3_bucket: str) -> str:
+    """Returns the body that SQS carried: of a body that was put back, what stood for it."""
+    name = json.loads(message.header).get("ref")
+    if name is None or message.payload is not None:
+        return message.body
+    return json.dumps({POINTER: f"s3://{s3_bucket}/{name}"})

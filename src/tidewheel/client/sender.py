@@ -1,0 +1,280 @@
+"""Sends messages: checked one by one, packed together, and put into the topic's ingest queues or the shared ones.
+
+    messages --check--> chunk --+-- due soon ---> packs --> SendMessageBatch --> urgent queue
+                                +-- due later --> packs --> SendMessageBatch --> bulk queue
+
+A chunk ends at CHUNK_MESSAGES, at CHUNK_BYTES of text, or when its first message has waited CHUNK_WAIT_MS, so
+memory stays flat. The wait is looked at when the next message comes: an iterable that pauses holds back those before.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tidewheel.client.connection import Connection
+from tidewheel.client.payloads import store_payload
+from tidewheel.clock import Clock
+from tidewheel.errors import InvalidValue, LimitExceeded, QueueUnavailable, SendFailed
+from tidewheel.model.message import SQS_MAX_BYTES, IdSource, Message, Receipt, id_floor, id_text
+from tidewheel.model.pack import MAX_MESSAGES, PACK_ATTRIBUTE, packs
+from tidewheel.model.topic_state import Fence
+from tidewheel.model.validation import CheckedMessage, check_message
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+URGENT_MS = 1_800_000
+"""What is due within it goes to the urgent queue; the rest can wait for large ledgers.
+
+Not less: a batch of the bulk queue waits for its window (300 s); if its call dies, it comes again after the queue's
+visibility time-out (660 s), and may then take the function's whole time (60 s). With lookahead and slot, 780 s by
+default, that is half an hour, so that even then what it holds still goes to a ledger. After a second death it goes
+direct, in time.
+"""
+KEYED_URGENT_MS = 3_600_000
+"""The same for what takes the place of another message: it does so when it is ingested, and a debounce of an hour must
+not wait five minutes for that."""
+URGENT_PACK_MESSAGES = 1_000
+"""What is due soon may have to be sent at once, to every subscription: ten such packs fit into one function call."""
+CHUNK_MESSAGES = 10_000
+CHUNK_BYTES = 8_000_000
+CHUNK_WAIT_MS = 500
+BATCH_ENTRIES = 10
+ATTEMPTS = 5
+_FIRST_PAUSE_S = 0.1
+
+
+class _Entry(NamedTuple):
+    """One SQS message: its body, the pack, and which messages of the caller's are in it."""
+
+    body: str
+    pack: bytes
+    indexes: list[int]
+
+    @property
+    def size(self) -> int:
+        return len(self.body) + len(self.pack) + len(PACK_ATTRIBUTE) + len("Binary")
+
+
+class Sender:
+    """Sends to one topic for one call of the client."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        fence: Fence,
+        clock: Clock,
+        ids: IdSource,
+        pause: Callable[[float], None] = time.sleep,
+        *,
+        admit: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Prepares a call.
+
+        Args:
+            admit: counts one message against the topic's limits, or raises LimitExceeded.
+        """
+        self._connection = connection
+        self._sqs: SQSClient = connection.sqs
+        self._urgent_url, self._bulk_url = connection.settings.ingest_queues(fence.topic)
+        self._fence = fence
+        self._levels = fence.settings.delay_levels
+        self._clock = clock
+        self._ids = ids
+        self._pause = pause
+        self._admit = admit
+        self._failures: dict[int, Exception] = {}
+        self._broken: dict[str, Exception] = {}
+
+    def send(self, messages: Iterable[Message]) -> list[Receipt]:
+        """Sends messages.
+
+        Returns:
+            One receipt a message, in order.
+
+        Raises:
+            SendFailed: some were not accepted, or the iterable raised; it has the others' receipts.
+            InvalidValue: there is no message, or it is no iterable.
+        """
+        if isinstance(messages, (Message, str, bytes, Mapping)) or not isinstance(messages, Iterable):
+            raise InvalidValue("messages", messages, "give an iterable of Message(body=..., ...)")
+        topic = self._fence.topic
+        receipts: list[Receipt | None] = []
+        for indexes, chunk in self._chunks(messages, receipts):
+            self._send_chunk(indexes, chunk)
+            for index, message in zip(indexes, chunk, strict=True):
+                if index not in self._failures:
+                    receipts[index] = Receipt(id=id_text(message.id), topic=topic, deliver_at_ms=message.deliver_at_ms)
+        if not receipts:
+            raise InvalidValue("messages", messages, "give at least one message")
+        if self._failures:
+            raise SendFailed(dict(sorted(self._failures.items())), cast("list[object]", receipts))
+        return cast("list[Receipt]", receipts)
+
+    def _chunks(
+        self, messages: Iterable[Message], receipts: list[Receipt | None]
+    ) -> Iterator[tuple[list[int], list[CheckedMessage]]]:
+        """Checks messages and gathers the good ones; each message gets a place among the receipts."""
+        indexes: list[int] = []
+        chunk: list[CheckedMessage] = []
+        size = 0
+        began_ms = 0
+        stream = iter(messages)
+        while True:
+            index = len(receipts)
+            try:
+                message = next(stream)
+            except StopIteration:
+                break
+            except Exception as error:  # what came before it goes, and the caller learns what went
+                receipts.append(None)
+                self._failures[index] = error
+                break
+            receipts.append(None)
+            now_ms = self._clock.now_ms()
+            try:
+                if not isinstance(message, Message):
+                    raise InvalidValue(f"messages[{index}]", message, "give a Message")
+                checked = check_message(message, self._ids, now_ms, levels=self._levels, large=True)
+                self._admit()
+                checked = self._without_large_body(checked)
+            except (InvalidValue, LimitExceeded, BotoCoreError, ClientError) as error:
+                self._failures[index] = error
+                continue
+            began_ms = began_ms if chunk else now_ms
+            indexes.append(index)
+            chunk.append(checked)
+            size += len(checked.text)
+            if len(chunk) == CHUNK_MESSAGES or size >= CHUNK_BYTES or now_ms - began_ms >= CHUNK_WAIT_MS:
+                yield indexes, chunk
+                indexes, chunk, size = [], [], 0
+        if chunk:
+            yield indexes, chunk
+
+    def send_checked(self, messages: Sequence[CheckedMessage]) -> list[Receipt]:
+        """Sends messages that are checked already.
+
+        Raises:
+            QueueUnavailable: SQS did not take them all.
+        """
+        for failure in self.try_checked(messages).values():
+            raise failure
+        topic = self._fence.topic
+        return [Receipt(id=id_text(each.id), topic=topic, deliver_at_ms=each.deliver_at_ms) for each in messages]
+
+    def try_checked(self, messages: Sequence[CheckedMessage]) -> dict[int, Exception]:
+        """Sends messages that are checked already; returns the errors of those that were not accepted, by index."""
+        indexes: list[int] = []
+        chunk: list[CheckedMessage] = []
+        for index, message in enumerate(messages):
+            try:
+                chunk.append(self._without_large_body(message))
+            except (BotoCoreError, ClientError) as error:
+                self._failures[index] = error
+            else:
+                indexes.append(index)
+        self._send_chunk(indexes, chunk)
+        return self._failures
+
+    def _without_large_body(self, message: CheckedMessage) -> CheckedMessage:
+        """Keeps a body in S3 that is too large for SQS: a PUT before the message is sent.
+
+        If it stops after that, nothing names the object; it goes 28 days after the message would have been due.
+        """
+        if not message.too_large:
+            return message
+        return store_payload(self._connection, self._fence.topic, message)
+
+    def _send_chunk(self, indexes: list[int], chunk: list[CheckedMessage]) -> None:
+        now_ms = self._fence.sent_at_ms(self._clock.now_ms())
+        first_bulk_id, first_keyed_id = id_floor(now_ms + URGENT_MS + 1), id_floor(now_ms + KEYED_URGENT_MS + 1)
+        urgent, bulk = list[int](), list[int]()
+        for i, message in enumerate(chunk):
+            soon = message.id < (first_keyed_id if _takes_a_place(message) else first_bulk_id)
+            (urgent if soon else bulk).append(i)
+        ways = ((self._urgent_url, urgent, URGENT_PACK_MESSAGES), (self._bulk_url, bulk, MAX_MESSAGES))
+        for queue_url, places, most in ways:
+            entries = self._entries([indexes[i] for i in places], [chunk[i] for i in places], now_ms, most)
+            for batch in _batches(entries):
+                self._send_batch(queue_url, batch)
+
+    def _entries(self, indexes: list[int], messages: list[CheckedMessage], now_ms: int, most: int) -> Iterator[_Entry]:
+        topic = self._fence.topic
+        for places, data in packs(topic, self._fence.generation, now_ms, messages, max_messages=most):
+            body = json.dumps({"topic": topic, "messages": len(places)})
+            yield _Entry(body, data, [indexes[i] for i in places])
+
+    def _send_batch(self, queue_url: str, batch: list[_Entry]) -> None:
+        """Sends a batch; what SQS does not take for its own reasons is tried again, then failed."""
+        reason = self._broken.get(queue_url)
+        for attempt in range(ATTEMPTS):
+            if reason is not None or not batch:
+                break
+            if attempt:
+                self._pause(_FIRST_PAUSE_S * 2**attempt * random.uniform(0.5, 1))
+            batch, reason = self._try(queue_url, batch, last=attempt == ATTEMPTS - 1)
+        if reason is not None:
+            self._fail(batch, reason)
+
+    def _try(self, queue_url: str, batch: list[_Entry], *, last: bool) -> tuple[list[_Entry], Exception | None]:
+        """Sends a batch once; returns what is left of it, with the reason if it is left for good."""
+        try:
+            answer = self._sqs.send_message_batch(
+                QueueUrl=queue_url, Entries=[_request(i, entry) for i, entry in enumerate(batch)]
+            )
+        except (ClientError, BotoCoreError) as error:  # botocore has tried again what deserves it
+            failure = QueueUnavailable(queue_url, str(error))
+            failure.__cause__ = error
+            self._broken[queue_url] = failure
+            return batch, failure
+        taken = {int(each["Id"]) for each in answer.get("Successful", [])}
+        refused = {int(each["Id"]): each for each in answer.get("Failed", [])}
+        left: list[_Entry] = []
+        for i, entry in enumerate(batch):
+            if i in taken:
+                continue
+            refusal = refused.get(i)
+            if last or (refusal is not None and refusal["SenderFault"]):
+                shown = "no answer" if refusal is None else f"{refusal['Code']}: {refusal.get('Message', '')}"
+                self._fail([entry], QueueUnavailable(queue_url, shown))
+            else:
+                left.append(entry)
+        return left, None
+
+    def _fail(self, entries: list[_Entry], error: Exception) -> None:
+        for entry in entries:
+            self._failures.update(dict.fromkeys(entry.indexes, error))
+
+
+def _takes_a_place(message: CheckedMessage) -> bool:
+    """Whether ingest settles what becomes of another message when this one comes."""
+    options = message.options
+    return options is not None and (options.key is not None or options.moves is not None)
+
+
+def _batches(entries: Iterable[_Entry]) -> Iterator[list[_Entry]]:
+    """Groups SQS messages as one call takes them: ten, and 1 MiB together."""
+    batch: list[_Entry] = []
+    size = 0
+    for entry in entries:
+        if batch and (len(batch) == BATCH_ENTRIES or size + entry.size > SQS_MAX_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(entry)
+        size += entry.size
+    if batch:
+        yield batch
+
+
+def _request(index: int, entry: _Entry) -> Any:
+    return {
+        "Id": str(index),
+        "MessageBody": entry.body,
+        "MessageAttributes": {PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": entry.pack}},
+    }

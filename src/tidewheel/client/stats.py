@@ -1,0 +1,237 @@
+"""What waits in a topic, told from its metadata alone: no message is read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from tidewheel.client.histogram import DAY_S, DAYS, HOUR_S, HOURS, EstimatedHistogram, histogram, loads
+from tidewheel.client.in_flight import undelivered
+from tidewheel.client.subscription_queues import dead_letter_url_of
+from tidewheel.errors import ObjectMissing
+from tidewheel.flows.delivery.load_index import complete
+from tidewheel.flows.ports import Objects, Topics
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.ledger.delayed_index import next_slot
+from tidewheel.model.subscription import Delivery, State, Subscription
+from tidewheel.model.topic_state import Fence
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueDepth:
+    """Messages in an SQS queue, by SQS's approximate counts."""
+
+    visible: int
+    delayed: int
+    in_flight: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.visible + self.delayed + self.in_flight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionStats:
+    """How far a subscription has come.
+
+    Attributes:
+        lag_slots: planned slots that it has not been handed yet; 0 unless paused or behind.
+        open_parts: parts of deliveries that are handed out and not finished.
+        parked: messages that wait outside its queue because it is paused, or its queue does not take them.
+        queue: its queue's depth; None if the queue is gone or cannot be looked at.
+        dead: messages in its queue's dead-letter queue; None if there is none, or it cannot be looked at.
+    """
+
+    name: str
+    state: State
+    queue_url: str
+    lag_slots: int
+    open_parts: int
+    parked: int
+    queue: QueueDepth | None
+    dead: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicStats:
+    """What waits in a topic. Numbers of messages in ledgers are estimates, and count what was cancelled or purged too.
+
+    Attributes:
+        waiting: messages in ledgers whose slots are open; exact as long as every ledger is wholly above the seal.
+            Those in an ingest queue, and those that are less than the lookahead from due, are not among them.
+        sealed: messages in ledgers whose slots are sealed and which some subscription's queue does not have yet.
+        in_flight: messages in the subscriptions' queues: receivable, held back until they are due, and taken.
+        dead: messages in the queues' dead-letter queues.
+        by_hour: waiting messages by due time, for each of the next 48 hours.
+        by_day: likewise, for each of the next 60 days.
+        buckets: live ledgers.
+        ledger_bytes: their bytes, including rows that are delivered already.
+        oldest_slot_at: start of the first slot that any live ledger holds; earlier than next_due_at until it
+            is collected.
+        oldest_due_at: start of the first slot with messages that some subscription's queue does not have yet.
+        next_due_at: start of the first slot with messages that are not planned yet; None when nothing waits.
+        last_due_at: start of the last one.
+        subscriptions: by name.
+    """
+
+    topic: str
+    waiting: int
+    sealed: int
+    in_flight: int
+    dead: int
+    by_hour: EstimatedHistogram
+    by_day: EstimatedHistogram
+    buckets: int
+    ledger_bytes: int
+    oldest_slot_at: datetime | None
+    oldest_due_at: datetime | None
+    next_due_at: datetime | None
+    last_due_at: datetime | None
+    subscriptions: tuple[SubscriptionStats, ...]
+
+
+def topic_stats(topics: Topics, objects: Objects, sqs: SQSClient, fence: Fence, now_ms: int) -> TopicStats:
+    """Returns what waits in a topic, given its fence.
+
+    Requests: a query each of buckets, subscriptions, open deliveries and parks; two of SQS for each subscription; one
+    range GET for each large ledger whose index is in its tail; and of plans only those that are being delivered or
+    were not handed out, at most twice MAX_PLANS.
+
+    Raises:
+        CorruptLedger, ObjectMissing: a ledger's tail is damaged or gone.
+    """
+    slot_ms = fence.slot_ms
+    buckets = topics.buckets(fence.topic)
+    try:
+        live = _indexed(objects, buckets, fence)
+    except ObjectMissing:  # collected since its name was read
+        buckets = topics.buckets(fence.topic)
+        live = _indexed(objects, buckets, fence)
+    subscriptions = topics.subscriptions(fence.topic)
+    opened = topics.open_deliveries(fence.topic)
+    left = undelivered(topics, fence, buckets, subscriptions, opened)
+    waiting = loads(live, fence.sealed, slot_ms)
+    unplanned = sum(each.rows for each in loads(live, fence.planned, slot_ms))
+    by_hour = histogram(waiting, now_ms, slot_ms, bar_s=HOUR_S, bars=HOURS)
+    next_due = next_slot(live, fence.planned)
+    first_slots = [slot for slot in (left.first_slot, next_due) if slot is not None]
+    depths = _Depths(sqs)
+    shown = _subscriptions(topics, fence, subscriptions, opened, depths)
+    return TopicStats(
+        topic=fence.topic,
+        waiting=by_hour.total,
+        sealed=round(left.rows + unplanned - sum(each.rows for each in waiting)),
+        in_flight=depths.in_flight,
+        dead=depths.dead,
+        by_hour=by_hour,
+        by_day=histogram(waiting, now_ms, slot_ms, bar_s=DAY_S, bars=DAYS),
+        buckets=len(buckets),
+        ledger_bytes=sum(bucket.size_bytes for bucket in buckets),
+        oldest_slot_at=_slot_at(min((bucket.first_slot for bucket in buckets), default=None), slot_ms),
+        oldest_due_at=_slot_at(min(first_slots, default=None), slot_ms),
+        next_due_at=_slot_at(next_due, slot_ms),
+        last_due_at=_slot_at(max((bucket.last_slot for bucket in live), default=None), slot_ms),
+        subscriptions=shown,
+    )
+
+
+def _indexed(objects: Objects, buckets: Sequence[Bucket], fence: Fence) -> list[Bucket]:
+    """Returns the buckets with messages that are not planned, complete."""
+    wanted = (complete(objects, each) for each in buckets if each.last_slot >= fence.planned)
+    return [each for each in wanted if each.last_slot >= fence.planned]
+
+
+def _subscriptions(
+    topics: Topics, fence: Fence, subscriptions: Sequence[Subscription], opened: Sequence[Delivery], depths: _Depths
+) -> tuple[SubscriptionStats, ...]:
+    open_parts = Counter[tuple[str, str]]()
+    for delivery in opened:
+        key = delivery.key
+        open_parts[key.subscription, key.generation] += max(0, delivery.parts - len(delivery.done))
+    parked = Counter[tuple[str, str]]()
+    for park in topics.parks(fence.topic):
+        parked[park.key.subscription, park.key.generation] += park.rows
+    found = []
+    for each in subscriptions:
+        queue, dead = depths.of(each.queue_url)
+        found.append(
+            SubscriptionStats(
+                name=each.name,
+                state=each.state,
+                queue_url=each.queue_url,
+                lag_slots=max(0, fence.planned - each.cursor),
+                open_parts=open_parts[each.name, each.generation],
+                parked=parked[each.name, each.generation],
+                queue=queue,
+                dead=dead,
+            )
+        )
+    return tuple(found)
+
+
+def _slot_at(slot: int | None, slot_ms: int) -> datetime | None:
+    return None if slot is None else datetime.fromtimestamp(slot * slot_ms / 1000, UTC)
+
+
+class _Depths:
+    """Asks SQS for the depths of queues, each queue once."""
+
+    def __init__(self, sqs: SQSClient) -> None:
+        self._sqs = sqs
+        self._queues: dict[str, tuple[QueueDepth | None, str | None]] = {}
+        self._dead: dict[str, QueueDepth | None] = {}
+
+    @property
+    def in_flight(self) -> int:
+        """Messages in all queues that were asked for."""
+        return sum(depth.total for depth, _ in self._queues.values() if depth is not None)
+
+    @property
+    def dead(self) -> int:
+        """Messages in all their dead-letter queues."""
+        return sum(depth.total for depth in self._dead.values() if depth is not None)
+
+    def of(self, queue_url: str) -> tuple[QueueDepth | None, int | None]:
+        """Returns the depth of a queue and the messages in its dead-letter queue."""
+        if queue_url not in self._queues:
+            self._queues[queue_url] = self._ask(queue_url)
+        depth, dead_url = self._queues[queue_url]
+        if dead_url is None:
+            return depth, None
+        if dead_url not in self._dead:
+            self._dead[dead_url], _ = self._ask(dead_url)
+        dead = self._dead[dead_url]
+        return depth, None if dead is None else dead.total
+
+    def _ask(self, queue_url: str) -> tuple[QueueDepth | None, str | None]:
+        """Returns a queue's depth and its dead-letter queue's URL."""
+        try:
+            found = self._sqs.get_queue_attributes(
+                QueueUrl=queue_url,
+                AttributeNames=[
+                    "ApproximateNumberOfMessages",
+                    "ApproximateNumberOfMessagesDelayed",
+                    "ApproximateNumberOfMessagesNotVisible",
+                    "RedrivePolicy",
+                ],
+            )["Attributes"]
+        except ClientError:
+            return None, None
+        depth = QueueDepth(
+            visible=int(found["ApproximateNumberOfMessages"]),
+            delayed=int(found["ApproximateNumberOfMessagesDelayed"]),
+            in_flight=int(found["ApproximateNumberOfMessagesNotVisible"]),
+        )
+        redrive = found.get("RedrivePolicy")
+        if not redrive:
+            return depth, None
+        return depth, dead_letter_url_of(queue_url, redrive)

@@ -1,0 +1,106 @@
+"""What an administrator does to a subscription."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tidewheel.client.connection import Connection
+from tidewheel.client.subscription_queues import check_given_queue, check_visibility_timeout, delete_queues, make_queue
+from tidewheel.errors import UnknownTopic
+from tidewheel.flows.administration import pause as states
+from tidewheel.flows.administration import subscribe
+from tidewheel.model.filter_policy import FilterPolicy
+from tidewheel.model.subscription import Subscription
+from tidewheel.model.topic import check_name
+
+if TYPE_CHECKING:
+    from tidewheel.clock import Clock
+
+FilterDocument = str | Mapping[str, object]
+"""A filter policy as callers write it: JSON, or what JSON would be read as."""
+
+
+def create(
+    connection: Connection,
+    clock: Clock,
+    topic: str,
+    name: str,
+    initial_position: subscribe.InitialPosition,
+    queue_url: str | None,
+    visibility_timeout_s: int,
+    filter_policy: FilterDocument | None,
+) -> Subscription:
+    """Creates a subscription; see `Tidewheel.create_subscription`.
+
+    If it stops after the queues are made: the next call finds them by their tags.
+    """
+    subscribe.check_new_subscription(topic, name, initial_position)
+    check_visibility_timeout(visibility_timeout_s)
+    policy = filter_json(filter_policy)
+    if connection.topics.fence(topic) is None:
+        raise UnknownTopic(topic)
+    existing = connection.topics.subscription(topic, name)
+    if existing is not None:
+        if queue_url is not None:
+            subscribe.check_same_queue(existing, queue_url)
+        if policy is not None:
+            subscribe.check_same_filter(existing, policy)
+        return existing
+    if queue_url is None:
+        queue_url = make_queue(connection.sqs, connection.stack, topic, name, visibility_timeout_s)
+    else:
+        check_given_queue(connection.sqs, queue_url)
+    return subscribe.create_subscription(
+        connection.topics, clock, topic, name, queue_url, initial_position, filter_policy=policy
+    )
+
+
+def pause(connection: Connection, topic: str, name: str) -> Subscription:
+    """Pauses a subscription; see `Tidewheel.pause`."""
+    _check_names(topic, name)
+    return states.pause(connection.topics, topic, name)
+
+
+def resume(connection: Connection, clock: Clock, topic: str, name: str) -> Subscription:
+    """Resumes a subscription; see `Tidewheel.resume`."""
+    from tidewheel.aws.sqs_queues import SqsQueues
+
+    _check_names(topic, name)
+    settings = connection.settings
+    queues = SqsQueues(
+        connection.sqs, work_queue_url=settings.work_queue_url, refused_queue_url=settings.refused_queue_url
+    )
+    return states.resume(connection.topics, queues, clock, topic, name)
+
+
+def set_filter(connection: Connection, topic: str, name: str, filter_policy: FilterDocument | None) -> Subscription:
+    """Changes a subscription's filter; see `Tidewheel.set_filter`."""
+    _check_names(topic, name)
+    return states.set_filter(connection.topics, topic, name, filter_json(filter_policy))
+
+
+def delete(connection: Connection, topic: str, name: str, delete_queue: bool) -> Subscription:
+    """Deletes a subscription; see `Tidewheel.delete_subscription`.
+
+    If it stops after the subscription is deleted: its queues stay, and a new subscription of the name finds them.
+    """
+    _check_names(topic, name)
+    deleted = states.delete_subscription(connection.topics, connection.objects, topic, name)
+    if delete_queue:
+        delete_queues(connection.sqs, connection.stack, topic, name, deleted.queue_url)
+    return deleted
+
+
+def filter_json(filter_policy: FilterDocument | None) -> str | None:
+    """Returns a filter as subscriptions hold it.
+
+    Raises:
+        InvalidValue: it is not one.
+    """
+    return None if filter_policy is None else FilterPolicy.parse(filter_policy).to_json()
+
+
+def _check_names(topic: str, name: str) -> None:
+    check_name("topic", topic)
+    check_name("subscription", name)

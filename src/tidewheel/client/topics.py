@@ -1,0 +1,77 @@
+"""What an administrator does to a topic as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from tidewheel.client.connection import Connection
+from tidewheel.client.subscription_queues import delete_queues
+from tidewheel.flows.administration import delete_topic as deletion
+from tidewheel.flows.administration import purge as purges
+from tidewheel.flows.administration import replay as replays
+from tidewheel.flows.administration import update_topic as updates
+from tidewheel.model.duration import at_ms
+from tidewheel.model.topic import check_name
+
+if TYPE_CHECKING:
+    from tidewheel.clock import Clock
+    from tidewheel.model.topic_state import Fence
+
+Time = datetime | float
+"""A time as callers write it: an aware datetime, or Unix seconds."""
+
+
+def update(connection: Connection, clock: Clock, name: str, changes: Mapping[str, Any]) -> Fence:
+    """Changes settings of a topic; see `Tidewheel.update_topic`."""
+    check_name("topic", name)
+    return updates.update_topic(connection.topics, clock, name, changes)
+
+
+def purge(connection: Connection, clock: Clock, topic: str, start: Time | None, end: Time | None) -> purges.Purged:
+    """Drops what was sent until now; see `Tidewheel.purge`."""
+    check_name("topic", topic)
+    first_ms, end_ms = _bounds(start, end)
+    return purges.purge(connection.topics, clock, topic, first_ms=first_ms, end_ms=end_ms)
+
+
+def delete(connection: Connection, clock: Clock, name: str, delete_its_queues: bool) -> None:
+    """Deletes a topic; see `Tidewheel.delete_topic`.
+
+    Queues go before the mark, while the subscriptions that name them are still there. If it stops between: a
+    repetition goes on; until then, what the queues should have got is parked.
+    """
+    check_name("topic", name)
+    if delete_its_queues and connection.topics.fence(name) is not None:
+        for each in connection.topics.subscriptions(name):
+            delete_queues(connection.sqs, connection.stack, name, each.name, each.queue_url)
+    deletion.delete_topic(connection.topics, clock, name)
+
+
+def replay(
+    connection: Connection, clock: Clock, topic: str, subscription: str, start: Time | None, end: Time | None
+) -> replays.Replayed:
+    """Delivers again what was delivered; see `Tidewheel.replay`."""
+    from tidewheel.aws.sqs_queues import SqsQueues
+
+    check_name("topic", topic)
+    check_name("subscription", subscription)
+    first_ms, end_ms = _bounds(start, end)
+    settings = connection.settings
+    queues = SqsQueues(
+        connection.sqs, work_queue_url=settings.work_queue_url, refused_queue_url=settings.refused_queue_url
+    )
+    return replays.replay(
+        connection.topics,
+        clock,
+        topic,
+        subscription,
+        first_ms=first_ms,
+        end_ms=end_ms,
+        enqueue=queues.enqueue_parts,
+    )
+
+
+def _bounds(start: Time | None, end: Time | None) -> tuple[int | None, int | None]:
+    return None if start is None else at_ms("start", start), None if end is None else at_ms("end", end)

@@ -1,0 +1,1 @@
+"""Administration: the lives of topics, subscriptions and waiting messages."""

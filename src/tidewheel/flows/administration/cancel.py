@@ -1,0 +1,147 @@
+"""Cancel: a message that waits is never delivered, or the caller learns that it is too late."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidewheel.errors import Contended
+from tidewheel.flows.ports import Topics
+from tidewheel.flows.ports.keys import MAX_CANCELS
+from tidewheel.model.key import KeyEntry
+from tidewheel.model.message import MessageId
+from tidewheel.model.tombstone import KEPT_S, Tombstone, tombstone
+
+_ATTEMPTS = 50
+_MOST_MOVES = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """The message is never delivered. True as a truth value.
+
+    Attributes:
+        id: the message; the one that took its place, if it was moved; None for a key without any that is known. By
+            key, what is still in an ingest queue is not delivered either, if its sender's clock is not ahead of ours
+            by more than the time since.
+    """
+
+    id: MessageId | None
+
+    def __bool__(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TooLate:
+    """The message's slot is sealed: it is delivered, or was. False as a truth value.
+
+    Attributes:
+        id: the message; the one that took its place, if it was moved.
+    """
+
+    id: MessageId
+
+    def __bool__(self) -> bool:
+        return False
+
+
+CancelResult = Cancelled | TooLate
+
+
+def cancel(topics: Topics, topic: str, slot_ms: int, message_id: MessageId, now_ms: int) -> CancelResult:
+    """Cancels a message by its id: one conditional transaction; to repeat it is harmless.
+
+    It works for a message that is still in an ingest queue too: ingest and dispatch read tombstones after the seal. The
+    id of a message that was moved cancels the one that took its place.
+
+    Raises:
+        Contended: other transactions came first each time; try again.
+    """
+    for _ in range(_MOST_MOVES):
+        outcome = topics.cancel(topic, tombstone(message_id, slot_ms, now_ms))
+        if outcome.done or (outcome.found is not None and outcome.found.certain and outcome.found.to is None):
+            return Cancelled(id=message_id)
+        if outcome.found is None or outcome.found.to is None:
+            return TooLate(id=message_id)
+        message_id = outcome.found.to
+    raise Contended("cancel", topic, _MOST_MOVES)
+
+
+def cancel_many(
+    topics: Topics, topic: str, slot_ms: int, message_ids: Sequence[MessageId], now_ms: int
+) -> list[CancelResult]:
+    """Cancels messages, ninety a transaction where nothing disturbs it; returns one result an id, in order.
+
+    A batch that is refused is halved until what refuses it is alone. If it stops, some are cancelled and a repetition
+    finds them so.
+    """
+    results: dict[MessageId, CancelResult] = {}
+
+    def settle(batch: list[Tombstone]) -> None:
+        if len(batch) > 1 and topics.cancel_batch(topic, batch):
+            results.update({each.id: Cancelled(id=each.id) for each in batch})
+        elif len(batch) > 1:
+            middle = len(batch) // 2
+            settle(batch[:middle])
+            settle(batch[middle:])
+        else:
+            results[batch[0].id] = cancel(topics, topic, slot_ms, batch[0].id, now_ms)
+
+    # In order of slots, so that a seal refuses the first ones only.
+    wanted = sorted(tombstone(each, slot_ms, now_ms) for each in dict.fromkeys(message_ids))
+    for start in range(0, len(wanted), MAX_CANCELS):
+        settle(wanted[start : start + MAX_CANCELS])
+    return [results[each] for each in message_ids]
+
+
+def cancel_key(
+    topics: Topics, topic: str, slot_ms: int, key: str, version: tuple[int, int], now_ms: int
+) -> CancelResult:
+    """Cancels what a key stands for, and older messages with it that are still in an ingest queue.
+
+    The entry becomes a cancelled one with a version of its own, so that older messages lose against it; then the
+    message that it names is cancelled. If it stops between the two, a repetition does the second.
+
+    Args:
+        version: the caller's clock in ms, and its count.
+
+    Returns:
+        Cancelled if no message that was sent with the key before is delivered from now on. TooLate if one is: the
+        newest, or an earlier one that was replaced after its slot was sealed; the newest is cancelled if it could be.
+
+    Raises:
+        Contended: others changed the key under every attempt; try again.
+    """
+    for _ in range(_ATTEMPTS):
+        found = topics.key(topic, key)
+        if found is not None and found.version[:2] >= version:
+            # By a clock that is ahead of ours: it came before this call, so it is meant.
+            version = (found.sent_ms, found.seq + 1)
+        entry = KeyEntry(
+            key=key,
+            id=None if found is None else found.id,
+            sent_ms=version[0],
+            seq=version[1],
+            cancelled=True,
+            floor=version,
+            tail_ms=0 if found is None else found.tail_ms,
+            ttl_s=max(now_ms, 0 if found is None else found.deliver_at_ms) // 1000 + KEPT_S,
+        )
+        done = topics.claim_key(topic, entry) is None if found is None else topics.move_key(topic, found, entry, None)
+        if done:
+            return _cancel_named(topics, topic, slot_ms, entry, now_ms)
+    raise Contended("cancel key", topic, _ATTEMPTS)
+
+
+def _cancel_named(topics: Topics, topic: str, slot_ms: int, entry: KeyEntry, now_ms: int) -> CancelResult:
+    if entry.id is None:
+        return Cancelled(id=None)
+    outcome = topics.cancel(topic, tombstone(entry.id, slot_ms, now_ms))
+    found = outcome.found
+    if not outcome.done and (found is None or not found.certain):
+        return TooLate(id=entry.id)
+    if entry.tail_ms > now_ms:
+        return TooLate(id=entry.id)
+    # One that takes the place of the entry's message, and is not in the entry yet, loses against the cancel.
+    return Cancelled(id=entry.id if found is None or found.to is None else found.to)

@@ -1,0 +1,135 @@
+"""Pause, resume, filter and delete subscriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tidewheel.clock import Clock
+from tidewheel.errors import Contended, QueueUnavailable, UnknownSubscription, UnknownTopic
+from tidewheel.flows.ports import Objects, Queues, Topics
+from tidewheel.model.park import Park
+from tidewheel.model.subscription import State, Subscription
+
+_ATTEMPTS = 50
+
+
+def pause(topics: Topics, topic: str, name: str) -> Subscription:
+    """Lets nothing new enter a subscription's queue: its cursor stands, and its direct messages are parked.
+
+    What was handed out before still arrives. One that is paused already stays so.
+
+    Raises:
+        UnknownTopic, UnknownSubscription: there is none of this name.
+    """
+    subscription = _read(topics, topic, name)
+    if subscription.state is not State.PAUSED and not topics.pause(subscription):
+        raise UnknownSubscription(topic, name)
+    return replace(subscription, state=State.PAUSED)
+
+
+def resume(topics: Topics, queues: Queues, clock: Clock, topic: str, name: str) -> Subscription:
+    """Makes a paused or broken subscription active again, and has what it has missed sent.
+
+    One that is active stays so, and is looked after once more. The order in which things come is best effort.
+
+    If it stops
+        after it is made active: the sweep hands out what it has missed, within 300 s, and drains its parks when it
+            looks at them next, within `redrive_s`.
+        after the work queue has the job: done. To whom the work queue is closed: its parks are due for the next sweep.
+
+    Raises:
+        UnknownTopic, UnknownSubscription: there is none of this name.
+        Contended: other changes of the topic came first each time.
+    """
+    for _ in range(_ATTEMPTS):
+        subscription = _read(topics, topic, name)
+        if subscription.state is State.ACTIVE or activate(topics, subscription):
+            break
+        if topics.fence(topic) is None:  # it is being deleted, and this subscription not yet
+            raise UnknownTopic(topic)
+    else:
+        raise Contended("resume", topic, _ATTEMPTS)
+    try:
+        queues.enqueue_catch_up(topic, name, subscription.generation)
+    except QueueUnavailable:
+        now_ms = clock.now_ms()
+        for park in parks_of(topics, subscription):
+            topics.stamp_park(park.key, park.look_at_ms, now_ms)
+    return replace(subscription, state=State.ACTIVE)
+
+
+def activate(topics: Topics, subscription: Subscription) -> bool:
+    """Makes a subscription active, if its state is as it was read, and the sweep look at it; returns whether it did.
+
+    Raises:
+        Contended: other changes of the topic came first each time.
+    """
+    for _ in range(_ATTEMPTS):
+        fence = topics.fence(subscription.topic)
+        if fence is None:
+            return False
+        if topics.resume(fence, subscription):
+            return True
+        current = topics.subscription(subscription.topic, subscription.name)
+        if current is None or (current.generation, current.state) != (subscription.generation, subscription.state):
+            return False
+    raise Contended("resume", subscription.topic, _ATTEMPTS)
+
+
+def set_filter(topics: Topics, topic: str, name: str, filter_policy: str | None) -> Subscription:
+    """Changes which messages a subscription gets, of what is handed out or sent directly from now on.
+
+    Args:
+        filter_policy: JSON of a `FilterPolicy`; None: everything.
+
+    Raises:
+        UnknownTopic, UnknownSubscription: there is none of this name.
+    """
+    subscription = _read(topics, topic, name)
+    if subscription.filter_policy != filter_policy and not topics.set_filter(subscription, filter_policy):
+        raise UnknownSubscription(topic, name)
+    return replace(subscription, filter_policy=filter_policy)
+
+
+def delete_subscription(topics: Topics, objects: Objects, topic: str, name: str) -> Subscription:
+    """Ends a subscription's work: nothing waits for it any more. Returns it as it was; its queue stays.
+
+    If it stops
+        after the subscription is deleted: the next collection and the sweep delete its deliveries and parks.
+        between a park's item and its object: the orphan sweep deletes the object.
+
+    Raises:
+        UnknownTopic, UnknownSubscription: there is none of this name.
+    """
+    subscription = _read(topics, topic, name)
+    if not topics.delete_subscription(subscription):
+        raise UnknownSubscription(topic, name)
+    owner = (name, subscription.generation)
+    opened = (each.key for each in topics.open_deliveries(topic))
+    topics.delete_deliveries([key for key in opened if (key.subscription, key.generation) == owner])
+    drop_parks(topics, objects, parks_of(topics, subscription))
+    return subscription
+
+
+def parks_of(topics: Topics, subscription: Subscription) -> list[Park]:
+    """Reads the parks of a subscription, without their ledgers."""
+    owner = (subscription.name, subscription.generation)
+    return [each for each in topics.parks(subscription.topic) if (each.key.subscription, each.key.generation) == owner]
+
+
+def drop_parks(topics: Topics, objects: Objects, parks: Iterable[Park]) -> None:
+    """Deletes parks, each item before its object: between the two, the orphan sweep finds the object."""
+    for park in parks:
+        topics.delete_parks([park.key])
+        if park.object_name is not None:
+            objects.delete([park.object_name])
+
+
+def _read(topics: Topics, topic: str, name: str) -> Subscription:
+    found = topics.subscription(topic, name)
+    if found is None:
+        if topics.fence(topic) is None:
+            raise UnknownTopic(topic)
+        raise UnknownSubscription(topic, name)
+    return found

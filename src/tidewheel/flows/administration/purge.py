@@ -1,0 +1,148 @@
+"""Purge: what was sent to a topic until now, and is due at any time or in a range of time, is dropped.
+
+The fence's marks drop it, wherever it is: in the ingest queue, in a ledger, in a plan, in a park. They are all that
+correctness needs. Ledgers that lie wholly inside are swapped out besides, like a merge without outputs, so that they
+do not count as waiting and their storage is freed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidewheel.clock import Clock
+from tidewheel.errors import Contended, InvalidValue, TooManyPurges, UnknownTopic
+from tidewheel.flows.ports import Topics, Trash
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.model.duration import MAX_DELAY_MS
+from tidewheel.model.topic_state import Fence, Purge
+
+MAX_PURGES = 20
+_ATTEMPTS = 50
+_SWAPS = 5
+_A_SWAP = 90
+"""Ledgers of one swap: a transaction takes 100 items."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purged:
+    """What a purge dropped.
+
+    Attributes:
+        messages: estimate of those that waited in ledgers.
+        ledgers: swapped out; those that lie partly inside stay until they are merged or collected.
+        sent_before_ms: what was sent before it is dropped.
+    """
+
+    messages: int
+    ledgers: int
+    sent_before_ms: int
+
+
+def purge(
+    topics: Topics, clock: Clock, topic: str, *, first_ms: int | None = None, end_ms: int | None = None
+) -> Purged:
+    """Drops what was sent until now and is due in [first_ms, end_ms); everything, without bounds.
+
+    What is in a subscription's queue already (due within the lookahead) is not called back.
+
+    If it stops
+        before the mark: nothing was done.
+        after the mark: all is dropped; ledgers that were not swapped out go when they are merged or collected.
+
+    Raises:
+        InvalidValue: the range is empty.
+        UnknownTopic: there is none of this name.
+        TooManyPurges: the topic has 20 purged ranges that are in force.
+        Contended: other changes came first each time.
+    """
+    least_ms = max(0, first_ms or 0)
+    if end_ms is not None and end_ms <= least_ms:
+        raise InvalidValue("end", end_ms, f"give an end after the start ({least_ms})")
+    for _ in range(_ATTEMPTS):
+        fence = topics.fence(topic)
+        if fence is None:
+            raise UnknownTopic(topic)
+        # Before the mark: whatever is in them was sent before it.
+        buckets = topics.buckets(topic)
+        # What was sent in this very millisecond was sent before.
+        sent_before_ms = fence.sent_at_ms(clock.now_ms()) + 1
+        whole = first_ms is None and end_ms is None
+        asked = Purge(
+            first_ms=least_ms,
+            # No message that was sent until now is due later.
+            end_ms=min(sent_before_ms + MAX_DELAY_MS, end_ms or sent_before_ms + MAX_DELAY_MS),
+            sent_before_ms=sent_before_ms,
+        )
+        if _mark(topics, fence, asked, whole, clock.now_ms()):
+            inside = buckets if whole else [each for each in buckets if _inside(each, asked, fence.slot_ms)]
+            ledgers = sum(_swap_out(topics, fence, inside[i : i + _A_SWAP]) for i in range(0, len(inside), _A_SWAP))
+            if ledgers:
+                _collect_in_time(topics, clock, topic)
+            first, end = asked.first_ms // fence.slot_ms, -(-asked.end_ms // fence.slot_ms)
+            messages = sum(_waiting(each, max(fence.planned, first), end) for each in buckets)
+            return Purged(messages=messages, ledgers=ledgers, sent_before_ms=sent_before_ms)
+    raise Contended("purge", topic, _ATTEMPTS)
+
+
+def _mark(topics: Topics, fence: Fence, asked: Purge, whole: bool, now_ms: int) -> bool:
+    """Raises the marks; what a newer purge covers is forgotten."""
+    purge_ms = max(fence.purge_ms, asked.sent_before_ms) if whole else fence.purge_ms
+    known = [each for each in fence.purges_in_force(now_ms) if each.sent_before_ms > purge_ms]
+    if whole or asked.sent_before_ms <= purge_ms or any(each.covers(asked) for each in known):
+        purges = known
+    else:
+        purges = [*(each for each in known if not asked.covers(each)), asked]
+    if len(purges) > MAX_PURGES:
+        raise TooManyPurges(fence.topic, len(purges) - 1)
+    return topics.set_purges(fence, purge_ms, purges)
+
+
+def _inside(bucket: Bucket, asked: Purge, slot_ms: int) -> bool:
+    """Whether all messages of a ledger are due in a range, as far as its item tells."""
+    if bucket.segments:
+        first_ms = min(each.first_deliver_at_ms for each in bucket.segments)
+        last_ms = max(each.last_deliver_at_ms for each in bucket.segments)
+    else:
+        first_ms, last_ms = bucket.first_slot * slot_ms, (bucket.last_slot + 1) * slot_ms - 1
+    return asked.first_ms <= first_ms and last_ms < asked.end_ms
+
+
+def _waiting(bucket: Bucket, first: int, end: int) -> int:
+    """Estimates how many messages of a ledger are due in slots [first, end)."""
+    return round(bucket.rows * bucket.share(first, end))
+
+
+def _swap_out(topics: Topics, fence: Fence, sources: Sequence[Bucket]) -> int:
+    """Swaps ledgers for nothing; returns how many. Those that a merge or a collection has taken are passed over.
+
+    The trash is stamped with `sealed` as it is now, so that it outlives every plan that names its objects.
+    """
+    for _ in range(_SWAPS):
+        current = topics.fence(fence.topic)
+        if not sources or current is None or current.generation != fence.generation:
+            return 0
+        names = tuple(source.object_name for source in sources)
+        trash = Trash(sealed=current.sealed, id=secrets.token_hex(8), objects=names)
+        dropped = sum(_waiting(each, current.planned, each.last_slot + 1) for each in sources)
+        # An estimate must not bring the count below zero; the next dispatch counts anew.
+        if topics.swap(current, sources, [], trash, min(dropped, max(0, current.waiting))):
+            return len(sources)
+        live = {each.id for each in topics.buckets(fence.topic)}
+        sources = [each for each in sources if each.id in live]
+    return 0
+
+
+def _collect_in_time(topics: Topics, clock: Clock, topic: str) -> None:
+    """Lets a topic be collected that nothing else would look at for long, so that its trash goes.
+
+    A look that is set already is early enough; if it stops before, the trash goes after the next dispatch.
+    """
+    for _ in range(_SWAPS):
+        fence = topics.fence(topic)
+        if fence is None or fence.collect_at_ms is not None:
+            return
+        at_ms = clock.now_ms() + fence.settings.collect_interval_s * 1000
+        if topics.set_collect_at(fence, at_ms, fence.look_at(fence.wake_slot, at_ms)):
+            return

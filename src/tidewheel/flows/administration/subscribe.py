@@ -1,0 +1,182 @@
+"""Creates topics and subscriptions.
+
+A new subscription's place among the slots:
+
+             gc_until            planned         sealed
+                |                   |               |
+    ------------+-------------------+---------------+-----------> slots
+    earliest:   ^ cursor            |               |              start = 0: all ledgers that are still kept
+    latest:                         ^ cursor        ^ start        all slots that are still open
+
+The cursor of *latest* is `planned` and not `sealed`, because a cursor inside a plan would skip it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import asdict
+from typing import Literal
+
+from tidewheel.clock import Clock
+from tidewheel.errors import AlreadyExists, BeingDeleted, Contended, InvalidValue, UnknownTopic
+from tidewheel.flows.administration.update_topic import FIXED
+from tidewheel.flows.ports import Topics
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.subscription import Subscription
+from tidewheel.model.topic import check_name
+from tidewheel.model.topic_state import Fence, new_fence
+
+InitialPosition = Literal["latest", "earliest"]
+
+_ATTEMPTS = 50
+_OWNER_DIGITS = 8
+_ATTEMPT_DIGITS = 4
+
+
+def create_topic(
+    topics: Topics, clock: Clock, name: str, settings: TopicSettings, *, owner: str | None = None
+) -> Fence:
+    """Creates a topic, or returns the one that there is, if it has what is asked for.
+
+    Asked for are slot and lookahead, and what is not the default. Defaults change with releases, and a topic keeps
+    those of the release that made it.
+
+    Args:
+        name: the topic's.
+        settings: the topic's, if it is made.
+        owner: as `owner_of` gives it, with an `attempt_of` or without: the new topic's generation begins with it, so
+            that `owns` tells whose it is.
+
+    Raises:
+        InvalidValue: the name is not a topic's.
+        AlreadyExists: the topic has other settings than those asked for; the message tells them apart.
+        BeingDeleted: the last topic of this name is not gone yet.
+    """
+    check_name("topic", name)
+    for _ in range(_ATTEMPTS):
+        existing = topics.fence(name)
+        if existing is not None:
+            difference = _difference(existing.settings, settings)
+            if difference:
+                raise AlreadyExists("topic", name, difference)
+            return existing
+        if topics.deletion(name) is not None:
+            raise BeingDeleted(name)
+        fence = new_fence(name, _generation(owner), settings, clock.now_ms())
+        if topics.create_topic(fence):
+            return fence
+    raise Contended("create", name, _ATTEMPTS)
+
+
+def create_subscription(
+    topics: Topics,
+    clock: Clock,  # noqa: ARG001 - every flow takes it; both positions of today are marks of the fence
+    topic: str,
+    name: str,
+    queue_url: str,
+    initial_position: InitialPosition = "latest",
+    *,
+    filter_policy: str | None = None,
+    owner: str | None = None,
+) -> Subscription:
+    """Creates a subscription, or returns the one that has this queue and this filter already.
+
+    Args:
+        queue_url: where its messages go.
+        initial_position: "latest" for all that is sent from now on and all that waits in open slots (what is due
+            within the next 8 to 13 minutes is dispatched already, by default); "earliest" for all ledgers still kept,
+            those of the past too, which come with the next dispatch or sweep.
+        filter_policy: JSON of the `FilterPolicy` of what it takes; None: everything, and whatever an existing one has.
+        owner: as of `create_topic`.
+
+    Raises:
+        InvalidValue: a name or the position is not one.
+        UnknownTopic: the topic does not exist.
+        AlreadyExists: the subscription has another queue or another filter.
+        Contended: other changes of the topic came first each time.
+    """
+    check_new_subscription(topic, name, initial_position)
+    for _ in range(_ATTEMPTS):
+        fence = topics.fence(topic)
+        if fence is None:
+            raise UnknownTopic(topic)
+        existing = topics.subscription(topic, name)
+        if existing is not None:
+            check_same_queue(existing, queue_url)
+            if filter_policy is not None:
+                check_same_filter(existing, filter_policy)
+            return existing
+        earliest = initial_position == "earliest"
+        subscription = Subscription(
+            topic=topic,
+            name=name,
+            generation=_generation(owner),
+            queue_url=queue_url,
+            cursor=fence.gc_until if earliest else fence.planned,
+            start=0 if earliest else fence.sealed,
+            filter_policy=filter_policy,
+        )
+        if topics.create_subscription(fence, subscription):
+            return subscription
+    raise Contended("subscribe", topic, _ATTEMPTS)
+
+
+def check_new_subscription(topic: str, name: str, initial_position: str) -> None:
+    """Raises InvalidValue unless a subscription can be created with these."""
+    check_name("topic", topic)
+    check_name("subscription", name)
+    if initial_position not in ("latest", "earliest"):
+        raise InvalidValue("initial_position", initial_position, "use 'latest' or 'earliest'")
+
+
+def check_same_queue(existing: Subscription, queue_url: str) -> None:
+    """Raises AlreadyExists if an existing subscription has another queue."""
+    if existing.queue_url != queue_url:
+        difference = f"queue {existing.queue_url} (asked for {queue_url})"
+        raise AlreadyExists("subscription", existing.name, difference)
+
+
+def check_same_filter(existing: Subscription, filter_policy: str) -> None:
+    """Raises AlreadyExists if an existing subscription has another filter."""
+    if existing.filter_policy != filter_policy:
+        difference = f"filter {existing.filter_policy or 'none'} (asked for {filter_policy}); change it with set_filter"
+        raise AlreadyExists("subscription", existing.name, difference)
+
+
+def _difference(existing: TopicSettings, asked: TopicSettings) -> str:
+    """Returns what a topic has otherwise than asked for; empty if it has all of it."""
+    found, default = asdict(existing), asdict(TopicSettings())
+    return ", ".join(
+        f"{name}={found[name]} (asked for {value})"
+        for name, value in asdict(asked).items()
+        if found[name] != value and (name in FIXED or value != default[name])
+    )
+
+
+def owner_of(name: str) -> str:
+    """Returns the mark of somebody who creates topics and subscriptions and deletes only what is theirs.
+
+    Args:
+        name: what nobody else is called, such as a stack's ARN.
+    """
+    return hashlib.sha256(name.encode()).hexdigest()[:_OWNER_DIGITS]
+
+
+def attempt_of(owner: str, attempt: str) -> str:
+    """Returns the mark of one attempt of an owner's, which is an owner, too: it owns what this very attempt created."""
+    return owner + hashlib.sha256(attempt.encode()).hexdigest()[:_ATTEMPT_DIGITS]
+
+
+def owns(owner: str, generation: str) -> bool:
+    """Whether a topic or a subscription of this generation was created by an owner.
+
+    Two owners have the same mark by chance once in four billion; a generation without an owner begins at random.
+    """
+    return generation.startswith(owner)
+
+
+def _generation(owner: str | None) -> str:
+    """Returns a new generation: 16 hexadecimal digits, all random or those behind the owner's."""
+    begin = owner or ""
+    return begin + secrets.token_hex((16 - len(begin)) // 2)

@@ -1,0 +1,62 @@
+"""Update a topic: other settings, from its next decision on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from tidewheel.clock import Clock
+from tidewheel.errors import Contended, InvalidValue, UnknownTopic
+from tidewheel.flows.ports import Topics
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.topic_state import Fence
+
+FIXED = ("slot_s", "lookahead_s")
+"""Ledgers, plans and cursors count in slots, and what is armed counts on the lookahead."""
+_ATTEMPTS = 50
+
+
+def update_topic(topics: Topics, clock: Clock, topic: str, changes: Mapping[str, Any]) -> Fence:
+    """Changes some settings of a topic; returns its fence afterwards.
+
+    If it stops after the settings: a shorter retention takes effect with the next collection that is due anyway.
+
+    Args:
+        changes: fields of TopicSettings and their new values; None where a field may be None.
+
+    Raises:
+        InvalidValue: there is no such setting, it cannot change, or the value cannot be used; nothing was changed.
+        UnknownTopic: there is none of this name.
+        Contended: other changes came first each time.
+    """
+    _check(changes)
+    for _ in range(_ATTEMPTS):
+        fence = topics.fence(topic)
+        if fence is None:
+            raise UnknownTopic(topic)
+        settings = replace(fence.settings, **changes)
+        if settings == fence.settings:
+            return fence
+        if topics.update_settings(fence, settings):
+            changed = replace(fence, settings=settings)
+            if settings.retention_s < fence.settings.retention_s:
+                _collect_soon(topics, clock, changed)
+            return changed
+    raise Contended("update", topic, _ATTEMPTS)
+
+
+def _check(changes: Mapping[str, Any]) -> None:
+    known = [field.name for field in fields(TopicSettings)]
+    for name, value in changes.items():
+        if name not in known:
+            raise InvalidValue(name, value, f"a topic has no such setting; it has {', '.join(known)}")
+        if name in FIXED:
+            advice = "this setting is fixed when a topic is created; create another topic with it, and send to that"
+            raise InvalidValue(name, value, advice)
+
+
+def _collect_soon(topics: Topics, clock: Clock, fence: Fence) -> None:
+    """Lets what was kept for replays go with the next dispatch or sweep; if one is under way, it stays as it is."""
+    now_ms = clock.now_ms()
+    topics.set_collect_at(fence, now_ms, fence.look_at(fence.wake_slot, now_ms))

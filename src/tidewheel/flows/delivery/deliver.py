@@ -1,0 +1,160 @@
+"""Deliver: what a plan names is read from ledgers and released to one subscription's queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidewheel.errors import CorruptMetadata, InvalidValue, PartLeased, QueueUnavailable
+from tidewheel.flows.delivery import release
+from tidewheel.flows.delivery.addressed import rows_for
+from tidewheel.flows.delivery.due_rows import due_rows, without_expired
+from tidewheel.flows.delivery.parking import spill
+from tidewheel.flows.ports import Ports
+from tidewheel.model.plan import Plan
+from tidewheel.model.settings import LEASE_MS
+from tidewheel.model.subscription import Delivery, DeliveryKey
+from tidewheel.model.topic_state import Fence
+
+_MOST_TOO_MANY = 4
+
+
+class Delivered(NamedTuple):
+    """What a job did.
+
+    Attributes:
+        messages: sent.
+        segments: read.
+        failures: what was left to the work queue, and why.
+        parked: messages that the queue did not take, and that were parked.
+        expired: messages that were dropped because their time had passed, counted for each subscription.
+    """
+
+    messages: int
+    segments: int
+    failures: tuple[Exception, ...] = ()
+    parked: int = 0
+    expired: int = 0
+
+
+def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
+    """Sends one part of a delivery; None if it is done, nobody's any more, or the topic is being deleted.
+
+    If it stops
+        after the lease: the next try waits for the lease to end.
+        between sends, or before the part is marked: the next try sends copies with the same ids.
+        after the subscription is marked as broken, its queue having refused: the next try sends, or parks.
+        before the delivery is deleted: the sweep deletes it.
+
+    Raises:
+        InvalidValue: the delivery has no such part.
+        PartLeased: another worker has it, or had it less than LEASE_MS ago and died.
+        CorruptLedger: a segment is damaged; nothing of the part was sent.
+        ObjectMissing: an object is gone; nothing of the part was sent.
+        NotTaken: the queue did not take some of it for now.
+    """
+    now_ms = ports.clock.now_ms()
+    delivery = ports.topics.lease_part(key, part, now_ms, now_ms - LEASE_MS)
+    if delivery is None:
+        current = ports.topics.delivery(key)
+        if current is None or part in current.done:
+            return None
+        raise PartLeased(key, part)
+    try:
+        fence = ports.topics.fence(key.topic)
+        plan = ports.topics.plan(key.topic, key.plan)
+        if fence is None and ports.topics.deletion(key.topic) is not None:
+            return None
+        if fence is None or plan is None:
+            raise CorruptMetadata(f"delivery {key} is open, but its {'topic' if fence is None else 'plan'} is gone")
+        parts = plan.parts()
+        if part >= len(parts):
+            raise InvalidValue("part", part, f"the plan has {len(parts)}; nobody has made this job")
+        pieces = parts[part]
+        segments = len({piece.planned for piece in pieces})
+        wanted = _its_rows(fence, delivery, due_rows(ports, fence, plan, pieces))
+        rows = without_expired(wanted, now_ms)
+        expired = wanted.num_rows - rows.num_rows
+        try:
+            sent = _send(ports, delivery, rows)
+        except QueueUnavailable as error:
+            parked = _set_aside(ports, fence, key, part, rows.take(pa.array(error.unsent)))
+            done = rows.num_rows - len(error.unsent)
+            return Delivered(messages=done, segments=segments, parked=parked, expired=expired)
+    except Exception:
+        ports.topics.release_part(key, part)
+        raise
+    after = ports.topics.part_done(key, part)
+    if after is not None and after.complete:
+        ports.topics.delete_deliveries([key])
+    return Delivered(messages=sent, segments=segments, expired=expired)
+
+
+def _set_aside(ports: Ports, fence: Fence, key: DeliveryKey, part: int, rows: pa.Table) -> int:
+    """Parks what the queue refused of a part, so that it keeps no ledger from being collected; returns its messages."""
+    if not ports.topics.mark_broken(key.topic, key.subscription, key.generation):
+        current = ports.topics.subscription(key.topic, key.subscription)
+        if current is None or current.generation != key.generation:
+            ports.topics.delete_deliveries([key])
+            return 0
+    spill(ports, fence, key, part, rows)
+    after = ports.topics.delivery(key)
+    if after is not None and after.complete:
+        ports.topics.delete_deliveries([key])
+    return int(rows.num_rows)
+
+
+def deliver_at_once(ports: Ports, fence: Fence, plan: Plan, deliveries: Sequence[Delivery]) -> Delivered:
+    """Sends a small plan to every subscription that it was just handed out to; each segment is read once.
+
+    The caller has leased all parts when it handed the plan out. What fails for one subscription goes to the work
+    queue and keeps no other waiting. If it stops, the sweep brings the open deliveries back.
+    """
+    done: list[DeliveryKey] = []
+    failures: list[Exception] = []
+    sent = expired = 0
+    now_ms = ports.clock.now_ms()
+    pieces = [piece for part in plan.parts() for piece in part]
+    rows: pa.Table | None = None
+    try:
+        rows = due_rows(ports, fence, plan, pieces)
+        if rows.num_rows * len(deliveries) > _MOST_TOO_MANY * fence.settings.inline_rows:
+            rows = None  # a burst that the estimate did not show: parts are bounded
+    except Exception as error:  # the work queue retries, and in the end keeps it as a dead letter
+        failures.append(error)
+    for delivery in deliveries:
+        try:
+            if rows is not None:
+                wanted = _its_rows(fence, delivery, rows)
+                live = without_expired(wanted, now_ms)
+                sent += _send(ports, delivery, live)
+                expired += wanted.num_rows - live.num_rows
+                done.append(delivery.key)
+                continue
+        except Exception as error:  # likewise, and the other subscriptions get theirs
+            failures.append(error)
+        for part in range(delivery.parts):
+            ports.topics.release_part(delivery.key, part)
+        ports.queues.enqueue_parts(delivery.key, range(delivery.parts))
+    ports.topics.delete_deliveries(done)
+    segments = len({piece.planned for piece in pieces})
+    return Delivered(messages=sent, segments=segments, failures=tuple(failures), expired=expired)
+
+
+def _its_rows(fence: Fence, delivery: Delivery, rows: pa.Table) -> pa.Table:
+    """Returns what a subscription gets of a plan's rows."""
+    if delivery.start > delivery.key.plan:
+        rows = rows.filter(pc.greater_equal(rows.column("deliver_at_ms"), delivery.start * fence.slot_ms))
+    if delivery.first_ms is not None and delivery.end_ms is not None:
+        due = rows.column("deliver_at_ms")
+        rows = rows.filter(pc.and_(pc.greater_equal(due, delivery.first_ms), pc.less(due, delivery.end_ms)))
+    return rows_for(rows, delivery.key.subscription, delivery.filter_policy)
+
+
+def _send(ports: Ports, delivery: Delivery, rows: pa.Table) -> int:
+    messages = release.releases(rows)
+    release.send(ports, delivery.queue_url, messages)
+    return len(messages)

@@ -1,0 +1,110 @@
+"""Direct: rows of sealed slots go straight to the subscriptions' queues, or are parked for those that have to wait."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidewheel.errors import Contended, NotTaken, QueueUnavailable
+from tidewheel.flows.delivery import release
+from tidewheel.flows.delivery.addressed import has_addressed, rows_for
+from tidewheel.flows.delivery.due_rows import without_expired, without_purged
+from tidewheel.flows.delivery.parking import put_aside
+from tidewheel.flows.ports import Ports, Release
+from tidewheel.flows.ports.parks import Parked
+from tidewheel.model.message import id_bytes
+from tidewheel.model.subscription import State, Subscription
+from tidewheel.model.topic_state import Fence
+
+_ATTEMPTS = 10
+
+
+class Direct(NamedTuple):
+    """What became of rows that were sent directly.
+
+    Attributes:
+        cancelled: dropped because they were cancelled or purged.
+        expired: dropped because their time had passed.
+        parked: put aside, counted for each subscription.
+    """
+
+    cancelled: int = 0
+    expired: int = 0
+    parked: int = 0
+
+
+def send_direct(ports: Ports, fence: Fence, rows: pa.Table) -> Direct:
+    """Sends rows of sealed slots to every subscription that is active, and parks them for the others.
+
+    If it stops between subscriptions: a repetition sends copies with the same ids, and makes the same parks.
+
+    Raises:
+        NotTaken: a queue did not take all messages for now; the other subscriptions got theirs.
+        Contended: likewise, a subscription was paused and resumed each time.
+    """
+    wanted = _wanted(ports, fence, rows)
+    live = without_expired(wanted, ports.clock.now_ms())
+    done = Direct(cancelled=rows.num_rows - wanted.num_rows, expired=wanted.num_rows - live.num_rows)
+    if not live.num_rows:
+        return done
+    parked = 0
+    addressed = has_addressed(live)
+    ready: dict[tuple[str | None, str | None], tuple[pa.Table, list[Release]]] = {}
+    failed: NotTaken | Contended | None = None
+    for subscription in ports.topics.subscriptions(fence.topic):
+        # Subscriptions with the same filter share the work, unless some rows are for one of them alone.
+        share = subscription.filter_policy, subscription.name if addressed else None
+        if share not in ready:
+            its_rows = rows_for(live, subscription.name, subscription.filter_policy)
+            ready[share] = its_rows, release.releases(its_rows)
+        try:
+            parked += _send_or_park(ports, fence, subscription, *ready[share])
+        except (NotTaken, Contended) as error:  # one subscription's queue must not keep the others waiting
+            failed = error
+    if failed is not None:
+        raise failed
+    return done._replace(parked=parked)
+
+
+def _wanted(ports: Ports, fence: Fence, rows: pa.Table) -> pa.Table:
+    """Drops rows that were cancelled or purged.
+
+    Tombstones are read after the fence: none can appear for these slots any more.
+    """
+    times = rows.column("deliver_at_ms")
+    cancelled = ports.topics.tombstones(
+        fence.topic, times[0].as_py() // fence.slot_ms, times[-1].as_py() // fence.slot_ms + 1
+    )
+    if cancelled:
+        ids = pa.array([id_bytes(each) for each in cancelled], pa.binary())
+        rows = rows.filter(pc.invert(pc.is_in(rows.column("message_id").cast(pa.binary()), ids)))
+    return without_purged(rows, fence)
+
+
+def _send_or_park(
+    ports: Ports, fence: Fence, subscription: Subscription, rows: pa.Table, messages: list[Release]
+) -> int:
+    """Decides by the subscription's state, and again when that changes; a queue that refuses everything changes it.
+
+    Returns how many messages it parked.
+    """
+    if not messages:
+        return 0
+    topic, name, generation = fence.topic, subscription.name, subscription.generation
+    current: Subscription | None = subscription
+    for _ in range(_ATTEMPTS):
+        if current is None or current.generation != generation:
+            return 0
+        if current.state is State.ACTIVE:
+            try:
+                release.send(ports, current.queue_url, messages)
+                return 0
+            except QueueUnavailable as error:
+                rows, messages = rows.take(pa.array(error.unsent)), [messages[place] for place in error.unsent]
+                ports.topics.mark_broken(topic, name, generation)
+        elif put_aside(ports, fence, current, rows) is not Parked.MOVED:
+            return len(messages)
+        current = ports.topics.subscription(topic, name)
+    raise Contended("sending direct", topic, _ATTEMPTS)

@@ -1,0 +1,85 @@
+"""Drain: the messages of a park are sent, as soon as its subscription may have them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from tidewheel.errors import QueueUnavailable
+from tidewheel.flows.administration.pause import activate, drop_parks, parks_of
+from tidewheel.flows.delivery import release
+from tidewheel.flows.delivery.deliver import Delivered
+from tidewheel.flows.delivery.due_rows import without_expired, without_purged
+from tidewheel.flows.delivery.parking import parked_rows, put_aside
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.parks import Parked
+from tidewheel.model.park import Park, ParkKey
+from tidewheel.model.settings import LEASE_MS
+from tidewheel.model.subscription import State, Subscription
+from tidewheel.model.topic_state import Fence
+
+
+def drain(ports: Ports, key: ParkKey) -> Delivered | None:
+    """Sends what a park holds and deletes it; None if it is gone, must wait, or another worker has it.
+
+    That a broken subscription's queue takes messages shows that it has healed: it is made active again, and its other
+    parks are enqueued.
+
+    If it stops
+        after the lease, or between sends: the next try waits for the lease to end, and sends copies with the same ids.
+        after the rest of what the queue took in part is parked anew: as before.
+        after the subscription is made active: as before; the sweep enqueues the other parks.
+        after the park is deleted: the sweep enqueues the other parks; the orphan sweep deletes the object.
+
+    Raises:
+        NotTaken: the queue did not take some of it for now.
+        ObjectMissing, CorruptLedger: the park is not readable; nothing of it was sent.
+    """
+    fence = ports.topics.fence(key.topic)
+    subscription = ports.topics.subscription(key.topic, key.subscription)
+    if fence is None:  # at rest: a rebuild may bring it back
+        return None
+    if subscription is None or subscription.generation != key.generation:
+        park = ports.topics.park(key)
+        drop_parks(ports.topics, ports.objects, [] if park is None else [park])
+        return None
+    if subscription.state is State.PAUSED:
+        return None
+    now_ms = ports.clock.now_ms()
+    park = ports.topics.lease_park(key, now_ms, now_ms - LEASE_MS)
+    if park is None:
+        return None
+    done = _send(ports, fence, subscription, park)
+    if done is None:
+        return None
+    sent, expired = done
+    healed = sent > 0 and subscription.state is State.BROKEN and activate(ports.topics, subscription)
+    drop_parks(ports.topics, ports.objects, [park])
+    if healed:
+        ports.queues.enqueue_parks([each.key for each in parks_of(ports.topics, subscription)])
+    return Delivered(messages=sent, segments=0, expired=expired)
+
+
+def _send(ports: Ports, fence: Fence, subscription: Subscription, park: Park) -> tuple[int, int] | None:
+    """Returns how many messages were sent, and how many had expired.
+
+    None if the queue does not take all of them: the sweep tries it again.
+    """
+    try:
+        wanted = without_purged(parked_rows(ports.objects, park), fence)
+        rows = without_expired(wanted, ports.clock.now_ms())
+        release.send(ports, subscription.queue_url, release.releases(rows))
+    except QueueUnavailable as error:
+        ports.topics.mark_broken(subscription.topic, subscription.name, subscription.generation)
+        broken = replace(subscription, state=State.BROKEN)
+        in_part = len(error.unsent) < rows.num_rows
+        if in_part and put_aside(ports, fence, broken, rows.take(pa.array(error.unsent))) is not Parked.MOVED:
+            drop_parks(ports.topics, ports.objects, [park])
+        else:
+            ports.topics.release_park(park.key)
+        return None
+    except Exception:
+        ports.topics.release_park(park.key)
+        raise
+    return int(rows.num_rows), int(wanted.num_rows - rows.num_rows)

@@ -1,0 +1,196 @@
+"""Ingest: packs from the queue become one committed ledger; what is due too soon for that is sent at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tidewheel.errors import Contended, CorruptMetadata, InvalidValue, KeysNotSettled, UnknownTopic
+from tidewheel.flows.delivery.commit import commit_and_arm
+from tidewheel.flows.delivery.direct import Direct, send_direct
+from tidewheel.flows.delivery.keys import settle_keys
+from tidewheel.flows.ports import Commit, Ports
+from tidewheel.ledger.bucket import Bucket, BucketId, content_id
+from tidewheel.ledger.ledger import SCHEMA, Ledger, encode_ledger
+from tidewheel.ledger.rows import sort_rows, without_repeats
+from tidewheel.model.message import HEADER_ATTRIBUTE, Encoding, bytes_of_text
+from tidewheel.model.pack import Pack
+from tidewheel.model.received import header_extras
+from tidewheel.model.topic_state import Fence
+from tidewheel.model.wheel import open_from
+
+_ATTEMPTS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingested:
+    """What became of a call's messages.
+
+    Attributes:
+        ledger_rows: in a ledger that this call, or an earlier try, committed.
+        direct_rows: sent at once; those that were cancelled count too.
+        object_name, bucket_id: of the ledger, if this call committed one.
+        commits: tries that it took.
+        expired: direct ones that were dropped because their time had passed.
+        superseded: messages that lost their key to another one; they count above, too, and are not delivered.
+        cancelled: direct ones that were dropped because they were cancelled or purged.
+        parked: direct ones that were put aside, counted for each subscription.
+    """
+
+    ledger_rows: int
+    direct_rows: int
+    object_name: str | None
+    bucket_id: BucketId | None
+    commits: int
+    superseded: int = 0
+    cancelled: int = 0
+    expired: int = 0
+    parked: int = 0
+
+
+def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
+    """Makes the messages of some packs of one topic durable in its index, or sends them.
+
+    If it stops
+        between keys: see `settle_keys`; nothing is committed.
+        after the object is put: nothing refers to it, and it stays as waste; the queue brings the packs again.
+        after the commit: a repetition finds the bucket, and only arms and sends what is direct.
+        between direct sends: a repetition sends copies with the same ids.
+
+    The caller acknowledges the packs when this returns, and not if it raises.
+
+    Raises:
+        UnknownTopic: there is none of this name and generation; nothing was done.
+        KeysNotSettled: an item that a key names is not readable; nothing was committed.
+        Contended: the fence moved too often; nothing was committed.
+        NotTaken: some subscription's queue did not take all direct messages for now; the others got theirs.
+    """
+    fence = ports.topics.fence(topic)
+    if fence is None or any(pack.generation != fence.generation for pack in packs):
+        raise UnknownTopic(topic)
+    try:
+        superseded = settle_keys(ports, fence, packs)
+    except (CorruptMetadata, InvalidValue) as error:
+        raise KeysNotSettled(topic, error) from error
+    rows = without_repeats(sort_rows(pa.concat_tables(map(pack_rows, packs)).combine_chunks()))
+    slots = np.asarray(rows.column("deliver_at_ms")) // fence.slot_ms
+    fence = _seal_what_is_due(ports, fence, slots)
+    fence, committed, commits = _commit(ports, fence, rows, slots)
+    direct = rows.slice(0, int(np.searchsorted(slots, fence.sealed)))
+    sent = send_direct(ports, fence, direct) if direct.num_rows else Direct()
+    return Ingested(
+        ledger_rows=rows.num_rows - direct.num_rows,
+        direct_rows=direct.num_rows,
+        object_name=None if committed is None else committed.object_name,
+        bucket_id=None if committed is None else committed.id,
+        commits=commits,
+        superseded=superseded,
+        cancelled=sent.cancelled,
+        expired=sent.expired,
+        parked=sent.parked,
+    )
+
+
+def pack_rows(pack: Pack) -> pa.Table:
+    """Returns a pack's messages as rows of a ledger."""
+    n = len(pack)
+    ids = np.frombuffer(pack.ids, np.uint8).reshape(n, 16)
+    times = np.zeros((n, 8), np.uint8)
+    times[:, 2:] = ids[:, :6]
+    options = pack.options or [None] * n
+    if Encoding.BYTES in pack.encodings:
+        payloads = pa.array(
+            [
+                # What stands for a body in S3 is text, whatever the body is.
+                text.encode() if given is not None and given.payload else bytes_of_text(text, Encoding(encoding))
+                for text, encoding, given in zip(pack.texts, pack.encodings, options, strict=True)
+            ],
+            pa.binary(),
+        )
+    else:
+        payloads = pa.array(pack.texts, pa.string()).cast(pa.binary())
+    columns = {
+        "deliver_at_ms": pa.array(times.view(">i8").reshape(n).astype(np.int64)),
+        "message_id": pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), n, [None, pa.py_buffer(pack.ids)]),
+        "payload": payloads,
+        "encoding": pa.array(pack.encodings, SCHEMA.field("encoding").type),
+        "sent_at_ms": pa.array(np.full(n, pack.sent_at_ms)),
+    }
+    if pack.attributes is not None or pack.options is not None:
+        columns["attributes"] = pa.array(_pairs(pack), SCHEMA.field("attributes").type)
+    if pack.options is not None:
+        columns["key"] = pa.array([None if o is None else o.key or o.recurring for o in options], pa.string())
+        columns["expires_at_ms"] = pa.array([None if o is None else o.expires_at_ms for o in options], pa.int64())
+    arrays = [columns[f.name] if f.name in columns else pa.nulls(n, f.type) for f in SCHEMA]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def _pairs(pack: Pack) -> list[list[tuple[str, str]] | None]:
+    """Returns each message's attributes; what else its header will hold is one of them, under the header's name."""
+    found = []
+    for attributes, options in zip(
+        pack.attributes or [{}] * len(pack), pack.options or [None] * len(pack), strict=True
+    ):
+        pairs = list(attributes.items())
+        extras = None if options is None else header_extras(options)
+        if extras is not None:
+            pairs.append((HEADER_ATTRIBUTE, extras))
+        found.append(pairs or None)
+    return found
+
+
+def _seal_what_is_due(ports: Ports, fence: Fence, slots: np.ndarray) -> Fence:
+    """Seals slots whose schedule has no time to fire any more, if a row lies in one: it is then sent direct."""
+    boundary = open_from(ports.clock.now_ms(), fence.settings)
+    first_open = int(np.searchsorted(slots, fence.sealed))
+    if fence.sealed < boundary and first_open < len(slots) and slots[first_open] < boundary:
+        sealed = ports.topics.seal(fence, boundary)
+        if sealed is None:
+            raise UnknownTopic(fence.topic)
+        return sealed
+    return fence
+
+
+def _commit(ports: Ports, fence: Fence, rows: pa.Table, slots: np.ndarray) -> tuple[Fence, Bucket | None, int]:
+    """Commits the rows of open slots as one ledger; returns the fence by which the others are direct."""
+    ledger: Ledger | None = None
+    object_name = ""
+    routed_by = -1
+    for attempt in range(1, _ATTEMPTS + 1):
+        start = int(np.searchsorted(slots, fence.sealed))
+        if start == len(slots):
+            if ledger is not None:
+                ports.objects.delete([object_name])
+            return fence, None, attempt - 1
+        if ledger is None or start != routed_by:
+            if ledger is not None:
+                ports.objects.delete([object_name])
+            ledger = _encode(fence, rows.slice(start))
+            bucket_id = content_id(ledger.data)
+            object_name = ports.objects.new_ledger_name(fence.topic, int(slots[start]), fence.slot_ms, bucket_id)
+            ports.objects.put(object_name, ledger.data)
+            routed_by = start
+            bucket = ledger.summary.bucket(bucket_id, object_name)
+        commit = commit_and_arm(ports, fence, bucket)
+        if commit is not Commit.MOVED:
+            return fence, bucket if commit is Commit.COMMITTED else None, attempt
+        moved = ports.topics.fence(fence.topic)
+        if moved is None or moved.generation != fence.generation:
+            ports.objects.delete([object_name])
+            raise UnknownTopic(fence.topic)
+        fence = moved
+    raise Contended("ingest", fence.topic, _ATTEMPTS)
+
+
+def _encode(fence: Fence, rows: pa.Table) -> Ledger:
+    return encode_ledger(
+        rows,
+        topic=fence.topic,
+        generation=fence.generation,
+        slot_ms=fence.slot_ms,
+        segment_rows=fence.settings.segment_rows,
+        segment_bytes=fence.settings.segment_bytes,
+    )

@@ -1,0 +1,245 @@
+"""Keys: which messages of a batch are superseded is settled before any of them is committed or sent.
+
+A message that loses gets a tombstone and stays in its batch, so that a batch that comes again makes the same ledger.
+The tombstone is there before the ledger is, and before the direct path reads tombstones: it always takes effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tidewheel.errors import Contended
+from tidewheel.flows.ports import Ports
+from tidewheel.model.key import KeyEntry
+from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms, id_text
+from tidewheel.model.pack import Pack
+from tidewheel.model.settings import MAX_FUNCTION_S
+from tidewheel.model.tombstone import Tombstone, tombstone, ttl_s
+from tidewheel.model.topic_state import Fence
+from tidewheel.model.validation import Options
+
+_ATTEMPTS = 50
+_MOST_MOVES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    """A message of a batch that has a key, or takes another one's place."""
+
+    id: MessageId
+    sent_ms: int
+    options: Options
+
+
+def settle_keys(ports: Ports, fence: Fence, packs: Sequence[Pack]) -> int:
+    """Lets each message with a key claim it, and each that moves another take its place; returns how many lost.
+
+    If it stops anywhere, the batch comes again and finds what it did: an entry that names the message already, or its
+    tombstone. A message that has claimed its key is in an ingest queue still, so what it superseded has a successor.
+
+    Raises:
+        Contended: others changed a key under every attempt; the batch may come again.
+    """
+    # SQS may hand a pack out twice: a message must not lose against itself.
+    candidates = list({each.id: each for pack in packs for each in _candidates(pack)}.values())
+    if not candidates:
+        return 0
+    settling = _Settling(ports, fence)
+    losers: list[MessageId] = []
+
+    def side_by_side(groups: list[list[_Candidate]], settle: Callable[[list[_Candidate]], list[MessageId]]) -> None:
+        def one(index: int) -> None:
+            losers.extend(settle(groups[index]))
+
+        for _ in ports.parallel(one, range(len(groups))):
+            pass
+
+    side_by_side([[each] for each in candidates if each.options.moves is not None], settling.move)
+    by_key: dict[str, list[_Candidate]] = {}
+    for each in candidates:
+        if each.options.key is not None and each.id not in losers:
+            by_key.setdefault(each.options.key, []).append(each)
+    side_by_side(list(by_key.values()), settling.claim)
+    return len(losers)
+
+
+def _candidates(pack: Pack) -> list[_Candidate]:
+    return [
+        _Candidate(id=id_text(pack.ids[16 * i : 16 * i + 16]), sent_ms=pack.sent_at_ms, options=options)
+        for i, options in enumerate(pack.options or ())
+        if options is not None and (options.key is not None or options.moves is not None)
+    ]
+
+
+class _Settling:
+    """Settles the candidates of one topic."""
+
+    def __init__(self, ports: Ports, fence: Fence) -> None:
+        self._topics = ports.topics
+        self._fence = fence
+        self._now_ms = ports.clock.now_ms()
+        settings = fence.settings
+        # What is due before may be sealed before this call is done: its tombstone may come too late.
+        self._near_ms = self._now_ms + settings.lookahead_ms + settings.slot_ms + MAX_FUNCTION_S * 1000
+
+    def move(self, candidates: list[_Candidate]) -> list[MessageId]:
+        """Takes the places of the messages that the candidates move; returns those that came too late.
+
+        The client does the same write, so whoever comes first decides it for both.
+        """
+        losers: list[MessageId] = []
+        for mine in candidates:
+            assert mine.options.moves is not None
+            wanted = tombstone(mine.options.moves, self._fence.slot_ms, self._now_ms, to=mine.id)
+            outcome = self._topics.cancel(self._fence.topic, wanted)
+            if not outcome.done and (outcome.found is None or outcome.found.to != mine.id):
+                self._drop(mine)
+                losers.append(mine.id)
+        return losers
+
+    def claim(self, candidates: list[_Candidate]) -> list[MessageId]:
+        """Settles the candidates of one key, oldest first; returns those that lost."""
+        entries = sorted(
+            ((self._entry(each), each) for each in candidates), key=lambda pair: (*pair[0].version, pair[0].id)
+        )
+        losers: list[MessageId] = []
+        if any(each.options.moves is not None for each in candidates):
+            # One that takes another's place comes after it, whatever their senders' clocks said.
+            entries.sort(key=lambda pair: pair[1].options.moves is not None)
+            newest, replaced_ms = 0, 0
+        else:
+            # All before the newest that replaces are superseded, whatever the table says.
+            newest = max((i for i, (entry, _) in enumerate(entries) if entry.replace), default=0)
+            replaced_ms = entries[newest][0].sent_ms
+        for i, (entry, mine) in enumerate(entries):
+            superseded = i < newest and entry.deliver_at_ms > replaced_ms
+            if superseded or not self._settle(entry, moves=mine.options.moves is not None):
+                self._drop(mine)
+                losers.append(mine.id)
+        return losers
+
+    def _entry(self, mine: _Candidate) -> KeyEntry:
+        options = mine.options
+        assert options.key is not None and options.seq is not None
+        due_ms = id_deliver_at_ms(id_bytes(mine.id))
+        return KeyEntry(
+            key=options.key,
+            id=mine.id,
+            sent_ms=mine.sent_ms,
+            seq=options.seq,
+            replace=options.replace,
+            floor=(mine.sent_ms, options.seq) if options.replace else (0, 0),
+            ttl_s=ttl_s(due_ms, self._now_ms),
+        )
+
+    def _settle(self, mine: KeyEntry, *, moves: bool) -> bool:
+        """Claims a key for a message, or finds that another one has it; returns whether the message lives.
+
+        Args:
+            moves: whether it took the place of another one.
+        """
+        for _ in range(_ATTEMPTS):
+            found = self._topics.claim_key(self._fence.topic, mine)
+            if found is None:
+                return True
+            if found.id == mine.id:
+                return not found.cancelled
+            if moves and found.id is not None and self._leads_to(found.id, mine.id):
+                # It is that message at another time: a version of its own must not make it lose against itself.
+                if found.cancelled:
+                    return False
+                if self._topics.move_key(self._fence.topic, found, _after(found, mine), None):
+                    return True
+                continue
+            if mine.version[:2] < found.floor:
+                return False
+            newer = found.version > mine.version
+            waits = mine.deliver_at_ms > found.sent_ms
+            if newer and mine.replace and waits and not found.cancelled and not self._dead(found):
+                return False
+            if not mine.replace and self._overlap(found, mine):
+                return False
+            if newer and not found.cancelled and not self._dead(found):
+                return True  # an older one that has passed: the entry does not go back
+            if self._topics.move_key(self._fence.topic, found, *self._moved(found, mine)):
+                return True
+        raise Contended("settle key", self._fence.topic, _ATTEMPTS)
+
+    def _moved(self, found: KeyEntry, mine: KeyEntry) -> tuple[KeyEntry, Tombstone | None]:
+        """Returns the entry that follows one, and the tombstone of what it supersedes.
+
+        What is due so soon that its slot may be sealed gets a tombstone on the condition that it is not; if it is, the
+        entry tells until when something that was superseded may still come.
+        """
+        following = replace(mine, floor=max(mine.floor, found.floor), tail_ms=found.tail_ms)
+        replaced = mine.replace and found.deliver_at_ms > mine.sent_ms
+        known = None if found.id is None else self._find(found.id)
+        if found.id is None or self._is_dead(found, known) or not (replaced or found.cancelled):
+            return following, None
+        if found.deliver_at_ms < self._near_ms and self._sealed_now() > found.deliver_at_ms // self._fence.slot_ms:
+            following = replace(following, tail_ms=max(found.tail_ms, found.deliver_at_ms))
+            certain = False
+        else:
+            certain = found.deliver_at_ms < self._near_ms
+        if known is not None or not replaced:
+            return following, None
+        return following, tombstone(found.id, self._fence.slot_ms, self._now_ms, certain=certain)
+
+    def _leads_to(self, message_id: MessageId, successor: MessageId | None) -> bool:
+        """Whether a message was moved, and became another one by that."""
+        named: MessageId | None = message_id
+        for _ in range(_MOST_MOVES):
+            known = None if named is None else self._find(named)
+            if known is None or known.to is None:
+                return False
+            if known.to == successor:
+                return True
+            named = known.to
+        return False
+
+    def _sealed_now(self) -> int:
+        fence = self._topics.fence(self._fence.topic)
+        return self._fence.sealed if fence is None else fence.sealed
+
+    def _dead(self, found: KeyEntry) -> bool:
+        """Whether an entry names no message that can come."""
+        return self._is_dead(found, None if found.id is None else self._find(found.id))
+
+    def _is_dead(self, found: KeyEntry, known: Tombstone | None) -> bool:
+        """Whether that is so, given the tombstone of the entry's message."""
+        if found.id is None or self._fence.purged(found.deliver_at_ms, found.sent_ms):
+            return True
+        # One that is not certain took effect if the slot is open even now.
+        return known is not None and (known.certain or self._sealed_now() <= known.slot)
+
+    def _overlap(self, found: KeyEntry, mine: KeyEntry) -> bool:
+        """Whether the older of two messages still waited when the newer was sent."""
+        # After a cancel, in time or not, the next message is wanted.
+        if found.id is None or found.cancelled or self._fence.purged(found.deliver_at_ms, found.sent_ms):
+            return False
+        if found.version > mine.version:
+            return mine.deliver_at_ms > found.sent_ms and not self._dead(found)
+        named: MessageId | None = found.id
+        for _ in range(_MOST_MOVES):
+            if named is None or id_deliver_at_ms(id_bytes(named)) <= mine.sent_ms:
+                return False
+            cancelled = self._find(named)
+            if cancelled is None:
+                return True
+            named = cancelled.to  # the one that took its place waits in an ingest queue, or is in a ledger
+        return True
+
+    def _find(self, message_id: MessageId) -> Tombstone | None:
+        slot = id_deliver_at_ms(id_bytes(message_id)) // self._fence.slot_ms
+        return self._topics.tombstone(self._fence.topic, slot, message_id)
+
+    def _drop(self, mine: _Candidate) -> None:
+        own = tombstone(mine.id, self._fence.slot_ms, self._now_ms, certain=False)
+        self._topics.put_tombstone(self._fence.topic, own)
+
+
+def _after(found: KeyEntry, mine: KeyEntry) -> KeyEntry:
+    """Returns a message's entry with a version above another's."""
+    sent_ms, seq = max(mine.version[:2], (found.sent_ms, found.seq + 1))
+    return replace(mine, sent_ms=sent_ms, seq=seq, floor=max(found.floor, (sent_ms, seq)), tail_ms=found.tail_ms)

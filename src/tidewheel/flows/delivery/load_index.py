@@ -1,0 +1,53 @@
+"""Tails: what buckets hold in their ledgers only is read when it is needed, one GET a bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tidewheel.flows.ports import Objects, Ports
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.ledger.delayed_index import next_slot
+from tidewheel.ledger.segment_table import touching
+
+
+def complete(objects: Objects, bucket: Bucket) -> Bucket:
+    """Returns the bucket with all of its index.
+
+    Raises:
+        ObjectMissing: its ledger is gone.
+        CorruptLedger: the tail is damaged.
+    """
+    if bucket.complete or bucket.tail is None:
+        return bucket
+    return bucket.with_tail(objects.get_range(bucket.object_name, bucket.tail.offset, bucket.tail.length))
+
+
+def completed(ports: Ports, buckets: Sequence[Bucket], a: int, b: int, slot_ms: int) -> list[Bucket]:
+    """Returns the buckets, with what their tails have for slots of [a, b); tails are read side by side.
+
+    Of a tail that is read, all slots are kept, and the segments that the range touches: a large ledger has thousands,
+    and a dispatch that kept them would grow with what waits.
+    """
+    found = list(buckets)
+
+    def read(i: int) -> None:
+        whole = complete(ports.objects, found[i])
+        found[i] = replace(whole, segments=touching(whole.segments, a * slot_ms, b * slot_ms))
+
+    wanted = [i for i, bucket in enumerate(found) if not bucket.complete and bucket.occupies(a, b)]
+    for _ in ports.parallel(read, wanted):
+        pass
+    return found
+
+
+def next_occupied(ports: Ports, buckets: Sequence[Bucket], at_or_after: int) -> int | None:
+    """Returns the first occupied slot at or after one, or None; coarse bitmaps are read whole where it matters."""
+    known = list(buckets)
+    while True:
+        slot = next_slot(known, at_or_after)
+        coarse = [i for i, bucket in enumerate(known) if bucket.slot_shift and bucket.next_slot(at_or_after) == slot]
+        if slot is None or not coarse:
+            return slot
+        for i in coarse:
+            known[i] = complete(ports.objects, known[i])

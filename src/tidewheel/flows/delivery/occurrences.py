@@ -1,0 +1,76 @@
+"""Occurrences: what of recurring messages is due in a plan, as an object of the plan's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tidewheel.flows.ports import Ports
+from tidewheel.ledger.ledger import encode_ledger
+from tidewheel.ledger.rows import rows_table, sort_rows
+from tidewheel.model.message import bytes_of_text
+from tidewheel.model.plan import PlannedSegment
+from tidewheel.model.recurrence import Rule
+from tidewheel.model.recurring import Recurring, occurrence_id
+from tidewheel.model.topic_state import Fence
+
+MOST_OCCURRENCES = 100_000
+"""Of one recurring message in one plan: at one a minute, what 69 days without any dispatch add up to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occurrences:
+    """What recurring messages add to a plan: an object of the plan's own, and its segments."""
+
+    object_name: str
+    segments: tuple[PlannedSegment, ...]
+
+
+def store_occurrences(ports: Ports, fence: Fence, recurring: Sequence[Recurring]) -> Occurrences | None:
+    """Puts what is due in [planned, sealed) into an object; None if nothing is.
+
+    If it stops after that: nothing names the object, and the orphan sweep deletes it a day later.
+    """
+    rows = _rows(recurring, fence, ports.clock.now_ms())
+    if rows is None:
+        return None
+    ledger = encode_ledger(
+        rows,
+        topic=fence.topic,
+        generation=fence.generation,
+        slot_ms=fence.slot_ms,
+        segment_rows=fence.settings.segment_rows,
+        segment_bytes=fence.settings.segment_bytes,
+    )
+    name = ports.objects.new_occurrences_name(fence.topic, fence.planned)
+    ports.objects.put(name, ledger.data)
+    planned = (
+        PlannedSegment(object_name=name, segment=segment, due_rows=segment.rows) for segment in ledger.summary.segments
+    )
+    return Occurrences(object_name=name, segments=tuple(planned))
+
+
+def _rows(recurring: Sequence[Recurring], fence: Fence, now_ms: int) -> pa.Table | None:
+    """Returns the rows of [planned, sealed) in order: their sending time is that of planning, as for purges."""
+    due = [
+        (due_ms, each)
+        for each in recurring
+        for due_ms in Rule.from_json(each.rule).between(
+            max(each.first_ms, fence.planned * fence.slot_ms), fence.sealed * fence.slot_ms, MOST_OCCURRENCES
+        )
+    ]
+    if not due:
+        return None
+    rows = rows_table(
+        deliver_at_ms=[due_ms for due_ms, _ in due],
+        message_ids=[occurrence_id(each.generation, each.name, due_ms) for due_ms, each in due],
+        payloads=[bytes_of_text(each.text, each.encoding) for _, each in due],
+        encodings=[each.encoding for _, each in due],
+        sent_at_ms=[now_ms] * len(due),
+        keys=[each.name for _, each in due],
+        attributes=[each.attributes or None for _, each in due],
+        expires_at_ms=[None if each.expires_in_ms is None else due_ms + each.expires_in_ms for due_ms, each in due],
+    )
+    return sort_rows(rows)

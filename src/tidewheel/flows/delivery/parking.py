@@ -1,0 +1,98 @@
+"""Parking: messages that a queue must not have yet, or does not take, are put aside as a ledger."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tidewheel.flows.ports import Objects, Ports
+from tidewheel.flows.ports.parks import Parked
+from tidewheel.ledger.bucket import content_id
+from tidewheel.ledger.ledger import decode_segment, encode_ledger
+from tidewheel.ledger.reader import segments_of
+from tidewheel.model.park import MAX_INLINE_PARK_BYTES, Park, ParkKey
+from tidewheel.model.subscription import DeliveryKey, State, Subscription
+from tidewheel.model.topic_state import Fence
+
+
+def put_aside(ports: Ports, fence: Fence, subscription: Subscription, rows: pa.Table) -> Parked:
+    """Parks messages of a subscription that is paused or broken; MOVED if it no longer is.
+
+    If it stops after the object of a large park is put: nothing names it, and the orphan sweep deletes it a day later.
+
+    Args:
+        rows: at least one.
+    """
+    now_ms = ports.clock.now_ms()
+    # Nothing can be done for a paused one; the sweep tries the queue of a broken one as soon as it can.
+    waits_ms = fence.settings.redrive_s * 1000 if subscription.state is State.PAUSED else 0
+    park = _park(ports, fence, subscription.name, subscription.generation, rows, now_ms + waits_ms)
+    parked = ports.topics.put_park(park)
+    _forget_unnamed(ports, park, parked)
+    return parked
+
+
+def spill(ports: Ports, fence: Fence, key: DeliveryKey, part: int, rows: pa.Table) -> None:
+    """Parks the messages of a part that the queue does not take, and marks the part done.
+
+    If it stops
+        after the object of a large park is put: as `put_aside`; the part comes again.
+        after the park is put, and the part is marked with it: the sweep drains the park, and deletes the delivery if
+            that is complete.
+    """
+    if rows.num_rows:
+        park = _park(ports, fence, key.subscription, key.generation, rows, ports.clock.now_ms())
+        parked = ports.topics.spill_part(key, part, park)
+        _forget_unnamed(ports, park, parked)
+        if parked is not Parked.EXISTS:
+            return
+    # The same messages are parked already, by another delivery of theirs; or there are none.
+    ports.topics.part_done(key, part)
+
+
+def parked_rows(objects: Objects, park: Park) -> pa.Table:
+    """Reads the messages of a park.
+
+    Raises:
+        ObjectMissing: its object is gone.
+        CorruptLedger: its ledger is damaged.
+    """
+    name = park.object_name or f"of park {park.key.id}"
+    data = park.ledger
+    if data is None:
+        data = objects.get_range(name, 0, park.size_bytes)
+
+    def read(offset: int, length: int) -> bytes:
+        return data[offset : offset + length]
+
+    segments = segments_of(read, len(data), name)
+    decoded = (
+        decode_segment(read(segment.offset, segment.length), object_name=name, segment=segment) for segment in segments
+    )
+    return pa.concat_tables(decoded)
+
+
+def _park(ports: Ports, fence: Fence, subscription: str, generation: str, rows: pa.Table, look_at_ms: int) -> Park:
+    """Returns a park of some rows; of a large one, the object is put."""
+    ledger = encode_ledger(rows, topic=fence.topic, generation=fence.generation, slot_ms=fence.slot_ms)
+    key = ParkKey(topic=fence.topic, subscription=subscription, generation=generation, id=content_id(ledger.data))
+    inline = len(ledger.data) <= MAX_INLINE_PARK_BYTES
+    object_name = None if inline else ports.objects.new_park_name(key)
+    if object_name is not None:
+        ports.objects.put(object_name, ledger.data)
+    return Park(
+        key=key,
+        rows=rows.num_rows,
+        size_bytes=len(ledger.data),
+        look_at_ms=look_at_ms,
+        ledger=ledger.data if inline else None,
+        object_name=object_name,
+    )
+
+
+def _forget_unnamed(ports: Ports, park: Park, parked: Parked) -> None:
+    """Deletes the object of a park that was not put, unless it is a try whose answer was lost that had put it."""
+    if parked is Parked.PARKED or park.object_name is None:
+        return
+    found = ports.topics.park(park.key)
+    if found is None or found.object_name != park.object_name:
+        ports.objects.delete([park.object_name])

@@ -1,0 +1,1 @@
+"""Recovery: audits and rebuilds of a topic's index."""

@@ -1,0 +1,96 @@
+"""Audit: a topic's index is compared with its ledgers, or what a rebuild would have is told; nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from tidewheel.errors import InvalidValue, ObjectMissing
+from tidewheel.flows.ports import Ports, StoredObject
+from tidewheel.flows.recovery.rebuild import buckets_of, generation_of, ledgers_of, report_of
+from tidewheel.flows.recovery.rebuild_engine import RebuildEngine
+from tidewheel.flows.recovery.rebuild_planning import differs, groups, planned_of, resolve
+from tidewheel.flows.recovery.rebuild_report import RebuildReport
+from tidewheel.flows.upkeep.checkpoint import find_checkpoints
+from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.ledger.inspection import Inspected
+from tidewheel.model.checkpoint import Checkpoint
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.topic_state import Fence
+
+
+def audit(ports: Ports, topic: str, engine: RebuildEngine, *, settings: TopicSettings | None = None) -> RebuildReport:
+    """Compares a topic's index with its ledgers, and changes nothing; without an index it says what a rebuild has.
+
+    Beside ingest, merges and collection it may find what is on its way; each is looked at twice before it is reported.
+    Objects are listed first, then buckets are read, then the trash: see `orphans`.
+
+    Raises:
+        InvalidValue: there is neither an index nor a checkpoint, and no settings were given.
+        UnknownTopic: there is nothing at all.
+    """
+    now_ms = ports.clock.now_ms()
+    stored = ledgers_of(ports.objects, topic)
+    fence = ports.topics.fence(topic)
+    buckets = ports.topics.buckets(topic) if fence is not None else []
+    named = {each.object_name for each in buckets}
+    trash = {name for each in ports.topics.trash(topic) for name in each.objects}
+    newest = find_checkpoints(ports.objects, topic).newest
+    used, generation = _owner(ports, topic, stored, fence or newest, settings)
+    inspected = engine.inspect(stored, used.slot_ms)
+    resolved = resolve(inspected, topic, generation)
+    if fence is not None:
+        resolved.live = [each for each in inspected if each.object_name in named and each.bucket is not None]
+        resolved.dropped = []
+    planned = fence.planned if fence is not None else 0 if newest is None else planned_of(newest, now_ms)
+    together = groups(resolved.live, engine.overlaps(buckets_of(resolved), planned * used.slot_ms))
+    orphaned = [each for each in stored if fence is not None and each.name not in named | trash]
+    report = report_of(newest, topic, stored, inspected, resolved, together)
+    return replace(
+        report,
+        dry_run=True,
+        from_ms=planned * used.slot_ms,
+        live=len(resolved.live),
+        rows=sum(each.rows for each in buckets_of(resolved)),
+        missing=tuple(_missing(ports, topic, buckets, {each.name for each in stored})),
+        orphaned=tuple(each.name for each in orphaned),
+        old_orphans=sum(each.put_at_ms < now_ms - ORPHAN_GRACE_S * 1000 for each in orphaned),
+        differing=tuple(_differing(buckets, inspected)),
+    )
+
+
+def _owner(
+    ports: Ports,
+    topic: str,
+    stored: Sequence[StoredObject],
+    known: Fence | Checkpoint | None,
+    settings: TopicSettings | None,
+) -> tuple[TopicSettings, str]:
+    """Returns a topic's settings and generation, by what is known of it."""
+    if known is not None:
+        return known.settings, known.generation
+    generation = generation_of(ports.objects, topic, stored)
+    if settings is None:
+        raise InvalidValue("settings", None, f"topic {topic!r} has no index and no checkpoint: give its settings")
+    return settings, generation
+
+
+def _differing(buckets: Sequence[Bucket], inspected: Sequence[Inspected]) -> Iterator[tuple[str, str]]:
+    by_name = {each.object_name: each for each in inspected}
+    for bucket in buckets:
+        found = by_name.get(bucket.object_name)
+        how = None if found is None else differs(bucket, found)
+        if how is not None:
+            yield bucket.object_name, how
+
+
+def _missing(ports: Ports, topic: str, buckets: Sequence[Bucket], listed: set[str]) -> Iterator[str]:
+    for bucket in buckets:
+        if bucket.object_name in listed:
+            continue
+        try:
+            ports.objects.get_range(bucket.object_name, 0, 1)
+        except ObjectMissing:
+            if ports.topics.bucket(topic, bucket.id) is not None:
+                yield bucket.object_name

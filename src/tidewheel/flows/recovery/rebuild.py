@@ -1,0 +1,268 @@
+"""Rebuild: a topic's index is made anew from its ledgers and its last checkpoint.
+
+A topic without a fence is at rest: ingest leaves packs in their queue, dispatch and collection do nothing, and every
+conditional write is refused. So the fence goes first and comes last; what lies between can be done again and again.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tidewheel.errors import (
+    AlreadyExists,
+    BeingDeleted,
+    Contended,
+    CorruptLedger,
+    InvalidValue,
+    ObjectMissing,
+    UnknownTopic,
+)
+from tidewheel.flows.delivery.recur import delete_plan
+from tidewheel.flows.ports import ASIDE, LEDGERS, Objects, Ports, StoredObject
+from tidewheel.flows.recovery.rebuild_engine import RebuildEngine, reader_of
+from tidewheel.flows.recovery.rebuild_planning import (
+    Resolved,
+    groups,
+    planned_of,
+    resolve,
+    restored_fence,
+    restored_subscriptions,
+    rewriting,
+)
+from tidewheel.flows.recovery.rebuild_report import RebuildReport
+from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints, store_checkpoint
+from tidewheel.flows.upkeep.merge_rows import MergeWork
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.ledger.inspection import Inspected
+from tidewheel.ledger.reader import tags_of
+from tidewheel.ledger.writer import GENERATION_TAG, TOPIC_TAG
+from tidewheel.model.checkpoint import Checkpoint, with_effective_cursors
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.wheel import open_from
+
+
+def rebuild(
+    ports: Ports,
+    topic: str,
+    engine: RebuildEngine,
+    *,
+    lease_s: int,
+    settings: TopicSettings | None = None,
+    replace_index: bool = False,
+    settle: Callable[[], None] = lambda: None,
+    say: Callable[[str], None] = lambda _: None,
+) -> RebuildReport:
+    """Makes a topic's index anew.
+
+    If it stops
+        after the lease: the next run begins when it has run out.
+        after the checkpoint: all is as it was.
+        after the fence is deleted, or anywhere before it is put again: the topic is at rest; the next run begins
+            anew. Ledgers that this one has written are dropped, or used, by their lineage.
+        after the fence is put: all is done.
+
+    Args:
+        engine: reads and writes ledgers.
+        lease_s: longer than this run can live, in seconds; no merge and no other rebuild begins meanwhile.
+        settings: the topic's, if there is no checkpoint.
+        replace_index: give up the index that is there.
+        settle: waits until every function that has read the fence has ended: a collection that is under way deletes
+            objects that would otherwise be taken for live.
+        say: shows a line.
+
+    Raises:
+        InvalidValue: the topic has an index, and is to keep it; or there is no checkpoint, and no settings.
+        UnknownTopic: there is nothing to rebuild it from.
+        Contended: a merge or another rebuild of it is under way, or one died within the last `lease_s`.
+        AlreadyExists: the topic was created meanwhile.
+        BeingDeleted: the topic is being deleted.
+    """
+    if ports.topics.deletion(topic) is not None:
+        raise BeingDeleted(topic)
+    if ports.topics.fence(topic) is not None and not replace_index:
+        raise InvalidValue("replace", replace_index, f"topic {topic!r} has an index; try a dry run, then give this")
+    now_ms = ports.clock.now_ms()
+    until_ms = now_ms + lease_s * 1000
+    if not ports.topics.lease_merge(topic, now_ms, until_ms):
+        raise Contended("rebuild", topic, 1)
+    try:
+        if ports.topics.fence(topic) is not None:
+            checkpoint_topic(ports, topic, ahead_ms=ports.max_skew_ms + 1)
+            ports.topics.delete_fence(topic)
+            settle()
+        return _rebuild(ports, topic, engine, settings, say)
+    finally:
+        ports.topics.release_merge(topic, until_ms)
+
+
+def _rebuild(
+    ports: Ports, topic: str, engine: RebuildEngine, settings: TopicSettings | None, say: Callable[[str], None]
+) -> RebuildReport:
+    stored = ledgers_of(ports.objects, topic)
+    checkpoint = _basis(ports, topic, stored, settings)
+    say(f"topic {topic}: {len(stored):,} objects, {sum(each.size_bytes for each in stored) / 1e6:,.1f} MB")
+    slot_ms = checkpoint.settings.slot_ms
+    inspected = engine.inspect(stored, slot_ms)
+    resolved = resolve(inspected, topic, checkpoint.generation)
+    now_ms = ports.clock.now_ms()
+    first_slot = min((each.first_slot for each in buckets_of(resolved)), default=None)
+    planned = planned_of(checkpoint, now_ms, first_slot)
+    together = groups(resolved.live, engine.overlaps(buckets_of(resolved), planned * slot_ms))
+    say(f"topic {topic}: {len(resolved.live):,} ledgers count, {sum(map(len, together)):,} of them are rewritten")
+    outputs = _rewritten(engine, checkpoint, resolved, together, planned)
+    _move_aside(ports, resolved, together)
+    rewritten = {place for each in together for place in each}
+    live = [each for place, each in enumerate(buckets_of(resolved)) if place not in rewritten] + outputs
+    holding = {(park.key.subscription, park.key.generation) for park in ports.topics.parks(topic)}
+    subscriptions = restored_subscriptions(checkpoint, planned, secrets.token_hex(8), holding)
+    _clear(ports, topic, keep={each.id for each in live})
+    for bucket in live:
+        ports.topics.restore_bucket(topic, bucket)
+    for tombstone in checkpoint.tombstones:
+        ports.topics.restore_tombstone(topic, tombstone)
+    for recurring in checkpoint.recurring:
+        ports.topics.restore_recurring(recurring)
+    for subscription in subscriptions:
+        ports.topics.restore_subscription(subscription)
+    if not ports.topics.create_topic(restored_fence(checkpoint, planned, now_ms)):
+        raise AlreadyExists("topic", topic, "an index that was made during the rebuild")
+    report = report_of(checkpoint, topic, stored, inspected, resolved, together)
+    return replace(report, live=len(live), rows=sum(each.rows for each in live), from_ms=planned * slot_ms)
+
+
+def ledgers_of(objects: Objects, topic: str) -> list[StoredObject]:
+    """Lists a topic's ledgers."""
+    return [each for each in objects.list(f"{LEDGERS}{topic}/") if each.name.endswith(".parquet")]
+
+
+def buckets_of(resolved: Resolved) -> list[Bucket]:
+    """Returns the buckets of the ledgers that count."""
+    return [each.bucket for each in resolved.live if each.bucket is not None]
+
+
+def _basis(ports: Ports, topic: str, stored: Sequence[StoredObject], settings: TopicSettings | None) -> Checkpoint:
+    """Returns the checkpoint to start from, and keeps it: with what the table still has and it lacks.
+
+    Without any, it has the settings that were given. Keeping it first makes the next run start from the same, and
+    tells the orphan sweep that the topic is to come back.
+    """
+    now_ms = ports.clock.now_ms()
+    checkpoint = find_checkpoints(ports.objects, topic).newest
+    if checkpoint is None:
+        generation = generation_of(ports.objects, topic, stored)
+        if settings is None:
+            raise InvalidValue("settings", None, f"topic {topic!r} has no readable checkpoint: give its settings")
+        checkpoint = Checkpoint(
+            topic=topic,
+            generation=generation,
+            settings=settings,
+            sealed=open_from(now_ms, settings),
+            planned=0,
+            gc_until=0,
+            purge_ms=0,
+            written_at_ms=now_ms,
+        )
+    checkpoint = with_table(ports, checkpoint, now_ms)
+    store_checkpoint(ports.objects, checkpoint)
+    return checkpoint
+
+
+def with_table(ports: Ports, checkpoint: Checkpoint, now_ms: int) -> Checkpoint:
+    """Returns a checkpoint with the subscriptions and tombstones that only the table has."""
+    known = {each.name for each in checkpoint.subscriptions}
+    found = [each for each in ports.topics.subscriptions(checkpoint.topic) if each.name not in known]
+    opened = ports.topics.open_deliveries(checkpoint.topic) if found else []
+    tombstones = {each[:2]: each for each in (*ports.topics.all_tombstones(checkpoint.topic), *checkpoint.tombstones)}
+    added = tuple(with_effective_cursors(found, opened))
+    recurring = {each.name: each for each in (*checkpoint.recurring, *ports.topics.all_recurring(checkpoint.topic))}
+    return replace(
+        checkpoint,
+        written_at_ms=max(now_ms, checkpoint.written_at_ms + 1),
+        subscriptions=tuple(sorted((*checkpoint.subscriptions, *added), key=lambda each: each.name)),
+        tombstones=tuple(sorted(tombstones.values(), key=lambda each: each[:3])),
+        recurring=tuple(each for _, each in sorted(recurring.items())),
+    )
+
+
+def generation_of(objects: Objects, topic: str, stored: Sequence[StoredObject]) -> str:
+    """Returns the generation of the ledger that was put last."""
+    for each in sorted(stored, key=lambda each: each.put_at_ms, reverse=True):
+        try:
+            tags = tags_of(reader_of(objects, each), each.size_bytes, each.name)
+        except (CorruptLedger, ObjectMissing):
+            continue
+        if tags.get(TOPIC_TAG) == topic and GENERATION_TAG in tags:
+            return tags[GENERATION_TAG]
+    raise UnknownTopic(topic)
+
+
+def _rewritten(
+    engine: RebuildEngine, checkpoint: Checkpoint, resolved: Resolved, together: list[list[int]], planned: int
+) -> list[Bucket]:
+    """Writes each group of ledgers as one, without repeats; nothing names the outputs yet."""
+    live = buckets_of(resolved)
+    written: list[Bucket] = []
+    for places in together:
+        merge = rewriting([live[place] for place in places], planned)
+        if merge is None:
+            continue
+        work = MergeWork(
+            topic=checkpoint.topic,
+            generation=checkpoint.generation,
+            settings=checkpoint.settings,
+            merge=merge,
+            purge_ms=checkpoint.purge_ms,
+            purges=checkpoint.purges,
+        )
+        written += (output for output in engine.write(work) if output is not None)
+    return written
+
+
+def _move_aside(ports: Ports, resolved: Resolved, together: list[list[int]]) -> None:
+    """Moves what is damaged out of service; its readable rows are rewritten before."""
+    damaged = [
+        resolved.live[place].object_name for each in together for place in each if not resolved.live[place].whole
+    ]
+    for name in (*resolved.unreadable, *damaged):
+        ports.objects.move(name, ASIDE + name)
+
+
+def _clear(ports: Ports, topic: str, keep: set[str]) -> None:
+    """Deletes all of an index but subscriptions, parks, tombstones and the buckets that stay; ledgers stay."""
+    ports.topics.delete_deliveries([each.key for each in ports.topics.open_deliveries(topic)])
+    for a, _ in ports.topics.plan_ranges(topic):
+        delete_plan(ports, topic, a)
+    for trash in ports.topics.trash(topic):
+        ports.topics.delete_trash(topic, trash)
+    for bucket in ports.topics.buckets(topic):
+        if bucket.id not in keep:
+            ports.topics.delete_bucket(topic, bucket.id)
+
+
+def report_of(
+    checkpoint: Checkpoint | None,
+    topic: str,
+    stored: Sequence[StoredObject],
+    inspected: Sequence[Inspected],
+    resolved: Resolved,
+    together: list[list[int]],
+) -> RebuildReport:
+    """Returns what a rebuild and a dry run report alike."""
+    return RebuildReport(
+        topic=topic,
+        objects=len(stored),
+        size_bytes=sum(each.size_bytes for each in stored),
+        checkpoint_ms=None if checkpoint is None else checkpoint.written_at_ms,
+        subscriptions=() if checkpoint is None else tuple(each.name for each in checkpoint.subscriptions),
+        tombstones=0 if checkpoint is None else len(checkpoint.tombstones),
+        dropped=tuple(resolved.dropped),
+        foreign=tuple(resolved.foreign),
+        damaged=tuple(each.damage for each in inspected if each.damage is not None),
+        overlapping=_names(resolved, together),
+    )
+
+
+def _names(resolved: Resolved, together: list[list[int]]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(resolved.live[place].object_name for place in each) for each in together if len(each) > 1)

@@ -1,0 +1,105 @@
+"""The engine of a rebuild: what reads and writes many ledgers, and the one that does it in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tidewheel.errors import ObjectMissing
+from tidewheel.flows.ports import Objects, StoredObject
+from tidewheel.flows.upkeep.merge_rows import MergeWork, write_output
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.ledger.inspection import READ_BYTES, Inspected, inspect, read_segments
+from tidewheel.ledger.ledger import decode_segment
+from tidewheel.ledger.reader import Read
+from tidewheel.ledger.rows import times_of
+
+Overlaps = Iterable[tuple[int, int]]
+"""Pairs of places in a list of ledgers: these two share a message."""
+Ids = npt.NDArray[np.int64]
+"""A row a message: the upper and the lower half of its id, and the place of its ledger."""
+
+
+class RebuildEngine(Protocol):
+    """Reads and writes ledgers, on any machine."""
+
+    def inspect(self, stored: Sequence[StoredObject], slot_ms: int, /) -> list[Inspected]:
+        """Inspects objects with `inspect_object`; those that are gone meanwhile are left out."""
+        ...
+
+    def overlaps(self, ledgers: Sequence[Bucket], from_ms: int, /) -> Overlaps:
+        """Returns which ledgers share a message due at or after a time: enough pairs to connect all that do."""
+        ...
+
+    def write(self, work: MergeWork, /) -> Iterable[Bucket | None]:
+        """Writes each output with `write_output`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InProcess:
+    """The engine that does one after the other, here; it holds all message ids at once."""
+
+    objects: Objects
+
+    def inspect(self, stored: Sequence[StoredObject], slot_ms: int, /) -> list[Inspected]:
+        """Inspects objects."""
+        found = (inspect_object(self.objects, each, slot_ms) for each in stored)
+        return [each for each in found if each is not None]
+
+    def overlaps(self, ledgers: Sequence[Bucket], from_ms: int, /) -> Overlaps:
+        """Sorts all ids, and compares neighbours."""
+        return sharing([message_ids(self.objects, each, place, from_ms) for place, each in enumerate(ledgers)])
+
+    def write(self, work: MergeWork, /) -> Iterable[Bucket | None]:
+        """Writes the outputs."""
+        return (write_output(self.objects, work, i) for i in range(work.outputs))
+
+
+def inspect_object(objects: Objects, stored: StoredObject, slot_ms: int) -> Inspected | None:
+    """Inspects one object; a small one is read with one request. None if it is gone."""
+    try:
+        return inspect(reader_of(objects, stored), stored.size_bytes, stored.name, slot_ms)
+    except ObjectMissing:
+        return None
+
+
+def reader_of(objects: Objects, stored: StoredObject) -> Read:
+    """Returns what reads an object; a small one is read here, with one request."""
+    if stored.size_bytes > READ_BYTES:
+        return lambda offset, length: objects.get_range(stored.name, offset, length)
+    data = objects.get_range(stored.name, 0, stored.size_bytes)
+    return lambda offset, length: data[offset : offset + length]
+
+
+def message_ids(objects: Objects, ledger: Bucket, place: int, from_ms: int) -> Ids:
+    """Returns the ids of a ledger's messages that are due at or after a time, each as two integers, and the place."""
+    wanted = [segment for segment in ledger.segments if segment.last_deliver_at_ms >= from_ms]
+
+    def read(offset: int, length: int) -> bytes:
+        return objects.get_range(ledger.object_name, offset, length)
+
+    found = [np.empty((0, 3), np.int64)]
+    for segment, data in read_segments(read, wanted):
+        columns = ("deliver_at_ms", "message_id")
+        table = decode_segment(data, object_name=ledger.object_name, segment=segment, columns=columns)
+        first = int(np.searchsorted(times_of(table), from_ms))
+        ids = table.column("message_id").combine_chunks()
+        pairs = np.frombuffer(ids.buffers()[1], ">i8", 2 * len(ids), 16 * ids.offset).reshape(-1, 2)[first:]
+        found.append(np.column_stack((pairs.astype(np.int64), np.full(len(pairs), place))))
+    return np.concatenate(found)
+
+
+def sharing(ids: Sequence[Ids]) -> set[tuple[int, int]]:
+    """Returns pairs of places that share an id, enough to connect all that do."""
+    if not ids:
+        return set()
+    rows = np.concatenate(ids)
+    rows = rows[np.lexsort((rows[:, 2], rows[:, 1], rows[:, 0]))]
+    before, after = rows[:-1], rows[1:]
+    same = (before[:, :2] == after[:, :2]).all(axis=1) & (before[:, 2] != after[:, 2])
+    return {(int(a), int(b)) for a, b in np.unique(np.stack((before[same, 2], after[same, 2]), axis=1), axis=0)}

@@ -1,0 +1,196 @@
+"""Rebuilding an index from the ledgers: which of them count, and the marks to start again with.
+
+A merge leaves outputs beside their sources until these are collected, and a merge that died leaves outputs that nobody
+names. Both hold copies of the sources' rows:
+
+    all sources are there and whole    the output is dropped: the sources hold its rows, and more
+    some are                           all stay, and those that share a message are rewritten as one
+    none is                            the output stays
+
+Ledgers that share a message for other reasons (an ingest that died after its PUT, whose packs came again grouped
+otherwise) are rewritten likewise, and so are ledgers with damaged segments, without these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyroaring import BitMap
+
+from tidewheel.flows.upkeep.merge_planning import MAX_OUTPUT_BYTES, MAX_OUTPUT_ROWS, Merge
+from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.inspection import Inspected
+from tidewheel.model.checkpoint import Checkpoint
+from tidewheel.model.segment import Segment
+from tidewheel.model.subscription import Subscription
+from tidewheel.model.topic_state import Fence
+from tidewheel.model.wheel import open_from
+
+
+@dataclass(slots=True, kw_only=True)
+class Resolved:
+    """Which ledgers count.
+
+    Attributes:
+        live: those whose rows are not all in others; still with overlaps.
+        dropped: merge outputs whose sources are there, and copies.
+        foreign: of another topic or generation of it.
+        unreadable: those of which nothing is readable.
+    """
+
+    live: list[Inspected] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+
+
+def resolve(ledgers: Iterable[Inspected], topic: str, generation: str) -> Resolved:
+    """Sorts ledgers by what becomes of them; each list is in the order of names."""
+    resolved = Resolved()
+    ours: list[Inspected] = []
+    for each in sorted(ledgers, key=lambda ledger: ledger.object_name):
+        if each.bucket is None:
+            resolved.unreadable.append(each.object_name)
+        elif (each.topic, each.generation) != (topic, generation):
+            resolved.foreign.append(each.object_name)
+        else:
+            ours.append(each)
+    whole = {each.object_name for each in ours if each.whole}
+    originals: dict[BucketId, str] = {}
+    for each in ours:
+        if each.whole and each.bucket is not None:
+            originals.setdefault(each.bucket.id, each.object_name)
+    for each in ours:
+        assert each.bucket is not None
+        is_copy = originals.get(each.bucket.id, each.object_name) != each.object_name
+        if is_copy or (each.sources and whole.issuperset(each.sources)):
+            resolved.dropped.append(each.object_name)
+        else:
+            resolved.live.append(each)
+    return resolved
+
+
+def groups(live: Sequence[Inspected], overlaps: Iterable[tuple[int, int]]) -> list[list[int]]:
+    """Returns the ledgers to rewrite, by their places in `live`: those connected by overlaps, and damaged ones."""
+    root = list(range(len(live)))
+
+    def find(place: int) -> int:
+        while root[place] != place:
+            root[place] = place = root[root[place]]
+        return place
+
+    for a, b in overlaps:
+        low, high = sorted((find(a), find(b)))
+        root[high] = low
+    members: dict[int, list[int]] = {}
+    for place in range(len(live)):
+        members.setdefault(find(place), []).append(place)
+    return [each for each in members.values() if len(each) > 1 or not live[each[0]].whole]
+
+
+def rewriting(sources: Sequence[Bucket], planned: int) -> Merge | None:
+    """Returns the merge that rewrites ledgers as one, cut where it is too large; None if nothing is due any more.
+
+    Rows of slots below `planned` are delivered everywhere.
+    """
+    slots = BitMap.union(*(source.slots for source in sources))
+    slots.remove_range(0, max(0, planned))
+    if not slots:
+        return None
+    size_bytes = sum(source.size_bytes for source in sources)
+    rows = sum(source.rows for source in sources)
+    outputs = min(len(slots), 1 + max(size_bytes // MAX_OUTPUT_BYTES, rows // MAX_OUTPUT_ROWS))
+    starts = [int(slots[len(slots) * i // outputs]) for i in range(outputs)]
+    return Merge(
+        sources=tuple(sorted(sources, key=lambda source: (source.id, source.object_name))),
+        cuts=(*starts, int(slots.max()) + 1),
+        live_bytes=size_bytes,
+    )
+
+
+def planned_of(checkpoint: Checkpoint, now_ms: int, first_slot: int | None = None) -> int:
+    """Returns the mark from which everything is planned again: where the subscription that is most behind stands.
+
+    Without subscriptions it is the checkpoint's, or `first_slot`, that of the first message that is still there.
+    """
+    sealed = _sealed(checkpoint, now_ms)
+    cursors = [each.cursor for each in checkpoint.subscriptions]
+    return min(sealed, min(cursors) if cursors else max(checkpoint.planned, first_slot or 0))
+
+
+def restored_fence(checkpoint: Checkpoint, planned: int, now_ms: int) -> Fence:
+    """Returns the fence to start again with.
+
+    The generation stays, since packs on their way name it. The counters are the time, above any count and any earlier
+    rebuild's, so that what was read before is not taken for current. The sweep looks at once; without subscriptions
+    nothing is done before there is one, or the next ledger: nothing that waits is planned for nobody.
+    """
+    waits = bool(checkpoint.subscriptions)
+    return Fence(
+        topic=checkpoint.topic,
+        generation=checkpoint.generation,
+        settings=checkpoint.settings,
+        sealed=_sealed(checkpoint, now_ms),
+        planned=planned,
+        gc_until=planned,
+        wake_slot=planned if waits else None,
+        look_at_ms=now_ms if waits else None,
+        ver=now_ms,
+        cver=now_ms,
+        subs_ver=now_ms,
+        merge_ver=now_ms,
+        purge_ms=checkpoint.purge_ms,
+        recurring=len(checkpoint.recurring),
+        purges=checkpoint.purges,
+    )
+
+
+def restored_subscriptions(
+    checkpoint: Checkpoint, planned: int, generation: str, holding: Container[tuple[str, str]] = ()
+) -> list[Subscription]:
+    """Returns the subscriptions as they start again: at `planned`, without the rows that they had.
+
+    Their generation is new: parts of old deliveries then concern nobody. One that has parks keeps its own: they are
+    its own only by that, and what a part of an old delivery can then do is to deliver one of a new one.
+
+    Args:
+        checkpoint: what is restored.
+        planned: the mark.
+        generation: the new one.
+        holding: names and generations of those that have parks.
+    """
+    return [
+        replace(
+            each,
+            cursor=planned,
+            start=max(each.start, each.cursor),
+            generation=each.generation if (each.name, each.generation) in holding else generation,
+        )
+        for each in checkpoint.subscriptions
+    ]
+
+
+def _sealed(checkpoint: Checkpoint, now_ms: int) -> int:
+    return max(open_from(now_ms, checkpoint.settings), checkpoint.sealed)
+
+
+def differs(bucket: Bucket, found: Inspected) -> str | None:
+    """Returns how a bucket of the table disagrees with its ledger, None if it does not, or that is damaged."""
+    if found.bucket is None or not found.whole:
+        return None
+    if (bucket.rows, bucket.size_bytes) != (found.bucket.rows, found.bucket.size_bytes):
+        return (
+            f"the table has {bucket.rows} rows and {bucket.size_bytes} bytes, "
+            f"the object {found.bucket.rows} and {found.bucket.size_bytes}"
+        )
+    if bucket.slot_shift == 0 and bucket.slots != found.bucket.slots:
+        return f"the table has {len(bucket.slots)} slots that are not the object's {len(found.bucket.slots)}"
+    if bucket.segments and [_place(each) for each in bucket.segments] != [_place(s) for s in found.bucket.segments]:
+        return f"the table has {len(bucket.segments)} segments that are not the object's {len(found.bucket.segments)}"
+    return None
+
+
+def _place(segment: Segment) -> tuple[int, ...]:
+    times = (segment.first_deliver_at_ms, segment.last_deliver_at_ms)
+    return segment.offset, segment.length, segment.rows, *times

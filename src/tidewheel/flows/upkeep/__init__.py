@@ -1,0 +1,1 @@
+"""Upkeep: sweeps, merges, checkpoints, and the deletion of unused objects."""

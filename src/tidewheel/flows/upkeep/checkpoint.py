@@ -1,0 +1,100 @@
+"""Checkpoints: kept in S3, so that a topic's index can be rebuilt when the table is lost.
+
+Three are kept a topic. Names sort by the time of writing, so the last one listed is the newest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidewheel.errors import CorruptMetadata, ObjectMissing
+from tidewheel.flows.ports import CHECKPOINTS, Objects, Ports
+from tidewheel.model.checkpoint import Checkpoint, checkpoint_of, decode_checkpoint, encode_checkpoint
+from tidewheel.model.subscription import Delivery, Subscription
+from tidewheel.model.topic_state import Fence
+
+KEPT = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The checkpoints of a topic.
+
+    Attributes:
+        names: all of them, the newest last.
+        newest: the newest that is readable, None if none is.
+        unreadable: newer ones that are not.
+    """
+
+    names: tuple[str, ...]
+    newest: Checkpoint | None
+    unreadable: tuple[str, ...]
+
+
+def find_checkpoints(objects: Objects, topic: str) -> Found:
+    """Lists a topic's checkpoints and reads the newest."""
+    listed = list(objects.list(f"{CHECKPOINTS}{topic}/"))
+    unreadable: list[str] = []
+    newest: Checkpoint | None = None
+    for stored in reversed(listed):
+        try:
+            found = decode_checkpoint(objects.get_range(stored.name, 0, stored.size_bytes))
+            if found.topic != topic:
+                raise CorruptMetadata(f"checkpoint {stored.name} is of topic {found.topic!r}")
+            newest = found
+            break
+        except (CorruptMetadata, ObjectMissing):
+            unreadable.append(stored.name)
+    return Found(names=tuple(each.name for each in listed), newest=newest, unreadable=tuple(unreadable))
+
+
+def write_checkpoint(
+    ports: Ports,
+    fence: Fence,
+    subscriptions: Iterable[Subscription],
+    opened: Iterable[Delivery],
+    written_at_ms: int,
+) -> bool:
+    """Writes a topic's checkpoint unless the last one says the same; returns whether it did.
+
+    If it stops after the object is put: there are more than three until the next one is written.
+
+    Args:
+        fence: read before the subscriptions.
+        subscriptions: read before the deliveries.
+        opened: the open deliveries.
+        written_at_ms: when the reading began, so that what was read earlier never passes for newer.
+    """
+    tombstones = ports.topics.all_tombstones(fence.topic)
+    recurring = ports.topics.all_recurring(fence.topic) if fence.recurring else ()
+    checkpoint = checkpoint_of(fence, subscriptions, opened, tombstones, written_at_ms, recurring)
+    return store_checkpoint(ports.objects, checkpoint)
+
+
+def store_checkpoint(objects: Objects, checkpoint: Checkpoint) -> bool:
+    """Puts a checkpoint unless the last one says the same, and deletes all but the last three; as above."""
+    found = find_checkpoints(objects, checkpoint.topic)
+    if not found.unreadable and found.newest is not None and checkpoint.says_the_same(found.newest):
+        return False
+    name = objects.new_checkpoint_name(checkpoint.topic, checkpoint.written_at_ms)
+    objects.put(name, encode_checkpoint(checkpoint))
+    readable = [each for each in found.names if each not in found.unreadable]
+    kept = sorted([*readable, name])[-KEPT:]
+    objects.delete(each for each in found.names if each not in kept)
+    return True
+
+
+def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0) -> bool:
+    """Reads a topic and writes its checkpoint; returns whether it did. If it stops: as `write_checkpoint`.
+
+    Args:
+        ahead_ms: how much newer it passes for than it is, for a rebuild: none whose reading began before, by a clock
+            that is ahead of ours, is then taken for newer.
+    """
+    now_ms = ports.clock.now_ms() + ahead_ms
+    fence = ports.topics.fence(topic)
+    if fence is None:
+        return False
+    subscriptions = ports.topics.subscriptions(topic)
+    return write_checkpoint(ports, fence, subscriptions, ports.topics.open_deliveries(topic), now_ms)

@@ -1,0 +1,136 @@
+"""Collect: what every subscription has behind it is deleted, metadata first, then objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidewheel.flows.delivery.recur import delete_plan
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.upkeep.checkpoint import write_checkpoint
+from tidewheel.model.subscription import DeliveryKey
+from tidewheel.model.topic_state import Fence
+
+_ATTEMPTS = 5
+
+
+@dataclass(slots=True, kw_only=True)
+class Collected:
+    """What was deleted.
+
+    Attributes:
+        idle_leftovers: trash can go only after the topic is dispatched once more.
+        next_slot: the first mark that lets something of what is left go; None if no plan, ledger or trash waits for it.
+    """
+
+    buckets: int = 0
+    plans: int = 0
+    objects: int = 0
+    idle_leftovers: bool = False
+    next_slot: int | None = None
+
+    def left(self, from_slot: int) -> None:
+        """Notes that something can go once everything below a slot may."""
+        self.next_slot = from_slot if self.next_slot is None else min(from_slot, self.next_slot)
+
+
+def collect(ports: Ports, topic: str) -> Collected | None:
+    """Deletes all of a topic that lies below the least cursor; None if there is no such topic.
+
+    First a checkpoint is written, if anything changed since the last. `gc_until` is then raised, under a condition,
+    and everything is deleted by the stored mark, so that what an earlier run left behind goes too.
+
+    If it stops
+        after the checkpoint: nothing was deleted; the next run goes on.
+        between an item and its object: nothing refers to the object, and the orphan sweep deletes it.
+        elsewhere: the next run goes on.
+    """
+    now_ms = ports.clock.now_ms()
+    fence = ports.topics.fence(topic)
+    if fence is None:
+        return None
+    # Cursors before deliveries: a delivery that was handed out meanwhile is then seen.
+    subscriptions = ports.topics.subscriptions(topic)
+    opened = ports.topics.open_deliveries(topic)
+    # Before anything goes: a rebuild from an older checkpoint would look for what was delivered since.
+    write_checkpoint(ports, fence, subscriptions, opened, now_ms)
+    alive = {(s.name, s.generation) for s in subscriptions}
+    until = _until(ports, fence, [s.cursor for s in subscriptions] + [d.key.plan for d in opened], now_ms)
+    if until > fence.gc_until:
+        ports.topics.raise_gc(fence, until)
+    fence = ports.topics.fence(topic)
+    if fence is None:
+        return None
+    done = Collected()
+    _delete(ports, fence, done)
+    purges = fence.purges_in_force(now_ms)
+    if purges != fence.purges:
+        ports.topics.set_purges(fence, fence.purge_ms, purges)
+    orphans: list[DeliveryKey] = [d.key for d in opened if (d.key.subscription, d.key.generation) not in alive]
+    ports.topics.delete_deliveries(orphans)
+    _set_next(ports, fence, done)
+    return done
+
+
+def _until(ports: Ports, fence: Fence, needed: list[int], now_ms: int) -> int:
+    """Returns the slot below which everything may go: nobody needs it, and it need not be kept for a replay."""
+    until = min([fence.planned, *needed])
+    if not fence.settings.retention_s:
+        return until
+    kept_from = (now_ms - fence.settings.retention_s * 1000) // fence.slot_ms
+    if until <= kept_from:
+        return until
+    # Never inside a plan: a subscription that begins there would skip it, and a replay could not read all of it.
+    inside = [a for a, b in ports.topics.plan_ranges(fence.topic) if a < kept_from < b]
+    return min([kept_from, *inside])
+
+
+def _delete(ports: Ports, fence: Fence, done: Collected) -> None:
+    topic, until = fence.topic, fence.gc_until
+    for trash in ports.topics.trash(topic):
+        if trash.sealed <= until:
+            ports.objects.delete(trash.objects)
+            ports.topics.delete_trash(topic, trash)
+            done.objects += len(trash.objects)
+            continue
+        done.left(trash.sealed)
+        if trash.sealed > fence.planned:
+            done.idle_leftovers = True
+    for a, b in ports.topics.plan_ranges(topic):
+        if b <= until:
+            delete_plan(ports, topic, a)
+            done.plans += 1
+        else:
+            done.left(b)
+    for bucket in ports.topics.buckets(topic):
+        if bucket.last_slot < until:
+            ports.topics.delete_bucket(topic, bucket.id)
+            ports.objects.delete([bucket.object_name])
+            done.buckets += 1
+            done.objects += 1
+        elif bucket.last_slot < fence.planned:
+            done.left(bucket.last_slot + 1)
+    # Those that are left are no reason to come again: the table's TTL deletes them.
+    ports.topics.delete_tombstones(topic, until, ports.clock.now_ms() // 1000)
+
+
+def _set_next(ports: Ports, fence: Fence, done: Collected) -> None:
+    """Sets when to collect next: never, if nothing is left that a later collection could delete."""
+    for _ in range(_ATTEMPTS):
+        at_ms = _next_at_ms(fence, done, ports.clock.now_ms())
+        if ports.topics.set_collect_at(fence, at_ms, fence.look_at(fence.wake_slot, at_ms)):
+            return
+        current = ports.topics.fence(fence.topic)
+        if current is None:
+            return
+        fence = current
+
+
+def _next_at_ms(fence: Fence, done: Collected, now_ms: int) -> int | None:
+    if not done.idle_leftovers and done.next_slot is None and fence.gc_until >= fence.planned:
+        return None
+    at_ms = now_ms + fence.settings.collect_interval_s * 1000
+    if not fence.settings.retention_s or done.idle_leftovers:
+        return at_ms
+    # Before that, nothing that is kept for replays can go.
+    slot = fence.planned if done.next_slot is None else min(fence.planned, done.next_slot)
+    return max(at_ms, slot * fence.slot_ms + fence.settings.retention_s * 1000)

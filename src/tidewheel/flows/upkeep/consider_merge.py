@@ -1,0 +1,40 @@
+"""Consider a merge: whether a topic has too many ledgers, and what is to merge them. It reads no rows: see `merge`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidewheel.flows.ports import MergeSize, Ports
+from tidewheel.flows.upkeep.merge_planning import MOST, Merge, Most, choose
+from tidewheel.model.topic_state import Fence
+
+SMALL_BYTES = 512 * 1024 * 1024
+SMALL_ROWS = 5_000_000
+"""What a function merges in half of its time; more goes to Spark. Five million messages of 338 B, 570 MB in ledgers,
+are half a minute of its CPU, in 400 MB of its memory, however many there are (`benchmarks/bench_merge.py`)."""
+
+
+def size_of(merge: Merge) -> MergeSize:
+    """Returns what a merge is to run on."""
+    small = merge.live_bytes <= SMALL_BYTES and merge.live_rows <= SMALL_ROWS
+    return MergeSize.SMALL if small else MergeSize.LARGE
+
+
+def most_of(size: MergeSize) -> Most:
+    """Returns what a merge of a size may rewrite."""
+    return Most(SMALL_BYTES, SMALL_ROWS) if size is MergeSize.SMALL else MOST
+
+
+def consider_merge(ports: Ports, fence: Fence) -> MergeSize | None:
+    """Starts a merge if a topic has too many ledgers; notes that it was considered.
+
+    If it stops before the note, the next sweep considers it again; a second run finds the lease, or nothing to do.
+    """
+    buckets, most = ports.topics.buckets(fence.topic), most_of(ports.runs.largest)
+    merge = choose(buckets, fence.planned, fence.slot_ms, fence.settings.max_buckets, most=most)
+    size = None if merge is None else size_of(merge)
+    if size is not None:
+        ports.runs.merge(fence.topic, size)
+    considered = replace(fence, merge_at_ms=None)
+    ports.topics.merge_considered(fence, considered.look_at(fence.wake_slot, fence.collect_at_ms))
+    return size

@@ -1,0 +1,159 @@
+"""Health: what is due and not delivered, seen before the sweep mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from tidewheel.flows.delivery.recur import all_recurring, next_occupied_by
+from tidewheel.flows.ports import Due, Ports
+from tidewheel.ledger.delayed_index import next_slot
+from tidewheel.model.plan import Plan
+from tidewheel.model.subscription import Delivery, DeliveryKey
+from tidewheel.model.topic_state import Fence
+from tidewheel.model.wheel import fires_at_ms
+
+MOST_TOPICS = 1000
+"""Fences that one look reads: 5 s of a function's time, and one read unit each."""
+MOST_DELIVERIES = 50
+"""Deliveries of which one look reads the plan; the others are counted."""
+HOUR_MS = 3_600_000
+_BACKLOG_MS = 300_000
+"""The backlog is counted by each sweep in the first five minutes of an hour: by one, at the usual interval."""
+_EVER_MS = 100 * 365 * 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """How the service is. All is zero when nothing is late.
+
+    Attributes:
+        oldest_due_age_ms: how long the oldest message that is due and undelivered has been due. It is a bound from
+            above: a slot, a segment, a coarse slot of a wide ledger, or the range of a plan whose manifest is an
+            object, that holds such a message may start before it. What waits for a paused subscription does not
+            count, nor what is still in an ingest queue.
+        unplanned_slots: slots that are sealed and hold messages, but are in no plan, though the dispatch that should
+            have planned them is over; of a wide ledger, a coarse slot counts whole.
+        open_deliveries: deliveries that the sweep is to look at: `redrive_s` after they were handed out or enqueued
+            again, and LEASE_MS after that if dispatch was to send them itself.
+        backlog: messages waiting in ledgers; None if this look did not count them.
+        failures: topic or delivery -> why it could not be read.
+    """
+
+    oldest_due_age_ms: int = 0
+    unplanned_slots: int = 0
+    open_deliveries: int = 0
+    backlog: int | None = None
+    failures: dict[str, Exception] = field(default_factory=dict)
+
+    def with_age(self, age_ms: int) -> Health:
+        """Returns it with an age taken into account."""
+        return replace(self, oldest_due_age_ms=max(self.oldest_due_age_ms, age_ms))
+
+
+def health(ports: Ports, due: Due | None = None) -> Health:
+    """Looks at what is due for the sweep: the wake index, and of each topic and delivery in it the items.
+
+    It writes nothing, and reads no objects: whoever looks may not read messages. With nothing late it costs the 16
+    queries of the index, and a read of the fence of each topic that is to be looked at for another reason; of an
+    overdue topic, its buckets are read. Once an hour it reads the whole index and the fence of each topic in it, unless
+    there are over MOST_TOPICS.
+
+    Args:
+        ports: the service.
+        due: what the index says, if it was read just now.
+    """
+    now_ms = ports.clock.now_ms()
+    if due is None:
+        due = ports.topics.due_for_look(now_ms)
+    found = Health()
+    for topic in due.topics[:MOST_TOPICS]:
+        try:
+            found = _with_topic(found, ports, topic, now_ms)
+        except Exception as error:  # one topic that cannot be read hides no other
+            found.failures[topic] = error
+    for key in due.deliveries:
+        try:
+            found = _with_delivery(found, ports, key, now_ms)
+        except Exception as error:
+            found.failures[str(key)] = error
+    return replace(found, backlog=_backlog(ports, now_ms) if now_ms % HOUR_MS < _BACKLOG_MS else None)
+
+
+def _with_topic(found: Health, ports: Ports, topic: str, now_ms: int) -> Health:
+    """Adds a topic whose dispatch is overdue; one that only waits for a collection or a merge has nothing late."""
+    fence = ports.topics.fence(topic)
+    if fence is None or fence.wake_slot is None or not _overdue(fence, fence.wake_slot, now_ms):
+        return found
+    if fence.wake_slot < fence.planned:
+        # Lowered to a subscription's cursor: what that waits for is planned.
+        found = found.with_age(max((now_ms - due_ms for due_ms in _waiting_plans(ports, fence)), default=0))
+    # The mark is a lower bound: a new subscription lowers it where nothing is.
+    slot = _next_occupied(ports, fence)
+    if slot is None or not _overdue(fence, slot, now_ms):
+        return found
+    unplanned = found.unplanned_slots + max(0, fence.sealed - slot)
+    return replace(found, unplanned_slots=unplanned).with_age(now_ms - slot * fence.slot_ms)
+
+
+def _overdue(fence: Fence, slot: int, now_ms: int) -> bool:
+    """Returns whether the dispatch of a slot should have been, with all that a schedule may be late."""
+    return fires_at_ms(slot, fence.settings) + fence.settings.heal_grace_ms <= now_ms
+
+
+def _next_occupied(ports: Ports, fence: Fence) -> int | None:
+    """Returns the first slot that waits to be planned and holds a message, in a ledger or of a recurring one.
+
+    It is a lower bound where a ledger's bitmap is coarse. The wake is overdue all the same when this is asked.
+    """
+    first = max(fence.planned, fence.wake_slot or 0)
+    slots = (
+        next_slot(ports.topics.buckets(fence.topic), first),
+        next_occupied_by(all_recurring(ports, fence), fence.slot_ms, first),
+    )
+    return min((slot for slot in slots if slot is not None), default=None)
+
+
+def _waiting_plans(ports: Ports, fence: Fence) -> Iterable[int]:
+    """Yields when the oldest message is due that each subscription has not been handed yet."""
+    for subscription in ports.topics.subscriptions(fence.topic):
+        if not subscription.takes_plans or subscription.cursor >= fence.planned:
+            continue
+        plan = ports.topics.next_plan(fence.topic, subscription.cursor, whole=False)
+        if plan is not None and plan.a < fence.planned:
+            yield _first_due_ms(plan, fence, range(len(plan.parts())), subscription.start)
+
+
+def _with_delivery(found: Health, ports: Ports, key: DeliveryKey, now_ms: int) -> Health:
+    """Adds an open delivery; of a replay, that its messages were due long ago says nothing."""
+    if found.open_deliveries >= MOST_DELIVERIES:
+        return replace(found, open_deliveries=found.open_deliveries + 1)
+    delivery = ports.topics.delivery(key)
+    if delivery is None or delivery.complete:
+        return found
+    found = replace(found, open_deliveries=found.open_deliveries + 1)
+    if key.replay is not None:
+        return found
+    fence, plan = ports.topics.fence(key.topic), ports.topics.plan(key.topic, key.plan, whole=False)
+    if fence is None or plan is None:
+        return found
+    return found.with_age(now_ms - _first_due_ms(plan, fence, _open_parts(delivery), delivery.start))
+
+
+def _open_parts(delivery: Delivery) -> Sequence[int]:
+    return [part for part in range(delivery.parts) if part not in delivery.done]
+
+
+def _first_due_ms(plan: Plan, fence: Fence, parts: Sequence[int], start: int) -> int:
+    """Returns when the first message of some parts of a plan is due, or before; without segments, when it begins."""
+    cut = plan.parts()
+    firsts = [piece.planned.segment.first_deliver_at_ms for part in parts if cut for piece in cut[part]]
+    return max(max(plan.a, start) * fence.slot_ms, min(firsts, default=0))
+
+
+def _backlog(ports: Ports, now_ms: int) -> int | None:
+    topics = ports.topics.due_for_look(now_ms + _EVER_MS).topics
+    if len(topics) > MOST_TOPICS:
+        return None
+    fences = (ports.topics.fence(topic) for topic in topics)
+    return sum(max(0, fence.waiting) for fence in fences if fence is not None)

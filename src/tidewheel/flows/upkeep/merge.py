@@ -1,0 +1,187 @@
+"""Merge: many small ledgers are rewritten as few, and swapped for them in one transaction.
+
+It needs no lock against ingest, dispatch, collection or another merge: plans name immutable objects, which the trash
+keeps until every plan that may name them is behind all cursors. The lease only saves work.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from tidewheel.errors import CorruptLedger, ObjectMissing
+from tidewheel.flows.delivery.load_index import complete
+from tidewheel.flows.ports import MergeSize, Objects, Ports, Trash
+from tidewheel.flows.upkeep.consider_merge import most_of, size_of
+from tidewheel.flows.upkeep.merge_planning import Merge, Most, choose
+from tidewheel.flows.upkeep.merge_rows import MergeWork, write_output
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.model.topic_state import Fence
+
+_MOST_REFUSED = 3
+_SWAPS = 5
+
+
+class Engine(Protocol):
+    """Writes the outputs of a merge, on any machine."""
+
+    def __call__(self, work: MergeWork, /) -> Iterable[Bucket | None]:
+        """Writes each output with `write_output`, in any order, and raises what that raises."""
+        ...
+
+
+def in_process(objects: Objects) -> Engine:
+    """Returns the engine that writes one output after the other, here."""
+
+    def write(work: MergeWork) -> Iterable[Bucket | None]:
+        return (write_output(objects, work, i) for i in range(work.outputs))
+
+    return write
+
+
+@dataclass(slots=True, kw_only=True)
+class Merged:
+    """What a run did.
+
+    Attributes:
+        merges: swaps that were committed.
+        sources, outputs: ledgers replaced, ledgers written.
+        written: names of the outputs.
+        rows, live_bytes: rewritten; bytes are an estimate made before.
+        refused: merges that were done in vain, since another had taken a source.
+        skipped: sources that could not be read; they stay as they are, and the others are merged without them.
+        handed_over: the next merge is too large for a function; a job was started.
+    """
+
+    merges: int = 0
+    sources: int = 0
+    outputs: int = 0
+    written: set[str] = field(default_factory=set)
+    rows: int = 0
+    live_bytes: int = 0
+    refused: int = 0
+    skipped: list[ObjectMissing | CorruptLedger] = field(default_factory=list)
+    handed_over: bool = False
+
+
+def merge(
+    ports: Ports,
+    topic: str,
+    engine: Engine,
+    *,
+    lease_s: int,
+    largest: MergeSize = MergeSize.LARGE,
+    everything: bool = False,
+    time_left: Callable[[], bool] = lambda: True,
+    progress: Callable[[Merge], None] = lambda _: None,
+) -> Merged | None:
+    """Merges a topic's ledgers until there are few enough; None if there is no such topic, or another run is at it.
+
+    If it stops
+        after the lease: the next run begins when it has run out.
+        while outputs are written, or before the swap: nothing names them, and the orphan sweep deletes them.
+        after the swap: the trash names the sources until they are collected.
+
+    Args:
+        engine: writes the outputs.
+        lease_s: longer than this run can live, in seconds.
+        largest: what this run may do itself; a larger merge is handed over, or done in smaller ones where nobody takes
+            it.
+        everything: merge all small ledgers, however few.
+        time_left: asked before each further merge.
+        progress: told each merge before it begins.
+    """
+    fence = ports.topics.fence(topic)
+    now_ms = ports.clock.now_ms()
+    until_ms = now_ms + lease_s * 1000
+    # Where nobody can take a larger one over, all are as small as this run needs them.
+    most = most_of(MergeSize.SMALL if {largest, ports.runs.largest} == {MergeSize.SMALL} else MergeSize.LARGE)
+    if fence is None or not ports.topics.lease_merge(topic, now_ms, until_ms):
+        return None
+    merged = Merged()
+    try:
+        while (chosen := _choose(ports, topic, merged, most, everything)) is not None:
+            fence, next_merge = chosen
+            if size_of(next_merge) is MergeSize.LARGE and largest is MergeSize.SMALL:
+                merged.handed_over = True
+                break
+            progress(next_merge)
+            _merge(ports, fence, next_merge, engine, merged)
+            if merged.refused > _MOST_REFUSED or not time_left():
+                break
+    finally:
+        ports.topics.release_merge(topic, until_ms)
+    if merged.handed_over:
+        ports.runs.merge(topic, MergeSize.LARGE)
+    return merged
+
+
+def _choose(ports: Ports, topic: str, merged: Merged, most: Most, everything: bool) -> tuple[Fence, Merge] | None:
+    """Returns the next merge; the fence is read before the buckets: rows below its `planned` are in plans already."""
+    fence = ports.topics.fence(topic)
+    if fence is None:
+        return None
+    # A run that merges everything leaves alone what it has written itself: so it ends.
+    left_alone = {error.object_name for error in merged.skipped} | (merged.written if everything else set())
+    buckets = [bucket for bucket in ports.topics.buckets(topic) if bucket.object_name not in left_alone]
+    chosen = choose(buckets, fence.planned, fence.slot_ms, fence.settings.max_buckets, everything=everything, most=most)
+    return None if chosen is None else (fence, chosen)
+
+
+def _merge(ports: Ports, fence: Fence, chosen: Merge, engine: Engine, merged: Merged) -> None:
+    written: list[Bucket] = []
+    try:
+        work = MergeWork(
+            topic=fence.topic,
+            generation=fence.generation,
+            settings=fence.settings,
+            merge=replace(chosen, sources=tuple(complete(ports.objects, each) for each in chosen.sources)),
+            purge_ms=fence.purge_ms,
+            purges=fence.purges,
+        )
+        written += (output for output in engine(work) if output is not None)
+    except (ObjectMissing, CorruptLedger) as error:
+        ports.objects.delete(output.object_name for output in written)
+        if _replaced(ports, fence, chosen, error.object_name):
+            merged.refused += 1
+        else:
+            merged.skipped.append(error)
+        return
+    if not _swap(ports, fence, chosen, written):
+        ports.objects.delete(output.object_name for output in written)
+        merged.refused += 1
+        return
+    merged.merges += 1
+    merged.written |= {output.object_name for output in written}
+    merged.sources += len(chosen.sources)
+    merged.outputs += len(written)
+    merged.rows += sum(output.rows for output in written)
+    merged.live_bytes += chosen.live_bytes
+
+
+def _swap(ports: Ports, fence: Fence, chosen: Merge, written: list[Bucket]) -> bool:
+    """Swaps sources for outputs; the trash is stamped with `sealed` as it is now.
+
+    A plan made since the sources were read may name them, and ends at or below `planned`; that is at or below the
+    stamp when the swap is done. Only a dispatch between the two steps can refuse it, so it is tried again.
+    """
+    for _ in range(_SWAPS):
+        current = ports.topics.fence(fence.topic)
+        # A rebuild lowers `planned`: rows that were left out as planned may be due again.
+        if current is None or current.generation != fence.generation or current.planned < fence.planned:
+            return False
+        names = tuple(source.object_name for source in chosen.sources)
+        trash = Trash(sealed=current.sealed, id=secrets.token_hex(8), objects=names)
+        if ports.topics.swap(current, chosen.sources, written, trash):
+            return True
+        if any(ports.topics.bucket(fence.topic, source.id) is None for source in chosen.sources):
+            return False
+    return False
+
+
+def _replaced(ports: Ports, fence: Fence, chosen: Merge, object_name: str) -> bool:
+    """Whether the bucket of an unreadable source has gone meanwhile: another merge, or a collection, was faster."""
+    source = next(each for each in chosen.sources if each.object_name == object_name)
+    return ports.topics.bucket(fence.topic, source.id) is None

@@ -1,0 +1,259 @@
+"""A merge: which small ledgers are rewritten as one, and at which slots the result is cut.
+
+Ledgers are merged like with like. A bucket's *tier* is the power of eight in its bytes that are still to be planned;
+above `max_buckets` live buckets, the lowest tier that holds eight or more is merged whole:
+
+    tier      0             1             2            3
+    bytes     32 KiB        256 KiB       2 MiB        16 MiB        ...    FULL_BYTES: left alone, not counted
+              ||||||||||||  |||||         ||           |
+              '----.-----'
+                   '------> one bucket of tier 1
+
+So a row is rewritten about once a tier: about twice in its life. The windows of time follow the calendar like the
+wheels of a clock (the rest of today by hours, of this month by days, then by months), so that those of an earlier merge
+are unions of those of a later one. They are made coarser until each has WINDOW_BYTES: every ledger that overlaps a slot
+costs that slot's dispatch one GET, however small it is.
+
+Ledgers that end within the hour are left alone: their rows would be rewritten to be read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from itertools import pairwise
+from math import inf
+from typing import NamedTuple
+
+from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.slots import encode_slots
+
+FULL_BYTES = 256 * 1024 * 1024
+"""A ledger of this size needs no merging: its share of a dispatch's GETs is small beside its messages."""
+WINDOW_BYTES = 32 * 1024 * 1024
+MAX_OUTPUTS = 16
+MAX_MERGE_BYTES = 4 * 1024 * 1024 * 1024
+MAX_OUTPUT_BYTES = 512 * 1024 * 1024
+MAX_OUTPUT_ROWS = 5_000_000
+MAX_ITEMS = 98
+"""Sources and outputs of one swap: a transaction has 100 items, two of them the trash and the fence."""
+_MAX_INDEX_BYTES = 3 * 1024 * 1024  # of 4 MB a transaction
+_TIER_FACTOR = 8
+_TIER_MEMBERS = 8
+_TIER_0_BYTES = 32 * 1024
+_SOURCES_AN_OUTPUT = 4
+_ENDS_SOON_MS = 3_600_000
+
+
+class Most(NamedTuple):
+    """The most that one merge rewrites, by its estimates."""
+
+    encoded_bytes: int
+    rows: float
+
+
+MOST = Most(MAX_MERGE_BYTES, inf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """Sources to be rewritten as at most len(cuts) - 1 ledgers.
+
+    Attributes:
+        sources: in the order of their ids.
+        cuts: ascending slots; the i-th output has the rows of slots [cuts[i], cuts[i + 1]). Rows of slots below the
+            first cut are planned, and not rewritten.
+        live_bytes, live_rows: estimates of what is rewritten; bytes as they are encoded.
+    """
+
+    sources: tuple[Bucket, ...]
+    cuts: tuple[int, ...]
+    live_bytes: int
+
+    @property
+    def live_rows(self) -> int:
+        """Of the sources' rows, those that are not planned."""
+        return round(_weight(self.sources, self.cuts[0], self.cuts[-1]).rows)
+
+    def output_id(self, i: int) -> BucketId:
+        """Returns the id of the i-th output's bucket: a hash of what it is merged from."""
+        text = "\n".join((*(source.id for source in self.sources), f"{self.cuts[i]}-{self.cuts[i + 1]}"))
+        return BucketId(blake2b(text.encode(), digest_size=16).hexdigest())
+
+    def largest_first(self) -> list[int]:
+        """Returns the numbers of the outputs, by the bytes that each is expected to have: for who writes several at
+        once, so that the last one to be begun is a small one, and no core waits long for it."""
+        sizes = [_weight(self.sources, a, b).encoded_bytes for a, b in pairwise(self.cuts)]
+        return sorted(range(len(sizes)), key=lambda i: -sizes[i])
+
+
+def choose(
+    buckets: Iterable[Bucket],
+    planned: int,
+    slot_ms: int,
+    max_buckets: int,
+    *,
+    everything: bool = False,
+    most: Most = MOST,
+) -> Merge | None:
+    """Returns the merge that a topic needs next, None if it needs none.
+
+    Args:
+        buckets: all of the topic's.
+        planned: the fence's mark; rows below it are not rewritten.
+        slot_ms: the topic's slot length.
+        max_buckets: live buckets up to which nothing is merged.
+        everything: merge all that can be, however few they are.
+        most: what the merge may rewrite; it takes fewer ledgers where they have more.
+    """
+    soon = planned + max(1, _ENDS_SOON_MS // slot_ms)
+    sized = [(_live_bytes(bucket, planned), bucket) for bucket in buckets if bucket.last_slot >= soon]
+    small = sorted(((size, each) for size, each in sized if size < FULL_BYTES), key=lambda s: (s[0], s[1].id))
+    if len(small) < 2 or (len(small) <= max_buckets and not everything):
+        return None
+    chosen = small if everything else _tier(small, max_buckets)
+    sources = sorted(_that_fit(chosen, planned, most), key=lambda bucket: bucket.id)
+    if len(sources) < 2:
+        return None
+    return Merge(
+        sources=tuple(sources),
+        cuts=_cuts(sources, planned, slot_ms),
+        live_bytes=sum(_live_bytes(source, planned) for source in sources),
+    )
+
+
+def _live_bytes(bucket: Bucket, planned: int) -> int:
+    return int(bucket.size_bytes * bucket.share(planned, bucket.last_slot + 1))
+
+
+def _tier(small: Sequence[tuple[int, Bucket]], max_buckets: int) -> list[tuple[int, Bucket]]:
+    """Returns the lowest tier that has members enough; the smaller half of all if none has."""
+    tiers: dict[int, list[tuple[int, Bucket]]] = {}
+    for size, bucket in small:
+        tier, limit = 0, _TIER_0_BYTES * _TIER_FACTOR
+        while size >= limit:
+            tier, limit = tier + 1, limit * _TIER_FACTOR
+        tiers.setdefault(tier, []).append((size, bucket))
+    for tier in sorted(tiers):
+        if len(tiers[tier]) >= _TIER_MEMBERS:
+            return tiers[tier]
+    return list(small[: max(2, max_buckets // 2)])
+
+
+def _that_fit(chosen: Iterable[tuple[int, Bucket]], planned: int, most: Most) -> Iterator[Bucket]:
+    """Returns as many as one transaction and one run take."""
+    index_bytes = live_bytes = 0
+    rows = 0.0
+    for number, (size, bucket) in enumerate(chosen):
+        index_bytes += len(encode_slots(bucket.slots))
+        live_bytes += size
+        rows += bucket.rows * bucket.share(planned, bucket.last_slot + 1)
+        if number == MAX_ITEMS - MAX_OUTPUTS or index_bytes > _MAX_INDEX_BYTES:
+            return
+        if live_bytes > most.encoded_bytes or rows > most.rows:
+            return
+        yield bucket
+
+
+class _Weight(NamedTuple):
+    encoded_bytes: float
+    rows: float
+
+
+def _weight(sources: Sequence[Bucket], a: int, b: int) -> _Weight:
+    """Estimates what lies in slots [a, b): each bucket's rows, spread evenly over its occupied slots."""
+    shares = [(source.share(a, b), source) for source in sources]
+    return _Weight(
+        sum(share * source.size_bytes for share, source in shares), sum(share * source.rows for share, source in shares)
+    )
+
+
+def _cuts(sources: Sequence[Bucket], planned: int, slot_ms: int) -> tuple[int, ...]:
+    first = max(planned, min(source.next_slot(planned) or planned for source in sources))
+    end = max(source.last_slot for source in sources) + 1
+    total = _weight(sources, first, end)
+    # Fewer outputs than sources, by far: they may be small again, and merging must end.
+    wanted = max(1, min(MAX_OUTPUTS, len(sources) // _SOURCES_AN_OUTPUT, int(total.encoded_bytes / WINDOW_BYTES)))
+    found = windows(first, end, slot_ms, wanted)
+    cuts = [first]
+    for a, b in found:
+        cuts += _bounded(sources, a, b, MAX_OUTPUTS // len(found))
+    return tuple(cuts) if len(cuts) <= len(sources) else (first, end)
+
+
+def _bounded(sources: Sequence[Bucket], a: int, b: int, most: int) -> list[int]:
+    """Halves a window until no part is too large for one ledger; returns the ends of its parts."""
+    weight = _weight(sources, a, b)
+    if b - a < 2 or most < 2 or (weight.encoded_bytes <= MAX_OUTPUT_BYTES and weight.rows <= MAX_OUTPUT_ROWS):
+        return [b]
+    middle = (a + b) // 2
+    return _bounded(sources, a, middle, most // 2) + _bounded(sources, middle, b, most // 2)
+
+
+class _Rung(NamedTuple):
+    """Widths of windows: hours within the first day, days within its month, months beyond; 0: one window for all."""
+
+    hours: int
+    days: int
+    months: int
+
+
+_RUNGS = (
+    _Rung(1, 1, 1),
+    _Rung(3, 1, 1),
+    _Rung(6, 2, 1),
+    _Rung(24, 4, 1),
+    _Rung(24, 8, 2),
+    _Rung(24, 16, 4),
+    _Rung(24, 32, 12),
+    _Rung(24, 32, 120),
+)
+
+
+def windows(first: int, end: int, slot_ms: int, most: int) -> list[tuple[int, int]]:
+    """Cuts slots [first, end) into the finest windows of the calendar (UTC) of which there are at most `most`."""
+    for rung in _RUNGS:
+        found = _windows(first, end, slot_ms, rung)
+        if len(found) <= most:
+            return found
+    return [(first, end)]
+
+
+def _windows(first: int, end: int, slot_ms: int, rung: _Rung) -> list[tuple[int, int]]:
+    found = []
+    start = datetime.fromtimestamp(first * slot_ms / 1000, UTC)
+    today, this_month = start.date(), (start.year, start.month)
+    at, a = start, first
+    while a < end:
+        if at.date() == today:
+            at = _next_hours(at, rung.hours)
+        elif (at.year, at.month) == this_month:
+            at = _next_days(at, rung.days)
+        else:
+            at = _next_months(at, rung.months)
+        b = min(end, -(-round(at.timestamp() * 1000) // slot_ms))
+        if b > a:
+            found.append((a, b))
+            a = b
+    return found
+
+
+def _midnight(at: datetime) -> datetime:
+    return at.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _next_hours(at: datetime, hours: int) -> datetime:
+    return _midnight(at) + timedelta(hours=(at.hour // hours + 1) * hours)
+
+
+def _next_days(at: datetime, days: int) -> datetime:
+    day = ((at.day - 1) // days + 1) * days
+    return min(_midnight(at.replace(day=1)) + timedelta(days=day), _next_months(at, 1))
+
+
+def _next_months(at: datetime, months: int) -> datetime:
+    number = at.year * 12 + at.month - 1
+    year, month = divmod((number // months + 1) * months, 12)
+    return _midnight(at).replace(year=year, month=month + 1, day=1)

@@ -1,0 +1,186 @@
+"""The rows of a merge: many ledgers in, one out, in order and without repeats, in flat memory.
+
+Segments are read in the order of their first delivery time. What lies before the next segment's first time is complete:
+
+    source A   |--seg 1--|--seg 2--|--seg 3--|
+    source B      |---seg 1---|---seg 2---|
+    read         A1 B1 A2                      -> rows before B2's first time are sorted and written; the rest waits
+
+Both engines use this: the function one output after the other, Spark one output a task. So the same merge gives the
+same bytes, wherever it runs and however often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidewheel.flows.delivery.due_rows import without_purged
+from tidewheel.flows.ports import Objects
+from tidewheel.flows.upkeep.merge_planning import Merge
+from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.ledger import decode_segment
+from tidewheel.ledger.rows import SCHEMA, sort_rows, without_repeats
+from tidewheel.ledger.writer import SEGMENT_BYTES, LedgerWriter
+from tidewheel.model.segment import Segment
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.topic_state import Purge
+
+_READ_BYTES = 64 * 1024 * 1024
+"""Encoded bytes of all sources held at once, about."""
+_BATCH_RAW_BYTES = 16 * 1024 * 1024
+_LONG_ENOUGH_BYTES = 512 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeWork:
+    """A merge with all that an engine must know.
+
+    Attributes:
+        merge: its sources are complete.
+        purge_ms, purges: the fence's: what was purged is left out.
+    """
+
+    topic: str
+    generation: str
+    settings: TopicSettings
+    merge: Merge
+    purge_ms: int = 0
+    purges: tuple[Purge, ...] = ()
+
+    @property
+    def outputs(self) -> int:
+        """How many ledgers it may write."""
+        return len(self.merge.cuts) - 1
+
+
+def write_output(objects: Objects, work: MergeWork, i: int) -> Bucket | None:
+    """Writes the i-th output of a merge; None if it has no rows.
+
+    Each try has an object of its own, so a try that is repeated, or that nobody commits, harms nothing.
+
+    Raises:
+        CorruptLedger: a segment of a source is damaged.
+        ObjectMissing: a source is gone: another merge has replaced it, and a collection deleted it.
+    """
+    return store_rows(
+        objects,
+        merged_rows(objects, work, i),
+        topic=work.topic,
+        generation=work.generation,
+        settings=work.settings,
+        bucket_id=work.merge.output_id(i),
+        sources=sorted(source.object_name for source in work.merge.sources),
+    )
+
+
+def store_rows(
+    objects: Objects,
+    rows: Iterator[pa.Table],
+    *,
+    topic: str,
+    generation: str,
+    settings: TopicSettings,
+    bucket_id: BucketId,
+    sources: Sequence[str] = (),
+) -> Bucket | None:
+    """Writes sorted batches, none of them empty, as a ledger under a name of its own; None if there are none."""
+    first = next(rows, None)
+    if first is None:
+        return None
+    first_slot = first.column("deliver_at_ms")[0].as_py() // settings.slot_ms
+    name = objects.new_ledger_name(topic, first_slot, settings.slot_ms, bucket_id)
+    with objects.create(name) as sink:
+        writer = LedgerWriter(
+            sink,
+            topic=topic,
+            generation=generation,
+            slot_ms=settings.slot_ms,
+            segment_rows=settings.segment_rows,
+            segment_bytes=settings.segment_bytes or SEGMENT_BYTES,
+            sources=sources,
+        )
+        for batch in chain([first], rows):
+            writer.write(batch)
+        summary = writer.close()
+    return summary.bucket(bucket_id, name)
+
+
+def merged_rows(objects: Objects, work: MergeWork, i: int) -> Iterator[pa.Table]:
+    """Yields the rows of the i-th output in batches that are sorted, and sorted among each other; none is empty."""
+    slot_ms = work.settings.slot_ms
+    first_ms, end_ms = work.merge.cuts[i] * slot_ms, work.merge.cuts[i + 1] * slot_ms
+    pending = SCHEMA.empty_table()
+    for tables, complete_ms in _batches(objects, work.merge, first_ms, end_ms):
+        kept = [without_purged(_within(table, first_ms, end_ms), work) for table in tables]
+        rows = sort_rows(pa.concat_tables([pending, *kept]).combine_chunks())
+        ready = rows.num_rows
+        if complete_ms is not None:
+            ready = pc.sum(pc.less(rows.column("deliver_at_ms"), complete_ms)).as_py() or 0
+        if ready:
+            yield without_repeats(rows.slice(0, ready))
+        pending = rows.slice(ready)
+
+
+def _within(rows: pa.Table, first_ms: int, end_ms: int) -> pa.Table:
+    times = rows.column("deliver_at_ms")
+    if times[0].as_py() < first_ms or times[-1].as_py() >= end_ms:
+        rows = rows.filter(pc.and_(pc.greater_equal(times, first_ms), pc.less(times, end_ms)))
+    return rows
+
+
+def _batches(objects: Objects, merge: Merge, first_ms: int, end_ms: int) -> Iterator[tuple[list[pa.Table], int | None]]:
+    """Yields decoded segments in the order of their first times, with the first time of those still to come."""
+    at_once = max(_LONG_ENOUGH_BYTES, _READ_BYTES // len(merge.sources))
+    readers = [_SourceReader(objects, source, first_ms, end_ms, at_once) for source in merge.sources]
+    order = sorted(
+        ((segment.first_deliver_at_ms, number, segment) for number, r in enumerate(readers) for segment in r.segments),
+        key=lambda each: each[:2],
+    )
+    batch: list[pa.Table] = []
+    raw_bytes = held = 0
+    for position, (_, number, segment) in enumerate(order):
+        batch.append(readers[number].read(segment))
+        raw_bytes += segment.raw_bytes
+        following = order[position + 1][0] if position + 1 < len(order) else None
+        # What waits is sorted again with each batch: batches grow with it.
+        if following is None or raw_bytes >= max(_BATCH_RAW_BYTES, held):
+            yield batch, following
+            held = sum(
+                s.raw_bytes for _, _, s in order[: position + 1] if following and s.last_deliver_at_ms > following
+            )
+            batch, raw_bytes = [], 0
+
+
+class _SourceReader:
+    """Reads a source's segments of a range of time, in order, several with one GET."""
+
+    def __init__(self, objects: Objects, source: Bucket, first_ms: int, end_ms: int, at_once: int) -> None:
+        self._objects = objects
+        self._name = source.object_name
+        self._at_once = at_once
+        self.segments = [
+            s for s in source.segments if s.last_deliver_at_ms >= first_ms and s.first_deliver_at_ms < end_ms
+        ]
+        self._next = 0
+        self._held_from = 0
+        self._held = b""
+
+    def read(self, segment: Segment) -> pa.Table:
+        """Returns the rows of the next segment."""
+        position, self._next = self._next, self._next + 1
+        if segment.offset + segment.length > self._held_from + len(self._held):
+            end = segment.offset + segment.length
+            for each in self.segments[position + 1 :]:
+                if each.offset + each.length - segment.offset > self._at_once:
+                    break
+                end = each.offset + each.length
+            self._held_from = segment.offset
+            self._held = self._objects.get_range(self._name, segment.offset, end - segment.offset)
+        start = segment.offset - self._held_from
+        data = memoryview(self._held)[start : start + segment.length]
+        return decode_segment(bytes(data), object_name=self._name, segment=segment)

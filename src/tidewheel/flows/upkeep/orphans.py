@@ -1,0 +1,111 @@
+"""Orphans: objects that nothing names, because whoever put them died before it could, are deleted a day later.
+
+A reference to a ledger only ever moves from a BUCKET to a TRASH, and a PLAN that is still to be delivered names only
+ledgers that one of them names. So the objects are listed first, then the BUCKETs are read, then the TRASH. Manifests
+are named by PLANs, and ledgers of parks by PARKs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tidewheel.flows.ports import CHECKPOINTS, LEDGERS, PARKED, PLANS, Ports, StoredObject, Topics
+from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
+from tidewheel.flows.upkeep.daily import Visit, walk, walk_daily
+from tidewheel.model.topic_state import Fence
+
+ORPHAN_GRACE_S = 24 * 3600
+"""A younger object may still get named by its writer: no function and no job lives that long."""
+DAILY = "ORPHANS"
+
+Named = Callable[[Topics, str], frozenset[str]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Orphans:
+    """What was deleted.
+
+    Attributes:
+        left: topics whose objects were left alone: their fence is lost, or was rebuilt meanwhile.
+        failures: topic -> why its objects were not looked at; the others' were.
+    """
+
+    objects: int = 0
+    size_bytes: int = 0
+    left: set[str] = field(default_factory=set)
+    failures: dict[str, Exception] = field(default_factory=dict)
+
+
+def sweep_orphans_daily(ports: Ports, ends_ms: int | None = None) -> Orphans | None:
+    """Sweeps once a day, in portions; None if it is not its time. If it stops, the next day's sees the same orphans."""
+    orphans = Orphans()
+    failures = walk_daily(ports, DAILY, list(_NAMED), _visit(ports, orphans), ends_ms)
+    if failures is None:
+        return None
+    orphans.failures = failures
+    return orphans
+
+
+def sweep_orphans(ports: Ports) -> Orphans:
+    """Deletes all ledgers, also those of parks, and manifests that are older than the grace and that nothing names.
+
+    A topic's checkpoint is brought up to date first, so that each topic has one; that it is there tells a topic whose
+    fence is lost from one that is no more. If it stops anywhere, the next one sees the same orphans.
+    """
+    orphans = Orphans()
+    walk(ports, list(_NAMED), _visit(ports, orphans))
+    return orphans
+
+
+def _visit(ports: Ports, orphans: Orphans) -> Visit:
+    before_ms = ports.clock.now_ms() - ORPHAN_GRACE_S * 1000
+    seen: set[str] = set()
+
+    def visit(prefix: str, topic: str, listed: list[StoredObject]) -> None:
+        old = [each for each in listed if each.put_at_ms < before_ms]
+        if topic not in seen:
+            seen.add(topic)
+            checkpoint_topic(ports, topic)
+        if old:
+            _delete(ports, topic, old, _NAMED[prefix], orphans)
+
+    return visit
+
+
+def _delete(ports: Ports, topic: str, old: list[StoredObject], named: Named, orphans: Orphans) -> None:
+    fence = ports.topics.fence(topic)
+    kept = named(ports.topics, topic)
+    # A rebuild takes the fence away first and brings it back, with other counters, last.
+    if _era(fence) != _era(ports.topics.fence(topic)) or (fence is None and _is_lost(ports, topic)):
+        orphans.left.add(topic)
+        return
+    found = [each for each in old if each.name not in kept]
+    ports.objects.delete(each.name for each in found)
+    orphans.objects += len(found)
+    orphans.size_bytes += sum(each.size_bytes for each in found)
+
+
+def _ledgers_named(topics: Topics, topic: str) -> frozenset[str]:
+    live = frozenset(bucket.object_name for bucket in topics.buckets(topic))
+    return live.union(*(trash.objects for trash in topics.trash(topic)))
+
+
+def _manifests_named(topics: Topics, topic: str) -> frozenset[str]:
+    return topics.plan_objects(topic)
+
+
+def _parked_named(topics: Topics, topic: str) -> frozenset[str]:
+    return frozenset(park.object_name for park in topics.parks(topic) if park.object_name is not None)
+
+
+_NAMED: dict[str, Named] = {LEDGERS: _ledgers_named, PLANS: _manifests_named, PARKED: _parked_named}
+"""What names the objects under a prefix."""
+
+
+def _era(fence: Fence | None) -> tuple[str, int] | None:
+    return None if fence is None else (fence.generation, fence.subs_ver)
+
+
+def _is_lost(ports: Ports, topic: str) -> bool:
+    return next(iter(ports.objects.list(f"{CHECKPOINTS}{topic}/")), None) is not None

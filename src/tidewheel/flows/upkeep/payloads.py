@@ -1,0 +1,123 @@
+"""Payloads: bodies that are too large for SQS are deleted 28 days after their messages were handed out.
+
+Their names hold the due date. Once a day it is written down how far each topic is collected; what was due before the
+mark of 28 days ago was handed out to every subscription by then:
+
+    payloads/<topic>/collected.json    [[written_at_ms, collected_ms], ...], of the last 28 days
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from tidewheel.flows.ports import COLLECTED, PAYLOADS, Ports, StoredObject
+from tidewheel.flows.upkeep.daily import Visit, walk, walk_daily
+from tidewheel.ledger.delayed_index import next_slot
+from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.topic_state import Fence
+from tidewheel.model.untrusted import json_of, whole
+
+DAILY = "PAYLOADS"
+KEPT_MS = 28 * 86_400_000
+_DAY_MS = 86_400_000
+_MARKS_BYTES = 64 * 1024
+"""A mark a day for 28 days takes a kilobyte."""
+
+Marks = list[tuple[int, int]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Payloads:
+    """What was deleted.
+
+    Attributes:
+        failures: topic -> why its bodies were not looked at; the others' were.
+    """
+
+    objects: int = 0
+    failures: dict[str, Exception] = field(default_factory=dict)
+
+
+def sweep_payloads_daily(ports: Ports, ends_ms: int | None = None) -> Payloads | None:
+    """Does the same once a day, in portions; None if it is not its time."""
+    payloads = Payloads()
+    failures = walk_daily(ports, DAILY, [PAYLOADS], _visit(ports, payloads), ends_ms)
+    if failures is None:
+        return None
+    payloads.failures = failures
+    return payloads
+
+
+def sweep_payloads(ports: Ports) -> int:
+    """Deletes the bodies that nobody can ask for any more; returns how many.
+
+    If it stops anywhere, the next day's run sees the same objects.
+    """
+    payloads = Payloads()
+    walk(ports, [PAYLOADS], _visit(ports, payloads))
+    return payloads.objects
+
+
+def _visit(ports: Ports, payloads: Payloads) -> Visit:
+    def visit(_: str, topic: str, listed: list[StoredObject]) -> None:
+        payloads.objects += _sweep_topic(ports, topic, listed)
+
+    return visit
+
+
+def _sweep_topic(ports: Ports, topic: str, stored: list[StoredObject]) -> int:
+    now_ms = ports.clock.now_ms()
+    marks_name = f"{PAYLOADS}{topic}/{COLLECTED}"
+    bodies = [each for each in stored if each.name != marks_name]
+    fence = ports.topics.fence(topic)
+    if fence is None:
+        # The topic is no more, or its table is lost: what is old enough for either goes.
+        done = [each.name for each in bodies if (_due_day_end_ms(each) or now_ms) + KEPT_MS < now_ms]
+        ports.objects.delete(done)
+        return len(done)
+    marks = _marks(ports, [each for each in stored if each.name == marks_name])
+    handed_out_ms = max((to_ms for at_ms, to_ms in marks if at_ms <= now_ms - KEPT_MS), default=0)
+    done = [each.name for each in bodies if (ends_ms := _due_day_end_ms(each)) is not None and ends_ms <= handed_out_ms]
+    collected_ms = _collected_ms(ports, fence)
+    if ports.topics.parks(topic):
+        # What a park holds is handed out when it is drained.
+        collected_ms = max((to_ms for _, to_ms in marks), default=0)
+    kept = [mark for mark in marks if mark[0] > now_ms - KEPT_MS or mark[1] == handed_out_ms]
+    if len(done) == len(bodies):
+        done.append(marks_name)
+    else:
+        ports.objects.put(marks_name, sealed(json.dumps([*kept, (now_ms, collected_ms)]).encode()))
+    ports.objects.delete(done)
+    return len(done)
+
+
+def _collected_ms(ports: Ports, fence: Fence) -> int:
+    """Returns the time before which every message is handed out: now, or where the first one is that is not."""
+    topics, topic = ports.topics, fence.topic
+    needed = [next_slot(topics.buckets(topic), fence.gc_until)]
+    needed += [a for a, _ in topics.plan_ranges(topic)]
+    needed += [each.key.plan for each in topics.open_deliveries(topic)]
+    return min([ports.clock.now_ms(), *(slot * fence.slot_ms for slot in needed if slot is not None)])
+
+
+def _marks(ports: Ports, stored: list[StoredObject]) -> Marks:
+    # It lies where senders put large bodies: what is there may be anybody's.
+    if not stored or stored[0].size_bytes > _MARKS_BYTES:
+        return []
+    try:
+        found = json_of(opened(ports.objects.get_range(stored[0].name, 0, stored[0].size_bytes)))
+        marks = [(whole(at_ms), whole(to_ms)) for at_ms, to_ms in found]
+        return [(at_ms, to_ms) for at_ms, to_ms in marks if to_ms <= at_ms]
+    except (ValueError, TypeError):
+        return []  # begun anew, a damaged record costs 28 days
+
+
+def _due_day_end_ms(stored: StoredObject) -> int | None:
+    """Returns when the day ends on which a body's message is due; None for a name that is none of ours."""
+    try:
+        day = datetime.strptime(stored.name.split("/")[2], "%Y-%m-%d").replace(tzinfo=UTC)
+    except (IndexError, ValueError):
+        return None
+    return round(day.timestamp() * 1000) + _DAY_MS

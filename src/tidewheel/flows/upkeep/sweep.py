@@ -1,0 +1,247 @@
+"""Sweep: from time to time, what a crash or a lost schedule left behind is started again, and broken queues tried.
+
+It reads no rows and sends none: it starts functions, enqueues jobs and deletes. So a sweep of thousands of topics takes
+seconds, one topic cannot keep it busy, and its function needs no pyarrow. What is late comes first, what only clears up
+comes last, and nothing is begun when SWEEP_MS are over: the next sweep sees it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock
+from typing import TypeVar
+
+from tidewheel.flows.administration.delete_topic import finish_deletion
+from tidewheel.flows.administration.pause import drop_parks
+from tidewheel.flows.delivery.recur import arm_again
+from tidewheel.flows.ports import AT_ONCE_MS, Due, Ports
+from tidewheel.flows.upkeep.collect import collect
+from tidewheel.flows.upkeep.consider_merge import consider_merge
+from tidewheel.flows.upkeep.orphans import Orphans, sweep_orphans_daily
+from tidewheel.flows.upkeep.payloads import sweep_payloads_daily
+from tidewheel.model.park import ParkKey
+from tidewheel.model.settings import LEASE_MS
+from tidewheel.model.subscription import DeliveryKey, State
+from tidewheel.model.wheel import fires_at_ms
+
+_Thing = TypeVar("_Thing")
+SWEEP_MS = 180_000
+"""How long after its beginning a sweep begins anything. Its function has a minute more, for the look at the service's
+health before, and for the pieces that are being done."""
+MOST_DISPATCHES = 500
+"""Dispatches that one sweep starts, the longest overdue first. As many calls at one time, beside ingest's 120 and
+deliver's 100, leave some of the 1,000 that Lambda runs for an account; 6,000 topics an hour are healed."""
+_DELETIONS_MS = 60_000
+"""How long one sweep deletes what is left of topics, so that it comes to the daily work; the next goes on."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Swept:
+    """What a sweep started.
+
+    Attributes:
+        dispatched: topics whose dispatch was started.
+        redriven: parts that were enqueued again.
+        drains: parks that were enqueued.
+        tried: broken subscriptions of which a park was.
+        orphans: what the daily sweep of orphans deleted in this portion; None if it was not its time.
+        payloads: large bodies that it deleted.
+        lock: held while a count is raised: topics and deliveries are looked after side by side.
+        ended: topics that are no more, some of which may have left something.
+        left: topics, deliveries and parks for which it had no time, and dispatches above MOST_DISPATCHES.
+        failures: topic, delivery or park -> why it could not be looked after; the others were.
+    """
+
+    dispatched: list[str] = field(default_factory=list)
+    collected: list[str] = field(default_factory=list)
+    merging: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    redriven: int = 0
+    drains: int = 0
+    tried: set[tuple[str, str]] = field(default_factory=set)
+    orphans: Orphans | None = None
+    payloads: int = 0
+    ended: list[str] = field(default_factory=list)
+    left: int = 0
+    failures: dict[str, Exception] = field(default_factory=dict)
+    lock: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+
+def sweep(ports: Ports, due: Due | None = None) -> Swept:
+    """Looks after the topics, open deliveries and parks whose time to be looked at has come.
+
+    Every action is one of the other flows, or a stamp and an enqueue: if it stops, the next sweep sees the same
+    items again. One topic's failure keeps no other waiting.
+
+    Args:
+        ports: the service.
+        due: what the wake index says, if it was read just now. It may be old: each item is read again before
+            anything is done with it, and what is written is conditional.
+    """
+    now_ms = ports.clock.now_ms()
+    ends_ms = now_ms + SWEEP_MS
+    if due is None:
+        due = ports.topics.due_for_look(now_ms)
+    swept = Swept()
+    # Deliveries first: they are late already, and there are few where there are many topics.
+    _all(ports, swept, due.deliveries, lambda key: _look_after_delivery(ports, key, swept), ends_ms)
+    for park in due.parks:  # one after the other: of a broken subscription, one is tried
+        _in_time(ports, swept, park, partial(_look_after_park, ports, park, swept), ends_ms)
+    _all(ports, swept, due.topics, lambda topic: look_after_topic(ports, topic, swept), ends_ms)
+    _finish_deletions(ports, swept, ends_ms)
+    _in_time(ports, swept, "orphans", lambda: _sweep_orphans(ports, swept, ends_ms), ends_ms)
+    _in_time(ports, swept, "payloads", lambda: _sweep_payloads(ports, swept, ends_ms), ends_ms)
+    return swept
+
+
+def _finish_deletions(ports: Ports, swept: Swept, ends_ms: int) -> None:
+    """Takes away what is left of topics that were deleted, as much as the time allows."""
+    deletions_end_ms = min(ends_ms, ports.clock.now_ms() + _DELETIONS_MS)
+
+    def delete(topic: str) -> None:
+        if finish_deletion(ports, topic, lambda: ports.clock.now_ms() < deletions_end_ms):
+            swept.deleted.append(topic)
+
+    _all(ports, swept, swept.ended, delete, deletions_end_ms)
+
+
+def _sweep_orphans(ports: Ports, swept: Swept, ends_ms: int) -> None:
+    swept.orphans = sweep_orphans_daily(ports, ends_ms)
+    if swept.orphans is not None:
+        swept.failures |= {f"orphans of {topic}": error for topic, error in swept.orphans.failures.items()}
+
+
+def _sweep_payloads(ports: Ports, swept: Swept, ends_ms: int) -> None:
+    payloads = sweep_payloads_daily(ports, ends_ms)
+    if payloads is not None:
+        swept.payloads = payloads.objects
+        swept.failures |= {f"payloads of {topic}": error for topic, error in payloads.failures.items()}
+
+
+def _all(
+    ports: Ports, swept: Swept, things: Sequence[_Thing], look_after: Callable[[_Thing], None], ends_ms: int
+) -> None:
+    """Looks after things side by side; what does so must not use `parallel` itself, or it would wait for its turn."""
+
+    def one(number: int) -> None:
+        thing = things[number]
+        _in_time(ports, swept, thing, lambda: look_after(thing), ends_ms)
+
+    for _ in ports.parallel(one, range(len(things))):
+        pass
+
+
+def _in_time(ports: Ports, swept: Swept, what: object, action: Callable[[], None], ends_ms: int) -> None:
+    """Does something if there is time left for it; its failure is noted."""
+    if ports.clock.now_ms() >= ends_ms:
+        with swept.lock:
+            swept.left += 1
+        return
+    try:
+        action()
+    except Exception as error:
+        swept.failures[str(what)] = error
+
+
+def look_after_topic(ports: Ports, topic: str, swept: Swept) -> None:
+    """Has a topic dispatched whose wake is due, collects one whose collection is, has one with many new ledgers merged,
+    and notes one that is no more."""
+    fence = ports.topics.fence(topic)
+    now_ms = ports.clock.now_ms()
+    if fence is None:
+        swept.ended.append(topic)
+        return
+    if fence.look_at_ms == AT_ONCE_MS:
+        arm_again(ports, topic)
+    if fence.wake_slot is not None and fires_at_ms(fence.wake_slot, fence.settings) <= now_ms:
+        _start_dispatch(ports, topic, swept)
+    if fence.collect_at_ms is not None and fence.collect_at_ms <= now_ms:
+        collected = collect(ports, topic)
+        swept.collected.append(topic)
+        if collected is not None and collected.idle_leftovers:
+            # Nothing else would move the marks of an idle topic past its trash.
+            _start_dispatch(ports, topic, swept)
+    if fence.merge_at_ms is not None and fence.merge_at_ms <= now_ms:
+        # Read again: what was done above has moved the marks.
+        current = ports.topics.fence(topic)
+        if current is not None and current.merge_at_ms is not None and consider_merge(ports, current) is not None:
+            swept.merging.append(topic)
+
+
+def _start_dispatch(ports: Ports, topic: str, swept: Swept) -> None:
+    """Has a topic dispatched, unless it is already, or enough others are."""
+    with swept.lock:
+        if topic in swept.dispatched:
+            return
+        if len(swept.dispatched) >= MOST_DISPATCHES:
+            swept.left += 1
+            return
+        swept.dispatched.append(topic)
+    try:
+        ports.runs.dispatch(topic)
+    except Exception:
+        with swept.lock:
+            swept.dispatched.remove(topic)
+        raise
+
+
+def _look_after_delivery(ports: Ports, key: DeliveryKey, swept: Swept) -> None:
+    """Enqueues the open parts of an old delivery again, or deletes one that is complete or nobody's any more.
+
+    The first stamp keeps other sweeps off while this one enqueues. If it stops after that, or the queue takes no jobs
+    for now, the next sweep tries again; if after the jobs, they are enqueued once more, and leases see to the rest. The
+    last stamp leaves the jobs `redrive_s`.
+    """
+    delivery = ports.topics.delivery(key)
+    if delivery is None:
+        return
+    subscription = ports.topics.subscription(key.topic, key.subscription)
+    if subscription is None or subscription.generation != key.generation or delivery.complete:
+        ports.topics.delete_deliveries([key])
+        return
+    fence = ports.topics.fence(key.topic)
+    now_ms = ports.clock.now_ms()
+    if fence is None or delivery.look_at_ms > now_ms:  # another sweep has it
+        return
+    enqueued_ms = now_ms + LEASE_MS
+    if ports.topics.stamp_delivery(key, delivery.look_at_ms, enqueued_ms):
+        parts = [part for part in range(delivery.parts) if part not in delivery.done]
+        ports.queues.enqueue_parts(key, parts)
+        ports.topics.stamp_delivery(key, enqueued_ms, now_ms + fence.settings.redrive_s * 1000)
+        with swept.lock:
+            swept.redriven += len(parts)
+
+
+def _look_after_park(ports: Ports, key: ParkKey, swept: Swept) -> None:
+    """Enqueues an old park of an active subscription, one park of a broken one, and deletes one that is nobody's.
+
+    One park tells whether a queue takes messages again, and the drain of it enqueues the others; so it is looked at
+    again as soon as its drain must be over, the others after `redrive_s`. If it stops after the first stamp, or the
+    queue takes no jobs for now, the next sweep tries again.
+    """
+    fence = ports.topics.fence(key.topic)
+    park = ports.topics.park(key)
+    if fence is None or park is None:
+        return
+    subscription = ports.topics.subscription(key.topic, key.subscription)
+    if subscription is None or subscription.generation != key.generation:
+        drop_parks(ports.topics, ports.objects, [park])
+        return
+    owner = key.topic, key.subscription
+    broken = subscription.state is State.BROKEN
+    waits = subscription.state is State.PAUSED or owner in swept.tried
+    now_ms = ports.clock.now_ms()
+    if park.look_at_ms > now_ms:  # another sweep has it
+        return
+    settled_ms = now_ms + fence.settings.redrive_s * 1000
+    enqueued_ms = settled_ms if waits else now_ms + LEASE_MS
+    if not ports.topics.stamp_park(key, park.look_at_ms, enqueued_ms) or waits:
+        return
+    if broken:
+        swept.tried.add(owner)
+    ports.queues.enqueue_parks([key])
+    if not broken:
+        ports.topics.stamp_park(key, enqueued_ms, settled_ms)
+    swept.drains += 1

@@ -1,0 +1,162 @@
+"""Find: one message that a ledger holds, by its id, in few requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidewheel.errors import ObjectMissing
+from tidewheel.flows.delivery.load_index import complete
+from tidewheel.flows.delivery.release import releases
+from tidewheel.flows.ports import Objects, Topics
+from tidewheel.ledger.delayed_index import due_segments
+from tidewheel.ledger.ledger import decode_segment
+from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms
+from tidewheel.model.plan import Plan
+from tidewheel.model.segment import Segment
+from tidewheel.model.topic_state import Fence
+from tidewheel.model.validation import CheckedMessage, Options
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundMessage:
+    """A message as a ledger holds it.
+
+    Attributes:
+        checked: what was sent; `replace` and `moves`, which are settled before, are not in a ledger.
+        sent_at_ms: by its sender's clock.
+        object_name: the ledger.
+        plan: first slot of the plan that sends it; None if there is none yet, or none any more.
+        cancelled: whether that plan leaves it out.
+    """
+
+    checked: CheckedMessage
+    sent_at_ms: int
+    object_name: str
+    plan: int | None = None
+    cancelled: bool = False
+
+    @property
+    def expires_at_ms(self) -> int | None:
+        """When it is no longer sent, if that was said."""
+        return None if self.checked.options is None else self.checked.options.expires_at_ms
+
+
+def find_message(topics: Topics, objects: Objects, fence: Fence, message_id: MessageId) -> FoundMessage | None:
+    """Returns the row of an id, purged or expired though it may be; None if no ledger that is kept has it.
+
+    It asks for the buckets, then for each segment whose span has the delivery time, until the row is there. Of a slot
+    that is planned, the plan is looked at first, since a merge leaves such rows out.
+
+    Args:
+        fence: of the topic, read by the caller.
+
+    Raises:
+        InvalidValue: the id is not one.
+        CorruptLedger: a segment is damaged.
+        ObjectMissing: a ledger that the metadata names is gone.
+    """
+    found = reading_again(lambda: _find(topics, objects, fence, message_id))
+    if found is not None:
+        return found
+    slot = id_deliver_at_ms(id_bytes(message_id)) // fence.slot_ms
+    now = topics.fence(fence.topic)
+    if now is None or not fence.planned <= slot < now.planned:
+        return None
+    # Its slot was planned meanwhile, and a merge after that has left the row out.
+    return reading_again(lambda: _find(topics, objects, now, message_id))
+
+
+def reading_again(read: Callable[[], T]) -> T:
+    """Calls `read`, and once more if an object was collected between the reading of its name and its own."""
+    try:
+        return read()
+    except ObjectMissing:
+        return read()
+
+
+def segment_rows(objects: Objects, object_name: str, segment: Segment) -> pa.Table:
+    """Reads a segment with one range GET.
+
+    Raises:
+        CorruptLedger: it is damaged.
+        ObjectMissing: the ledger is gone.
+    """
+    data = objects.get_range(object_name, segment.offset, segment.length)
+    return decode_segment(data, object_name=object_name, segment=segment)
+
+
+def found_messages(rows: pa.Table, object_name: str) -> list[FoundMessage]:
+    """Returns rows of a ledger as messages, in the rows' order, from what a queue would get of them."""
+    found = []
+    for release in releases(rows):
+        header = json.loads(release.header)
+        first = (header["key"], header["first"], header["seq"]) if "first" in header else None
+        options = Options(
+            key=header.get("key") if first is None and "seq" in header else None,
+            recurring=header.get("key") if "seq" not in header else None,
+            seq=header.get("seq") if first is None else None,
+            expires_at_ms=header.get("exp"),
+            attempt=header.get("attempt"),
+            original_id=header.get("of"),
+            payload=header.get("ref"),
+            only=header.get("only"),
+            first_version=first,
+        )
+        checked = CheckedMessage(
+            id=id_bytes(header["id"]),
+            text=release.text,
+            encoding=Encoding(header["enc"]),
+            attributes=MappingProxyType(release.attributes or {}),
+            options=options if options.document() else None,
+        )
+        found.append(FoundMessage(checked=checked, sent_at_ms=header["sent"], object_name=object_name))
+    return found
+
+
+def _find(topics: Topics, objects: Objects, fence: Fence, message_id: MessageId) -> FoundMessage | None:
+    binary = id_bytes(message_id)
+    due_ms = id_deliver_at_ms(binary)
+    slot = due_ms // fence.slot_ms
+    plan = _plan_of(topics, fence, slot) if slot < fence.planned else None
+    seen: set[tuple[str, Segment]] = set()
+    for object_name, segment in _places(topics, objects, fence, plan, slot):
+        outside = not segment.first_deliver_at_ms <= due_ms <= segment.last_deliver_at_ms
+        if outside or (object_name, segment) in seen:
+            continue
+        seen.add((object_name, segment))
+        rows = segment_rows(objects, object_name, segment)
+        rows = rows.filter(pc.equal(rows.column("message_id").cast(pa.binary()), pa.scalar(binary, pa.binary())))
+        if rows.num_rows:
+            [found] = found_messages(rows.slice(0, 1), object_name)
+            if plan is None:
+                return found
+            return replace(found, plan=plan.a, cancelled=message_id in plan.cancelled)
+    return None
+
+
+def _plan_of(topics: Topics, fence: Fence, slot: int) -> Plan | None:
+    """Returns the plan of a slot, while it is kept."""
+    for a, b in topics.plan_ranges(fence.topic):
+        if a <= slot < b:
+            return topics.plan(fence.topic, a)
+    return None
+
+
+def _places(
+    topics: Topics, objects: Objects, fence: Fence, plan: Plan | None, slot: int
+) -> Iterator[tuple[str, Segment]]:
+    """Names the segments that may hold rows of a slot; a bucket's only when the plan's have been looked at."""
+    if plan is not None:
+        yield from ((each.object_name, each.segment) for each in plan.segments)
+    occupied = [each for each in topics.buckets(fence.topic) if each.occupies(slot, slot + 1)]
+    live = [complete(objects, each) for each in occupied]
+    yield from ((each.object_name, each.segment) for each in due_segments(live, slot, slot + 1, fence.slot_ms))

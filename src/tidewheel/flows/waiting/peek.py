@@ -1,0 +1,153 @@
+"""Peek: the next messages that wait, in as few segments as hold them.
+
+With `find`, this is all that the client reads of ledgers; it imports this module alone, and only when asked to.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidewheel.flows.delivery.due_rows import without_purged
+from tidewheel.flows.delivery.load_index import complete
+from tidewheel.flows.ports import Objects, Topics
+from tidewheel.flows.waiting.find import FoundMessage, find_message, found_messages, reading_again, segment_rows
+from tidewheel.model.message import MessageId, id_deliver_at_ms, id_floor, id_text
+from tidewheel.model.segment import Segment
+from tidewheel.model.topic_state import Fence
+
+__all__ = ["FoundMessage", "find_message", "peek_messages"]
+
+
+def peek_messages(
+    topics: Topics, objects: Objects, fence: Fence, count: int, now_ms: int, *, after: bytes | None = None
+) -> list[FoundMessage]:
+    """Returns the next messages that are not planned, by due time and id, without cancelled, purged and expired ones.
+
+    Segments are read in the order of the first row that they may hold, one at a time, until none can hold an earlier
+    row than those found: what is in memory is one segment, `count` messages, the index of the buckets touched, and the
+    tombstones up to the last row looked at.
+
+    Args:
+        fence: of the topic, read by the caller: what it does not call planned waits.
+        count: at most so many.
+        after: only messages whose ids are above it.
+
+    Raises:
+        CorruptLedger: a segment is damaged.
+        ObjectMissing: a ledger that the metadata names is gone.
+    """
+    return reading_again(lambda: _Peek(topics, objects, fence, count, now_ms, after or b"").messages())
+
+
+class _Peek:
+    """One look at what waits."""
+
+    def __init__(self, topics: Topics, objects: Objects, fence: Fence, count: int, now_ms: int, after: bytes) -> None:
+        self._topics = topics
+        self._objects = objects
+        self._fence = fence
+        self._count = count
+        self._now_ms = now_ms
+        self._start_ms = fence.planned * fence.slot_ms
+        if after:
+            self._start_ms = max(self._start_ms, id_deliver_at_ms(after))
+        self._after = max(after, id_floor(fence.planned * fence.slot_ms))
+        self._buckets = topics.buckets(fence.topic)
+        self._heap: list[tuple[int, int, int]] = []
+        self._kept: dict[bytes, FoundMessage] = {}
+        self._cancelled: set[MessageId] = set()
+        self._asked_to_slot = self._start_ms // fence.slot_ms
+
+    def messages(self) -> list[FoundMessage]:
+        """Reads until it is certain that the messages found are the next ones."""
+        for object_name, segment in self._segments():
+            self._take(object_name, segment_rows(self._objects, object_name, segment))
+        return list(self._kept.values())
+
+    @property
+    def _full(self) -> bool:
+        return len(self._kept) == self._count
+
+    @property
+    def _last(self) -> bytes:
+        return next(reversed(self._kept))
+
+    # ---- the index
+    def _segments(self) -> Iterator[tuple[str, Segment]]:
+        """Names segments by the earliest time at which they may hold a row that waits, until that is after the rows
+        that were found; tails are read when it comes to them."""
+        for number, bucket in enumerate(self._buckets):
+            slot = bucket.next_slot(self._start_ms // self._fence.slot_ms)
+            if slot is not None:
+                self._push(number, slot * self._fence.slot_ms, 0)
+        while self._heap and not (self._full and id_deliver_at_ms(self._last) < self._heap[0][0]):
+            bound_ms, number, position = heapq.heappop(self._heap)
+            bucket = self._buckets[number]
+            if not bucket.complete:
+                bucket = self._buckets[number] = complete(self._objects, bucket)
+            at = self._next_of(number, position)
+            if at is None:
+                continue
+            position, found_ms = at
+            if found_ms > bound_ms:  # others may come first
+                self._push(number, found_ms, position)
+                continue
+            yield bucket.object_name, bucket.segments[position]
+            following = self._next_of(number, position + 1)
+            if following is not None:
+                self._push(number, following[1], following[0])
+
+    def _push(self, number: int, bound_ms: int, position: int) -> None:
+        heapq.heappush(self._heap, (max(bound_ms, self._start_ms), number, position))
+
+    def _next_of(self, number: int, position: int) -> tuple[int, int] | None:
+        """Returns a complete bucket's next segment that may hold a row that waits, and the earliest time of one."""
+        bucket, slot_ms = self._buckets[number], self._fence.slot_ms
+        for at in range(position, len(bucket.segments)):
+            segment = bucket.segments[at]
+            first_ms = max(self._start_ms, segment.first_deliver_at_ms)
+            if first_ms > segment.last_deliver_at_ms:
+                continue
+            slot = bucket.next_slot(first_ms // slot_ms)
+            if slot is not None and max(first_ms, slot * slot_ms) <= segment.last_deliver_at_ms:
+                return at, max(first_ms, slot * slot_ms)
+        return None
+
+    # ---- rows
+    def _take(self, object_name: str, rows: pa.Table) -> None:
+        """Keeps what of a segment belongs to the next messages; its rows are sorted, so most are never looked at."""
+        rows = self._waiting(rows)
+        fresh: dict[bytes, FoundMessage] = {}
+        start, step = 0, self._count
+        while start < rows.num_rows and len(fresh) < self._count:
+            part = rows.slice(start, step)
+            # Few at first, since their tombstones are asked for; more where all of these were cancelled.
+            start, step = start + step, 2 * step
+            ids = part.column("message_id").cast(pa.binary()).to_pylist()
+            if self._full and ids[0] > self._last:
+                break
+            self._ask_for_tombstones(ids)
+            live = [i for i, each in enumerate(ids) if id_text(each) not in self._cancelled]
+            for message in found_messages(part.take(pa.array(live[: self._count], pa.int64())), object_name):
+                fresh.setdefault(message.checked.id, message)
+        known = {**fresh, **self._kept}
+        self._kept = {each: known[each] for each in sorted(known)[: self._count]}
+
+    def _waiting(self, rows: pa.Table) -> pa.Table:
+        """Drops what is not asked for, purged or expired."""
+        keep = pc.greater(rows.column("message_id").cast(pa.binary()), pa.scalar(self._after, pa.binary()))
+        expires = rows.column("expires_at_ms")
+        if expires.null_count < rows.num_rows:
+            keep = pc.and_(keep, pc.fill_null(pc.greater_equal(expires, self._now_ms), True))
+        return without_purged(rows.filter(keep), self._fence)
+
+    def _ask_for_tombstones(self, ids: list[bytes]) -> None:
+        """Reads the tombstones up to the last of some sorted ids, beyond those that are known."""
+        end_slot = id_deliver_at_ms(ids[-1]) // self._fence.slot_ms + 1
+        if end_slot > self._asked_to_slot:
+            self._cancelled |= self._topics.tombstones(self._fence.topic, self._asked_to_slot, end_slot)
+            self._asked_to_slot = end_slot

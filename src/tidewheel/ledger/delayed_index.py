@@ -1,0 +1,56 @@
+"""The delayed index of a topic: what is due in a range of slots, and which slot comes next.
+
+A dispatch looks at bitmaps and segment tables only; its memory grows with what is due, not with what waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.ledger.segment_table import touching
+from tidewheel.model.plan import PlannedSegment
+from tidewheel.model.segment import Segment
+
+
+def due_segments(buckets: Iterable[Bucket], a: int, b: int, slot_ms: int) -> tuple[PlannedSegment, ...]:
+    """Returns the segments that may hold rows of slots [a, b), in order of time; buckets that do must be complete.
+
+    A bucket that occupies none of the slots is left out whole, and its segments are not read; of the others, a segment
+    is named only if an occupied slot of the range touches its span.
+    """
+    found = [
+        PlannedSegment(
+            object_name=bucket.object_name, segment=segment, due_rows=_due_rows(segment, a * slot_ms, b * slot_ms)
+        )
+        for bucket in buckets
+        if bucket.occupies(a, b)
+        for segment in touching(bucket.segments, a * slot_ms, b * slot_ms)
+        if bucket.occupies(
+            max(a, segment.first_deliver_at_ms // slot_ms), min(b, segment.last_deliver_at_ms // slot_ms + 1)
+        )
+    ]
+    found.sort(key=lambda p: (p.segment.first_deliver_at_ms, p.object_name, p.segment.offset))
+    return tuple(found)
+
+
+def _due_rows(segment: Segment, from_ms: int, until_ms: int) -> int:
+    """Estimates the rows of a segment that are due in [from_ms, until_ms): its rows, spread evenly over its span."""
+    first, last = segment.first_deliver_at_ms, segment.last_deliver_at_ms
+    overlap = min(last + 1, until_ms) - max(first, from_ms)
+    return max(1, -(-segment.rows * overlap // (last - first + 1)))
+
+
+def next_slot(buckets: Iterable[Bucket], at_or_after: int) -> int | None:
+    """Returns the first occupied slot at or after one, or None; a lower bound where a bucket's slots are coarse."""
+    slots = (bucket.next_slot(at_or_after) for bucket in buckets)
+    return min((slot for slot in slots if slot is not None), default=None)
+
+
+def waiting_rows(buckets: Iterable[Bucket], at_or_after: int) -> int:
+    """Estimates the rows of slots at or after one: a bucket's rows, spread evenly over its occupied slots."""
+    found = 0
+    for bucket in buckets:
+        share = 1.0 if bucket.first_slot >= at_or_after else bucket.share(at_or_after, bucket.last_slot + 1)
+        found += round(bucket.rows * share)
+    return found

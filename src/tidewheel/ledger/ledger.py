@@ -1,0 +1,200 @@
+r"""The ledger: messages sorted by delivery time in one Parquet file, each segment of it readable alone.
+
+Any Parquet reader reads the whole file. A segment's range, with the magic in front, is a Parquet file too,
+so that one GET is enough and no footer needs to be fetched or kept:
+
+    ledger   | "PAR1" | segment | segment | ... | tail | ending |
+    segment  | CRC-32 of the rest of the segment, 4 bytes LE | pages | footer | footer length, 4 bytes LE | "PAR1" |
+    ending   | CRC-32 of the rest of the ledger, 4 bytes LE | footer | footer length, 4 bytes LE | "PAR1" |
+    pages    | deliver_at_ms | message_id | key | attributes: keys | values | payload | encoding
+             | sent_at_ms | expires_at_ms |
+
+Segments lie one after the other, the first at offset 4. The pages, encoded once, are named by two footers: the
+segment's own, with offsets from its start, and the ledger's, with offsets from the file's. Only the ledger's
+has statistics (of deliver_at_ms) and the tags `tidewheel.topic`, `.generation`, `.sources` (a JSON list of the
+ledgers it was merged from); both have `tidewheel.schema_version`. `parquet_footer` draws them.
+
+Rows are sorted by (deliver_at_ms, message_id). Payloads, keys and attributes are compressed with zstd; times
+and ids are stored as differences instead, which is smaller and faster than zstd on them.
+
+The checksum is of whole segments, not Parquet's of pages: it costs a third of that, it covers page headers and
+footers too, and it is checked before the bytes reach a parser. So is that of the ledger's own footer; Parquet's readers
+pass over it, since no footer names those four bytes. A tail (`bucket.py`) is there only if an item cannot hold
+the ledger's index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidewheel.errors import CorruptLedger, InvalidValue
+from tidewheel.ledger import footer
+from tidewheel.ledger.rows import SCHEMA, conform, rows_table, sort_rows
+from tidewheel.ledger.writer import (
+    SCHEMA_VERSION,
+    SEGMENT_BYTES,
+    SEGMENT_ROWS,
+    VERSION_TAG,
+    LedgerSummary,
+    LedgerWriter,
+)
+from tidewheel.model import checksum
+from tidewheel.model.message import Encoding
+from tidewheel.model.segment import Segment
+
+__all__ = [
+    "SCHEMA",
+    "Ledger",
+    "LedgerSummary",
+    "LedgerWriter",
+    "decode_segment",
+    "encode_ledger",
+    "rows_table",
+]
+
+# In a ledger of less than two days each slot's rows are a larger share of it: smaller segments, less read in vain.
+_SHORT_SEGMENT_BYTES = 16 * 1024
+_SHORT_SPAN_MS = 2 * 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """An encoded ledger: the object's bytes, and what they hold."""
+
+    data: bytes
+    summary: LedgerSummary
+
+
+class _Pieces:
+    """A sink that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes | memoryview] = []
+
+    def write(self, data: bytes | memoryview, /) -> None:
+        self.pieces.append(data)
+
+
+def encode_ledger(
+    table: pa.Table,
+    *,
+    topic: str,
+    generation: str,
+    slot_ms: int,
+    segment_rows: int = SEGMENT_ROWS,
+    segment_bytes: int | None = None,
+    sources: Sequence[str] = (),
+) -> Ledger:
+    """Encodes messages as a ledger; the same rows give the same bytes.
+
+    Args:
+        table: rows in SCHEMA, in any order; those with equal time and id keep theirs.
+        topic: the topic's name.
+        generation: the topic's generation.
+        slot_ms: the topic's slot length.
+        segment_rows: most rows of a segment.
+        segment_bytes: encoded bytes after which a segment ends with its slot; by default 64 KiB, or 16 KiB in a
+            ledger spanning under 2 days.
+        sources: names of the ledgers that this one replaces.
+
+    Raises:
+        InvalidValue: no rows, or not in SCHEMA.
+    """
+    table = conform(table).combine_chunks()
+    if table.num_rows == 0:
+        raise InvalidValue("rows", 0, "a ledger holds at least one message")
+    table = sort_rows(table)
+    if segment_bytes is None:
+        times = table.column("deliver_at_ms")
+        short = times[-1].as_py() - times[0].as_py() < _SHORT_SPAN_MS
+        segment_bytes = _SHORT_SEGMENT_BYTES if short else SEGMENT_BYTES
+    sink = _Pieces()
+    writer = LedgerWriter(
+        sink,
+        topic=topic,
+        generation=generation,
+        slot_ms=slot_ms,
+        segment_rows=segment_rows,
+        segment_bytes=segment_bytes,
+        sources=sources,
+    )
+    writer.write(table)
+    summary = writer.close()
+    return Ledger(data=b"".join(sink.pieces), summary=summary)
+
+
+def decode_segment(
+    range_bytes: bytes, *, object_name: str, segment: Segment, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """Returns the rows of one segment, in SCHEMA.
+
+    Args:
+        range_bytes: what a range GET of `segment` returned.
+        object_name: the ledger's object, for the error.
+        segment: what the bucket says is there.
+        columns: names of the columns wanted, in this order; all by default.
+
+    Raises:
+        CorruptLedger: the bytes are not that segment, whatever the reason.
+    """
+    reason = _damage(range_bytes, segment)
+    if reason is None:
+        try:
+            table = _read(range_bytes, segment, columns)
+            reason = _disagreement(table, segment)
+        except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
+            reason = f"not a readable segment: {error}"
+    if reason is not None:
+        raise CorruptLedger(object_name, segment.offset, segment.last_byte, reason)
+    return table if columns is None else table.select(list(columns))
+
+
+def _damage(range_bytes: bytes, segment: Segment) -> str | None:
+    if len(range_bytes) != segment.length:
+        return f"{len(range_bytes)} bytes instead of {segment.length}"
+    try:
+        checksum.check(range_bytes)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _read(range_bytes: bytes, segment: Segment, columns: Sequence[str] | None) -> pa.Table:
+    source = pa.BufferReader(footer.MAGIC + range_bytes)
+    file = pq.ParquetFile(source, pre_buffer=False)
+    version = (file.metadata.metadata or {}).get(VERSION_TAG.encode(), b"none").decode()
+    if version != SCHEMA_VERSION:
+        raise ValueError(f"schema version is {version}, this release reads {SCHEMA_VERSION}")
+    if not file.schema_arrow.equals(SCHEMA):
+        raise ValueError(f"columns are {file.schema_arrow.to_string(show_field_metadata=False)}")
+    if file.metadata.num_rows != segment.rows:  # asked before, since a few bytes can stand for any number of rows
+        raise ValueError(f"{file.metadata.num_rows} rows instead of {segment.rows}")
+    wanted = None if columns is None else list({"deliver_at_ms", *columns})
+    table = file.read(columns=wanted, use_threads=False)
+    # Parquet's readers believe that texts are UTF-8; whoever makes messages of them cannot.
+    table.validate(full=True)
+    return table
+
+
+def _disagreement(table: pa.Table, segment: Segment) -> str | None:
+    if table.num_rows != segment.rows:
+        return f"{table.num_rows} rows instead of {segment.rows}"
+    if "encoding" in table.column_names:
+        encodings = pc.min_max(table.column("encoding"))
+        if encodings["min"].as_py() < min(Encoding) or encodings["max"].as_py() > max(Encoding):
+            return f"encodings {encodings['min']} to {encodings['max']}, which this release does not know"
+    if "attributes" in table.column_names and any(maps.items.null_count for maps in table.column("attributes").chunks):
+        return "an attribute without a value"
+    times = pc.min_max(table.column("deliver_at_ms"))
+    found = (times["min"].as_py(), times["max"].as_py())
+    if found != (segment.first_deliver_at_ms, segment.last_deliver_at_ms):
+        return (
+            f"delivery times {found[0]} to {found[1]} "
+            f"instead of {segment.first_deliver_at_ms} to {segment.last_deliver_at_ms}"
+        )
+    return None

@@ -1,0 +1,172 @@
+"""The segment table: what a ledger's segments are, as bytes that are read when they are asked for.
+
+    sealed (`tidewheel.model.checksum`), a zlib stream of unsigned LEB128 numbers:
+      first segment's offset, then a segment each:
+      length   rows   raw_bytes   first_deliver_at_ms - last_deliver_at_ms of the one before   last - first
+
+Segments follow one another without a gap, so lengths give the offsets. None begins before the one before it ends.
+"""
+
+from __future__ import annotations
+
+import zlib
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import overload
+
+from tidewheel.errors import CorruptMetadata
+from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.segment import Segment
+from tidewheel.model.untrusted import decompressed
+
+_TABLE_BYTES = 64 * 1024 * 1024
+"""Of a segment table before compression: that of five million segments. What is longer is no table."""
+_SEGMENT_NUMBERS = 5
+# A number has at most nine bytes that say that another follows: 63 bits, and those of its last byte.
+_NO_END = bytes(10)
+_ENDS = bytes(byte < 0x80 for byte in range(256))
+_LAST_DELIVER_AT_MS = attrgetter("last_deliver_at_ms")
+
+
+class SegmentTable(Sequence[Segment]):
+    """The segments of a ledger, in order of time and of offset, made of the table's bytes when they are looked at.
+
+    Most plans need the segments of few buckets, and a few of theirs. That the bytes are a table is checked here, at
+    once: numbers that end, five a segment. Any such numbers can be read, so nothing that is wrong shows up later.
+
+    Args:
+        raw: the table's bytes before compression.
+
+    Raises:
+        ValueError: they are no table.
+    """
+
+    __slots__ = ("_all", "_count", "_raw")
+
+    def __init__(self, raw: bytes) -> None:
+        ends = raw.translate(_ENDS)
+        if _NO_END in ends:
+            raise ValueError("a number has no end")
+        if not ends.endswith(b"\1"):
+            raise ValueError("it ends within a number" if raw else "it is empty")
+        numbers = ends.count(1)
+        if numbers % _SEGMENT_NUMBERS != 1:
+            raise ValueError("it ends within a segment")
+        if numbers == 1:
+            raise ValueError("no segments")
+        self._raw = raw
+        self._count = numbers // _SEGMENT_NUMBERS
+        self._all: tuple[Segment, ...] | None = None
+
+    def touching(self, from_ms: int, until_ms: int) -> tuple[Segment, ...]:
+        """Returns the segments whose span has a part of [from_ms, until_ms); reads none behind them."""
+        found = []
+        for record in self._records():
+            if record[4] >= until_ms:
+                break
+            if record[5] >= from_ms:
+                found.append(_segment(*record))
+        return tuple(found)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Segment: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Segment, ...]: ...
+    def __getitem__(self, index: int | slice) -> Segment | tuple[Segment, ...]:
+        return self._read()[index]
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._read())
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, SegmentTable):
+            return self._raw == other._raw or self._read() == other._read()
+        return self._read() == other if isinstance(other, tuple) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(self._read())
+
+    def _read(self) -> tuple[Segment, ...]:
+        if self._all is None:
+            self._all = tuple(_segment(*record) for record in self._records())
+        return self._all
+
+    def _records(self) -> Iterator[tuple[int, int, int, int, int, int]]:
+        """Yields each segment's offset, length, rows, raw_bytes, first and last time."""
+        numbers: list[int] = []
+        number = shift = last_ms = 0
+        for byte in self._raw:
+            if byte >= 0x80:
+                number |= (byte & 0x7F) << shift
+                shift += 7
+                continue
+            numbers.append(number | byte << shift)
+            number = shift = 0
+            if len(numbers) > _SEGMENT_NUMBERS:
+                offset, length, rows, raw_bytes, gap_ms, span_ms = numbers
+                first_ms = last_ms + gap_ms
+                last_ms = first_ms + span_ms
+                yield offset, length, rows, raw_bytes, first_ms, last_ms
+                numbers = [offset + length]
+
+
+def touching(segments: Sequence[Segment], from_ms: int, until_ms: int) -> tuple[Segment, ...]:
+    """Returns those of a ledger's segments, all or a run of them, whose span has a part of [from_ms, until_ms)."""
+    if isinstance(segments, SegmentTable):
+        return segments.touching(from_ms, until_ms)
+    first = bisect_left(segments, from_ms, key=_LAST_DELIVER_AT_MS)
+    end = first
+    while end < len(segments) and segments[end].first_deliver_at_ms < until_ms:
+        end += 1
+    return tuple(segments[first:end])
+
+
+def encode_segments(segments: Sequence[Segment]) -> bytes:
+    """Returns the segment table; at most 13 bytes a segment before compression, as a rule."""
+    out = bytearray()
+    _put(out, segments[0].offset)
+    before = 0
+    for segment in segments:
+        _put(out, segment.length)
+        _put(out, segment.rows)
+        _put(out, segment.raw_bytes)
+        _put(out, segment.first_deliver_at_ms - before)
+        _put(out, segment.last_deliver_at_ms - segment.first_deliver_at_ms)
+        before = segment.last_deliver_at_ms
+    return sealed(zlib.compress(bytes(out), 9))
+
+
+def decode_segments(data: bytes) -> SegmentTable:
+    """Reads `encode_segments`' result: checks all of it, and leaves the numbers to whoever looks at a segment.
+
+    Raises:
+        CorruptMetadata: it is not one.
+    """
+    try:
+        return SegmentTable(decompressed(opened(data), _TABLE_BYTES))
+    except ValueError as error:
+        raise CorruptMetadata(f"segment table of {len(data)} bytes is not readable ({error!r})") from None
+
+
+def _segment(offset: int, length: int, rows: int, raw_bytes: int, first_ms: int, last_ms: int) -> Segment:
+    return Segment(
+        offset=offset,
+        length=length,
+        rows=rows,
+        raw_bytes=raw_bytes,
+        first_deliver_at_ms=first_ms,
+        last_deliver_at_ms=last_ms,
+    )
+
+
+def _put(out: bytearray, number: int) -> None:
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)

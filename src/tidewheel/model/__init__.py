@@ -1,0 +1,1 @@
+"""Values and arithmetic of Tidewheel. Nothing here does I/O."""

@@ -1,0 +1,216 @@
+"""A checkpoint: what a rebuild of a topic's index needs and the ledgers do not hold.
+
+Encoded it is sealed (`tidewheel.model.checksum`), a zlib stream of JSON:
+
+    {"v": 1, "topic": ..., "generation": ..., "settings": {...}, "written_at_ms": ...,
+     "marks": [sealed, planned, gc_until, purge_ms],
+     "purges": [[first_ms, end_ms, sent_before_ms], ...],      left out if there are none
+     "subscriptions": [[name, generation, queue_url, cursor, start, state], ...],    with the filter's JSON, if any
+     "tombstones": [[slot, message id, ttl_s], ...],     with the id of the message it was moved to, if any
+     "recurring": [[name, generation, rule, first_ms, text, encoding, attributes, expires_in_ms], ...]}    likewise
+
+Subscriptions are in the order of their names, tombstones in that of slots and ids. What a newer release adds, names or
+values behind these, is passed over; `v` is the layout of the topic's data, and a newer one is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidewheel.errors import CorruptMetadata, NewerLayout, TidewheelError
+from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.message import Encoding, MessageId
+from tidewheel.model.recurring import Recurring
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.subscription import Delivery, State, Subscription
+from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.topic import check_name
+from tidewheel.model.topic_state import LAYOUT, Fence, Purge, check_layout
+from tidewheel.model.untrusted import decompressed, json_object_of, mapping, text, whole
+
+_RAW_BYTES = 1024 * 1024 * 1024
+"""Of a checkpoint before compression: that of ten million tombstones. What is longer is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A topic's marks and cursors at a moment; slots, unless named otherwise.
+
+    Attributes:
+        written_at_ms: when its reading began.
+        subscriptions: each with the cursor from which it still needs its rows: its own, or that of its first plan
+            whose delivery is open.
+    """
+
+    topic: str
+    generation: str
+    settings: TopicSettings
+    sealed: int
+    planned: int
+    gc_until: int
+    purge_ms: int
+    written_at_ms: int
+    subscriptions: tuple[Subscription, ...] = ()
+    tombstones: tuple[Tombstone, ...] = ()
+    purges: tuple[Purge, ...] = ()
+    recurring: tuple[Recurring, ...] = ()
+
+    def says_the_same(self, other: Checkpoint) -> bool:
+        """Whether nothing but the time differs."""
+        return replace(self, written_at_ms=other.written_at_ms) == other
+
+
+def checkpoint_of(
+    fence: Fence,
+    subscriptions: Iterable[Subscription],
+    opened: Iterable[Delivery],
+    tombstones: Iterable[Tombstone],
+    written_at_ms: int,
+    recurring: Iterable[Recurring] = (),
+) -> Checkpoint:
+    """Returns the checkpoint of a topic; deliveries must have been read after subscriptions."""
+    return Checkpoint(
+        topic=fence.topic,
+        generation=fence.generation,
+        settings=fence.settings,
+        sealed=fence.sealed,
+        planned=fence.planned,
+        gc_until=fence.gc_until,
+        purge_ms=fence.purge_ms,
+        purges=fence.purges,
+        written_at_ms=written_at_ms,
+        subscriptions=tuple(sorted(with_effective_cursors(subscriptions, opened), key=lambda each: each.name)),
+        tombstones=tuple(sorted(tombstones, key=lambda each: each[:3])),
+        recurring=tuple(sorted(recurring, key=lambda each: each.name)),
+    )
+
+
+def with_effective_cursors(subscriptions: Iterable[Subscription], opened: Iterable[Delivery]) -> Iterable[Subscription]:
+    """Yields subscriptions with the cursor from which each still needs its rows."""
+    first_open: dict[tuple[str, str], int] = {}
+    # A replay that is under way brings what was delivered before: it ends with the index that it reads.
+    for key in (delivery.key for delivery in opened if delivery.key.replay is None):
+        owner = (key.subscription, key.generation)
+        first_open[owner] = min(key.plan, first_open.get(owner, key.plan))
+    for each in subscriptions:
+        yield replace(each, cursor=min(each.cursor, first_open.get((each.name, each.generation), each.cursor)))
+
+
+def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
+    """Returns the bytes of a checkpoint."""
+    document: dict[str, Any] = {
+        "v": LAYOUT,
+        "topic": checkpoint.topic,
+        "generation": checkpoint.generation,
+        "settings": json.loads(checkpoint.settings.to_json()),
+        "written_at_ms": checkpoint.written_at_ms,
+        "marks": [checkpoint.sealed, checkpoint.planned, checkpoint.gc_until, checkpoint.purge_ms],
+        "subscriptions": [
+            [each.name, each.generation, each.queue_url, each.cursor, each.start, each.state.value]
+            + ([] if each.filter_policy is None else [each.filter_policy])
+            for each in checkpoint.subscriptions
+        ],
+        "tombstones": [each[:3] if each.to is None else each[:4] for each in checkpoint.tombstones],
+    }
+    if checkpoint.purges:
+        document["purges"] = [[each.first_ms, each.end_ms, each.sent_before_ms] for each in checkpoint.purges]
+    if checkpoint.recurring:
+        document["recurring"] = [_recurring_values(each) for each in checkpoint.recurring]
+    return sealed(zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 6))
+
+
+def decode_checkpoint(data: bytes) -> Checkpoint:
+    """Reads a checkpoint.
+
+    Raises:
+        CorruptMetadata: it is not one.
+        NewerLayout: the topic's data had a newer layout when it was written.
+    """
+    try:
+        document = json_object_of(decompressed(opened(data), _RAW_BYTES))
+        topic = check_name("topic", document["topic"])
+        check_layout(topic, whole(document["v"]))
+        sealed, planned, gc_until, purge_ms = map(whole, document["marks"])
+        return Checkpoint(
+            topic=topic,
+            generation=text(document["generation"]),
+            settings=TopicSettings.from_json(json.dumps(document["settings"])),
+            sealed=sealed,
+            planned=planned,
+            gc_until=gc_until,
+            purge_ms=purge_ms,
+            purges=tuple(Purge.of(*each) for each in document.get("purges", ())),
+            written_at_ms=whole(document["written_at_ms"]),
+            subscriptions=tuple(_subscription(topic, *each) for each in document["subscriptions"]),
+            tombstones=tuple(_tombstone(*each) for each in document["tombstones"]),
+            recurring=tuple(_recurring(topic, *each) for each in document.get("recurring", ())),
+        )
+    except NewerLayout:
+        raise
+    except (KeyError, TypeError, ValueError, TidewheelError) as error:
+        raise CorruptMetadata(
+            f"checkpoint is not readable, bytes 0-{len(data) - 1} of its object ({error}): an older one is taken in "
+            "its place, and the sweep writes a new one; restore the object from a backup if a rebuild needs it"
+        ) from None
+
+
+def _subscription(
+    topic: str,
+    name: str,
+    generation: str,
+    queue_url: str,
+    cursor: int,
+    start: int,
+    state: str,
+    filter_policy: str | None = None,
+    *_: object,
+) -> Subscription:
+    return Subscription(
+        topic=topic,
+        name=check_name("subscription", name),
+        generation=text(generation),
+        queue_url=text(queue_url),
+        cursor=whole(cursor),
+        start=whole(start),
+        state=State(state),
+        filter_policy=None if filter_policy is None else text(filter_policy),
+    )
+
+
+def _tombstone(slot: int, message_id: str, ttl_s: int, to: str | None = None, *_: object) -> Tombstone:
+    moved_to = None if to is None else MessageId(text(to))
+    return Tombstone(whole(slot), MessageId(text(message_id)), whole(ttl_s), moved_to)
+
+
+def _recurring_values(each: Recurring) -> list[Any]:
+    content = (each.text, int(each.encoding), dict(each.attributes), each.expires_in_ms)
+    return [each.name, each.generation, each.rule, each.first_ms, *content]
+
+
+def _recurring(
+    topic: str,
+    name: str,
+    generation: str,
+    rule: str,
+    first_ms: int,
+    body: str,
+    encoding: int,
+    attributes: dict[str, str],
+    expires_in_ms: int | None,
+    *_: object,
+) -> Recurring:
+    return Recurring(
+        topic=topic,
+        name=text(name),
+        generation=text(generation),
+        rule=text(rule),
+        first_ms=whole(first_ms),
+        text=text(body),
+        encoding=Encoding(encoding),
+        attributes={text(name): text(value) for name, value in mapping(attributes).items()},
+        expires_in_ms=None if expires_in_ms is None else whole(expires_in_ms),
+    )

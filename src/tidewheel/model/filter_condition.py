@@ -1,0 +1,134 @@
+"""The conditions that a filter policy puts on one attribute, compiled once and asked of each message.
+
+What each condition means stands in `tidewheel.model.filter_policy`, which checks them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator as op
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tidewheel.model.untrusted import json_of
+
+DECIMALS = 5
+"""SNS compares numbers to five decimals."""
+COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    "=": op.eq,
+    "<": op.lt,
+    "<=": op.le,
+    ">": op.gt,
+    ">=": op.ge,
+}
+
+Test = Callable[[Mapping[str, str]], bool]
+"""Whether a message with these attributes is taken."""
+
+_KEYWORDS = {"true": True, "false": False, "null": None}
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
+
+
+class _Value(NamedTuple):
+    """One value of an attribute, in each of the senses that it has."""
+
+    text: str | None
+    number: float | None
+    keyword: str | None
+
+
+_Condition = Callable[[_Value], bool]
+
+
+def attribute_test(name: str, conditions: Sequence[Any]) -> Test:
+    """Returns a test of a message's attributes: does one of the conditions on this name hold?
+
+    Args:
+        name: the attribute.
+        conditions: checked conditions, as `FilterPolicy.to_json` writes them.
+    """
+    texts, numbers = _literals(conditions)
+    keywords = frozenset(word for word, value in _KEYWORDS.items() if any(each is value for each in conditions))
+    operators = [next(iter(each.items())) for each in conditions if isinstance(each, dict)]
+    present, absent = ("exists", True) in operators, ("exists", False) in operators
+    some = [
+        _condition(operator, operand) for operator, operand in operators if operator not in ("exists", "anything-but")
+    ]
+    every = [_anything_but(operand) for operator, operand in operators if operator == "anything-but"]
+
+    def one(value: _Value) -> bool:
+        literal = value.text in texts or value.number in numbers or value.keyword in keywords
+        return literal or any(matches(value) for matches in some)
+
+    def test(attributes: Mapping[str, str]) -> bool:
+        text = attributes.get(name)
+        if text is None:
+            return absent
+        if text in texts:
+            return True
+        values = _values(text)
+        if not values:
+            return absent
+        if present or any(map(one, values)):
+            return True
+        return any(all(map(matches, values)) for matches in every)
+
+    return test
+
+
+def _literals(conditions: Sequence[Any]) -> tuple[frozenset[str], frozenset[float]]:
+    texts = frozenset(each for each in conditions if isinstance(each, str))
+    return texts, frozenset(each for each in conditions if type(each) in (int, float))
+
+
+def _condition(operator: str, operand: Any) -> _Condition:
+    if operator == "prefix":
+        return lambda value: value.text is not None and value.text.startswith(operand)
+    if operator == "suffix":
+        return lambda value: value.text is not None and value.text.endswith(operand)
+    if operator == "equals-ignore-case":
+        lower = operand.lower()
+        return lambda value: value.text is not None and value.text.lower() == lower
+    bounds = [(COMPARISONS[operand[i]], operand[i + 1]) for i in range(0, len(operand), 2)]
+    return lambda value: value.number is not None and all(compare(value.number, n) for compare, n in bounds)
+
+
+def _anything_but(operand: Any) -> _Condition:
+    if isinstance(operand, dict):
+        [(operator, text)] = operand.items()
+        starts_or_ends_so = _condition(operator, text)
+        return lambda value: not starts_or_ends_so(value)
+    texts, numbers = _literals(operand)
+    return lambda value: value.text not in texts and value.number not in numbers
+
+
+def _values(text: str) -> list[_Value]:
+    """Returns an attribute's values: one, or the elements of a JSON array of plain values."""
+    if text.lstrip()[:1] == "[":
+        try:
+            elements = json_of(text)
+        except ValueError:
+            elements = None
+        if isinstance(elements, list) and not any(isinstance(each, (dict, list)) for each in elements):
+            return [_element(each) for each in elements]
+    number = _rounded(float(text)) if _NUMBER.fullmatch(text) else None
+    return [_Value(text, number, text if text in _KEYWORDS else None)]
+
+
+def _element(element: object) -> _Value:
+    if isinstance(element, str):
+        return _Value(element, None, None)
+    if isinstance(element, (int, float)) and not isinstance(element, bool):
+        return _Value(None, _rounded(element), None)
+    return _Value(None, None, json.dumps(element))
+
+
+def _rounded(number: float) -> float | None:
+    """Returns the number to the decimals that are compared; None for one that no float holds."""
+    try:
+        result = round(float(number), DECIMALS)
+    except OverflowError:
+        return None
+    return result if math.isfinite(result) else None

@@ -1,0 +1,115 @@
+"""Jobs: what is in the work queue, as JSON.
+
+part        {"topic": ..., "subscription": ..., "generation": ..., "plan": ..., "part": ...}, and "replay" of a replay
+drain       {"topic": ..., "subscription": ..., "generation": ..., "park": ...}
+catch up    {"topic": ..., "subscription": ..., "generation": ...}
+
+Fields of a newer release are passed over: it adds only what a function may ignore without harm. A job of a new kind has
+the field `kind`, and this release refuses it: it comes again, and after five times it waits in the dead-letter queue.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from tidewheel.errors import InvalidValue
+from tidewheel.model.park import ParkKey
+from tidewheel.model.subscription import DeliveryKey
+from tidewheel.model.topic import check_name
+from tidewheel.model.untrusted import json_of
+
+_ADVICE = "give a JSON object as the service's functions put it into the work queue"
+_PART_OF_A_KEY = re.compile(r"[A-Za-z0-9_.:-]{1,128}\Z")
+"""Generations, and the ids of parks and replays: what stands between the separators of a table's key."""
+_MOST = 10**12 - 1
+"""Slots have twelve digits in keys, and no plan has so many parts."""
+_OWNER: dict[str, type] = {"topic": str, "subscription": str, "generation": str}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartJob:
+    """Sends one part of a delivery."""
+
+    key: DeliveryKey
+    part: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainJob:
+    """Sends the messages of a park."""
+
+    key: ParkKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatchUpJob:
+    """Hands out what a subscription has missed and drains its parks, after a resume."""
+
+    topic: str
+    subscription: str
+    generation: str
+
+
+Job = PartJob | DrainJob | CatchUpJob
+
+
+def job_body(job: Job) -> str:
+    """Returns the work queue's message for a job."""
+    match job:
+        case PartJob(key=key, part=part):
+            own: dict[str, object] = {"plan": key.plan, "part": part}
+            if key.replay is not None:
+                own["replay"] = key.replay
+        case DrainJob(key=key):
+            own = {"park": key.id}
+        case CatchUpJob() as key:
+            own = {}
+    return json.dumps({"topic": key.topic, "subscription": key.subscription, "generation": key.generation, **own})
+
+
+def job_of(body: str) -> Job:
+    """Reads `job_body`'s result.
+
+    Raises:
+        InvalidValue: it is not one.
+    """
+    try:
+        document = json_of(body)
+    except ValueError as error:
+        raise InvalidValue("work queue message", body, f"{_ADVICE} ({error})") from None
+    if not isinstance(document, dict):
+        raise InvalidValue("work queue message", body, _ADVICE)
+    own: dict[str, type] = {}
+    if "kind" in document:
+        raise InvalidValue("work queue message", body, f"kind {document['kind']!r} is a newer release's: upgrade")
+    if "plan" in document or "part" in document:
+        own = {"plan": int, "part": int} | ({"replay": str} if "replay" in document else {})
+    elif "park" in document:
+        own = {"park": str}
+    return _job(_checked(document, body, _OWNER | own))
+
+
+def _checked(document: dict[str, Any], body: str, kinds: dict[str, type]) -> dict[str, Any]:
+    if not set(document) >= set(kinds) or ("park" in document and "park" not in kinds):
+        raise InvalidValue("work queue message", body, f"{_ADVICE}, with the fields {', '.join(kinds)}")
+    for name, kind in kinds.items():
+        value = document[name]
+        if type(value) is not kind or (isinstance(value, int) and not 0 <= value <= _MOST):
+            raise InvalidValue(f"work queue message: {name}", value, _ADVICE)
+        if name in ("topic", "subscription"):
+            check_name(f"work queue message: {name}", value)
+        elif isinstance(value, str) and not _PART_OF_A_KEY.match(value):
+            raise InvalidValue(f"work queue message: {name}", value, _ADVICE)
+    return {name: document[name] for name in kinds}
+
+
+def _job(document: dict[str, Any]) -> Job:
+    if "part" in document:
+        part = document.pop("part")
+        return PartJob(key=DeliveryKey(**document), part=part)
+    if "park" in document:
+        return DrainJob(key=ParkKey(id=document.pop("park"), **document))
+    return CatchUpJob(**document)

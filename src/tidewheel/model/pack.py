@@ -1,0 +1,302 @@
+"""A pack: many messages of one topic in one message of an ingest queue.
+
+The SQS message's body is a line for people (`{"topic": "orders", "messages": 120}`); the pack itself is the
+Binary attribute `pack`, which SQS counts without base64's third:
+
+    byte 0..3   CRC-32 of the rest, little-endian
+    byte 4      version (1, or 2 with options)
+    byte 5..    zlib stream of one JSON object, UTF-8:
+                  topic   name             gen    the topic's generation
+                  sent    sender's ms      ids    base64 of n x 16 bytes
+                  enc     n digits, one Encoding each
+                  bodies  n texts          attrs  n objects, or absent when all are empty
+                  opts    n objects or nulls (`outgoing.Options`), or absent; with them the version is 2
+
+Columns, not rows: ids decode to one buffer, and nothing is looked at a message at a time before it must be.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidewheel.errors import CorruptPack, InvalidValue
+from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.duration import MAX_DELAY_MS
+from tidewheel.model.message import (
+    HEADER_ATTRIBUTE,
+    HEADER_BYTES,
+    MAX_MESSAGE_BYTES,
+    TIMES_END_MS,
+    Encoding,
+    id_deliver_at_ms,
+    id_text,
+)
+from tidewheel.model.received import header_extras, header_text
+from tidewheel.model.topic import check_name
+from tidewheel.model.untrusted import decompressed, json_object_of
+from tidewheel.model.validation import CheckedMessage, Options, check_attributes, check_characters
+
+PACK_ATTRIBUTE = "pack"
+MAX_PACK_BYTES = 1_000_000
+"""Encoded; below SQS's 1 MiB with room for the body and the attribute's name and type."""
+MAX_RAW_BYTES = 3 * 1_048_576
+"""Decoded JSON: a message of 1 MiB whose every character JSON escapes comes to two; the bound for bombs."""
+MAX_MESSAGES = 10_000
+_TARGET_RAW_BYTES = 1_500_000
+_OPTIONS_BYTES = 150
+"""About what options come to as JSON."""
+_LEVEL = 4
+_VERSIONS = (1, 2)
+_MOST_HEADER_BYTES = 4096
+"""Of our own attribute: two keys of 256 characters of four bytes, and what else it holds."""
+_GENERATION = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
+_NO_ATTRIBUTES: dict[str, str] = {}
+_CLOCK_TOLERANCE_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pack:
+    """Messages of one topic, as columns of equal length.
+
+    Attributes:
+        ids: 16 bytes a message, one after the other.
+        attributes, options: None when no message has any.
+        raw_bytes: of its JSON: what holding it takes of memory, some times over.
+    """
+
+    topic: str
+    generation: str
+    sent_at_ms: int
+    ids: bytes
+    encodings: Sequence[int]
+    texts: Sequence[str]
+    attributes: Sequence[Mapping[str, str]] | None
+    options: Sequence[Options | None] | None = None
+    raw_bytes: int = 0
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+def packs(
+    topic: str,
+    generation: str,
+    sent_at_ms: int,
+    messages: Sequence[CheckedMessage],
+    *,
+    max_messages: int = MAX_MESSAGES,
+) -> Iterator[tuple[list[int], bytes]]:
+    """Encodes messages as packs that SQS takes, each of at most max_messages.
+
+    Yields:
+        The indexes of the messages in a pack, and its bytes: at most MAX_PACK_BYTES, unless one large message
+        that does not compress is alone in it; SQS takes that too.
+    """
+    group: list[int] = []
+    raw = 0
+    for index, message in enumerate(messages):
+        size = len(message.text) + 30  # its id and punctuation; wide characters show in _split
+        if message.attributes:
+            size += sum(len(name) + len(value) + 6 for name, value in message.attributes.items())
+        if message.options is not None:
+            size += _OPTIONS_BYTES + len(message.options.key or "")
+        if group and (raw + size > _TARGET_RAW_BYTES or len(group) == max_messages):
+            yield from _split(topic, generation, sent_at_ms, messages, group)
+            group, raw = [], 0
+        group.append(index)
+        raw += size
+    if group:
+        yield from _split(topic, generation, sent_at_ms, messages, group)
+
+
+def _split(
+    topic: str, generation: str, sent_at_ms: int, messages: Sequence[CheckedMessage], group: list[int]
+) -> Iterator[tuple[list[int], bytes]]:
+    some = [messages[i] for i in group]
+    raw = _encode(topic, generation, sent_at_ms, some)
+    if len(raw) <= MAX_RAW_BYTES or len(group) == 1:
+        # A release that knows no options must not take the messages without them.
+        version = _VERSIONS[any(m.options is not None for m in some)]
+        data = sealed(bytes([version]) + zlib.compress(raw, _LEVEL))
+        if len(data) <= MAX_PACK_BYTES or len(group) == 1:
+            yield group, data
+            return
+    middle = len(group) // 2
+    yield from _split(topic, generation, sent_at_ms, messages, group[:middle])
+    yield from _split(topic, generation, sent_at_ms, messages, group[middle:])
+
+
+def _encode(topic: str, generation: str, sent_at_ms: int, messages: Sequence[CheckedMessage]) -> bytes:
+    document: dict[str, Any] = {
+        "topic": topic,
+        "gen": generation,
+        "sent": sent_at_ms,
+        "ids": base64.b64encode(b"".join([m.id for m in messages])).decode(),
+        "enc": bytes([48 + m.encoding for m in messages]).decode(),
+        "bodies": [m.text for m in messages],
+    }
+    if any(m.attributes for m in messages):
+        document["attrs"] = [dict(m.attributes) if m.attributes else _NO_ATTRIBUTES for m in messages]
+    if any(m.options is not None for m in messages):
+        document["opts"] = [None if m.options is None else m.options.document() for m in messages]
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def decode_pack(data: bytes, now_ms: int) -> Pack:
+    """Reads a pack that anybody may have written: what passes is what a sender's checks let through.
+
+    Args:
+        data: the attribute's bytes.
+        now_ms: ingest's time; a delivery time more than ten years after it is refused.
+
+    Raises:
+        CorruptPack: it is not a pack, is too large, a column does not fit the others, or a message cannot be
+            delivered.
+    """
+    raw = _decompressed(data)
+    document = _document(raw)
+    try:
+        topic = check_name("topic", document["topic"])
+        generation, sent_at_ms, texts = document["gen"], document["sent"], document["bodies"]
+        ids = base64.b64decode(document["ids"], validate=True)
+        encodings = _encodings(document["enc"])
+        attributes = document.get("attrs")
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptPack(f"bad field ({_fault(error)})") from None
+    n = len(texts) if isinstance(texts, list) else 0
+    if not 0 < n <= MAX_MESSAGES or len(ids) != 16 * n or len(encodings) != n:
+        raise CorruptPack("columns of different lengths, no messages, or too many")
+    if not isinstance(generation, str) or not _GENERATION.match(generation):
+        raise CorruptPack("bad generation")
+    if type(sent_at_ms) is not int or not 0 <= sent_at_ms < TIMES_END_MS:
+        raise CorruptPack("bad sending time")
+    if attributes is not None and (not isinstance(attributes, list) or len(attributes) != n):
+        raise CorruptPack("attributes do not fit the bodies")
+    _check_times(ids, now_ms)
+    try:
+        options = _options(document.get("opts"), ids, topic)
+        _check_messages(texts, encodings, attributes, options)
+        _check_sizes(texts, attributes, options, ids, sent_at_ms)
+    except (TypeError, ValueError) as error:
+        raise CorruptPack(f"a message that cannot be delivered ({_fault(error)})") from None
+    return Pack(
+        topic=topic,
+        generation=generation,
+        sent_at_ms=sent_at_ms,
+        ids=ids,
+        encodings=encodings,
+        texts=texts,
+        attributes=attributes,
+        options=options,
+        raw_bytes=len(raw),
+    )
+
+
+def _fault(error: Exception) -> str:
+    """Returns what is wrong without the value: this goes into logs, and the value may be a body or a key."""
+    if isinstance(error, InvalidValue):
+        return f"{error.field}: {error.advice}"
+    return str(error)
+
+
+def _decompressed(data: bytes) -> bytes:
+    try:
+        rest = opened(data)
+        if rest[0] not in _VERSIONS:
+            raise CorruptPack(f"version {rest[0]}; this release reads versions {_VERSIONS}")
+        return decompressed(rest[1:], MAX_RAW_BYTES)
+    except ValueError as error:
+        raise CorruptPack(str(error)) from None
+
+
+def _document(raw: bytes) -> dict[str, Any]:
+    try:
+        return json_object_of(raw.decode())
+    except ValueError as error:
+        raise CorruptPack(str(error)) from None
+
+
+def _encodings(column: object) -> list[int]:
+    if not isinstance(column, str) or column.strip("012"):
+        raise ValueError("enc is not a text of the digits 0, 1 and 2")
+    return [byte - 48 for byte in column.encode()]
+
+
+def _options(column: object, ids: bytes, topic: str) -> list[Options | None] | None:
+    if column is None:
+        return None
+    if not isinstance(column, list) or len(column) * 16 != len(ids):
+        raise ValueError("options do not fit the bodies")
+    return [
+        None if each is None else Options.of_document(each, topic, id_deliver_at_ms(ids[16 * i : 16 * i + 6]))
+        for i, each in enumerate(column)
+    ]
+
+
+def _check_times(ids: bytes, now_ms: int) -> None:
+    latest = now_ms + MAX_DELAY_MS + _CLOCK_TOLERANCE_MS
+    last = max(ids[i : i + 6] for i in range(0, len(ids), 16))
+    if id_deliver_at_ms(last) > latest:
+        raise CorruptPack("a delivery time is more than ten years ahead")
+
+
+def _check_messages(
+    texts: Sequence[object],
+    encodings: Sequence[int],
+    attributes: Sequence[Mapping[str, str]] | None,
+    options: Sequence[Options | None] | None,
+) -> None:
+    """Raises ValueError (InvalidValue is one) for the first message that SQS or a ledger would not take."""
+    for i, (text, encoding) in enumerate(zip(texts, encodings, strict=True)):
+        if not isinstance(text, str) or not text:
+            raise ValueError("a body is not text, or is empty")
+        given = None if options is None else options[i]
+        stored = given is not None and given.payload is not None
+        if encoding == Encoding.BYTES and not stored:
+            binascii.a2b_base64(text, strict_mode=True)
+        else:
+            check_characters("body", text)
+        if attributes is not None:
+            if not isinstance(attributes[i], dict):
+                raise ValueError("attributes are not an object")
+            check_attributes(attributes[i])
+
+
+def _check_sizes(
+    texts: Sequence[str],
+    attributes: Sequence[Mapping[str, str]] | None,
+    options: Sequence[Options | None] | None,
+    ids: bytes,
+    sent_at_ms: int,
+) -> None:
+    """Raises ValueError for the first message that is larger than SQS takes, with the header that it will have."""
+    for i, text in enumerate(texts):
+        size = len(text) if text.isascii() else len(text.encode())
+        given = None if options is None else options[i]
+        if attributes is not None:
+            size += check_attributes(attributes[i])
+        # Only a message of nearly the largest size can be too large with its header.
+        if given is not None and size > MAX_MESSAGE_BYTES - _MOST_HEADER_BYTES:
+            size += max(0, _header_bytes(ids[16 * i : 16 * i + 16], sent_at_ms, given) - HEADER_BYTES)
+        if size > MAX_MESSAGE_BYTES:
+            raise ValueError(f"body, attributes and header come to {size} bytes")
+
+
+def _header_bytes(binary: bytes, sent_at_ms: int, given: Options) -> int:
+    """Returns what SQS will count for the header of a message with options, its name and type included."""
+    header = header_text(
+        id_text(binary),
+        Encoding.TEXT,
+        sent_at_ms,
+        key=given.key or given.recurring,
+        expires_at_ms=given.expires_at_ms,
+        extras=header_extras(given),
+    )
+    return len(header.encode()) + len(HEADER_ATTRIBUTE) + len("String")

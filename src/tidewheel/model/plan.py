@@ -1,0 +1,209 @@
+"""A plan: the one list of what a sealed slot range must deliver, and the parts that its delivery is cut into."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tidewheel.errors import CorruptMetadata
+from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.message import MessageId, id_bytes
+from tidewheel.model.segment import Segment
+from tidewheel.model.untrusted import decompressed, json_object_of, text, whole
+
+MAX_PART_SEGMENTS = 100
+MAX_PART_ROWS = 5_000
+"""Rows of a part's segments, due or not: the estimate of what is due may be far too low."""
+MAX_PART_RAW_BYTES = 16 * 1024 * 1024
+"""Bytes of a part's segments before compression: a function holds them several times over."""
+_MANIFEST_BYTES = 64 * 1024 * 1024
+"""Of a manifest before compression: that of 900,000 segments, which a function of a gigabyte can just hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSegment:
+    """A segment to read.
+
+    Attributes:
+        due_rows: estimate of how many of its rows are due in the plan's range.
+    """
+
+    object_name: str
+    segment: Segment
+    due_rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Rows [first_row, end_row) of a planned segment, of which those that are due are sent."""
+
+    planned: PlannedSegment
+    first_row: int
+    end_row: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is due in slots [a, b) of a topic.
+
+    Attributes:
+        segments: where the rows are.
+        cancelled: ids that are not sent.
+        occurrences: the object with what recurring messages add, if they do; it goes with the plan.
+        part_rows: about how many rows a part has; with the segments it fixes the parts for good.
+    """
+
+    topic: str
+    a: int
+    b: int
+    segments: tuple[PlannedSegment, ...]
+    cancelled: frozenset[MessageId] = frozenset()
+    part_rows: int = 1000
+    occurrences: str | None = None
+
+    @property
+    def due_rows(self) -> int:
+        """Estimated rows to send to each subscription."""
+        return sum(planned.due_rows for planned in self.segments)
+
+    @property
+    def raw_bytes(self) -> int:
+        """What reading all its segments takes of memory."""
+        return sum(planned.segment.raw_bytes for planned in self.segments)
+
+    def parts(self) -> tuple[tuple[Piece, ...], ...]:
+        """Cuts the plan into units of work: the same cut whenever and wherever it is made."""
+        return tuple(self._parts())
+
+    def _parts(self) -> Iterator[tuple[Piece, ...]]:
+        part: list[Piece] = []
+        load = _Load()
+        for planned in self.segments:
+            own = _Load(due=planned.due_rows, rows=planned.segment.rows, raw_bytes=planned.segment.raw_bytes)
+            if part and (len(part) == MAX_PART_SEGMENTS or (load + own).over(self.part_rows)):
+                yield tuple(part)
+                part, load = [], _Load()
+            if own.over(self.part_rows):
+                yield from ((piece,) for piece in self._ranges(planned))
+                continue
+            part.append(Piece(planned=planned, first_row=0, end_row=planned.segment.rows))
+            load += own
+        if part:
+            yield tuple(part)
+
+    def _ranges(self, planned: PlannedSegment) -> Iterator[Piece]:
+        """Cuts one large segment by rows."""
+        rows, raw_bytes = planned.segment.rows, planned.segment.raw_bytes
+        step = min(self.part_rows, max(1, rows * MAX_PART_RAW_BYTES // max(1, raw_bytes)))
+        for first in range(0, rows, step):
+            yield Piece(planned=planned, first_row=first, end_row=min(first + step, rows))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Load:
+    due: int = 0
+    rows: int = 0
+    raw_bytes: int = 0
+
+    def __add__(self, other: _Load) -> _Load:
+        return _Load(due=self.due + other.due, rows=self.rows + other.rows, raw_bytes=self.raw_bytes + other.raw_bytes)
+
+    def over(self, part_rows: int) -> bool:
+        return self.due > part_rows or self.rows > MAX_PART_ROWS or self.raw_bytes > MAX_PART_RAW_BYTES
+
+
+def encode_plan(plan: Plan) -> bytes:
+    """Returns a plan's manifest: a sealed zlib stream of JSON, objects named once."""
+    objects = list(dict.fromkeys(planned.object_name for planned in plan.segments))
+    index = {name: i for i, name in enumerate(objects)}
+    document = {
+        "v": 1,
+        "objects": objects,
+        "segments": [
+            [
+                index[p.object_name],
+                p.segment.offset,
+                p.segment.length,
+                p.segment.rows,
+                p.segment.raw_bytes,
+                p.segment.first_deliver_at_ms,
+                p.segment.last_deliver_at_ms,
+                p.due_rows,
+            ]
+            for p in plan.segments
+        ],
+        "cancelled": sorted(plan.cancelled),
+        "part_rows": plan.part_rows,
+    }
+    return sealed(zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 6))
+
+
+def decode_plan(
+    topic: str, a: int, b: int, manifest: bytes, occurrences: str | None = None, object_name: str | None = None
+) -> Plan:
+    """Reads a plan's manifest.
+
+    Args:
+        topic: the topic's name.
+        a: the first slot.
+        b: the slot behind the last.
+        manifest: as `encode_plan` returned it.
+        occurrences: the plan's own rows.
+        object_name: the object that holds the manifest, for the error; None if the table does.
+
+    Raises:
+        CorruptMetadata: it is not one, or a newer version's.
+    """
+    try:
+        document = json_object_of(decompressed(opened(manifest), _MANIFEST_BYTES))
+        if document["v"] != 1:
+            raise ValueError(f"version {document['v']}; this release reads version 1")
+        objects = [text(name) for name in document["objects"]]
+        segments = tuple(_planned(objects, *each) for each in document["segments"])
+        cancelled = frozenset(_message_id(each) for each in document["cancelled"])
+        part_rows = whole(document["part_rows"], 1)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        place = "the table" if object_name is None else f"object {object_name}, bytes 0-{len(manifest) - 1}"
+        raise CorruptMetadata(
+            f"plan {a} of topic {topic!r}, in {place}, is not readable ({error}); restore it from a backup, or rebuild "
+            "the topic's index"
+        ) from None
+    return Plan(
+        topic=topic,
+        a=a,
+        b=b,
+        segments=segments,
+        cancelled=cancelled,
+        part_rows=part_rows,
+        occurrences=occurrences,
+    )
+
+
+def _planned(
+    objects: Sequence[str],
+    index: int,
+    offset: int,
+    length: int,
+    rows: int,
+    raw_bytes: int,
+    first_ms: int,
+    last_ms: int,
+    due_rows: int,
+    *_: object,
+) -> PlannedSegment:
+    segment = Segment(
+        offset=whole(offset),
+        length=whole(length, 1),
+        rows=whole(rows, 1),
+        raw_bytes=whole(raw_bytes),
+        first_deliver_at_ms=whole(first_ms),
+        last_deliver_at_ms=whole(last_ms),
+    )
+    return PlannedSegment(object_name=objects[whole(index)], segment=segment, due_rows=whole(due_rows))
+
+
+def _message_id(each: str) -> MessageId:
+    id_bytes(each)  # raises what the caller expects
+    return MessageId(each)

@@ -1,0 +1,187 @@
+"""What consumers receive, and the header that comes with it.
+
+The header is the value of the message attribute `tidewheel`: a JSON object with
+
+    id       the message id              enc      0 text, 1 JSON, 2 base64 of bytes
+    sent     sender's ms                 key      the sender's key
+    exp      when it expires, ms         seq      the sender's count, with a key
+    attempt  how often it was tried      of       id of the first message, if it was sent again
+    ref      the S3 object that holds the body
+    only     the subscription that it is for
+    first    sender's ms of the first message, if it was sent again and that one had a key; `key` and `seq` are its too
+
+of which all but the first three are there only if they say something.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from tidewheel.errors import InvalidValue
+from tidewheel.model.message import HEADER_ATTRIBUTE, Encoding, MessageId, id_bytes, id_deliver_at_ms
+from tidewheel.model.untrusted import json_object_of, text, whole
+from tidewheel.model.validation import Options, payload_topic
+
+_TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceivedMessage:
+    """A delivered message, decoded.
+
+    Attributes:
+        id: its stable id; every copy of a message has the same one.
+        body: the body as SQS carried it (base64 for bytes).
+        attributes: the sender's attributes.
+        deliver_at: when it was due.
+        sent_at: when its sender sent it.
+        sqs_message_id, receipt_handle: SQS's own names for this copy.
+        receive_count: how often SQS has handed it out.
+        visible_at: when SQS made it receivable; the local runtime alone knows it.
+        key: the sender's key.
+        seq: with sent_at, the version of a message with a key.
+        expires_at: when its work is no longer wanted.
+        attempt: how often it was sent again by `retry_later`; 0 for the first time.
+        original_id: the id of the first message, if it was sent again.
+        payload: the S3 object that holds the body; None once it is put back, and for most.
+        only: the subscription that it is for, of one that was sent again; None: it goes to all.
+        first_sent_at: when the first message was sent, of one that was sent again and has a key.
+        header: the attribute from which all this was read.
+    """
+
+    id: MessageId
+    body: str
+    encoding: Encoding
+    attributes: Mapping[str, str]
+    deliver_at: datetime
+    sent_at: datetime
+    sqs_message_id: str
+    receipt_handle: str
+    receive_count: int = 1
+    visible_at: datetime | None = None
+    key: str | None = None
+    seq: int = 0
+    expires_at: datetime | None = None
+    attempt: int = 0
+    original_id: MessageId | None = None
+    payload: str | None = None
+    only: str | None = None
+    first_sent_at: datetime | None = None
+    header: str = field(default="", repr=False)
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Which of two with one key is newer: sending time in ms and seq; of the first, if it was sent again."""
+        return _ms(self.first_sent_at or self.sent_at), self.seq
+
+    def json(self) -> Any:
+        """Returns the body parsed as JSON."""
+        return json.loads(self.body)
+
+    def bytes(self) -> bytes:
+        """Returns the bytes that were sent, or the text's UTF-8 bytes."""
+        return base64.b64decode(self.body) if self.encoding is Encoding.BYTES else self.body.encode()
+
+
+def header_extras(options: Options) -> str | None:
+    """Returns what of a message's options its header holds beside the key and the expiry: JSON, None if nothing."""
+    names = {
+        "seq": options.seq,
+        "attempt": options.attempt,
+        "of": options.original_id,
+        "ref": options.payload,
+        "only": options.only,
+    }
+    if options.first_version is not None:
+        names |= dict(zip(("key", "first", "seq"), options.first_version, strict=True))
+    extras = {name: value for name, value in names.items() if value is not None}
+    return _TO_JSON(extras) if extras else None
+
+
+def header_text(
+    message_id: MessageId,
+    encoding: int,
+    sent_at_ms: int,
+    *,
+    key: str | None = None,
+    expires_at_ms: int | None = None,
+    extras: str | None = None,
+) -> str:
+    """Returns a header; without a key or extras it is below HEADER_BYTES.
+
+    Args:
+        extras: what `header_extras` returned.
+    """
+    text = f'{{"id":"{message_id}","enc":{encoding},"sent":{sent_at_ms}'
+    if key is not None:
+        text += f',"key":{_TO_JSON(key)}'
+    if expires_at_ms is not None:
+        text += f',"exp":{expires_at_ms}'
+    if extras is not None:
+        text += f",{extras[1:-1]}"
+    return text + "}"
+
+
+def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
+    """Decodes one message of SQS's ReceiveMessage answer, or one record of a Lambda SQS event.
+
+    Raises:
+        InvalidValue: the message was not delivered by Tidewheel.
+    """
+    lambda_style = "messageAttributes" in raw
+    attributes = raw.get("messageAttributes") or raw.get("MessageAttributes") or {}
+    key = "stringValue" if lambda_style else "StringValue"
+    values = {name: value[key] for name, value in attributes.items() if key in value}
+    try:
+        header_value = text(values.pop(HEADER_ATTRIBUTE))
+        header = json_object_of(header_value)
+        message_id = MessageId(header["id"])
+        binary = id_bytes(message_id)
+        encoding = Encoding(header["enc"])
+        sent_at = _utc(header["sent"])
+        deliver_at = _utc(id_deliver_at_ms(binary))
+        expires_at = _utc(header["exp"]) if "exp" in header else None
+        first_sent_at = _utc(header["first"]) if "first" in header else None
+        numbers = {name: whole(header.get(name, 0)) for name in ("seq", "attempt")}
+        texts = {name: None if name not in header else text(header[name]) for name in ("key", "of", "ref", "only")}
+        if texts["of"] is not None:
+            id_bytes(texts["of"])
+        if texts["ref"] is not None and payload_topic(texts["ref"]) is None:
+            raise ValueError("ref is not the name of a body")
+    except (KeyError, TypeError, ValueError, OverflowError, OSError) as error:
+        how = f"not a message that Tidewheel delivered ({error!r})"
+        raise InvalidValue(f"attribute {HEADER_ATTRIBUTE}", dict(attributes), how) from None
+    system = raw.get("attributes") or raw.get("Attributes") or {}
+    return ReceivedMessage(
+        id=message_id,
+        body=raw["body"] if lambda_style else raw["Body"],
+        encoding=encoding,
+        attributes=values,
+        deliver_at=deliver_at,
+        sent_at=sent_at,
+        sqs_message_id=raw["messageId"] if lambda_style else raw["MessageId"],
+        receipt_handle=raw["receiptHandle"] if lambda_style else raw["ReceiptHandle"],
+        receive_count=int(system.get("ApproximateReceiveCount", 1)),
+        key=texts["key"],
+        seq=numbers["seq"],
+        expires_at=expires_at,
+        attempt=numbers["attempt"],
+        original_id=None if texts["of"] is None else MessageId(texts["of"]),
+        payload=texts["ref"],
+        only=texts["only"],
+        first_sent_at=first_sent_at,
+        header=header_value,
+    )
+
+
+def _utc(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, UTC)
+
+
+def _ms(at: datetime) -> int:
+    return round(at.timestamp() * 1000)

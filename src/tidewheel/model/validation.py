@@ -1,0 +1,345 @@
+"""What a message must be to be sent: checked, encoded, and given an id."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Any, Self
+
+from tidewheel.errors import InvalidValue
+from tidewheel.model.duration import MAX_DELAY_MS, delay_ms, deliver_at_ms
+from tidewheel.model.levels import level_delay_ms
+from tidewheel.model.message import (
+    HEADER_ATTRIBUTE,
+    MAX_ATTRIBUTES,
+    MAX_MESSAGE_BYTES,
+    TIMES_END_MS,
+    Encoding,
+    IdSource,
+    Message,
+    MessageId,
+    id_bytes,
+    id_deliver_at_ms,
+    id_text,
+)
+from tidewheel.model.topic import check_name
+
+MAX_KEY_CHARACTERS = 256
+MAX_PAYLOAD_BYTES = 100 * 1024 * 1024
+"""A body that is kept in S3: the sender and the consumer hold it whole."""
+
+_NO_ATTRIBUTES: Mapping[str, str] = MappingProxyType({})
+_TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+# What SQS refuses: see the SendMessage reference, "Valid unicode characters".
+_REFUSED = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_REFUSED_ASCII = bytes({*range(32)} - set(b"\t\n\r"))
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_ATTRIBUTE_NAME = re.compile(r"(?!(?i:aws|amazon)\.)(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)\Z")
+_PAYLOAD_NAME = re.compile(r"payloads/([A-Za-z0-9_-]{1,48})/\d{4}-\d\d-\d\d/[A-Z0-9]{26}-[0-9a-f]{8,16}\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What few messages have beside a body and attributes.
+
+    Attributes:
+        key, replace: the sender's.
+        seq: with the sending time, the version of a message with a key: the sender's own count.
+        expires_at_ms: when it is no longer handed out.
+        moves: the message whose place it takes if that was not sealed yet; otherwise it is dropped.
+        attempt: how often its work was tried before, for `retry_later`.
+        original_id: the first message's id, of one that was sent again.
+        payload: the S3 object with the body, if that is too large for SQS.
+        recurring: the name of the recurring message that it is one of; what consumers see as its key.
+        only: the one subscription that it is for, whatever that one's filter says.
+        first_version: key, sending time in ms, and seq of the first message, of one that was sent again. It has no key
+            of its own then, so that it is neither a duplicate of that message, nor supersedes a later one.
+    """
+
+    key: str | None = None
+    replace: bool = False
+    seq: int | None = None
+    expires_at_ms: int | None = None
+    moves: MessageId | None = None
+    attempt: int | None = None
+    original_id: MessageId | None = None
+    payload: str | None = None
+    recurring: str | None = None
+    only: str | None = None
+    first_version: tuple[str, int, int] | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Returns them as JSON's values, without those that are absent."""
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: value for name, value in found.items() if value is not None and value is not False}
+
+    @classmethod
+    def of_document(cls, document: object, topic: str, deliver_at_ms: int) -> Self:
+        """Reads what `document` returned, written by anybody.
+
+        Raises:
+            ValueError: it is not that.
+        """
+        if not isinstance(document, dict) or not document.keys() <= _OPTION_NAMES:
+            raise ValueError("options are not an object of known names")
+        options = cls(**document)
+        for name in (options.key, options.recurring):
+            if name is not None:
+                check_key(name)
+        for name, end in (("seq", 1 << 53), ("expires_at_ms", TIMES_END_MS), ("attempt", 1 << 53)):
+            value = getattr(options, name)
+            if value is not None and (type(value) is not int or not 0 <= value < end):
+                raise ValueError(f"option {name} is not a whole number, or out of range")
+        for name in ("moves", "original_id"):
+            if getattr(options, name) is not None:
+                id_bytes(getattr(options, name))
+        if not isinstance(options.replace, bool) or (options.key is None) != (options.seq is None):
+            raise ValueError("replace is not true or false, or a key has no seq")
+        if options.expires_at_ms is not None and options.expires_at_ms <= deliver_at_ms:
+            raise ValueError("it expires before it is due")
+        # Whoever may read this topic's bodies gets what the name says: it must be one of them.
+        if options.payload is not None and payload_topic(options.payload) != topic:
+            raise ValueError("payload is not the name of a body of the topic")
+        if options.only is not None:
+            check_name("only", options.only)
+        if options.first_version is not None:
+            if options.key is not None:
+                raise ValueError("what is sent again has no key of its own")
+            options = replace(options, first_version=_first_version(options.first_version))
+        return options
+
+
+def payload_topic(name: object) -> str | None:
+    """Returns the topic of the large body that an object's name means; None if it means none."""
+    found = _PAYLOAD_NAME.match(name) if isinstance(name, str) else None
+    return None if found is None else found[1]
+
+
+def _first_version(value: object) -> tuple[str, int, int]:
+    if not isinstance(value, (list, tuple)) or len(value) != 3:
+        raise ValueError("first_version is not a key and two numbers")
+    key, *numbers = value
+    if not all(type(number) is int and 0 <= number < 1 << 53 for number in numbers):
+        raise ValueError("first_version has what is not a whole number")
+    if numbers[0] >= TIMES_END_MS:
+        raise ValueError("first_version has a time that is none")
+    return check_key(key), numbers[0], numbers[1]
+
+
+_OPTION_NAMES = {f.name for f in fields(Options)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedMessage:
+    """A checked message on its way: what a pack and a ledger hold of it.
+
+    Attributes:
+        id: 16 bytes.
+        text: the body as SQS will carry it (base64 for bytes).
+        options: None for most.
+    """
+
+    id: bytes
+    text: str
+    encoding: Encoding
+    attributes: Mapping[str, str]
+    options: Options | None = None
+
+    @property
+    def deliver_at_ms(self) -> int:
+        """When it is due: what its id says."""
+        return id_deliver_at_ms(self.id)
+
+    @property
+    def size(self) -> int:
+        """Bytes that SQS will count, our own attribute's fixed part aside."""
+        size = len(self.text) if self.text.isascii() else len(self.text.encode())
+        if self.attributes:
+            size += sum(len(n) + len(v.encode()) + len("String") for n, v in self.attributes.items())
+        if self.options is not None:
+            keys = (self.options.key, None if self.options.first_version is None else self.options.first_version[0])
+            size += sum(len(_TO_JSON(key).encode()) for key in keys if key is not None)
+        return size
+
+    @property
+    def too_large(self) -> bool:
+        """Whether SQS does not take its body and attributes."""
+        return self.size > MAX_MESSAGE_BYTES
+
+    def with_payload(self, name: str, pointer: str) -> CheckedMessage:
+        """Returns the message whose body is in an S3 object, with what SQS carries instead of it."""
+        return replace(self, text=pointer, options=replace(self.options or Options(), payload=name))
+
+
+def check_message(
+    message: Message,
+    ids: IdSource,
+    now_ms: int,
+    *,
+    levels: Sequence[int] | None = None,
+    large: bool = False,
+    resend: Options | None = None,
+) -> CheckedMessage:
+    """Checks a message, encodes its body and gives it an id.
+
+    Args:
+        message: the caller's.
+        ids: where its id comes from.
+        now_ms: the sender's time.
+        levels: seconds of the topic's delay levels; None: RocketMQ's.
+        large: whether the caller keeps in S3 what is too large for SQS, so that it passes here.
+        resend: options of the message that this one repeats or moves, if any.
+
+    Raises:
+        InvalidValue: anything of it cannot be delivered.
+    """
+    due_ms = due_at_ms(
+        now_ms, delay=message.delay, deliver_at=message.deliver_at, delay_level=message.delay_level, levels=levels
+    )
+    text, encoding = _encode_body(message.body)
+    attributes: Mapping[str, str] = _NO_ATTRIBUTES
+    if message.attributes:
+        check_attributes(message.attributes)
+        attributes = dict(message.attributes)
+    options = resend
+    if message.key is not None or message.replace or message.expires_in is not None:
+        options = _options(message, ids, due_ms, resend or Options())
+    checked = CheckedMessage(id=ids.next(due_ms), text=text, encoding=encoding, attributes=attributes, options=options)
+    most = MAX_PAYLOAD_BYTES if large else MAX_MESSAGE_BYTES
+    if checked.size > most:
+        who, how = ("Tidewheel", "split it") if large else ("SQS", "keep the large part in S3 and send its key")
+        raise InvalidValue(
+            "body",
+            message.body,
+            f"body, attributes and key come to {checked.size} bytes; {who} takes {most} (bytes count as base64); {how}",
+        )
+    if checked.too_large and checked.size - len(text.encode()) > MAX_MESSAGE_BYTES // 2:
+        raise InvalidValue("attributes", list(attributes), "too large for SQS: put them into the body")
+    return checked
+
+
+def due_at_ms(
+    now_ms: int,
+    *,
+    delay: float | timedelta | str | None = None,
+    deliver_at: datetime | float | None = None,
+    delay_level: int | None = None,
+    levels: Sequence[int] | None = None,
+) -> int:
+    """Returns when a message is due, given in one of three ways; now, if in none.
+
+    Raises:
+        InvalidValue: two of them are given, or one is not usable.
+    """
+    ways = {"delay": delay, "deliver_at": deliver_at, "delay_level": delay_level}
+    given = {name: value for name, value in ways.items() if value is not None}
+    if len(given) > 1:
+        raise InvalidValue(", ".join(given), tuple(given.values()), "give one of these")
+    if deliver_at is not None:
+        return deliver_at_ms(deliver_at, now_ms)
+    if delay_level is not None:
+        return now_ms + level_delay_ms(delay_level, levels)
+    return now_ms + (0 if delay is None else delay_ms(delay))
+
+
+def _options(message: Message, ids: IdSource, due_ms: int, options: Options) -> Options:
+    if not isinstance(message.replace, bool):
+        raise InvalidValue("replace", message.replace, "give True or False")
+    if message.key is not None:
+        options = replace(options, key=check_key(message.key), replace=message.replace, seq=ids.sequence())
+    elif message.replace:
+        raise InvalidValue("replace", message.replace, "it needs a key: give key=...")
+    if message.expires_in is not None:
+        after_ms = delay_ms(message.expires_in, "expires_in")
+        if after_ms == 0:
+            raise InvalidValue("expires_in", message.expires_in, "it counts from the due time on: give more than 0")
+        options = replace(options, expires_at_ms=due_ms + min(after_ms, MAX_DELAY_MS))
+    return options
+
+
+def check_key(key: object) -> str:
+    """Returns a message's key if it is one.
+
+    Raises:
+        InvalidValue: it is not text of 1 to 256 characters without control characters, and others that SQS refuses.
+    """
+    if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY_CHARACTERS or _CONTROL.search(key):
+        raise InvalidValue("key", key, f"give text of 1 to {MAX_KEY_CHARACTERS} characters, no control characters")
+    return key
+
+
+def moved(message: CheckedMessage, ids: IdSource, due_ms: int, old: bytes) -> CheckedMessage:
+    """Returns the message that takes the place of `old`, due at another time; its expiry moves along."""
+    options = message.options or Options()
+    expires_at_ms = options.expires_at_ms
+    if expires_at_ms is not None:
+        expires_at_ms += due_ms - message.deliver_at_ms
+    if options.key is not None:
+        options = replace(options, replace=True, seq=ids.sequence())
+    options = replace(options, moves=id_text(old), expires_at_ms=expires_at_ms)
+    return replace(message, id=ids.next(due_ms), options=options)
+
+
+def _encode_body(body: object) -> tuple[str, Encoding]:
+    if isinstance(body, str):
+        text, encoding = body, Encoding.TEXT
+    elif isinstance(body, (bytes, bytearray, memoryview)):
+        text, encoding = base64.b64encode(bytes(body)).decode(), Encoding.BYTES
+    else:
+        try:
+            text, encoding = _TO_JSON(body), Encoding.JSON
+        except RecursionError:
+            raise InvalidValue("body", type(body), "nested too deeply for JSON; send text or bytes") from None
+        except (TypeError, ValueError) as error:
+            how = f"give text, bytes, or what json.dumps takes ({error})"
+            raise InvalidValue("body", body, how) from None
+    if not text:
+        raise InvalidValue("body", body, "SQS takes no empty bodies; send at least one character")
+    check_characters("body", text)
+    return text, encoding
+
+
+def check_characters(name: str, text: str) -> None:
+    """Raises InvalidValue if SQS refuses a character of the text."""
+    # Most texts are ASCII: 0.4 µs for 280 characters, where looking at each of them takes 7.
+    if text.isascii() and len(text.encode().translate(None, _REFUSED_ASCII)) == len(text):
+        return
+    bad = _REFUSED.search(text)
+    if bad is not None:
+        shown = f"U+{ord(bad[0]):04X} at position {bad.start()}"
+        raise InvalidValue(name, text, f"SQS refuses the character {shown}; send bytes instead")
+
+
+def check_attributes(attributes: Mapping[str, str]) -> int:
+    """Returns the bytes that SQS counts for the attributes.
+
+    Raises:
+        InvalidValue: too many, a bad name, or a value that is not text.
+    """
+    if not attributes:
+        return 0
+    if not isinstance(attributes, Mapping):
+        raise InvalidValue("attributes", attributes, "give a mapping of names to text")
+    if len(attributes) > MAX_ATTRIBUTES:
+        raise InvalidValue(
+            "attributes", list(attributes), f"at most {MAX_ATTRIBUTES}: SQS takes ten and one is Tidewheel's"
+        )
+    size = 0
+    for name, value in attributes.items():
+        if not isinstance(name, str) or not _ATTRIBUTE_NAME.match(name) or name == HEADER_ATTRIBUTE:
+            raise InvalidValue(
+                "attribute name",
+                name,
+                "use 1 to 256 letters, digits, '_', '-' or '.', no dot first, last or twice, "
+                f"not starting with AWS. or Amazon., and not {HEADER_ATTRIBUTE!r}",
+            )
+        if not isinstance(value, str) or not value:
+            raise InvalidValue(f"attribute {name}", value, "give text of at least one character")
+        check_characters(f"attribute {name}", value)
+        size += len(name) + len(value.encode()) + len("String")
+    return size
