@@ -5,14 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 # A worker that died is not replaced: pytest-xdist may then wait for ever. tests/dead_worker.py ends the run.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+PYTEST := $(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 DEPLOY := $(BIN)/python -m infra.deploy
 TARGET = $(if $(ENVIRONMENT),--environment $(ENVIRONMENT)) $(if $(STACK),--stack $(STACK))
 # uv installs in a fifth of pip's time. Where pip is told of another index, uv is told, too; where uv fails, pip goes on.
 INDEX := $(or $(UV_DEFAULT_INDEX),$(PIP_INDEX_URL),$(shell $(PYTHON) -m pip config get global.index-url 2>/dev/null))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long test-independent lint types imports simulate bench bench-all bench-record report crash fuzz peers soak synth deploy diff destroy build bundle lock aws-smoke clean
+.PHONY: help install demo test test-all test-independent lint types imports simulate bench bench-all bench-record report crash fuzz peers soak synth deploy diff destroy build bundle lock aws-smoke clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -35,8 +35,8 @@ demo: install  ## replay 60 days of real messages on the local stack, then 30 se
 test: install  ## run the tests
 	$(PYTEST) -m "not long"
 
-test-long: install  ## run the tests that take minutes, too
-	$(PYTEST) -m long
+test-all: install  ## run all tests, also those that take minutes
+	$(PYTEST)
 
 test-independent: install  ## the adapters and archives on DynamoDB Local, ElasticMQ and versitygw; needs Java, Maven and Go (INDEPENDENT="race")
 	$(BIN)/python -m tests.independent $(INDEPENDENT)

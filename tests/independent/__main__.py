@@ -1,6 +1,6 @@
 """`make test-independent`: fetches the parts, runs them, and tests on them; exit code 3 without Java, Maven or Go.
 
-python -m tests.independent [--check] [--race-s 90] [contract race artifact]
+python -m tests.independent [--fetch] [--race-s 90] [contract race artifact]
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> int:
     """Runs what the command line asks for; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.independent", description=__doc__)
     parser.add_argument("runs", nargs="*", help=f"of {', '.join(commands(RACE_S))}; by default all")
-    parser.add_argument("--check", action="store_true", help="only say whether this machine has the tools")
+    parser.add_argument("--fetch", action="store_true", help="only fetch the parts, and say whether this can be done")
     parser.add_argument("--race-s", type=float, default=RACE_S, help="how long the race lasts")
     asked = parser.parse_args()
     known = commands(asked.race_s)
@@ -49,6 +49,7 @@ def main() -> int:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
     try:
         check_tools()
+        parts = fetch()
     except ToolMissing as error:
         print(
             f"The tests on independent parts need java and javac (17 or newer), mvn and go: {error}.\n"
@@ -56,12 +57,11 @@ def main() -> int:
             file=sys.stderr,
         )
         return NO_TOOLS
-    return 0 if asked.check else run({name: known[name] for name in asked.runs or known})
+    return 0 if asked.fetch else run(parts, {name: known[name] for name in asked.runs or known})
 
 
-def run(wanted: Mapping[str, list[str]]) -> int:
+def run(parts: Parts, wanted: Mapping[str, list[str]]) -> int:
     """Runs some commands on fresh parts, each whether the one before it failed or not."""
-    parts = fetch()
     codes: dict[str, int] = {}
     verdicts: list[str] = []
     for name, arguments in wanted.items():

@@ -28,7 +28,7 @@ class Parts:
 
 
 class ToolMissing(Exception):
-    """This machine has no Java, Maven or Go that can be used."""
+    """This machine has no Java, Maven or Go that can be used, or these reach no registry."""
 
 
 def check_tools() -> None:
@@ -48,7 +48,11 @@ def check_tools() -> None:
 
 
 def fetch() -> Parts:
-    """Fetches whatever the cache does not hold yet."""
+    """Fetches whatever the cache does not hold yet.
+
+    Raises:
+        ToolMissing: Maven or Go failed, and its output says why.
+    """
     return Parts(
         dynamodb_local=_jars("dynamodb-local"),
         elasticmq=_jars("elasticmq"),
@@ -97,4 +101,7 @@ def _unfinished(folder: Path) -> Path:
 
 def _run(command: list[str | Path], **environment: str) -> None:
     print(f"fetching: {' '.join(map(str, command))}", flush=True)
-    subprocess.run(command, env=os.environ | environment, check=True, timeout=FETCH_S)
+    try:
+        subprocess.run(command, env=os.environ | environment, check=True, timeout=FETCH_S)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        raise ToolMissing(f"{command[0]} fetches nothing: {error}") from None

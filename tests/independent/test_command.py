@@ -14,14 +14,19 @@ from tests.independent.__main__ import NO_TOOLS
 TOOLS = {"java": "echo 'openjdk version \"17.0.1\"' >&2", "javac": "", "mvn": "", "go": ""}
 
 
-def check(folder: Path, **tools: str) -> subprocess.CompletedProcess[str]:
-    """Runs the check where these tools, as scripts, are all that the PATH has."""
+def fetch(folder: Path, **tools: str) -> subprocess.CompletedProcess[str]:
+    """Asks the command to fetch, as `run` does."""
+    return run(folder, ["-m", "tests.independent", "--fetch"], **tools)
+
+
+def run(folder: Path, program: list[str], **tools: str) -> subprocess.CompletedProcess[str]:
+    """Runs Python where these tools, as scripts, are all that the PATH has."""
     for name, script in tools.items():
         tool = folder / name
         tool.write_text(f"#!/bin/sh\n{script}\n")
         tool.chmod(0o755)
     return subprocess.run(
-        [sys.executable, "-m", "tests.independent", "--check"],
+        [sys.executable, *program],
         cwd=REPOSITORY,
         env=os.environ | {"PATH": str(folder)},
         capture_output=True,
@@ -30,18 +35,25 @@ def check(folder: Path, **tools: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_machine_with_all_tools_is_fine(tmp_path: Path) -> None:
-    assert check(tmp_path, **TOOLS).returncode == 0
+def test_a_registry_that_cannot_be_reached_is_told(tmp_path: Path) -> None:
+    failing = TOOLS | {"mvn": "echo 'Unknown host repo.maven.apache.org' >&2; exit 1"}
+    program = (
+        "import sys; from pathlib import Path; from tests.independent import __main__ as command, fetch\n"
+        f"fetch.CACHE = Path({str(tmp_path / 'cache')!r}); sys.argv = ['', '--fetch']; sys.exit(command.main())"
+    )
+    result = run(tmp_path, ["-c", program], **failing)
+    assert result.returncode == NO_TOOLS
+    assert "Unknown host" in result.stderr and "mvn fetches nothing" in result.stderr
 
 
 def test_a_missing_tool_is_named(tmp_path: Path) -> None:
-    result = check(tmp_path, **{name: script for name, script in TOOLS.items() if name not in ("go", "mvn")})
+    result = fetch(tmp_path, **{name: script for name, script in TOOLS.items() if name not in ("go", "mvn")})
     assert result.returncode == NO_TOOLS
     assert "not on the PATH: mvn, go" in result.stderr and "Maven fetches" in result.stderr
 
 
 def test_a_java_that_is_too_old_is_named(tmp_path: Path) -> None:
-    result = check(tmp_path, **TOOLS | {"java": "echo 'openjdk version \"11.0.2\"' >&2"})
+    result = fetch(tmp_path, **TOOLS | {"java": "echo 'openjdk version \"11.0.2\"' >&2"})
     assert result.returncode == NO_TOOLS
     assert "java 11 is on the PATH" in result.stderr
 
