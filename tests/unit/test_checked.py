@@ -15,8 +15,8 @@ SOURCE = REPOSITORY / "src" / "tidewheel"
 PARSERS = re.compile(
     r"pq\.(?:read\w+|ParquetFile|ParquetDataset)\(|BufferReader\(|ipc\.\w+\(|BitMap\.deserialize\(|zlib\.decompress\w*\("
 )
-CHECKING = {"ledger.py", "ledger_reader.py", "slots.py", "foreign.py"}
-"""Modules that call a parser in C; foreign.decompressed gets what its callers have opened."""
+CHECKING = {"ledger/ledger.py", "ledger/reader.py", "ledger/slots.py", "model/untrusted.py"}
+"""Modules that call a parser in C; untrusted.decompressed gets what its callers have opened."""
 
 
 @settings(max_examples=100, deadline=None)
@@ -58,6 +58,6 @@ def test_parsers_in_c_are_called_only_by_modules_that_check_the_bytes() -> None:
 def test_whoever_decompresses_opens_first() -> None:
     for path in SOURCE.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
-        if "import decompressed" in text and path.name != "foreign.py":
+        if "import decompressed" in text and path.name != "untrusted.py":
             for call in re.findall(r"decompressed\(.*", text):
                 assert "opened(" in call or path.name == "pack.py", f"{path}: {call}"
