@@ -8,6 +8,8 @@ PACKAGE = Path(__file__).resolve().parent
 
 FUNCTIONS = "functions"
 GLUE_JOBS = "glue_jobs"
+PUBLIC_NAMES = "__init__.pyi"
+"""The stub that `__init__.py` reads: every archive with this package needs the file."""
 DOCS = "docs"
 EXAMPLES = "examples"
 

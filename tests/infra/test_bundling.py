@@ -298,7 +298,8 @@ def test_what_is_not_deployed_deploys_nothing(package: Path) -> None:
     ("file", "changed"),
     [
         ("_functions/ingest/handler.py", (True, False)),
-        ("flows/ingest.py", (True, True)),
+        ("flows/delivery/ingest.py", (True, True)),
+        ("__init__.pyi", (True, True)),
         ("spark/merging.py", (False, True)),
     ],
 )

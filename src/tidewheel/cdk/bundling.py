@@ -29,7 +29,7 @@ from aws_cdk import aws_lambda as lambda_
 from tidewheel.cdk import archive, pinned_packages
 from tidewheel.cdk.archive import bundled_by, files_of, fingerprint, write_archive
 from tidewheel.cdk.pinned_packages import LAMBDA, BundleFailed, Machine, install, pinned
-from tidewheel.shipped import FUNCTIONS, PACKAGE, shipped
+from tidewheel.shipped import FUNCTIONS, PACKAGE, PUBLIC_NAMES, shipped
 
 MB = 1_000_000
 
@@ -182,7 +182,7 @@ def own_files() -> dict[str, Path]:
 def own_modules() -> dict[str, Path]:
     """Return the modules of this package that are deployed, by their names in an archive."""
     # The wheel keeps handlers and jobs in folders of the package that begin with "_".
-    found = (path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
+    found = (path.relative_to(PACKAGE) for path in [*PACKAGE.rglob("*.py"), PACKAGE / PUBLIC_NAMES])
     names = (path.as_posix() for path in found if not any(part.startswith("_") for part in path.parts[:-1]))
     modules = {f"{PACKAGE.name}/{name}": PACKAGE / name for name in names}
     return {name: path for name, path in modules.items() if not _left_out(name)}

@@ -32,13 +32,13 @@ from constructs import Construct
 from tidewheel.cdk.archive import bundled_by, files_of, fingerprint, write_archive
 from tidewheel.cdk.bundling import makers
 from tidewheel.cdk.pinned_packages import GLUE, BundleFailed, index_for_uv, pinned
-from tidewheel.shipped import PACKAGE
+from tidewheel.shipped import PACKAGE, PUBLIC_NAMES
 
 GLUE_PACKAGES = ("cronsim", "pyarrow", "pyroaring", "tzdata")
 """What the package needs in a job; boto3, numpy, py4j and pyspark Glue has."""
 
-JOB_FOLDERS = ("aws", "flows", "sdk", "spark")
-"""The folders of the package that jobs import from, beside its own modules."""
+JOB_FOLDERS = ("aws", "client", "flows", "ledger", "model", "spark")
+"""The folders of the package that jobs import from, beside the modules in its root."""
 
 WHEELS_SUFFIX = ".gluewheels.zip"
 """By this end of a name Glue knows an archive of wheels."""
@@ -125,7 +125,8 @@ def script(scope: Construct, id_: str, path: Path) -> Uploaded:
 
 def job_files() -> dict[str, Path]:
     """Return what the jobs get of this package, by the names in the archive."""
-    found = [*PACKAGE.glob("*.py"), *(path for folder in JOB_FOLDERS for path in (PACKAGE / folder).rglob("*.py"))]
+    inside = (path for folder in JOB_FOLDERS for path in (PACKAGE / folder).rglob("*.py"))
+    found = [*PACKAGE.glob("*.py"), PACKAGE / PUBLIC_NAMES, *inside]
     return {path.relative_to(PACKAGE.parent).as_posix(): path for path in found}
 
 
