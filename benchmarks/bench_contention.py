@@ -29,7 +29,7 @@ from rich.table import Table
 
 from tidewheel.aws.dynamodb_table import ATTEMPTS, backoff_s
 from tidewheel.clock import SystemClock
-from tidewheel.errors import Contended
+from tidewheel.errors import ConcurrentModification
 from tidewheel.flows.administration.cancel import cancel, cancel_key, cancel_many
 from tidewheel.flows.delivery.commit import commit_and_arm
 from tidewheel.flows.delivery.keys import settle_keys
@@ -43,7 +43,7 @@ from tidewheel.model.pack import decode_pack, packs
 from tidewheel.model.segment import Segment
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.tombstone import Tombstone
-from tidewheel.model.topic_state import new_fence
+from tidewheel.model.topic_state import new_topic_state
 from tidewheel.model.validation import check_message
 
 THREADS = 50
@@ -52,7 +52,7 @@ SECONDS, BUSY_MS = 5.0, 8.0
 TOPIC = "orders"
 BATCH = 90
 Key = tuple[str, str]
-FENCE: Key = ("FENCE", "")
+STATE: Key = ("STATE", "")
 
 
 class BusyTopics:
@@ -102,15 +102,15 @@ class BusyTopics:
             finally:
                 with self._lock:
                     self._busy.difference_update(keys)
-        raise Contended(name, TOPIC, ATTEMPTS)
+        raise ConcurrentModification(name, TOPIC, ATTEMPTS)
 
 
-def _of_fence(*_: Any) -> list[Key]:
-    return [FENCE]
+def _of_state(*_: Any) -> list[Key]:
+    return [STATE]
 
 
 def _of_batch(_: str, tombstones: list[Tombstone]) -> list[Key]:
-    return [FENCE, *(("TOMB", each.id) for each in tombstones)]
+    return [STATE, *(("TOMB", each.id) for each in tombstones)]
 
 
 def _of_tombstone(_: str, tombstone: Tombstone) -> list[Key]:
@@ -127,8 +127,8 @@ def _of_move(_: str, __: KeyEntry, entry: KeyEntry, tombstone: Tombstone | None)
 
 # A new bucket's item, or that of a new tombstone, is nobody else's.
 WRITES: dict[str, Callable[..., list[Key]]] = {
-    "commit_bucket": _of_fence,
-    "cancel": _of_fence,
+    "commit_bucket": _of_state,
+    "cancel": _of_state,
     "cancel_batch": _of_batch,
     "put_tombstone": _of_tombstone,
     "claim_key": _of_claim,
@@ -145,8 +145,8 @@ class Load:
         self.clock = SystemClock()
         self.service = MemoryService.at(self.clock)
         self.settings = TopicSettings()
-        self.fence = new_fence(TOPIC, "g1", self.settings, self.clock.now_ms())
-        self.service.topics.create_topic(self.fence)
+        self.state = new_topic_state(TOPIC, "g1", self.settings, self.clock.now_ms())
+        self.service.topics.create_topic(self.state)
         self.topics: Any = BusyTopics(self.service.topics, busy_s, read_s)
         self.ports: Any = replace(self.service, topics=self.topics)
         self.ids = IdSource()
@@ -157,7 +157,7 @@ class Load:
 
     def commit(self) -> None:
         """What ingest does with one ledger: the object is not put."""
-        slot = self.fence.sealed + random.randrange(300, 3_000)
+        slot = self.state.sealed + random.randrange(300, 3_000)
         segment = Segment(
             offset=4,
             length=9,
@@ -175,11 +175,11 @@ class Load:
             segments=(segment,),
         )
         for _ in range(20):
-            fence = self.topics.fence(TOPIC)
-            assert fence is not None
-            if commit_and_arm(self.ports, fence, bucket) is not Commit.MOVED:
+            state = self.topics.state(TOPIC)
+            assert state is not None
+            if commit_and_arm(self.ports, state, bucket) is not Commit.MOVED:
                 return
-        raise Contended("ingest", TOPIC, 20)
+        raise ConcurrentModification("ingest", TOPIC, 20)
 
     def cancel(self) -> None:
         """A cancel by id."""
@@ -195,7 +195,7 @@ class Load:
         now = self.clock.now_ms()
         message = Message(body="x", delay="1d", key=f"k{random.randrange(1000)}", replace=True)
         [(_, data)] = packs(TOPIC, "g1", now, [check_message(message, self.ids, now)])
-        settle_keys(self.ports, self.fence, [decode_pack(data, now)])
+        settle_keys(self.ports, self.state, [decode_pack(data, now)])
 
     def cancel_by_key(self) -> None:
         """A cancel by one of a thousand keys."""
@@ -220,7 +220,7 @@ def run(load: Load, kinds: list[Callable[[], None]], seconds: float, pause_s: fl
                 return
             try:
                 kind()
-            except Contended as error:
+            except ConcurrentModification as error:
                 gave_up.append(str(error))
             latencies.append(time.perf_counter() - began)
 

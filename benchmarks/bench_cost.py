@@ -124,11 +124,11 @@ class Run:
         ids = np.zeros((len(times), 16), np.uint8)
         ids[:, :6] = times.astype(">i8").view(np.uint8).reshape(-1, 8)[:, 2:]
         ids[:, 6:] = self.random.integers(0, 256, (len(times), 10), np.uint8)
-        fence = self.ports.topics.fence(TOPIC)
-        assert fence is not None
+        state = self.ports.topics.state(TOPIC)
+        assert state is not None
         return Pack(
             topic=TOPIC,
-            generation=fence.generation,
+            generation=state.generation,
             sent_at_ms=now_ms,
             ids=ids.tobytes(),
             encodings=[Encoding.TEXT] * len(times),
@@ -144,9 +144,9 @@ class Run:
         pack = self.pack(due_after_ms)
         if pack is not None:
             ingest(self.ports, TOPIC, [pack])
-        fence = self.ports.topics.fence(TOPIC)
-        assert fence is not None
-        if fence.wake_slot is not None and fires_at_ms(fence.wake_slot, fence.settings) <= clock.now_ms():
+        state = self.ports.topics.state(TOPIC)
+        assert state is not None
+        if state.next_slot is not None and fires_at_ms(state.next_slot, state.settings) <= clock.now_ms():
             done = dispatch(self.ports, TOPIC)
             assert done is not None and not done.failures
             if done.collect:
@@ -154,7 +154,7 @@ class Run:
         while self.queues.parts:
             deliver_part(self.ports, *self.queues.parts.pop())
         # While the topic is filled, sweeps that would find nothing are left out.
-        if not due_after_ms or fence.merge_at_ms is not None:
+        if not due_after_ms or state.merge_at_ms is not None:
             swept = sweep(self.ports)
             assert not swept.failures, swept.failures
 

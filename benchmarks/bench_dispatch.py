@@ -31,12 +31,12 @@ from tidewheel.clock import ManualClock
 from tidewheel.flows.administration.subscribe import create_subscription
 from tidewheel.flows.delivery import release
 from tidewheel.flows.delivery.dispatch import dispatch
-from tidewheel.flows.ports import Commit, Wake
+from tidewheel.flows.ports import Commit, NextWork
 from tidewheel.ledger.bucket import content_id
 from tidewheel.ledger.ledger import Ledger, decode_segment, encode_ledger
 from tidewheel.memory import MemoryTopics, MemoryWheel
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.topic_state import new_fence
+from tidewheel.model.topic_state import new_topic_state
 
 ROWS = 5_000
 THREADS = 8
@@ -72,14 +72,14 @@ class Service:
         """Returns a new topic, with the ledger due."""
         self._topic += 1
         topic = f"t{self._topic}"
-        self.topics.create_topic(new_fence(topic, "g", TopicSettings(inline_rows=1_000_000), START_MS))
+        self.topics.create_topic(new_topic_state(topic, "g", TopicSettings(inline_rows=1_000_000), START_MS))
         create_subscription(self.topics, self.clock, topic, "s", QUEUE_URL)
-        fence = self.topics.fence(topic)
-        assert fence is not None
+        state = self.topics.state(topic)
+        assert state is not None
         bucket = self._ledger.summary.bucket(content_id(self._ledger.data), "ledger")
-        lowered = fence.wake_slot is None or fence.wake_slot > bucket.first_slot
-        wake = Wake(wake_slot=bucket.first_slot, look_at_ms=None, collect_at_ms=None) if lowered else None
-        assert self.topics.commit_bucket(fence, bucket, wake) is Commit.COMMITTED
+        lowered = state.next_slot is None or state.next_slot > bucket.first_slot
+        next_work = NextWork(next_slot=bucket.first_slot, next_check_ms=None, collect_at_ms=None) if lowered else None
+        assert self.topics.commit_bucket(state, bucket, next_work) is Commit.COMMITTED
         return topic
 
 

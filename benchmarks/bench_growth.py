@@ -76,8 +76,8 @@ class Case:
         for a look at what could be merged: as if that look had been taken.
         """
         self.stack.advance(days=2)
-        fence = self.service.topics.fence(TOPIC)
-        assert fence is not None and self.service.topics.merge_considered(fence, fence.look_at_ms)
+        state = self.service.topics.state(TOPIC)
+        assert state is not None and self.service.topics.merge_considered(state, state.next_check_ms)
 
     def backlog(self, waiting: int) -> None:
         """Lets messages wait, due from 10 to 70 days later."""

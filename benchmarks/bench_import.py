@@ -33,7 +33,7 @@ from benchmarks.bench_ledger import DATA, SPAN_MS, START_MS
 from tidewheel.clock import ManualClock
 from tidewheel.memory import MemoryService
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.topic_state import new_fence
+from tidewheel.model.topic_state import new_topic_state
 from tidewheel.spark.importing import Imported, import_messages
 from tidewheel.spark.job import Job
 from tidewheel.spark.location import Location
@@ -136,7 +136,7 @@ def main(data: Path, rows: int = ROWS) -> dict[str, float]:
         (folder / "objects").mkdir()
         objects: Any = Location(root=str(folder / "objects")).objects()
         service = replace(MemoryService.at(clock), objects=objects)
-        service.topics.create_topic(new_fence(TOPIC, "g", TopicSettings(), clock.now_ms()))
+        service.topics.create_topic(new_topic_state(TOPIC, "g", TopicSettings(), clock.now_ms()))
         started = time.perf_counter()
         local_session(CORES).range(1).count()
         start_s = time.perf_counter() - started

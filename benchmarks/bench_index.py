@@ -17,7 +17,7 @@ from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.ledger.bucket import Bucket, content_id
 from tidewheel.memory import MemoryService
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.topic_state import new_fence
+from tidewheel.model.topic_state import new_topic_state
 
 SIZES = (1, 10, 100, 1_000, 5_000, 50_000, 200_000)
 MERGED_ROWS, MERGED_SOURCES = 2_000, 60
@@ -57,8 +57,8 @@ def merged(rows: int, sources: int) -> dict[str, float]:
     clock = ManualClock(START_MS - 7_200_000)
     service = MemoryService.at(clock)
     # The encoder's own cut: slots of 300 s.
-    fence = new_fence(TOPIC, "1", TopicSettings(max_buckets=8), clock.now_ms())
-    service.topics.create_topic(fence)
+    state = new_topic_state(TOPIC, "1", TopicSettings(max_buckets=8), clock.now_ms())
+    service.topics.create_topic(state)
     table = messages(DATA[0], rows * sources, "shuffled")
     for number in range(sources):
         # Rows at even distances: each ledger has messages of the whole time, as ingest's have.
@@ -66,7 +66,7 @@ def merged(rows: int, sources: int) -> dict[str, float]:
         bucket_id = content_id(ledger.data)
         bucket = ledger.summary.bucket(bucket_id, f"ledgers/{TOPIC}/{bucket_id}")
         service.objects.put(bucket.object_name, ledger.data)
-        service.topics.commit_bucket(fence, bucket, None)
+        service.topics.commit_bucket(state, bucket, None)
     before = service.topics.buckets(TOPIC)
     done = merge(service, TOPIC, in_process(service.objects), lease_s=900)
     assert done is not None and done.rows, done

@@ -2,10 +2,10 @@
 
     python -m benchmarks ingest
 
-50,000 real messages, due over 60 days. Ours, from Arrow rows: order, ledger, PUT, fence, commit of the bucket. Bare:
-`pyarrow.parquet.write_table` of the same sorted rows (zstd level 1, Arrow's defaults), PUT. Two further figures start
-from decoded packs (Python texts become Arrow), and from packs as they come out of SQS (inflate, JSON, checks). CPU time
-of this process, medians of interleaved rounds; the ratio is bare time divided by ours.
+50,000 real messages, due over 60 days. Ours, from Arrow rows: order, ledger, PUT, topic state, commit of the bucket.
+Bare: `pyarrow.parquet.write_table` of the same sorted rows (zstd level 1, Arrow's defaults), PUT. Two further figures
+start from decoded packs (Python texts become Arrow), and from packs as they come out of SQS (inflate, JSON, checks).
+CPU time of this process, medians of interleaved rounds; the ratio is bare time divided by ours.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from benchmarks.bench_ledger import DATA, messages
 from benchmarks.endpoint import endpoint
 from benchmarks.rounds import cpu_ms, interleaved
-from tidewheel.aws.dynamodb_items import encode_fence
+from tidewheel.aws.dynamodb_items import encode_topic_state
 from tidewheel.aws.dynamodb_topics import DynamoTopics
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.aws.service import client_config
@@ -33,8 +33,8 @@ from tidewheel.memory import MemoryQueues, MemoryWheel
 from tidewheel.model.message import Encoding
 from tidewheel.model.pack import decode_pack, packs
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.topic_state import new_fence
-from tidewheel.model.validation import CheckedMessage
+from tidewheel.model.topic_state import new_topic_state
+from tidewheel.model.validation import OutgoingMessage
 
 ROWS = 50_000
 RUNS = 9
@@ -68,7 +68,7 @@ def packed(table: pa.Table) -> list[bytes]:
     ids = table["message_id"].cast(pa.binary()).to_pylist()
     texts = table["payload"].cast(pa.string()).to_pylist()
     checked = [
-        CheckedMessage(id=each, text=text, encoding=Encoding.JSON, attributes={})
+        OutgoingMessage(id=each, text=text, encoding=Encoding.JSON, attributes={})
         for each, text in zip(ids, texts, strict=True)
     ]
     return [data for _, data in packs("t", "g", NOW_MS, checked)]
@@ -84,8 +84,8 @@ def measure(data: Path, messages_: int, runs: int) -> dict[str, object]:
     table = messages(data, messages_, "replay")
     raw = packed(table)
     decoded = [decode_pack(each, NOW_MS) for each in raw]
-    fence = encode_fence(new_fence("t", "g", TopicSettings(), NOW_MS))
-    item = json.dumps({"Item": fence}).encode()
+    state = encode_topic_state(new_topic_state("t", "g", TopicSettings(), NOW_MS))
+    item = json.dumps({"Item": state}).encode()
     with endpoint({"GetItem": item}) as url:
         ports: Any = Service(url)
         s3 = boto3.client(

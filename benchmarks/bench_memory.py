@@ -33,12 +33,12 @@ from tidewheel.aws.dynamodb_writes import Item
 from tidewheel.clock import ManualClock
 from tidewheel.flows.administration.subscribe import create_subscription
 from tidewheel.flows.delivery.dispatch import dispatch
-from tidewheel.flows.ports import Commit, Wake, in_order
+from tidewheel.flows.ports import Commit, NextWork, in_order
 from tidewheel.ledger.bucket import Bucket, BucketId, content_id
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.memory import MemoryQueues, MemoryTopics, MemoryWheel
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.topic_state import new_fence
+from tidewheel.model.topic_state import new_topic_state
 
 START_MS = 1_767_225_600_000
 SPAN_MS = 60 * 86_400_000
@@ -168,15 +168,15 @@ class Service:
         self.wheel = MemoryWheel()
         self.parallel = in_order
         self.max_skew_ms = 100
-        self.topics.create_topic(new_fence("t", "g", TopicSettings(), START_MS))
+        self.topics.create_topic(new_topic_state("t", "g", TopicSettings(), START_MS))
         create_subscription(self.topics, self.clock, "t", "s", "queue")
         for item in pickle.loads((folder / "buckets").read_bytes()):
             bucket = decode_bucket(item)
-            current = self.topics.fence("t")
+            current = self.topics.state("t")
             assert current is not None
-            wake = Wake(wake_slot=bucket.first_slot, look_at_ms=None, collect_at_ms=None)
-            lower = current.wake_slot is None or current.wake_slot > bucket.first_slot
-            assert self.topics.commit_bucket(current, bucket, wake if lower else None) is Commit.COMMITTED
+            next_work = NextWork(next_slot=bucket.first_slot, next_check_ms=None, collect_at_ms=None)
+            lower = current.next_slot is None or current.next_slot > bucket.first_slot
+            assert self.topics.commit_bucket(current, bucket, next_work if lower else None) is Commit.COMMITTED
 
 
 def dispatch_there(folder: Path) -> None:

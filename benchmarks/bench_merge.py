@@ -39,7 +39,7 @@ from tidewheel.ledger.ledger import encode_ledger, rows_table
 from tidewheel.memory import MemoryService
 from tidewheel.model.message import Encoding
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.topic_state import new_fence
+from tidewheel.model.topic_state import new_topic_state
 from tidewheel.spark.location import Location
 
 CORES = 2
@@ -77,10 +77,10 @@ def run_flow(folder: Path, engine: Engine, buckets: list[Bucket]) -> dict[str, f
     clock = ManualClock(START_MS - 3_600_000)
     service = MemoryService.at(clock)
     object.__setattr__(service, "objects", Location(root=str(folder)).objects())
-    fence = new_fence("t", "g", SETTINGS, clock.now_ms())
-    service.topics.create_topic(fence)
+    state = new_topic_state("t", "g", SETTINGS, clock.now_ms())
+    service.topics.create_topic(state)
     for bucket in buckets:
-        service.topics.commit_bucket(fence, bucket, None)
+        service.topics.commit_bucket(state, bucket, None)
     before = time.perf_counter()
     merged = merge(service, "t", engine, lease_s=900)
     seconds = time.perf_counter() - before

@@ -36,7 +36,7 @@ from tidewheel.ledger.ledger import SCHEMA, encode_ledger
 from tidewheel.memory import MemoryQueues, MemoryService
 from tidewheel.model.checkpoint import checkpoint_of
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.topic_state import new_fence
+from tidewheel.model.topic_state import new_topic_state
 from tidewheel.spark.location import Location
 from tidewheel.spark.rebuilding import OnSpark
 from tidewheel.spark.session import local_session
@@ -125,12 +125,12 @@ def bare_read_s(folder: Path) -> float:
 def main(data: Path, ledgers: int, rows: int) -> dict[str, float]:
     """Makes the ledgers, rebuilds, and returns the figures."""
     clock = ManualClock(START_MS - 3_600_000)
-    fence = new_fence(TOPIC, "g", TopicSettings(), clock.now_ms())
+    state = new_topic_state(TOPIC, "g", TopicSettings(), clock.now_ms())
     with tempfile.TemporaryDirectory(prefix="tidewheel-bench-") as folder:
         location = Location(root=folder)
         objects = location.objects()
-        size_bytes = store(objects, data, ledgers, rows, fence.generation)
-        store_checkpoint(objects, checkpoint_of(fence, [], [], [], clock.now_ms()))
+        size_bytes = store(objects, data, ledgers, rows, state.generation)
+        store_checkpoint(objects, checkpoint_of(state, [], [], [], clock.now_ms()))
         bare_s = bare_read_s(Path(folder))
         service = MemoryService(clock=clock, objects=objects, queues=MemoryQueues(clock))  # type: ignore[arg-type]
         start = time.perf_counter()

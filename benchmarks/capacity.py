@@ -35,7 +35,7 @@ SWEEPS_A_DAY = DAY_S / 300
 VISIT_MS = 40.0
 """What daily work takes for a topic: seven requests, one after the other, of 5 to 8 ms."""
 HEAL_MS = 30.0
-"""What a sweep takes to start a dispatch: a fence is read, a function invoked."""
+"""What a sweep takes to start a dispatch: a topic state is read, a function invoked."""
 PART_NUMBER_BYTES = 3
 """A part's number in a delivery's set `done`: a byte for two digits, and one.
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html"""
@@ -147,7 +147,7 @@ LIMITS: Mapping[str, Limit] = {
         turn="several topics; `part_rows` 5,000",
         source=_PARTITION,
     ),
-    "commits to one fence": Limit(
+    "commits to one topic state": Limit(
         value=1000 / LATENCY_MS["dynamodb.TransactWriteItems"],
         unit="a second",
         raise_it="cannot be raised: transactions of one item take turns",
@@ -239,7 +239,7 @@ def loads(workload: Workload, settings: TopicSettings | None = None) -> dict[str
         "a new table's reads": units["dynamodb.read"] / DAY_S,
         "writes of one topic's partition": units["dynamodb.write"] / DAY_S / workload.topics,
         "reads of one topic's partition": units["dynamodb.read"] / DAY_S / workload.topics,
-        "commits to one fence": (counted["ingest", "ledger"] + woken) / workload.topics / DAY_S,
+        "commits to one topic state": (counted["ingest", "ledger"] + woken) / workload.topics / DAY_S,
         "one delivery's item": _delivery_writes(math.ceil(parts)) / its.slot_s,
         # An item that moves in the index is taken out and put in; a delivery comes and goes.
         "the index of looks": 2 * (woken * (1 + workload.subscriptions) + asked["scheduler.CreateSchedule"]) / DAY_S,

@@ -41,7 +41,7 @@ FAST = (
         module="benchmarks.bench_ingest",
         title="Ingest",
         method=(
-            "50,000 real messages: order, ledger, PUT, fence, commit, against an endpoint that costs next to nothing. "
+            "50,000 real messages: order, ledger, PUT, topic state, commit, against an endpoint that costs little. "
             "Floor: a bare Arrow write and a PUT. The ratio with a goal begins with Arrow rows, as the floor does; "
             "the others begin with decoded packs and with packs as SQS hands them out (inflate, JSON, checks), for "
             "which the floor has nothing to do. CPU time."

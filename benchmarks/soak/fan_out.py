@@ -114,9 +114,9 @@ class Run:
 
     def collected_behind_ms(self) -> int:
         """Returns how far collection is behind now."""
-        fence = self.stack.service.topics.fence(TOPIC)
-        assert fence is not None
-        return self.stack.clock.now_ms() - fence.gc_until * fence.slot_ms
+        state = self.stack.service.topics.state(TOPIC)
+        assert state is not None
+        return self.stack.clock.now_ms() - state.collected_until * state.slot_ms
 
     def overdue(self, name: str) -> int:
         """Returns the copies that a subscription should have and has not."""

@@ -105,7 +105,7 @@ def live(stack: SoakStack) -> dict[str, float]:
         messages in the service's own queues.
     """
     topics, objects = stack.service.topics, stack.service.objects
-    names = [fence.topic for fence in topics.topics()]
+    names = [state.topic for state in topics.topics()]
     counts = dict.fromkeys(("buckets", "plans", "deliveries", "parks", "trash", "tombstones"), 0)
     named: set[str] = set()
     for name in names:

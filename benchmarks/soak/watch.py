@@ -10,13 +10,13 @@ from typing import Any, cast
 import pyarrow as pa
 
 from benchmarks.soak.outcome import Outcome
-from tidewheel.flows.ports import LEDGERS, Commit, HandOut, Refusal, Release, Wake
+from tidewheel.flows.ports import LEDGERS, Commit, HandOut, NextWork, Refusal, Release
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryService, MemoryTopics
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_ROWS, MAX_PART_SEGMENTS, Plan
 from tidewheel.model.subscription import DeliveryKey
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 _REMEMBERED_MS = 86_400_000
 """How long a job is remembered. Whatever enqueues a part again does it by `redrive_s`, half an hour by default, and
@@ -189,14 +189,14 @@ class _Topics(Forwarding):
 
     def commit_plan(
         self,
-        fence: Fence,
+        state: TopicState,
         plan: Plan | None,
         b: int,
         hand_outs: Sequence[HandOut] = (),
-        wake: Wake | None = None,
+        next_work: NextWork | None = None,
     ) -> bool:
         """Looks at the plan: its deliveries hold leases if the dispatcher delivers them itself."""
-        done: bool = self._real.commit_plan(fence, plan, b, hand_outs, wake)
+        done: bool = self._real.commit_plan(state, plan, b, hand_outs, next_work)
         if done and plan is not None:
             deliveries = [step.delivery for step in hand_outs if step.delivery is not None]
             small = any(delivery.leases for delivery in deliveries)
@@ -212,10 +212,15 @@ class _Topics(Forwarding):
         return done
 
     def commit_bucket(
-        self, fence: Fence, bucket: Bucket, wake: Wake | None, merge_at_ms: int | None = None, once: str | None = None
+        self,
+        state: TopicState,
+        bucket: Bucket,
+        next_work: NextWork | None,
+        merge_at_ms: int | None = None,
+        once: str | None = None,
     ) -> Commit:
         """Looks at the ledger."""
-        commit: Commit = self._real.commit_bucket(fence, bucket, wake, merge_at_ms, once)
+        commit: Commit = self._real.commit_bucket(state, bucket, next_work, merge_at_ms, once)
         if commit is Commit.COMMITTED:
             self._watch.commits += 1
             self._watch.most_commit_rows = max(self._watch.most_commit_rows, bucket.rows)

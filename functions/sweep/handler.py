@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewheel.flows.ports import Due
 from tidewheel.flows.upkeep.health import health
-from tidewheel.flows.upkeep.sweep import Swept, sweep
+from tidewheel.flows.upkeep.sweep import SweepResult, sweep
 from tidewheel.telemetry import metrics
 from tidewheel.telemetry.function import Telemetry
 
@@ -43,7 +43,7 @@ def tell_health(due: Due) -> None:
     telemetry.flush()
 
 
-def tell(swept: Swept) -> None:
+def tell(swept: SweepResult) -> None:
     """Logs what the sweep did, if it did anything."""
     done = {
         "dispatched": swept.dispatched,

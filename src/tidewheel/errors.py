@@ -49,7 +49,7 @@ class UnknownSubscription(TidewheelError, LookupError):
         )
 
 
-class BeingDeleted(TidewheelError):
+class TopicDeleting(TidewheelError):
     """The topic is being deleted; its name is free again about ten minutes after that began."""
 
     def __init__(self, topic: str) -> None:
@@ -70,7 +70,7 @@ class TooManyPurges(TidewheelError):
         )
 
 
-class NotKept(TidewheelError):
+class RetentionExpired(TidewheelError):
     """The ledgers of the range of time that was to be replayed are not kept any more; ask for a later one."""
 
     def __init__(self, topic: str, kept_from: str, retention_s: int) -> None:
@@ -209,7 +209,7 @@ class CorruptLedger(TidewheelError):
         )
 
 
-class NewerLayout(TidewheelError):
+class UnsupportedLayout(TidewheelError):
     """A topic's data has a newer layout than this release reads; nothing was changed. Upgrade this client or function.
 
     Attributes:
@@ -287,7 +287,7 @@ class PartLeased(TidewheelError):
         super().__init__(f"part {part} of {delivery} is another worker's for now; it comes again")
 
 
-class Contended(TidewheelError):
+class ConcurrentModification(TidewheelError):
     """Too many writers changed the same topic at once; the work is safe to try again."""
 
     def __init__(self, action: str, topic: str, attempts: int) -> None:

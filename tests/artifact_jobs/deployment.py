@@ -54,10 +54,10 @@ class Deployment:
     def pack(self, topic: str, messages: Iterable[Message]) -> bytes:
         """Packs messages as the SDK does."""
         now_ms = self.service.clock.now_ms()
-        fence = self.service.topics.fence(topic)
-        assert fence is not None
+        state = self.service.topics.state(topic)
+        assert state is not None
         checked = [check_message(message, self._ids, now_ms) for message in messages]
-        [(_, data)] = packs(topic, fence.generation, now_ms, checked)
+        [(_, data)] = packs(topic, state.generation, now_ms, checked)
         return data
 
     def send_pack(self, topic: str, *data: bytes) -> None:

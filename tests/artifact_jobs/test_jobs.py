@@ -71,7 +71,7 @@ def test_rebuild_index_brings_back_a_topic_whose_table_was_lost(
     deployment.send_pack("rebuilt", *packs[:2])
     checkpoint_topic(deployment.service, "rebuilt")
     deployment.lose_table(session.client("dynamodb", endpoint_url=endpoint_url))
-    assert deployment.service.topics.fence("rebuilt") is None
+    assert deployment.service.topics.state("rebuilt") is None
 
     done(glue.run(deployment.jobs["rebuild_index"], topic="rebuilt"))
     assert deployment.rows("rebuilt") == before

@@ -1,4 +1,4 @@
-"""What must be received, told from what was asked of the service alone: no ledger, no fence, no plan.
+"""What must be received, told from what was asked of the service alone: no ledger, no topic state, no plan.
 
     COMES      each subscription gets it, at least once; exactly once if nothing died
     MAY_COME   what was asked came about when its slot was sealed, so both are right

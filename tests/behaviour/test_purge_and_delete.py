@@ -9,7 +9,7 @@ import pytest
 
 from tests.behaviour.topic import Topic
 from tidewheel import InvalidValue, Rescheduled, UnknownMessage, UnknownTopic
-from tidewheel.errors import BeingDeleted
+from tidewheel.errors import TopicDeleting
 
 
 def test_a_purge_drops_what_waits_and_what_is_on_its_way_and_nothing_that_follows(topic: Topic) -> None:
@@ -90,7 +90,7 @@ def test_nothing_of_a_deleted_topic_remains_in_s3_dynamodb_or_the_scheduler(topi
     gone.client.delete_topic(gone.name)
     with pytest.raises(UnknownTopic):
         gone.send("x")
-    with pytest.raises(BeingDeleted):
+    with pytest.raises(TopicDeleting):
         gone.client.create_topic(gone.name)
     gone.advance(minutes=20)
     assert gone.left() == []

@@ -8,7 +8,7 @@ import pytest
 
 from tests.behaviour.topic import Topic
 from tidewheel import InvalidValue
-from tidewheel.errors import NotKept
+from tidewheel.errors import RetentionExpired
 
 
 def test_dead_letters_go_back_to_the_queue_that_they_came_from(topic: Topic) -> None:
@@ -61,7 +61,7 @@ def test_what_is_not_kept_any_more_is_said(topic: Topic) -> None:
     topic.send("y", delay="6h")
     topic.advance(hours=8)
     topic.advance(hours=1)
-    with pytest.raises(NotKept, match="retention_s"):
+    with pytest.raises(RetentionExpired, match="retention_s"):
         topic.client.replay(topic.name, "billing", start=start, end=start + timedelta(hours=3))
 
 

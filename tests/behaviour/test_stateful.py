@@ -247,7 +247,7 @@ class TopicMachine(RuleBasedStateMachine):
     @rule(at=st.integers(1, 40), when=st.sampled_from(["before", "after"]))
     def let_something_die(self, at: int, when: str) -> None:
         self.armed += 1
-        self.ports.plan.arm(at, when)
+        self.ports.plan.schedule(at, when)
 
     @rule(drop=st.booleans())
     def lose_schedules(self, drop: bool) -> None:

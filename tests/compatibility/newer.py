@@ -33,7 +33,7 @@ def with_more(recording: Recording) -> Recording:
 def with_next_layout(recording: Recording) -> Recording:
     """Returns a recording whose topics were all moved to the next layout, which this release does not know."""
     moved = {"layout": {"N": str(LAYOUT + 1)}}
-    items = [each | moved if each["sk"]["S"] == layout.FENCE else each for each in recording.items]
+    items = [each | moved if each["sk"]["S"] == layout.STATE else each for each in recording.items]
     return replace(recording, items=items)
 
 

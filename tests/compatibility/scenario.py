@@ -156,9 +156,9 @@ def last_minutes(script: Script) -> None:
     script.lost("deleting", "deleted with its topic", STOPPED + timedelta(hours=2))
     script.client.delete_topic("deleting")
     script.stack.advance_to(STOPPED)
-    fence = script.service().topics.fence("sealed")
-    assert fence is not None
-    script.service().topics.seal(fence, round((STOPPED + timedelta(minutes=15)).timestamp()) // 300)
+    state = script.service().topics.state("sealed")
+    assert state is not None
+    script.service().topics.seal(state, round((STOPPED + timedelta(minutes=15)).timestamp()) // 300)
     on_the_way(script)
 
 
@@ -289,18 +289,18 @@ def imported(script: Script) -> None:
     """A ledger that an import has committed, and the mark that it has."""
     script.topic("imported")
     service, now_ms = script.service(), script.stack.clock.now_ms()
-    fence = service.topics.fence("imported")
-    assert fence is not None
+    state = service.topics.state("imported")
+    assert state is not None
     due = STOPPED + timedelta(hours=12)
     message = check_message(Message(body="imported", deliver_at=due), script.client._ids, now_ms)
-    [(_, data)] = packs("imported", fence.generation, now_ms, [message])
+    [(_, data)] = packs("imported", state.generation, now_ms, [message])
     rows: pa.Table = pack_rows(decode_pack(data, now_ms))
-    ledger = encode_ledger(rows, topic="imported", generation=fence.generation, slot_ms=fence.slot_ms)
+    ledger = encode_ledger(rows, topic="imported", generation=state.generation, slot_ms=state.slot_ms)
     bucket_id = content_id(ledger.data)
-    first_slot = round(due.timestamp() * 1000) // fence.slot_ms
-    name = service.objects.new_ledger_name("imported", first_slot, fence.slot_ms, bucket_id)
+    first_slot = round(due.timestamp() * 1000) // state.slot_ms
+    name = service.objects.new_ledger_name("imported", first_slot, state.slot_ms, bucket_id)
     service.objects.put(name, ledger.data)
-    commit = commit_and_arm(service, fence, ledger.summary.bucket(bucket_id, name), "an-import#0")
+    commit = commit_and_arm(service, state, ledger.summary.bucket(bucket_id, name), "an-import#0")
     assert commit is Commit.COMMITTED
     script.expected["imported/billing"].append((round(due.timestamp() * 1000), digest("imported")))
 

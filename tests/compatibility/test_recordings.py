@@ -11,7 +11,7 @@ from tests.compatibility import aftermath, newer
 from tests.compatibility.record import FOLDER, path_of
 from tests.compatibility.recording import Recording, restored, settings_of
 from tidewheel.aws import table_layout as layout
-from tidewheel.errors import NewerLayout
+from tidewheel.errors import UnsupportedLayout
 from tidewheel.flows.ports import CHECKPOINTS, LEDGERS, PARKED, PAYLOADS, PLANS
 from tidewheel.flows.upkeep.checkpoint import find_checkpoints
 from tidewheel.local import LocalTidewheel
@@ -37,7 +37,7 @@ def items_of(stack: LocalTidewheel) -> dict[layout.Key, dict[str, Any]]:
 def unchanged_but_for_marks(items: dict[layout.Key, dict[str, Any]]) -> dict[layout.Key, dict[str, Any]]:
     """What an older release must leave as it is; leases and stamps of deliveries and parks say who tried when."""
     own = (layout.DELIVERIES, layout.PARKS)
-    passing = {"leases", "leased_ms", "look_at_ms"}
+    passing = {"leases", "leased_ms", "next_check_ms"}
     return {
         key: {name: value for name, value in item.items() if name not in passing} if key[1].startswith(own) else item
         for key, item in items.items()
@@ -57,7 +57,7 @@ def test_the_recording_holds_every_kind_of_data() -> None:
     kinds = {each["sk"]["S"].partition("#")[0] for each in recording.items if each["pk"]["S"].count("#") == 1}
     wanted = {layout.BUCKETS, layout.PLANS, layout.SUBSCRIPTIONS, layout.DELIVERIES, layout.PARKS, layout.TRASH}
     wanted |= {layout.IMPORTS, layout.RECURRING}
-    assert kinds == {each.rstrip("#") for each in wanted} | {layout.FENCE, layout.MERGE}
+    assert kinds == {each.rstrip("#") for each in wanted} | {layout.STATE, layout.MERGE}
     families = {each["pk"]["S"].split("#")[2] for each in recording.items if each["pk"]["S"].count("#") > 1}
     assert families == {"TOMB", "KEY"} and any(each["pk"]["S"] == "SERVICE" for each in recording.items)
     names = {name for each in recording.items for name in each}
@@ -109,20 +109,20 @@ def test_after_a_rollback_data_of_a_newer_release_in_the_same_layout_is_gone_on_
         stack.client().update_topic("waiting", max_buckets=32)
         aftermath.check(recording, aftermath.live_on(stack, recording))
         for key, item in items_of(stack).items():
-            if key[1] == layout.FENCE or key[1].startswith(layout.SUBSCRIPTIONS):
+            if key[1] == layout.STATE or key[1].startswith(layout.SUBSCRIPTIONS):
                 assert item[newer.ATTRIBUTE] == before[key][newer.ATTRIBUTE], key
-            if key[1] == layout.FENCE:
+            if key[1] == layout.STATE:
                 assert newer.ATTRIBUTE in item["settings"]["S"], key
-                assert key != layout.fence_key("waiting") or '"max_buckets": 32' in item["settings"]["S"]
+                assert key != layout.topic_state_key("waiting") or '"max_buckets": 32' in item["settings"]["S"]
 
 
 def test_a_release_that_meets_a_newer_layout_changes_nothing_and_after_an_upgrade_nothing_was_lost() -> None:
     recording = read()
     with restored(newer.with_next_layout(recording)) as stack:
         before = unchanged_but_for_marks(items_of(stack))
-        with pytest.raises(NewerLayout, match=f"topic 'waiting' has layout {LAYOUT + 1}"):
+        with pytest.raises(UnsupportedLayout, match=f"topic 'waiting' has layout {LAYOUT + 1}"):
             stack.client().send("waiting", "refused", delay=60)
-        with pytest.raises(NewerLayout):
+        with pytest.raises(UnsupportedLayout):
             stack.client().cancel("waiting", "0" * 26)
         stack.advance(hours=1)
         assert unchanged_but_for_marks(items_of(stack)) == before

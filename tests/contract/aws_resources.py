@@ -38,7 +38,7 @@ def client(service: str, **config: Any) -> Any:
 def make_table(dynamodb: Any) -> str:
     """Creates an empty table as the stack does; returns its name."""
     name = f"table-{uuid.uuid4().hex}"
-    wake_key = (layout.WAKE_PARTITION_KEY, layout.WAKE_SORT_KEY)
+    wake_key = (layout.CHECK_PARTITION_KEY, layout.CHECK_SORT_KEY)
     dynamodb.create_table(
         TableName=name,
         BillingMode="PAY_PER_REQUEST",
@@ -46,12 +46,12 @@ def make_table(dynamodb: Any) -> str:
         AttributeDefinitions=[
             {"AttributeName": layout.PARTITION_KEY, "AttributeType": "S"},
             {"AttributeName": layout.SORT_KEY, "AttributeType": "S"},
-            {"AttributeName": layout.WAKE_PARTITION_KEY, "AttributeType": "S"},
-            {"AttributeName": layout.WAKE_SORT_KEY, "AttributeType": "N"},
+            {"AttributeName": layout.CHECK_PARTITION_KEY, "AttributeType": "S"},
+            {"AttributeName": layout.CHECK_SORT_KEY, "AttributeType": "N"},
         ],
         GlobalSecondaryIndexes=[
             {
-                "IndexName": layout.WAKE_INDEX,
+                "IndexName": layout.CHECK_INDEX,
                 "KeySchema": _key_schema(*wake_key),
                 "Projection": {"ProjectionType": "KEYS_ONLY"},
             }

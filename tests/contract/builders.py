@@ -13,15 +13,21 @@ from tidewheel.model.plan import Plan, PlannedSegment
 from tidewheel.model.segment import Segment
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 SLOT_MS = 300_000
 
 
-def a_fence(topic: str = "orders", **marks: Any) -> Fence:
-    """A fence with its marks at slot 100, unless told otherwise."""
-    values = {"generation": "g1", "settings": TopicSettings(), "sealed": 100, "planned": 100, "gc_until": 100} | marks
-    return Fence(topic=topic, **values)
+def a_state(topic: str = "orders", **marks: Any) -> TopicState:
+    """A topic state with its marks at slot 100, unless told otherwise."""
+    values = {
+        "generation": "g1",
+        "settings": TopicSettings(),
+        "sealed": 100,
+        "planned": 100,
+        "collected_until": 100,
+    } | marks
+    return TopicState(topic=topic, **values)
 
 
 def a_bucket(*slots: int, id: str = "b1", segments: int = 2) -> Bucket:
@@ -74,7 +80,7 @@ def a_delivery(subscription: Subscription | None = None, plan: int = 100, **fiel
     """A delivery of three parts."""
     to = subscription or a_subscription()
     key = DeliveryKey(topic=to.topic, subscription=to.name, generation=to.generation, plan=plan)
-    values = {"queue_url": to.queue_url, "parts": 3, "start": to.start, "look_at_ms": 5000} | fields
+    values = {"queue_url": to.queue_url, "parts": 3, "start": to.start, "next_check_ms": 5000} | fields
     return Delivery(key=key, **values)
 
 
@@ -86,17 +92,17 @@ class Store:
     objects: Objects
     object_names: Any
 
-    def topic(self, **marks: Any) -> Fence:
+    def topic(self, **marks: Any) -> TopicState:
         """Creates a topic."""
-        fence = a_fence(**marks)
-        assert self.topics.create_topic(fence)
-        return fence
+        state = a_state(**marks)
+        assert self.topics.create_topic(state)
+        return state
 
-    def current(self, topic: str = "orders") -> Fence:
-        """The fence as it is now."""
-        fence = self.topics.fence(topic)
-        assert fence is not None
-        return fence
+    def current(self, topic: str = "orders") -> TopicState:
+        """The topic state as it is now."""
+        state = self.topics.state(topic)
+        assert state is not None
+        return state
 
     def put_trash(self, trash: Trash) -> None:
         """Puts trash as merges do: here one without sources and outputs."""
@@ -106,15 +112,15 @@ class Store:
         """Creates subscriptions of the topic, all at its `planned`."""
         made = []
         for name in names or ("billing",):
-            fence = self.current()
-            subscription = a_subscription(name, cursor=fields.pop("cursor", fence.planned), **fields)
-            assert self.topics.create_subscription(fence, subscription)
+            state = self.current()
+            subscription = a_subscription(name, cursor=fields.pop("cursor", state.planned), **fields)
+            assert self.topics.create_subscription(state, subscription)
             made.append(subscription)
         return made
 
     def delivered(self, **fields: Any) -> Delivery:
         """Hands a plan out to a new subscription, so that a delivery is open."""
-        if self.topics.fence("orders") is None:
+        if self.topics.state("orders") is None:
             self.topic()
         [subscription] = self.subscribed()
         delivery = a_delivery(subscription, **fields)

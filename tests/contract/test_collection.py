@@ -7,57 +7,57 @@ from typing import Any
 
 import pytest
 
-from tests.contract.builders import Store, a_fence, a_message_id, some_trash
+from tests.contract.builders import Store, a_message_id, a_state, some_trash
 from tidewheel.model.tombstone import Tombstone
 
 
 def test_the_collected_mark_rises(store: Store) -> None:
-    fence = store.topic(planned=110)
-    assert store.topics.raise_gc(fence, 105)
-    assert store.current() == replace(fence, gc_until=105)
+    state = store.topic(planned=110)
+    assert store.topics.raise_gc(state, 105)
+    assert store.current() == replace(state, collected_until=105)
 
 
 @pytest.mark.parametrize("to", [99, 100])
 def test_the_collected_mark_never_falls(store: Store, to: int) -> None:
-    fence = store.topic()
-    assert not store.topics.raise_gc(fence, to)
-    assert store.current() == fence
+    state = store.topic()
+    assert not store.topics.raise_gc(state, to)
+    assert store.current() == state
 
 
-@pytest.mark.parametrize("moved", [{"subs_ver": 1}, {"generation": "g2"}])
+@pytest.mark.parametrize("moved", [{"subscriptions_version": 1}, {"generation": "g2"}])
 def test_the_collected_mark_stays_when_a_subscription_came(store: Store, moved: dict[str, Any]) -> None:
     now = store.topic(**moved)
-    assert not store.topics.raise_gc(a_fence(), 105)
+    assert not store.topics.raise_gc(a_state(), 105)
     assert store.current() == now
 
 
-@pytest.mark.parametrize(("collect_at_ms", "look_at_ms"), [(8, 7), (None, 7), (None, None)])
-@pytest.mark.parametrize("wake_slot", [None, 120])
+@pytest.mark.parametrize(("collect_at_ms", "next_check_ms"), [(8, 7), (None, 7), (None, None)])
+@pytest.mark.parametrize("next_slot", [None, 120])
 def test_the_time_of_the_next_collection_is_set(
-    store: Store, collect_at_ms: int | None, look_at_ms: int | None, wake_slot: int | None
+    store: Store, collect_at_ms: int | None, next_check_ms: int | None, next_slot: int | None
 ) -> None:
-    fence = store.topic(wake_slot=wake_slot, collect_at_ms=1, look_at_ms=1)
-    assert store.topics.set_collect_at(fence, collect_at_ms, look_at_ms)
-    assert store.current() == replace(fence, collect_at_ms=collect_at_ms, look_at_ms=look_at_ms)
-    assert store.topics.due_for_look(100)[0] == ([] if look_at_ms is None else ["orders"])
+    state = store.topic(next_slot=next_slot, collect_at_ms=1, next_check_ms=1)
+    assert store.topics.set_collect_at(state, collect_at_ms, next_check_ms)
+    assert store.current() == replace(state, collect_at_ms=collect_at_ms, next_check_ms=next_check_ms)
+    assert store.topics.due_for_look(100)[0] == ([] if next_check_ms is None else ["orders"])
 
 
 @pytest.mark.parametrize(
     ("read", "now"),
     [
-        ({"ver": 0}, {"ver": 1}),
+        ({"work_version": 0}, {"work_version": 1}),
         ({"generation": "g1"}, {"generation": "g2"}),
-        ({"wake_slot": None}, {"wake_slot": 120}),
-        ({"wake_slot": 120}, {"wake_slot": None}),
-        ({"wake_slot": 120}, {"wake_slot": 121}),
+        ({"next_slot": None}, {"next_slot": 120}),
+        ({"next_slot": 120}, {"next_slot": None}),
+        ({"next_slot": 120}, {"next_slot": 121}),
     ],
 )
 def test_the_time_of_the_next_collection_is_not_set_on_an_old_sight(
     store: Store, read: dict[str, Any], now: dict[str, Any]
 ) -> None:
-    fence = store.topic(**now)
-    assert not store.topics.set_collect_at(a_fence(**read), 8, 8)
-    assert store.current() == fence
+    state = store.topic(**now)
+    assert not store.topics.set_collect_at(a_state(**read), 8, 8)
+    assert store.current() == state
 
 
 def test_tombstones_go_when_their_slot_is_collected_and_their_time_has_passed(store: Store) -> None:

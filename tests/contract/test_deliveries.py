@@ -7,52 +7,54 @@ from typing import Any
 
 import pytest
 
-from tests.contract.builders import Store, a_delivery, a_fence, a_subscription
+from tests.contract.builders import Store, a_delivery, a_state, a_subscription
 from tidewheel.flows.ports import AT_ONCE_MS, HandOut
 from tidewheel.model.subscription import DeliveryKey
 
 
 # ---- create_subscription
 def test_a_subscription_is_read_as_it_was_created_and_the_sweep_looks_at_it(store: Store) -> None:
-    fence = store.topic(sealed=105)
+    state = store.topic(sealed=105)
     subscription = a_subscription(cursor=100, start=105)
-    assert store.topics.create_subscription(fence, subscription)
+    assert store.topics.create_subscription(state, subscription)
     assert store.topics.subscription("orders", "billing") == subscription
-    assert store.current() == replace(fence, subs_ver=1, ver=1, wake_slot=100, look_at_ms=fence.look_at(100, None))
+    assert store.current() == replace(
+        state, subscriptions_version=1, work_version=1, next_slot=100, next_check_ms=state.check_at(100, None)
+    )
 
 
 def test_a_new_subscription_lowers_a_wake_mark_above_its_cursor(store: Store) -> None:
-    fence = store.topic(wake_slot=400, look_at_ms=10**9, collect_at_ms=5, sealed=100)
-    assert store.topics.create_subscription(fence, a_subscription(cursor=100))
-    marks = (store.current().wake_slot, store.current().look_at_ms, store.current().collect_at_ms)
+    state = store.topic(next_slot=400, next_check_ms=10**9, collect_at_ms=5, sealed=100)
+    assert store.topics.create_subscription(state, a_subscription(cursor=100))
+    marks = (store.current().next_slot, store.current().next_check_ms, store.current().collect_at_ms)
     assert marks == (100, AT_ONCE_MS, 5)
 
 
-@pytest.mark.parametrize("wake_slot", [99, 100])
-def test_a_new_subscription_leaves_a_wake_mark_that_is_low_enough(store: Store, wake_slot: int) -> None:
-    fence = store.topic(wake_slot=wake_slot, look_at_ms=3)
-    assert store.topics.create_subscription(fence, a_subscription(cursor=100))
-    assert store.current() == replace(fence, subs_ver=1, ver=1)
+@pytest.mark.parametrize("next_slot", [99, 100])
+def test_a_new_subscription_leaves_a_wake_mark_that_is_low_enough(store: Store, next_slot: int) -> None:
+    state = store.topic(next_slot=next_slot, next_check_ms=3)
+    assert store.topics.create_subscription(state, a_subscription(cursor=100))
+    assert store.current() == replace(state, subscriptions_version=1, work_version=1)
 
 
 def test_a_subscription_is_refused_below_what_is_collected(store: Store) -> None:
-    fence = store.topic(planned=110, sealed=110)
-    assert store.topics.raise_gc(fence, 105)
-    _assert_refused(store, fence, a_subscription(cursor=104))
-    assert store.topics.create_subscription(fence, a_subscription(cursor=105))
+    state = store.topic(planned=110, sealed=110)
+    assert store.topics.raise_gc(state, 105)
+    _assert_refused(store, state, a_subscription(cursor=104))
+    assert store.topics.create_subscription(state, a_subscription(cursor=105))
 
 
 def test_a_subscription_is_refused_when_the_topic_is_another_of_the_same_name(store: Store) -> None:
     store.topic()
-    _assert_refused(store, a_fence(generation="g0"), a_subscription())
+    _assert_refused(store, a_state(generation="g0"), a_subscription())
 
 
 @pytest.mark.parametrize(("read", "now"), [(None, 90), (90, None), (90, 200)])
 def test_a_subscription_is_refused_when_wake_moved_across_its_cursor(
     store: Store, read: int | None, now: int | None
 ) -> None:
-    store.topic(wake_slot=now)
-    _assert_refused(store, a_fence(wake_slot=read), a_subscription())
+    store.topic(next_slot=now)
+    _assert_refused(store, a_state(next_slot=read), a_subscription())
 
 
 def test_a_subscription_that_exists_is_not_created_again(store: Store) -> None:
@@ -64,16 +66,16 @@ def test_a_subscription_that_exists_is_not_created_again(store: Store) -> None:
     assert store.current() == before
 
 
-def _assert_refused(store: Store, fence: Any, subscription: Any) -> None:
+def _assert_refused(store: Store, state: Any, subscription: Any) -> None:
     before = store.current()
-    assert not store.topics.create_subscription(fence, subscription)
+    assert not store.topics.create_subscription(state, subscription)
     assert store.topics.subscriptions("orders") == []
     assert store.current() == before
 
 
 def test_all_subscriptions_are_read_by_name(store: Store) -> None:
     store.topic()
-    store.topics.create_topic(a_fence("orders-2"))
+    store.topics.create_topic(a_state("orders-2"))
     store.subscribed("m", "z", "a", "B", "k-1")
     names = [subscription.name for subscription in store.topics.subscriptions("orders")]
     assert names == ["B", "a", "k-1", "m", "z"]
@@ -185,7 +187,7 @@ def test_nothing_brings_a_deleted_delivery_back(store: Store) -> None:
     store.topics.delete_deliveries([key, replace(key, plan=7), replace(key, topic="unknown")])
     assert store.topics.part_done(key, 1) is None
     assert store.topics.lease_part(key, 1, 700, 400) is None
-    assert not store.topics.stamp_delivery(key, delivery.look_at_ms, 1)
+    assert not store.topics.stamp_delivery(key, delivery.next_check_ms, 1)
     store.topics.release_part(key, 1)
     assert store.topics.delivery(key) is None
     assert store.topics.open_deliveries("orders") == []
@@ -203,7 +205,7 @@ def test_many_deliveries_are_deleted(store: Store) -> None:
 
 
 def test_a_delivery_is_stamped_once_by_those_who_saw_the_same(store: Store) -> None:
-    delivery = store.delivered(look_at_ms=5000)
+    delivery = store.delivered(next_check_ms=5000)
     assert store.topics.stamp_delivery(delivery.key, 5000, 6000)
     assert not store.topics.stamp_delivery(delivery.key, 5000, 7000)
-    assert store.topics.delivery(delivery.key) == replace(delivery, look_at_ms=6000)
+    assert store.topics.delivery(delivery.key) == replace(delivery, next_check_ms=6000)

@@ -16,9 +16,9 @@ from tests.contract.builders import (
     Store,
     a_bucket,
     a_delivery,
-    a_fence,
     a_message_id,
     a_plan,
+    a_state,
     a_subscription,
     some_trash,
 )
@@ -27,13 +27,13 @@ from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_items import VERSION
 from tidewheel.aws.dynamodb_table import ATTEMPTS
 from tidewheel.aws.dynamodb_topics import DynamoTopics
-from tidewheel.errors import Contended, CorruptMetadata
-from tidewheel.flows.ports import Commit, HandOut, Wake
+from tidewheel.errors import ConcurrentModification, CorruptMetadata
+from tidewheel.flows.ports import Commit, HandOut, NextWork
 from tidewheel.memory import MemoryObjects
 from tidewheel.model.park import ParkKey
 from tidewheel.model.tombstone import Tombstone
 
-WAKE = Wake(wake_slot=105, look_at_ms=7000, collect_at_ms=None)
+WAKE = NextWork(next_slot=105, next_check_ms=7000, collect_at_ms=None)
 
 
 @pytest.fixture
@@ -60,10 +60,10 @@ def test_each_call_makes_the_requests_that_it_says(dynamodb: Any, store: Store) 
             call()
         return dict(counts)
 
-    fence, subscription, delivery = a_fence(), a_subscription(), a_delivery()
-    assert requests(lambda: topics.create_topic(fence)) == {"PutItem": 1}
-    assert requests(lambda: topics.fence("orders")) == {"GetItem": 1}
-    assert requests(lambda: topics.commit_bucket(fence, a_bucket(105), WAKE)) == {"TransactWriteItems": 1}
+    state, subscription, delivery = a_state(), a_subscription(), a_delivery()
+    assert requests(lambda: topics.create_topic(state)) == {"PutItem": 1}
+    assert requests(lambda: topics.state("orders")) == {"GetItem": 1}
+    assert requests(lambda: topics.commit_bucket(state, a_bucket(105), WAKE)) == {"TransactWriteItems": 1}
     assert requests(lambda: topics.buckets("orders")) == {"Query": 1}
     assert requests(lambda: topics.create_subscription(store.current(), subscription)) == {
         "TransactWriteItems": 1,
@@ -71,7 +71,7 @@ def test_each_call_makes_the_requests_that_it_says(dynamodb: Any, store: Store) 
     }
     assert requests(lambda: topics.subscriptions("orders")) == {"Query": 1}
     step = HandOut(subscription=subscription, to=103, delivery=delivery)
-    assert requests(lambda: topics.commit_plan(fence, a_plan(), 103, [step])) == {"TransactWriteItems": 1}
+    assert requests(lambda: topics.commit_plan(state, a_plan(), 103, [step])) == {"TransactWriteItems": 1}
     assert requests(lambda: topics.commit_plan(store.current(), None, 104)) == {"GetItem": 1, "UpdateItem": 1}
     assert requests(lambda: topics.plan("orders", 100)) == {"GetItem": 1}
     assert requests(lambda: topics.next_plan("orders", 1)) == {"Query": 1}
@@ -87,9 +87,9 @@ def test_each_call_makes_the_requests_that_it_says(dynamodb: Any, store: Store) 
     assert requests(lambda: topics.delete_plan("orders", 100)) == {"DeleteItem": 1}
     assert requests(lambda: topics.lease_merge("orders", 1, 2)) == {"UpdateItem": 1}
     outputs = [a_bucket(105, id="b2")]
-    assert requests(lambda: topics.swap(fence, [a_bucket(105)], outputs, some_trash(104))) == {"TransactWriteItems": 1}
+    assert requests(lambda: topics.swap(state, [a_bucket(105)], outputs, some_trash(104))) == {"TransactWriteItems": 1}
     assert requests(lambda: topics.release_merge("orders", 2000)) == {"UpdateItem": 1}
-    assert requests(lambda: topics.merge_considered(fence, 1)) == {"UpdateItem": 1}
+    assert requests(lambda: topics.merge_considered(state, 1)) == {"UpdateItem": 1}
     assert requests(lambda: topics.delete_trash("orders", some_trash(104))) == {"DeleteItem": 1}
 
 
@@ -101,16 +101,16 @@ def test_each_call_of_an_administrator_makes_the_requests_that_it_says(dynamodb:
             call()
         return dict(counts)
 
-    fence = store.topic()
+    state = store.topic()
     [subscription] = store.subscribed()
     replay = a_delivery(subscription)
-    assert requests(lambda: topics.update_settings(fence, replace(fence.settings, part_rows=7))) == {
+    assert requests(lambda: topics.update_settings(state, replace(state.settings, part_rows=7))) == {
         "GetItem": 1,
         "UpdateItem": 1,
     }
-    assert requests(lambda: topics.set_purges(fence, 7, [])) == {"UpdateItem": 1}
-    assert requests(lambda: topics.open_replay(fence, replay)) == {"TransactWriteItems": 1}
-    assert requests(lambda: topics.mark_deleting(fence, "g2", 5)) == {"UpdateItem": 1}
+    assert requests(lambda: topics.set_purges(state, 7, [])) == {"UpdateItem": 1}
+    assert requests(lambda: topics.open_replay(state, replay)) == {"TransactWriteItems": 1}
+    assert requests(lambda: topics.mark_deleting(state, "g2", 5)) == {"UpdateItem": 1}
     assert requests(lambda: topics.deletion("orders")) == {"GetItem": 1}
     marked = topics.deletion("orders")
     assert marked is not None
@@ -123,10 +123,10 @@ def test_each_call_of_an_administrator_makes_the_requests_that_it_says(dynamodb:
 
 @pytest.mark.parametrize("slot", [100, 101])
 def test_sealing_is_one_request_whether_it_changes_anything_or_not(dynamodb: Any, store: Store, slot: int) -> None:
-    fence = store.topic()
+    state = store.topic()
     with counted(dynamodb) as requests:
-        store.topics.seal(fence, slot)
-        store.topics.seal(a_fence("unknown"), slot)
+        store.topics.seal(state, slot)
+        store.topics.seal(a_state("unknown"), slot)
     assert requests == {"UpdateItem": 2}
 
 
@@ -158,7 +158,7 @@ def test_single_items_are_read_strongly_consistent_too(dynamodb: Any, store: Sto
         asked.append(params)
 
     reads: list[Callable[[], object]] = [
-        lambda: topics.fence("orders"),
+        lambda: topics.state("orders"),
         lambda: topics.deletion("orders"),
         lambda: topics.subscription("orders", "billing"),
         lambda: topics.delivery(delivery.key),
@@ -178,8 +178,8 @@ def test_single_items_are_read_strongly_consistent_too(dynamodb: Any, store: Sto
 
 # ---- items
 def test_every_item_is_at_its_documented_key(dynamodb: Any, store: Store) -> None:
-    fence = store.topic()
-    store.topics.commit_bucket(fence, a_bucket(105), WAKE)
+    state = store.topic()
+    store.topics.commit_bucket(state, a_bucket(105), WAKE)
     [subscription] = store.subscribed()
     step = HandOut(subscription=subscription, to=103, delivery=a_delivery(subscription))
     store.topics.commit_plan(store.current(), a_plan(), 103, [step])
@@ -188,7 +188,7 @@ def test_every_item_is_at_its_documented_key(dynamodb: Any, store: Store) -> Non
     store.topics.lease_merge("orders", 1, 2)
     found = raw_items(dynamodb, store)
     assert set(found) == {
-        ("T#orders", "FENCE"),
+        ("T#orders", "STATE"),
         ("T#orders", "BUCKET#b1"),
         ("T#orders", "PLAN#000000000100"),
         ("T#orders", "SUB#billing"),
@@ -209,19 +209,19 @@ def test_a_bucket_s_index_is_small(dynamodb: Any, store: Store) -> None:
 
 
 def test_an_item_is_in_the_wake_index_exactly_while_it_must_be_looked_at(dynamodb: Any, store: Store) -> None:
-    fence = store.topic()
-    key = layout.fence_key("orders")
-    assert not {"wake_shard", "look_at_ms", "wake_slot", "collect_at_ms"} & set(raw_items(dynamodb, store)[key])
-    store.topics.commit_bucket(fence, a_bucket(105), WAKE)
+    state = store.topic()
+    key = layout.topic_state_key("orders")
+    assert not {"check_shard", "next_check_ms", "next_slot", "collect_at_ms"} & set(raw_items(dynamodb, store)[key])
+    store.topics.commit_bucket(state, a_bucket(105), WAKE)
     item = raw_items(dynamodb, store)[key]
-    assert (item["wake_shard"], item["look_at_ms"]) == ({"S": f"W#{crc32(b'orders') % 16:02d}"}, {"N": "7000"})
-    store.topics.raise_wake(store.current(), Wake(wake_slot=None, look_at_ms=None, collect_at_ms=None))
-    assert not {"wake_shard", "look_at_ms", "wake_slot", "collect_at_ms"} & set(raw_items(dynamodb, store)[key])
+    assert (item["check_shard"], item["next_check_ms"]) == ({"S": f"W#{crc32(b'orders') % 16:02d}"}, {"N": "7000"})
+    store.topics.raise_next_slot(store.current(), NextWork(next_slot=None, next_check_ms=None, collect_at_ms=None))
+    assert not {"check_shard", "next_check_ms", "next_slot", "collect_at_ms"} & set(raw_items(dynamodb, store)[key])
 
 
 def test_topics_are_spread_over_all_shards() -> None:
-    shards = Counter(layout.wake_shard(f"topic-{number}") for number in range(1000))
-    assert set(shards) == set(layout.wake_shards())
+    shards = Counter(layout.check_shard(f"topic-{number}") for number in range(1000))
+    assert set(shards) == set(layout.check_shards())
     assert len(shards) == 16
 
 
@@ -231,22 +231,22 @@ def test_keys_sort_as_slots_do_and_delivery_keys_are_read_back() -> None:
     key = a_delivery().key
     assert layout.parse_delivery_key(layout.delivery_key(key)) == key
     with pytest.raises(ValueError, match="unpack"):
-        layout.parse_delivery_key(layout.fence_key("t"))
+        layout.parse_delivery_key(layout.topic_state_key("t"))
 
 
 # ---- what cannot be read
 def test_an_item_of_a_newer_version_asks_for_an_upgrade(dynamodb: Any, store: Store) -> None:
     store.topic()
     store.subscribed()
-    for sort_key in ("FENCE", "SUB#billing"):
+    for sort_key in ("STATE", "SUB#billing"):
         dynamodb.update_item(
             TableName=table_of(store),
             Key={"pk": {"S": "T#orders"}, "sk": {"S": sort_key}},
             UpdateExpression="SET v = :v",
             ExpressionAttributeValues={":v": {"N": str(VERSION + 1)}},
         )
-    with pytest.raises(CorruptMetadata, match=r"item T#orders/FENCE has version 2; .*: upgrade"):
-        store.topics.fence("orders")
+    with pytest.raises(CorruptMetadata, match=r"item T#orders/STATE has version 2; .*: upgrade"):
+        store.topics.state("orders")
     with pytest.raises(CorruptMetadata, match="upgrade"):
         store.topics.subscriptions("orders")
 
@@ -256,10 +256,10 @@ def test_an_item_of_a_newer_version_asks_for_an_upgrade(dynamodb: Any, store: St
 )
 def test_an_item_that_is_not_readable_is_named(dynamodb: Any, store: Store, broken: Any) -> None:
     store.topic()
-    item = raw_items(dynamodb, store)["T#orders", "FENCE"]
+    item = raw_items(dynamodb, store)["T#orders", "STATE"]
     dynamodb.put_item(TableName=table_of(store), Item=item | broken)
-    with pytest.raises(CorruptMetadata, match="item T#orders/FENCE is not readable"):
-        store.topics.fence("orders")
+    with pytest.raises(CorruptMetadata, match="item T#orders/STATE is not readable"):
+        store.topics.state("orders")
 
 
 # ---- manifests
@@ -286,8 +286,8 @@ def test_the_object_of_a_plan_goes_after_the_item(dynamodb: Any) -> None:
 
     table = make_table(dynamodb)
     topics = DynamoTopics(dynamodb, table=table, objects=Noting())
-    topics.create_topic(a_fence())
-    topics.commit_plan(a_fence(), large_plan(), 103)
+    topics.create_topic(a_state())
+    topics.commit_plan(a_state(), large_plan(), 103)
     topics.delete_plan("orders", 100)
     assert deleted == [1]
 
@@ -306,9 +306,9 @@ def test_a_plan_that_is_not_read_whole_has_its_range_though_its_manifest_is_gone
 @pytest.mark.skipif(not has_endpoints(), reason="moto takes no notice of ClientRequestToken")
 def test_a_plan_whose_answer_was_lost_is_committed_by_the_second_try(dynamodb: Any, store: Store) -> None:
     """DynamoDB knows the token of a transaction for ten minutes: its repetition succeeds and changes nothing."""
-    fence = store.topic()
+    state = store.topic()
     with failing(dynamodb, [(None, "TransactionInProgressException")], after=True):
-        assert store.topics.commit_plan(fence, large_plan(), 103)
+        assert store.topics.commit_plan(state, large_plan(), 103)
     assert store.topics.plan("orders", 100) == large_plan()
     assert store.current().planned == 103
     assert len(store.object_names()) == 1
@@ -316,9 +316,9 @@ def test_a_plan_whose_answer_was_lost_is_committed_by_the_second_try(dynamodb: A
 
 def test_a_manifest_stays_if_the_plan_that_seems_refused_was_put_after_all(dynamodb: Any, store: Store) -> None:
     """DynamoDB has forgotten the first try's token, so the second is refused by the first one's work."""
-    fence = store.topic()
+    state = store.topic()
     with failing(dynamodb, [(None, "TransactionInProgressException")], after=True, forgotten=True):
-        assert not store.topics.commit_plan(fence, large_plan(), 103)
+        assert not store.topics.commit_plan(state, large_plan(), 103)
     assert store.topics.plan("orders", 100) == large_plan()
     assert len(store.object_names()) == 1
 
@@ -388,18 +388,18 @@ CANCELLED = "TransactionCanceledException"
 def test_a_transaction_that_lost_a_race_is_tried_again(dynamodb: Any, failure: Any) -> None:
     pauses: list[float] = []
     topics = DynamoTopics(dynamodb, table=make_table(dynamodb), objects=MemoryObjects(), sleep=pauses.append)
-    topics.create_topic(a_fence())
+    topics.create_topic(a_state())
     with failing(dynamodb, [failure] * 3):
-        assert topics.commit_bucket(a_fence(), a_bucket(105), WAKE) is Commit.COMMITTED
+        assert topics.commit_bucket(a_state(), a_bucket(105), WAKE) is Commit.COMMITTED
     assert len(pauses) == 3
     assert all(0 <= pause < 1 for pause in pauses)
 
 
 @pytest.mark.parametrize("code", ["TransactionConflictException", "ThrottlingException"])
 def test_a_single_change_that_lost_a_race_is_tried_again(dynamodb: Any, store: Store, code: str) -> None:
-    fence = store.topic()
+    state = store.topic()
     with failing(dynamodb, [(None, code)] * 2):
-        sealed = store.topics.seal(fence, 105)
+        sealed = store.topics.seal(state, 105)
     assert sealed is not None
     assert sealed.sealed == 105
 
@@ -408,17 +408,17 @@ def test_who_loses_every_race_is_told_so(dynamodb: Any, store: Store) -> None:
     store.topic()
     with (
         failing(dynamodb, [(["TransactionConflict", "None"], CANCELLED)] * ATTEMPTS),
-        pytest.raises(Contended, match=f"commit_bucket on topic 'orders' lost {ATTEMPTS} races in a row"),
+        pytest.raises(ConcurrentModification, match=f"commit_bucket on topic 'orders' lost {ATTEMPTS} races in a row"),
     ):
-        store.topics.commit_bucket(a_fence(), a_bucket(105), WAKE)
+        store.topics.commit_bucket(a_state(), a_bucket(105), WAKE)
 
 
 def test_a_failed_condition_beside_a_conflict_is_an_answer(dynamodb: Any, store: Store) -> None:
     store.topic()
     with failing(dynamodb, [(["ConditionalCheckFailed", "TransactionConflict"], CANCELLED)]):
-        assert store.topics.commit_bucket(a_fence(), a_bucket(105), WAKE) is Commit.EXISTS
+        assert store.topics.commit_bucket(a_state(), a_bucket(105), WAKE) is Commit.EXISTS
     with failing(dynamodb, [(["TransactionConflict", "ConditionalCheckFailed"], CANCELLED)]):
-        assert store.topics.commit_bucket(a_fence(), a_bucket(105), WAKE) is Commit.MOVED
+        assert store.topics.commit_bucket(a_state(), a_bucket(105), WAKE) is Commit.MOVED
 
 
 @pytest.mark.parametrize(
@@ -427,4 +427,4 @@ def test_a_failed_condition_beside_a_conflict_is_an_answer(dynamodb: Any, store:
 def test_any_other_error_comes_out(dynamodb: Any, store: Store, reasons: list[str] | None, code: str) -> None:
     store.topic()
     with failing(dynamodb, [(reasons, code)]), pytest.raises(ClientError, match=code):
-        store.topics.commit_bucket(a_fence(), a_bucket(105), WAKE)
+        store.topics.commit_bucket(a_state(), a_bucket(105), WAKE)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.contract.builders import Store, a_bucket, a_fence
+from tests.contract.builders import Store, a_bucket, a_state
 from tests.contract.conftest import aws_store
 from tidewheel import clock as clocks
 from tidewheel.aws import table_layout as layout
 from tidewheel.clock import ManualClock
-from tidewheel.flows.ports import Commit, Wake
+from tidewheel.flows.ports import Commit, NextWork
 
-LOW = Wake(wake_slot=105, look_at_ms=1, collect_at_ms=None)
+LOW = NextWork(next_slot=105, next_check_ms=1, collect_at_ms=None)
 
 
 def commit(store: Store, once: str | None, id: str = "b1") -> Commit:
-    fence = store.current()
-    wake = LOW if fence.wake_slot is None else None
-    return store.topics.commit_bucket(fence, a_bucket(105, id=id), wake, None, once)
+    state = store.current()
+    next_work = LOW if state.next_slot is None else None
+    return store.topics.commit_bucket(state, a_bucket(105, id=id), next_work, None, once)
 
 
 def test_commits_of_an_import_are_told_by_import(store: Store) -> None:
@@ -49,23 +49,23 @@ def test_a_bucket_that_exists_leaves_no_mark(store: Store) -> None:
     assert store.topics.imported("orders", "i1") == frozenset()
 
 
-def test_a_moved_fence_refuses_bucket_and_mark(store: Store) -> None:
-    fence = store.topic()
-    assert store.topics.seal(fence, 106) is not None
-    assert store.topics.commit_bucket(fence, a_bucket(105), LOW, None, "i1#0") is Commit.MOVED
+def test_a_moved_topic_state_refuses_bucket_and_mark(store: Store) -> None:
+    state = store.topic()
+    assert store.topics.seal(state, 106) is not None
+    assert store.topics.commit_bucket(state, a_bucket(105), LOW, None, "i1#0") is Commit.MOVED
     assert (store.topics.buckets("orders"), store.topics.imported("orders", "i1")) == ([], frozenset())
 
 
-def test_a_cut_that_is_committed_counts_as_such_though_the_fence_moved_too(store: Store) -> None:
-    fence = store.topic()
+def test_a_cut_that_is_committed_counts_as_such_though_the_topic_state_moved_too(store: Store) -> None:
+    state = store.topic()
     assert commit(store, "i1#0") is Commit.COMMITTED
-    assert store.topics.seal(fence, 106) is not None
-    assert store.topics.commit_bucket(fence, a_bucket(105, id="b2"), LOW, None, "i1#0") is Commit.EXISTS
+    assert store.topics.seal(state, 106) is not None
+    assert store.topics.commit_bucket(state, a_bucket(105, id="b2"), LOW, None, "i1#0") is Commit.EXISTS
 
 
 def test_the_table_forgets_a_mark_after_90_days(dynamodb: Any) -> None:
     store = aws_store(dynamodb)
-    assert store.topics.create_topic(a_fence())
+    assert store.topics.create_topic(a_state())
     with clocks.use(ManualClock(1_767_225_600_000)):
         assert commit(store, "i1#5") is Commit.COMMITTED
     found = [

@@ -12,21 +12,21 @@ from tests.contract.builders import (
     Store,
     a_bucket,
     a_delivery,
-    a_fence,
     a_message_id,
     a_plan,
+    a_state,
     a_subscription,
     some_trash,
 )
-from tidewheel.errors import NewerLayout
-from tidewheel.flows.ports import Commit, Topics, Wake
+from tidewheel.errors import UnsupportedLayout
+from tidewheel.flows.ports import Commit, NextWork, Topics
 from tidewheel.flows.ports.administration import Replay
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import Encoding
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.tombstone import Tombstone
-from tidewheel.model.topic_state import LAYOUT, Fence
+from tidewheel.model.topic_state import LAYOUT, TopicState
 
 NEWER = LAYOUT + 1
 TOMBSTONE = Tombstone(200, a_message_id(), 9_000_000_000)
@@ -51,25 +51,25 @@ def an_entry(number: int) -> KeyEntry:
     return KeyEntry(key="k", id=a_message_id(number), sent_ms=number, seq=0, ttl_s=9_000_000_000)
 
 
-def moved_to_a_newer_layout(store: Store) -> Fence:
-    """Returns a fence as it was read just before its topic was moved to a newer layout."""
-    fence = a_fence(layout=NEWER, look_at_ms=50)
-    assert store.topics.create_topic(fence)
+def moved_to_a_newer_layout(store: Store) -> TopicState:
+    """Returns a topic state as it was read just before its topic was moved to a newer layout."""
+    state = a_state(layout=NEWER, next_check_ms=50)
+    assert store.topics.create_topic(state)
     store.topics.restore_subscription(LATE)
     store.topics.restore_recurring(WEEKLY)
-    return replace(fence, layout=LAYOUT)
+    return replace(state, layout=LAYOUT)
 
 
-READS: dict[str, Callable[[Topics, Fence], object]] = {
-    "fence": lambda topics, _: topics.fence("orders"),
+READS: dict[str, Callable[[Topics, TopicState], object]] = {
+    "state": lambda topics, _: topics.state("orders"),
     "topics": lambda topics, _: topics.topics(),
     "deletion": lambda topics, _: topics.deletion("orders"),
     "seal": lambda topics, seen: topics.seal(seen, 120),
 }
-CHANGES: dict[str, tuple[Callable[[Topics, Fence], object], object]] = {
+CHANGES: dict[str, tuple[Callable[[Topics, TopicState], object], object]] = {
     "commit_bucket": (lambda topics, seen: topics.commit_bucket(seen, a_bucket(150), None), Commit.MOVED),
-    "raise_wake": (
-        lambda topics, seen: topics.raise_wake(seen, Wake(wake_slot=130, look_at_ms=7, collect_at_ms=None)),
+    "raise_next_slot": (
+        lambda topics, seen: topics.raise_next_slot(seen, NextWork(next_slot=130, next_check_ms=7, collect_at_ms=None)),
         False,
     ),
     "raise_gc": (lambda topics, seen: topics.raise_gc(seen, 101), False),
@@ -92,17 +92,17 @@ CHANGES: dict[str, tuple[Callable[[Topics, Fence], object], object]] = {
 
 
 @pytest.mark.parametrize("name", READS)
-def test_whoever_reads_the_fence_of_a_newer_layout_is_told_what_to_do(store: Store, name: str) -> None:
+def test_whoever_reads_the_topic_state_of_a_newer_layout_is_told_what_to_do(store: Store, name: str) -> None:
     seen = moved_to_a_newer_layout(store)
     with pytest.raises(
-        NewerLayout, match=f"topic 'orders' has layout {NEWER}, .*layouts up to {LAYOUT}; .*upgrade"
+        UnsupportedLayout, match=f"topic 'orders' has layout {NEWER}, .*layouts up to {LAYOUT}; .*upgrade"
     ) as raised:
         READS[name](store.topics, seen)
     assert (raised.value.topic, raised.value.layout, raised.value.reads) == ("orders", NEWER, LAYOUT)
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_change_by_a_fence_that_was_read_before_the_move_is_refused(store: Store, name: str) -> None:
+def test_a_change_by_a_topic_state_that_was_read_before_the_move_is_refused(store: Store, name: str) -> None:
     seen = moved_to_a_newer_layout(store)
     change, refused = CHANGES[name]
     assert change(store.topics, seen) == refused
@@ -118,10 +118,10 @@ def test_a_change_by_a_fence_that_was_read_before_the_move_is_refused(store: Sto
 def test_each_of_these_changes_is_made_where_the_layout_is_this_release_s(store: Store, name: str) -> None:
     change, refused = CHANGES[name]
     deleting: dict[str, Any] = {"deleting_at_ms": 40} if name in ("claim_deletion", "forget_topic") else {}
-    fence = store.topic(look_at_ms=50, **deleting)
+    state = store.topic(next_check_ms=50, **deleting)
     store.topics.restore_subscription(LATE)
     store.topics.restore_recurring(WEEKLY)
-    assert change(store.topics, fence) != refused
+    assert change(store.topics, state) != refused
 
 
 def test_a_key_is_not_moved_to_a_message_whose_slot_a_newer_layout_may_have_sealed(store: Store) -> None:

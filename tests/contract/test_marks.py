@@ -7,104 +7,114 @@ from typing import Any
 
 import pytest
 
-from tests.contract.builders import Store, a_bucket, a_delivery, a_fence, some_trash
-from tidewheel.flows.ports import Commit, HandOut, Wake
+from tests.contract.builders import Store, a_bucket, a_delivery, a_state, some_trash
+from tidewheel.flows.ports import Commit, HandOut, NextWork
 from tidewheel.model.settings import TopicSettings
 
-LOW = Wake(wake_slot=105, look_at_ms=7000, collect_at_ms=None)
+LOW = NextWork(next_slot=105, next_check_ms=7000, collect_at_ms=None)
 
 
 # ---- topics
 def test_a_topic_is_read_as_it_was_created(store: Store) -> None:
     settings = TopicSettings(slot_s=60, lookahead_s=150, segment_bytes=9000)
-    fence = store.topic(settings=settings, wake_slot=120, ver=1, cver=2, subs_ver=3, purge_ms=4, look_at_ms=5)
-    assert store.topics.fence("orders") == fence
-    other = replace(a_fence("other"), collect_at_ms=77)
+    state = store.topic(
+        settings=settings,
+        next_slot=120,
+        work_version=1,
+        swap_version=2,
+        subscriptions_version=3,
+        purge_ms=4,
+        next_check_ms=5,
+    )
+    assert store.topics.state("orders") == state
+    other = replace(a_state("other"), collect_at_ms=77)
     assert store.topics.create_topic(other)
-    assert store.topics.fence("other") == other
+    assert store.topics.state("other") == other
 
 
 def test_a_topic_that_exists_is_not_created_again(store: Store) -> None:
-    fence = store.topic()
-    assert not store.topics.create_topic(replace(fence, generation="g2", sealed=500))
-    assert store.current() == fence
+    state = store.topic()
+    assert not store.topics.create_topic(replace(state, generation="g2", sealed=500))
+    assert store.current() == state
 
 
-def test_an_unknown_topic_has_no_fence_and_nothing_else(store: Store) -> None:
+def test_an_unknown_topic_has_no_topic_state_and_nothing_else(store: Store) -> None:
     topics = store.topics
-    assert topics.fence("orders") is None
-    assert topics.seal(a_fence(), 5) is None
-    assert topics.fence("orders") is None
+    assert topics.state("orders") is None
+    assert topics.seal(a_state(), 5) is None
+    assert topics.state("orders") is None
     assert (topics.buckets("orders"), topics.subscriptions("orders"), topics.open_deliveries("orders")) == ([], [], [])
-    assert not topics.raise_wake(a_fence(), LOW)
-    assert topics.commit_bucket(a_fence(), a_bucket(105), LOW) is Commit.MOVED
+    assert not topics.raise_next_slot(a_state(), LOW)
+    assert topics.commit_bucket(a_state(), a_bucket(105), LOW) is Commit.MOVED
     assert topics.buckets("orders") == []
 
 
 def test_all_topics_are_listed_by_name(store: Store) -> None:
-    fences = [a_fence(name) for name in ("zebra", "apple", "mango", "banana", "cherry")]
-    for fence in fences:
-        store.topics.create_topic(fence)
-    store.topics.commit_bucket(fences[0], a_bucket(105), LOW)
-    names = [fence.topic for fence in store.topics.topics()]
+    states = [a_state(name) for name in ("zebra", "apple", "mango", "banana", "cherry")]
+    for state in states:
+        store.topics.create_topic(state)
+    store.topics.commit_bucket(states[0], a_bucket(105), LOW)
+    names = [state.topic for state in store.topics.topics()]
     assert names == ["apple", "banana", "cherry", "mango", "zebra"]
 
 
 def test_a_bucket_is_read_by_its_id(store: Store) -> None:
-    fence = store.topic()
+    state = store.topic()
     assert store.topics.bucket("orders", a_bucket(105).id) is None
-    store.topics.commit_bucket(fence, a_bucket(105), LOW)
+    store.topics.commit_bucket(state, a_bucket(105), LOW)
     assert store.topics.bucket("orders", a_bucket(105).id) == a_bucket(105)
 
 
 # ---- seal
-def test_sealing_raises_sealed_and_returns_the_fence(store: Store) -> None:
-    fence = store.topic(wake_slot=101, look_at_ms=9)
-    assert store.topics.seal(store.current(), 104) == replace(fence, sealed=104)
-    assert store.current() == replace(fence, sealed=104)
+def test_sealing_raises_sealed_and_returns_the_topic_state(store: Store) -> None:
+    state = store.topic(next_slot=101, next_check_ms=9)
+    assert store.topics.seal(store.current(), 104) == replace(state, sealed=104)
+    assert store.current() == replace(state, sealed=104)
 
 
 def test_a_topic_that_was_created_again_is_not_sealed_for_its_predecessor(store: Store) -> None:
-    fence = store.topic()
-    assert store.topics.seal(replace(fence, generation="g0"), 104) is None
-    assert store.current() == fence
+    state = store.topic()
+    assert store.topics.seal(replace(state, generation="g0"), 104) is None
+    assert store.current() == state
 
 
 @pytest.mark.parametrize("slot", [99, 100])
-def test_sealing_never_lowers_sealed_and_still_returns_the_fence(store: Store, slot: int) -> None:
-    fence = store.topic()
-    assert store.topics.seal(store.current(), slot) == fence
-    assert store.current() == fence
+def test_sealing_never_lowers_sealed_and_still_returns_the_topic_state(store: Store, slot: int) -> None:
+    state = store.topic()
+    assert store.topics.seal(store.current(), slot) == state
+    assert store.current() == state
 
 
 # ---- commit_bucket
 def test_a_committed_bucket_is_read_as_it_was_given_and_lowers_wake(store: Store) -> None:
-    fence = store.topic(collect_at_ms=11)
+    state = store.topic(collect_at_ms=11)
     bucket = a_bucket(105, 106, 400_000, segments=30)
-    assert store.topics.commit_bucket(fence, bucket, LOW) is Commit.COMMITTED
+    assert store.topics.commit_bucket(state, bucket, LOW) is Commit.COMMITTED
     assert store.topics.buckets("orders") == [bucket]
-    assert store.current() == replace(fence, ver=1, waiting=40, wake_slot=105, look_at_ms=7000)
+    assert store.current() == replace(state, work_version=1, waiting=40, next_slot=105, next_check_ms=7000)
 
 
 def test_a_bucket_behind_the_wake_mark_leaves_it(store: Store) -> None:
-    fence = store.topic(wake_slot=103, look_at_ms=1)
-    assert store.topics.commit_bucket(fence, a_bucket(103, 200), None) is Commit.COMMITTED
-    assert store.current() == replace(fence, ver=1, waiting=40)
+    state = store.topic(next_slot=103, next_check_ms=1)
+    assert store.topics.commit_bucket(state, a_bucket(103, 200), None) is Commit.COMMITTED
+    assert store.current() == replace(state, work_version=1, waiting=40)
 
 
 def test_marks_that_do_not_matter_may_have_moved_when_a_bucket_is_committed(store: Store) -> None:
-    fence = store.topic()
+    state = store.topic()
     store.topics.seal(store.current(), 105)
-    store.topics.commit_bucket(fence, a_bucket(900, id="other"), Wake(wake_slot=900, look_at_ms=1, collect_at_ms=1))
-    store.subscribed()  # wake 100
-    stale = replace(fence, wake_slot=100)
+    store.topics.commit_bucket(
+        state, a_bucket(900, id="other"), NextWork(next_slot=900, next_check_ms=1, collect_at_ms=1)
+    )
+    store.subscribed()  # the next slot 100
+    stale = replace(state, next_slot=100)
     assert store.topics.commit_bucket(stale, a_bucket(105), None) is Commit.COMMITTED
-    assert store.current().ver == 3
+    assert store.current().work_version == 3
 
 
 def test_a_bucket_committed_twice_is_one_and_changes_nothing(store: Store) -> None:
-    fence = store.topic()
-    store.topics.commit_bucket(fence, a_bucket(105), LOW)
+    state = store.topic()
+    store.topics.commit_bucket(state, a_bucket(105), LOW)
     after = store.current()
     again = replace(a_bucket(105), object_name="another-attempt")
     assert store.topics.commit_bucket(after, again, None) is Commit.EXISTS
@@ -112,60 +122,60 @@ def test_a_bucket_committed_twice_is_one_and_changes_nothing(store: Store) -> No
     assert store.current() == after
 
 
-def test_a_bucket_that_exists_says_so_even_if_the_fence_moved(store: Store) -> None:
-    fence = store.topic()
-    store.topics.commit_bucket(fence, a_bucket(105), LOW)
+def test_a_bucket_that_exists_says_so_even_if_the_topic_state_moved(store: Store) -> None:
+    state = store.topic()
+    store.topics.commit_bucket(state, a_bucket(105), LOW)
     store.topics.seal(store.current(), 110)
-    assert store.topics.commit_bucket(fence, a_bucket(105), LOW) is Commit.EXISTS
+    assert store.topics.commit_bucket(state, a_bucket(105), LOW) is Commit.EXISTS
 
 
 def test_a_bucket_is_refused_when_its_first_slot_was_sealed(store: Store) -> None:
-    fence = store.topic()
+    state = store.topic()
     store.topics.seal(store.current(), 106)
-    _assert_bucket_refused(store, fence, LOW)
+    _assert_bucket_refused(store, state, LOW)
 
 
 def test_a_bucket_is_refused_when_the_topic_is_another_of_the_same_name(store: Store) -> None:
     store.topic()
-    _assert_bucket_refused(store, a_fence(generation="g0"), LOW)
+    _assert_bucket_refused(store, a_state(generation="g0"), LOW)
 
 
 @pytest.mark.parametrize(
-    ("read", "now", "wake"),
+    ("read", "now", "checks"),
     [(None, 105, LOW), (200, 105, LOW), (200, 1, LOW), (105, None, None), (105, 106, None)],
 )
 def test_a_bucket_is_refused_when_wake_moved_across_its_first_slot(
-    store: Store, read: int | None, now: int | None, wake: Wake | None
+    store: Store, read: int | None, now: int | None, next_work: NextWork | None
 ) -> None:
-    store.topic(wake_slot=now)
-    _assert_bucket_refused(store, a_fence(wake_slot=read), wake)
+    store.topic(next_slot=now)
+    _assert_bucket_refused(store, a_state(next_slot=read), next_work)
 
 
-@pytest.mark.parametrize(("read", "now", "wake"), [(None, 106, LOW), (106, None, LOW), (105, 1, None)])
+@pytest.mark.parametrize(("read", "now", "checks"), [(None, 106, LOW), (106, None, LOW), (105, 1, None)])
 def test_a_bucket_is_committed_when_wake_moved_but_not_across_its_first_slot(
-    store: Store, read: int | None, now: int | None, wake: Wake | None
+    store: Store, read: int | None, now: int | None, next_work: NextWork | None
 ) -> None:
-    store.topic(wake_slot=now)
-    assert store.topics.commit_bucket(a_fence(wake_slot=read), a_bucket(105), wake) is Commit.COMMITTED
-    assert store.current().wake_slot == (105 if wake else now)
+    store.topic(next_slot=now)
+    assert store.topics.commit_bucket(a_state(next_slot=read), a_bucket(105), next_work) is Commit.COMMITTED
+    assert store.current().next_slot == (105 if next_work else now)
 
 
-def _assert_bucket_refused(store: Store, fence: Any, wake: Wake | None) -> None:
+def _assert_bucket_refused(store: Store, state: Any, next_work: NextWork | None) -> None:
     before = store.current()
-    assert store.topics.commit_bucket(fence, a_bucket(105), wake) is Commit.MOVED
+    assert store.topics.commit_bucket(state, a_bucket(105), next_work) is Commit.MOVED
     assert store.topics.buckets("orders") == []
     assert store.current() == before
 
 
 def test_all_buckets_of_a_topic_are_read_and_none_of_another(store: Store) -> None:
-    fence, other = store.topic(), a_fence("orders2")
+    state, other = store.topic(), a_state("orders2")
     store.topics.create_topic(other)
     store.put_trash(some_trash(100))
     for number in range(7):
         store.topics.commit_bucket(store.current(), a_bucket(105, id=f"b{number}"), None if number else LOW)
     store.topics.commit_bucket(other, a_bucket(105, id="foreign"), LOW)
     assert sorted(bucket.id for bucket in store.topics.buckets("orders")) == [f"b{n}" for n in range(7)]
-    assert store.current().ver == fence.ver + 7
+    assert store.current().work_version == state.work_version + 7
 
 
 def test_a_deleted_bucket_is_gone_and_may_be_deleted_again(store: Store) -> None:
@@ -175,34 +185,39 @@ def test_a_deleted_bucket_is_gone_and_may_be_deleted_again(store: Store) -> None
     assert store.topics.buckets("orders") == []
 
 
-# ---- raise_wake
+# ---- raise_next_slot
 @pytest.mark.parametrize(
     "to",
-    [Wake(wake_slot=300, look_at_ms=8, collect_at_ms=9), Wake(wake_slot=None, look_at_ms=None, collect_at_ms=None)],
+    [
+        NextWork(next_slot=300, next_check_ms=8, collect_at_ms=9),
+        NextWork(next_slot=None, next_check_ms=None, collect_at_ms=None),
+    ],
 )
-def test_raising_wake_sets_its_three_marks(store: Store, to: Wake) -> None:
-    fence = store.topic(wake_slot=100, look_at_ms=1, collect_at_ms=2)
-    assert store.topics.raise_wake(fence, to)
+def test_raising_wake_sets_its_three_marks(store: Store, to: NextWork) -> None:
+    state = store.topic(next_slot=100, next_check_ms=1, collect_at_ms=2)
+    assert store.topics.raise_next_slot(state, to)
     assert store.current() == replace(
-        fence, wake_slot=to.wake_slot, look_at_ms=to.look_at_ms, collect_at_ms=to.collect_at_ms
+        state, next_slot=to.next_slot, next_check_ms=to.next_check_ms, collect_at_ms=to.collect_at_ms
     )
 
 
-@pytest.mark.parametrize("moved", [{"ver": 1}, {"cver": 1}, {"generation": "g2"}])
+@pytest.mark.parametrize("moved", [{"work_version": 1}, {"swap_version": 1}, {"generation": "g2"}])
 def test_raising_wake_is_refused_when_a_version_moved(store: Store, moved: dict[str, Any]) -> None:
-    now = store.topic(wake_slot=100, **moved)
-    assert not store.topics.raise_wake(a_fence(wake_slot=100), Wake(wake_slot=9, look_at_ms=1, collect_at_ms=1))
+    now = store.topic(next_slot=100, **moved)
+    assert not store.topics.raise_next_slot(
+        a_state(next_slot=100), NextWork(next_slot=9, next_check_ms=1, collect_at_ms=1)
+    )
     assert store.current() == now
 
 
 # ---- due_for_look
 def test_topics_and_deliveries_are_due_from_their_look_on(store: Store) -> None:
-    store.topic(look_at_ms=6000)
-    store.topics.create_topic(a_fence("never"))
+    store.topic(next_check_ms=6000)
+    store.topics.create_topic(a_state("never"))
     [subscription] = store.subscribed(cursor=100)
-    delivery = a_delivery(subscription, look_at_ms=5000)
+    delivery = a_delivery(subscription, next_check_ms=5000)
     store.topics.hand_out(HandOut(subscription=subscription, to=103, delivery=delivery))
-    store.topics.raise_wake(store.current(), Wake(wake_slot=None, look_at_ms=6000, collect_at_ms=6000))
+    store.topics.raise_next_slot(store.current(), NextWork(next_slot=None, next_check_ms=6000, collect_at_ms=6000))
     assert store.topics.due_for_look(4999) == ([], [], [])
     assert store.topics.due_for_look(5000) == ([], [delivery.key], [])
     assert store.topics.due_for_look(6000) == (["orders"], [delivery.key], [])
@@ -210,15 +225,15 @@ def test_topics_and_deliveries_are_due_from_their_look_on(store: Store) -> None:
 
 def test_what_is_due_for_the_longest_comes_first_wherever_the_index_keeps_it(store: Store) -> None:
     times = {f"topic-{number}": number * 37 % 60 for number in range(60)}
-    for name, look_at_ms in times.items():
-        store.topics.create_topic(a_fence(name, look_at_ms=look_at_ms))
+    for name, next_check_ms in times.items():
+        store.topics.create_topic(a_state(name, next_check_ms=next_check_ms))
     assert [times[name] for name in store.topics.due_for_look(49).topics] == list(range(50))
 
 
 def test_what_needs_no_look_any_more_is_not_due(store: Store) -> None:
-    fence = store.topic(look_at_ms=1, wake_slot=100)
-    assert store.topics.raise_wake(fence, Wake(wake_slot=None, look_at_ms=None, collect_at_ms=None))
-    delivery = store.delivered(look_at_ms=1)
+    state = store.topic(next_check_ms=1, next_slot=100)
+    assert store.topics.raise_next_slot(state, NextWork(next_slot=None, next_check_ms=None, collect_at_ms=None))
+    delivery = store.delivered(next_check_ms=1)
     store.topics.stamp_delivery(delivery.key, 1, 90_000_000)
     assert delivery.key not in store.topics.due_for_look(80_000_000)[1]
     store.topics.delete_deliveries([delivery.key])
@@ -228,6 +243,6 @@ def test_what_needs_no_look_any_more_is_not_due(store: Store) -> None:
 def test_many_topics_are_due_wherever_the_index_keeps_them(store: Store) -> None:
     names = [f"topic-{number}" for number in range(60)]
     for name in names:
-        store.topics.create_topic(a_fence(name, look_at_ms=1))
+        store.topics.create_topic(a_state(name, next_check_ms=1))
     assert sorted(store.topics.due_for_look(1)[0]) == sorted(names)
     assert store.topics.due_for_look(0) == ([], [], [])

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.contract.builders import Store, a_bucket, a_fence, a_segment, some_trash
-from tidewheel.flows.ports import Commit, Wake
+from tests.contract.builders import Store, a_bucket, a_segment, a_state, some_trash
+from tidewheel.flows.ports import Commit, NextWork
 from tidewheel.ledger.bucket import Bucket, BucketId, encode_tail
 from tidewheel.ledger.slots import slots_of
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
-LOW = Wake(wake_slot=105, look_at_ms=7000, collect_at_ms=None)
+LOW = NextWork(next_slot=105, next_check_ms=7000, collect_at_ms=None)
 
 
 def some_buckets(count: int, prefix: str = "source") -> list[Bucket]:
@@ -22,11 +22,11 @@ def some_buckets(count: int, prefix: str = "source") -> list[Bucket]:
     return [a_bucket(105, 106 + i, id=f"{prefix}-{i:02d}") for i in range(count)]
 
 
-def commit(store: Store, *buckets: Bucket) -> Fence:
-    """Commits buckets; returns the fence afterwards."""
+def commit(store: Store, *buckets: Bucket) -> TopicState:
+    """Commits buckets; returns the topic state afterwards."""
     for bucket in buckets:
-        wake = LOW if store.current().wake_slot is None else None
-        assert store.topics.commit_bucket(store.current(), bucket, wake) is Commit.COMMITTED
+        next_work = LOW if store.current().next_slot is None else None
+        assert store.topics.commit_bucket(store.current(), bucket, next_work) is Commit.COMMITTED
     return store.current()
 
 
@@ -42,7 +42,7 @@ def test_sources_are_swapped_for_outputs_and_named_in_the_trash(store: Store) ->
     outputs = some_buckets(2, "output")
     before = commit(store, kept, *sources)
     assert store.topics.swap(before, sources, outputs, some_trash(104))
-    assert store.current() == replace(before, cver=before.cver + 1)
+    assert store.current() == replace(before, swap_version=before.swap_version + 1)
     assert sorted(store.topics.buckets("orders"), key=lambda b: b.id) == [*outputs, kept]
     assert store.topics.trash("orders") == [some_trash(104)]
 
@@ -56,22 +56,22 @@ def test_a_merge_whose_rows_are_all_dead_has_no_outputs(store: Store) -> None:
 
 
 def test_each_swap_counts(store: Store) -> None:
-    store.topic(cver=7)
+    store.topic(swap_version=7)
     for number in range(3):
         store.put_trash(some_trash(100, f"t{number}"))
-    assert store.current().cver == 10
+    assert store.current().swap_version == 10
     assert [trash.id for trash in store.topics.trash("orders")] == ["t0", "t1", "t2"]
 
 
 def test_ninety_eight_buckets_are_swapped_at_once(store: Store) -> None:
-    fence = store.topic()
-    assert store.topics.swap(fence, [], some_buckets(66), some_trash(100, "none"))
-    assert store.topics.swap(fence, some_buckets(66), some_buckets(32, "output"), some_trash(100))
+    state = store.topic()
+    assert store.topics.swap(state, [], some_buckets(66), some_trash(100, "none"))
+    assert store.topics.swap(state, some_buckets(66), some_buckets(32, "output"), some_trash(100))
     assert ids(store) == [bucket.id for bucket in some_buckets(32, "output")]
-    assert store.current().cver == 2
+    assert store.current().swap_version == 2
 
 
-def test_a_swap_does_not_mind_ledgers_seals_and_plans_that_came_since_the_fence_was_read(store: Store) -> None:
+def test_a_swap_does_not_mind_ledgers_seals_and_plans_that_came_since_the_topic_state_was_read(store: Store) -> None:
     store.topic()
     seen = commit(store, *some_buckets(2))
     commit(store, a_bucket(300, id="later"))
@@ -79,30 +79,30 @@ def test_a_swap_does_not_mind_ledgers_seals_and_plans_that_came_since_the_fence_
     assert store.topics.commit_plan(store.current(), None, 104)
     assert store.topics.swap(seen, some_buckets(2), some_buckets(1, "output"), some_trash(104))
     assert ids(store) == ["later", "output-00"]
-    assert (store.current().sealed, store.current().planned, store.current().cver) == (105, 104, 1)
+    assert (store.current().sealed, store.current().planned, store.current().swap_version) == (105, 104, 1)
 
 
-def a_source_gone(store: Store, fence: Fence, sources: list[Bucket]) -> tuple[Fence, int]:
+def a_source_gone(store: Store, state: TopicState, sources: list[Bucket]) -> tuple[TopicState, int]:
     store.topics.delete_bucket("orders", sources[1].id)
-    return fence, 103
+    return state, 103
 
 
-def planned_above_the_stamp(store: Store, fence: Fence, sources: list[Bucket]) -> tuple[Fence, int]:
-    return fence, 102
+def planned_above_the_stamp(store: Store, state: TopicState, sources: list[Bucket]) -> tuple[TopicState, int]:
+    return state, 102
 
 
-def planned_meanwhile(store: Store, fence: Fence, sources: list[Bucket]) -> tuple[Fence, int]:
-    assert store.topics.commit_plan(fence, None, 104)
-    return fence, 103
+def planned_meanwhile(store: Store, state: TopicState, sources: list[Bucket]) -> tuple[TopicState, int]:
+    assert store.topics.commit_plan(state, None, 104)
+    return state, 103
 
 
-def another_generation(store: Store, fence: Fence, sources: list[Bucket]) -> tuple[Fence, int]:
-    return replace(fence, generation="g0"), 103
+def another_generation(store: Store, state: TopicState, sources: list[Bucket]) -> tuple[TopicState, int]:
+    return replace(state, generation="g0"), 103
 
 
 @pytest.mark.parametrize("reason", [a_source_gone, planned_above_the_stamp, planned_meanwhile, another_generation])
 def test_a_refused_swap_changes_nothing(
-    store: Store, reason: Callable[[Store, Fence, list[Bucket]], tuple[Fence, int]]
+    store: Store, reason: Callable[[Store, TopicState, list[Bucket]], tuple[TopicState, int]]
 ) -> None:
     store.topic(sealed=104, planned=103)
     sources = some_buckets(3)
@@ -114,7 +114,7 @@ def test_a_refused_swap_changes_nothing(
 
 
 def test_a_swap_is_refused_where_there_is_no_topic(store: Store) -> None:
-    assert not store.topics.swap(a_fence(), [], some_buckets(1), some_trash(100))
+    assert not store.topics.swap(a_state(), [], some_buckets(1), some_trash(100))
     assert (store.topics.buckets("orders"), store.topics.trash("orders")) == ([], [])
 
 
@@ -128,7 +128,7 @@ def test_of_two_merges_of_the_same_source_one_is_refused(store: Store) -> None:
     assert [trash.id for trash in store.topics.trash("orders")] == ["first"]
 
 
-@pytest.mark.parametrize("what", ["a plan", "a raised wake"])
+@pytest.mark.parametrize("what", ["a plan", "a raised the next slot"])
 def test_a_decision_from_before_a_swap_is_refused(store: Store, what: str) -> None:
     store.topic(sealed=105)
     seen = store.current()
@@ -136,7 +136,7 @@ def test_a_decision_from_before_a_swap_is_refused(store: Store, what: str) -> No
     if what == "a plan":
         assert not store.topics.commit_plan(seen, None, 105)
     else:
-        assert not store.topics.raise_wake(seen, LOW)
+        assert not store.topics.raise_next_slot(seen, LOW)
 
 
 # ---- the lease
@@ -166,80 +166,89 @@ def test_a_run_whose_lease_has_ended_does_not_release_another_s(store: Store) ->
 
 
 def test_a_lease_is_of_one_topic_and_is_none_of_its_marks(store: Store) -> None:
-    fence = store.topic()
+    state = store.topic()
     store.topics.release_merge("orders", 2000)
     assert store.topics.lease_merge("orders", 1000, 2000)
     assert store.topics.lease_merge("orders2", 1000, 2000)
-    assert store.current() == fence
+    assert store.current() == state
     assert (store.topics.buckets("orders"), store.topics.trash("orders")) == ([], [])
 
 
 # ---- merge_considered
-@pytest.mark.parametrize("look_at_ms", [None, 900])
-@pytest.mark.parametrize("wake_slot", [None, 120])
+@pytest.mark.parametrize("next_check_ms", [None, 900])
+@pytest.mark.parametrize("next_slot", [None, 120])
 def test_a_merge_that_was_considered_is_noted_with_the_next_look(
-    store: Store, look_at_ms: int | None, wake_slot: int | None
+    store: Store, next_check_ms: int | None, next_slot: int | None
 ) -> None:
-    fence = store.topic(ver=5, merge_ver=2, merge_at_ms=300, look_at_ms=300, collect_at_ms=11, wake_slot=wake_slot)
+    state = store.topic(
+        work_version=5,
+        merge_considered_version=2,
+        merge_at_ms=300,
+        next_check_ms=300,
+        collect_at_ms=11,
+        next_slot=next_slot,
+    )
     assert store.topics.due_for_look(300)[0] == ["orders"]
-    assert store.topics.merge_considered(fence, look_at_ms)
-    assert store.current() == replace(fence, merge_ver=5, merge_at_ms=None, look_at_ms=look_at_ms)
+    assert store.topics.merge_considered(state, next_check_ms)
+    assert store.current() == replace(state, merge_considered_version=5, merge_at_ms=None, next_check_ms=next_check_ms)
     assert store.topics.due_for_look(899)[0] == []
-    assert store.topics.due_for_look(900)[0] == ([] if look_at_ms is None else ["orders"])
+    assert store.topics.due_for_look(900)[0] == ([] if next_check_ms is None else ["orders"])
 
 
-def test_a_swap_since_the_fence_was_read_does_not_matter_to_the_note(store: Store) -> None:
-    fence = store.topic(ver=1)
+def test_a_swap_since_the_topic_state_was_read_does_not_matter_to_the_note(store: Store) -> None:
+    state = store.topic(work_version=1)
     store.put_trash(some_trash(100))
-    assert store.topics.merge_considered(fence, None)
-    assert store.current().merge_ver == 1
+    assert store.topics.merge_considered(state, None)
+    assert store.current().merge_considered_version == 1
 
 
 @pytest.mark.parametrize(
     ("read", "now"),
     [
-        ({"ver": 0}, {"ver": 1}),
+        ({"work_version": 0}, {"work_version": 1}),
         ({"generation": "g1"}, {"generation": "g2"}),
-        ({"wake_slot": None}, {"wake_slot": 120}),
-        ({"wake_slot": 120}, {"wake_slot": None}),
-        ({"wake_slot": 120}, {"wake_slot": 121}),
+        ({"next_slot": None}, {"next_slot": 120}),
+        ({"next_slot": 120}, {"next_slot": None}),
+        ({"next_slot": 120}, {"next_slot": 121}),
     ],
 )
 def test_a_merge_that_was_considered_on_an_old_sight_is_not_noted(
     store: Store, read: dict[str, Any], now: dict[str, Any]
 ) -> None:
-    fence = store.topic(merge_at_ms=3, look_at_ms=3, **now)
-    assert not store.topics.merge_considered(a_fence(**read), 8)
-    assert store.current() == fence
+    state = store.topic(merge_at_ms=3, next_check_ms=3, **now)
+    assert not store.topics.merge_considered(a_state(**read), 8)
+    assert store.current() == state
 
 
 def test_a_topic_with_marks_of_merges_is_read_as_it_was_created(store: Store) -> None:
-    fence = store.topic(merge_ver=7, merge_at_ms=9)
-    assert store.current() == fence
+    state = store.topic(merge_considered_version=7, merge_at_ms=9)
+    assert store.current() == state
 
 
 # ---- commit_bucket with merge_at_ms
-@pytest.mark.parametrize("wake", [LOW, None])
-def test_a_bucket_that_asks_for_a_merge_makes_the_sweep_look(store: Store, wake: Wake | None) -> None:
-    fence = store.topic(wake_slot=None if wake else 103, look_at_ms=None if wake else 50_000)
-    assert store.topics.commit_bucket(fence, a_bucket(105), wake, 500) is Commit.COMMITTED
-    wake_slot = 105 if wake else 103
-    assert store.current() == replace(fence, ver=1, waiting=40, wake_slot=wake_slot, merge_at_ms=500, look_at_ms=500)
+@pytest.mark.parametrize("checks", [LOW, None])
+def test_a_bucket_that_asks_for_a_merge_makes_the_sweep_look(store: Store, next_work: NextWork | None) -> None:
+    state = store.topic(next_slot=None if next_work else 103, next_check_ms=None if next_work else 50_000)
+    assert store.topics.commit_bucket(state, a_bucket(105), next_work, 500) is Commit.COMMITTED
+    next_slot = 105 if next_work else 103
+    assert store.current() == replace(
+        state, work_version=1, waiting=40, next_slot=next_slot, merge_at_ms=500, next_check_ms=500
+    )
     assert store.topics.due_for_look(499)[0] == []
     assert store.topics.due_for_look(500)[0] == ["orders"]
 
 
 def test_a_refused_bucket_asks_for_nothing(store: Store) -> None:
-    fence = store.topic(look_at_ms=50_000, sealed=106)
-    assert store.topics.commit_bucket(fence, a_bucket(105), None, 500) is Commit.MOVED
-    assert store.current() == fence
+    state = store.topic(next_check_ms=50_000, sealed=106)
+    assert store.topics.commit_bucket(state, a_bucket(105), None, 500) is Commit.MOVED
+    assert store.current() == state
     assert store.topics.due_for_look(500)[0] == []
 
 
 def test_a_bucket_that_asks_for_no_merge_leaves_the_request_of_another(store: Store) -> None:
-    fence = store.topic(merge_at_ms=500, look_at_ms=500, wake_slot=103)
-    assert store.topics.commit_bucket(fence, a_bucket(105), None) is Commit.COMMITTED
-    assert store.current() == replace(fence, ver=1, waiting=40)
+    state = store.topic(merge_at_ms=500, next_check_ms=500, next_slot=103)
+    assert store.topics.commit_bucket(state, a_bucket(105), None) is Commit.COMMITTED
+    assert store.current() == replace(state, work_version=1, waiting=40)
 
 
 # ---- buckets with tails
@@ -260,13 +269,13 @@ SMALL_BITMAP = range(105, 107)
 def test_a_bucket_with_a_tail_is_read_whole_or_as_much_as_an_item_holds(
     store: Store, way: str, slots: range, segments: int
 ) -> None:
-    fence = store.topic()
+    state = store.topic()
     bucket = a_tailed_bucket(slots, segments)
     assert len(bucket.without_tail().segments) == 0
     if way == "committed":
-        assert store.topics.commit_bucket(fence, bucket, LOW) is Commit.COMMITTED
+        assert store.topics.commit_bucket(state, bucket, LOW) is Commit.COMMITTED
     else:
-        assert store.topics.swap(fence, [], [bucket], some_trash(100))
+        assert store.topics.swap(state, [], [bucket], some_trash(100))
     read = store.topics.bucket("orders", BucketId("large"))
     assert read in (bucket, bucket.without_tail())
     assert store.topics.buckets("orders") == [read]

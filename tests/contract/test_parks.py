@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.contract.builders import Store, a_delivery, a_fence, a_subscription
-from tidewheel.flows.ports import AT_ONCE_MS, HandOut, Wake
+from tests.contract.builders import Store, a_delivery, a_state, a_subscription
+from tidewheel.flows.ports import AT_ONCE_MS, HandOut, NextWork
 from tidewheel.flows.ports.parks import Parked
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.subscription import State, Subscription
@@ -20,13 +20,13 @@ def a_park(subscription: Subscription | None = None, id: str = "p1", **fields: A
     """A small park of a subscription."""
     to = subscription or a_subscription()
     key = ParkKey(topic=to.topic, subscription=to.name, generation=to.generation, id=id)
-    values = {"rows": 3, "size_bytes": 6, "look_at_ms": 5000, "ledger": b"ledger"} | fields
+    values = {"rows": 3, "size_bytes": 6, "next_check_ms": 5000, "ledger": b"ledger"} | fields
     return Park(key=key, **values)
 
 
 def in_state(store: Store, state: State) -> Subscription:
     """The only subscription of the topic, in a state."""
-    if store.topics.fence("orders") is None:
+    if store.topics.state("orders") is None:
         store.topic()
     [subscription] = store.subscribed()
     if state is State.PAUSED:
@@ -83,29 +83,31 @@ def test_marking_as_broken_is_refused_when_the_subscription_is_another_or_gone(s
 def test_a_resumed_subscription_is_active_and_the_sweep_looks_at_its_cursor(
     store: Store, state: State, sealed: int
 ) -> None:
-    store.topic(wake_slot=400, look_at_ms=10**9, collect_at_ms=5, planned=sealed, sealed=sealed)
+    store.topic(next_slot=400, next_check_ms=10**9, collect_at_ms=5, planned=sealed, sealed=sealed)
     [subscription] = store.subscribed(cursor=200)
     seen = replace(subscription, state=state)
     _ = store.topics.pause(seen) if state is State.PAUSED else store.topics.mark_broken("orders", "billing", "s1")
-    assert store.topics.raise_wake(store.current(), _wake(400))
-    fence = store.current()
-    assert store.topics.resume(fence, seen)
+    assert store.topics.raise_next_slot(store.current(), _next_work(400))
+    state = store.current()
+    assert store.topics.resume(state, seen)
     assert now(store) == subscription
-    look_at_ms = AT_ONCE_MS if sealed == 200 else fence.look_at(200, 5)
-    assert store.current() == replace(fence, ver=fence.ver + 1, wake_slot=200, look_at_ms=look_at_ms)
+    next_check_ms = AT_ONCE_MS if sealed == 200 else state.check_at(200, 5)
+    assert store.current() == replace(
+        state, work_version=state.work_version + 1, next_slot=200, next_check_ms=next_check_ms
+    )
 
 
-def _wake(slot: int) -> Wake:
-    return Wake(wake_slot=slot, look_at_ms=10**9, collect_at_ms=5)
+def _next_work(slot: int) -> NextWork:
+    return NextWork(next_slot=slot, next_check_ms=10**9, collect_at_ms=5)
 
 
-@pytest.mark.parametrize("wake_slot", [99, 100])
-def test_a_resume_leaves_a_wake_mark_that_is_low_enough(store: Store, wake_slot: int) -> None:
-    store.topic(wake_slot=wake_slot, look_at_ms=3)
+@pytest.mark.parametrize("next_slot", [99, 100])
+def test_a_resume_leaves_a_wake_mark_that_is_low_enough(store: Store, next_slot: int) -> None:
+    store.topic(next_slot=next_slot, next_check_ms=3)
     subscription = in_state(store, State.PAUSED)
-    fence = store.current()
-    assert store.topics.resume(fence, subscription)
-    assert store.current() == replace(fence, ver=fence.ver + 1)
+    state = store.current()
+    assert store.topics.resume(state, subscription)
+    assert store.current() == replace(state, work_version=state.work_version + 1)
 
 
 def test_a_raise_of_wake_that_did_not_see_the_resume_is_refused(store: Store) -> None:
@@ -113,7 +115,7 @@ def test_a_raise_of_wake_that_did_not_see_the_resume_is_refused(store: Store) ->
     subscription = in_state(store, State.PAUSED)
     before = store.current()
     assert store.topics.resume(before, subscription)
-    assert not store.topics.raise_wake(before, _wake(400))
+    assert not store.topics.raise_next_slot(before, _next_work(400))
 
 
 @pytest.mark.parametrize(
@@ -126,23 +128,23 @@ def test_a_resume_is_refused_when_the_subscription_is_not_as_it_was_read(store: 
 
 def test_a_resume_is_refused_when_the_topic_is_another_of_the_same_name(store: Store) -> None:
     subscription = in_state(store, State.PAUSED)
-    _assert_not_resumed(store, a_fence(generation="g0", wake_slot=100), subscription)
+    _assert_not_resumed(store, a_state(generation="g0", next_slot=100), subscription)
 
 
-@pytest.mark.parametrize(("read", "wake_slot"), [(None, 90), (90, None), (90, 200)])
+@pytest.mark.parametrize(("read", "next_slot"), [(None, 90), (90, None), (90, 200)])
 def test_a_resume_is_refused_when_wake_moved_across_its_cursor(
-    store: Store, read: int | None, wake_slot: int | None
+    store: Store, read: int | None, next_slot: int | None
 ) -> None:
     subscription = in_state(store, State.PAUSED)
-    assert store.topics.raise_wake(store.current(), replace(_wake(0), wake_slot=wake_slot))
-    _assert_not_resumed(store, replace(store.current(), wake_slot=read), subscription)
+    assert store.topics.raise_next_slot(store.current(), replace(_next_work(0), next_slot=next_slot))
+    _assert_not_resumed(store, replace(store.current(), next_slot=read), subscription)
 
 
-def _assert_not_resumed(store: Store, fence: Any, subscription: Any) -> None:
-    before, fence_before = store.topics.subscriptions("orders"), store.current()
-    assert not store.topics.resume(fence, subscription)
+def _assert_not_resumed(store: Store, state: Any, subscription: Any) -> None:
+    before, state_before = store.topics.subscriptions("orders"), store.current()
+    assert not store.topics.resume(state, subscription)
     assert store.topics.subscriptions("orders") == before
-    assert store.current() == fence_before
+    assert store.current() == state_before
 
 
 # ---- filters
@@ -167,7 +169,7 @@ def test_a_subscription_and_its_delivery_keep_their_filter(store: Store) -> None
 
 
 # ---- delete_subscription
-def test_a_deleted_subscription_is_gone_and_the_fence_stays(store: Store) -> None:
+def test_a_deleted_subscription_is_gone_and_the_topic_state_stays(store: Store) -> None:
     store.topic()
     billing, audit = store.subscribed("billing", "audit")
     before = store.current()
@@ -216,7 +218,7 @@ def test_no_park_appears_for_a_subscription_that_is_active_or_another(store: Sto
 def test_a_park_that_is_put_again_stays_as_it_is(store: Store) -> None:
     park = parked(store)
     leased = store.topics.lease_park(park.key, 700, 400)
-    assert store.topics.put_park(replace(park, look_at_ms=9000)) is Parked.EXISTS
+    assert store.topics.put_park(replace(park, next_check_ms=9000)) is Parked.EXISTS
     assert store.topics.park(park.key) == leased
 
 
@@ -288,20 +290,20 @@ def test_a_released_park_may_be_leased_at_once(store: Store) -> None:
 
 
 def test_a_park_is_due_from_its_look_on_and_stamped_once_by_those_who_saw_the_same(store: Store) -> None:
-    park = parked(store, look_at_ms=5000)
+    park = parked(store, next_check_ms=5000)
     assert store.topics.due_for_look(4999).parks == []
     assert store.topics.due_for_look(5000).parks == [park.key]
     assert store.topics.stamp_park(park.key, 5000, 6000)
     assert not store.topics.stamp_park(park.key, 5000, 7000)
     assert store.topics.due_for_look(5999).parks == []
-    assert store.topics.park(park.key) == replace(park, look_at_ms=6000)
+    assert store.topics.park(park.key) == replace(park, next_check_ms=6000)
 
 
 def test_nothing_brings_a_deleted_park_back(store: Store) -> None:
     park = parked(store)
     store.topics.delete_parks([park.key, replace(park.key, id="p7"), replace(park.key, topic="unknown")])
     assert store.topics.lease_park(park.key, 700, 400) is None
-    assert not store.topics.stamp_park(park.key, park.look_at_ms, 1)
+    assert not store.topics.stamp_park(park.key, park.next_check_ms, 1)
     store.topics.release_park(park.key)
     assert store.topics.park(park.key) is None
     assert store.topics.due_for_look(10**12).parks == []

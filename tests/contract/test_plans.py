@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.contract.builders import Store, a_bucket, a_delivery, a_fence, a_plan, a_subscription
+from tests.contract.builders import Store, a_bucket, a_delivery, a_plan, a_state, a_subscription
 from tidewheel.flows.delivery import dispatch
-from tidewheel.flows.ports import HandOut, Wake
+from tidewheel.flows.ports import HandOut, NextWork
 from tidewheel.model.plan import Plan
 from tidewheel.model.subscription import State
 
-WAKE = Wake(wake_slot=300, look_at_ms=8, collect_at_ms=9)
+WAKE = NextWork(next_slot=300, next_check_ms=8, collect_at_ms=9)
 
 
 def large_plan() -> Plan:
@@ -23,28 +23,28 @@ def large_plan() -> Plan:
 
 # ---- commit_plan
 def test_a_plan_is_read_as_it_was_committed_and_planned_moves(store: Store) -> None:
-    fence = store.topic(sealed=103, wake_slot=100, look_at_ms=1)
+    state = store.topic(sealed=103, next_slot=100, next_check_ms=1)
     plan = a_plan(100, 103, segments=250, objects=9, cancelled=3)
-    assert store.topics.commit_plan(fence, plan, 103)
+    assert store.topics.commit_plan(state, plan, 103)
     assert store.topics.plan("orders", 100) == plan
-    assert store.current() == replace(fence, planned=103)
+    assert store.current() == replace(state, planned=103)
 
 
 def test_where_nothing_is_due_planned_moves_without_a_plan(store: Store) -> None:
-    fence = store.topic(sealed=103)
-    assert store.topics.commit_plan(fence, None, 103)
+    state = store.topic(sealed=103)
+    assert store.topics.commit_plan(state, None, 103)
     assert store.topics.plan("orders", 100) is None
-    assert store.current() == replace(fence, planned=103)
+    assert store.current() == replace(state, planned=103)
 
 
 def test_a_plan_is_handed_out_and_wake_raised_in_the_same_step(store: Store) -> None:
     store.topic(sealed=103)
     subscriptions = store.subscribed("billing", "mail", "search")
-    fence = store.current()
+    state = store.current()
     steps = [HandOut(subscription=s, to=103, delivery=a_delivery(s)) for s in subscriptions[:2]]
     steps.append(HandOut(subscription=subscriptions[2], to=103, delivery=None))
-    assert store.topics.commit_plan(fence, a_plan(), 103, steps, WAKE)
-    assert store.current() == replace(fence, planned=103, wake_slot=300, look_at_ms=8, collect_at_ms=9)
+    assert store.topics.commit_plan(state, a_plan(), 103, steps, WAKE)
+    assert store.current() == replace(state, planned=103, next_slot=300, next_check_ms=8, collect_at_ms=9)
     assert store.topics.subscriptions("orders") == [replace(s, cursor=103) for s in subscriptions]
     assert store.topics.open_deliveries("orders") == [a_delivery(s) for s in subscriptions[:2]]
 
@@ -59,33 +59,33 @@ def test_as_many_subscriptions_as_dispatch_hands_out_at_once_fit_into_one_step(s
     assert len(store.topics.open_deliveries("orders")) == most == 49
 
 
-@pytest.mark.parametrize("moved", [{"planned": 101}, {"cver": 1}, {"generation": "g2"}])
-@pytest.mark.parametrize("wake", [None, WAKE])
+@pytest.mark.parametrize("moved", [{"planned": 101}, {"swap_version": 1}, {"generation": "g2"}])
+@pytest.mark.parametrize("checks", [None, WAKE])
 @pytest.mark.parametrize("plan", [None, a_plan()])
-def test_nothing_is_planned_when_the_fence_moved(
-    store: Store, moved: dict[str, Any], wake: Wake | None, plan: Plan | None
+def test_nothing_is_planned_when_the_topic_state_moved(
+    store: Store, moved: dict[str, Any], next_work: NextWork | None, plan: Plan | None
 ) -> None:
     store.topic(sealed=103, **moved)
     [subscription] = store.subscribed(cursor=100)
-    fence = replace(a_fence(sealed=103, wake_slot=100), ver=store.current().ver)
+    state = replace(a_state(sealed=103, next_slot=100), work_version=store.current().work_version)
     step = HandOut(subscription=subscription, to=103, delivery=a_delivery(subscription))
-    _assert_refused(store, fence, plan, [step], wake)
-    _assert_refused(store, fence, plan, [], wake)
+    _assert_refused(store, state, plan, [step], next_work)
+    _assert_refused(store, state, plan, [], next_work)
 
 
 def test_a_plan_that_raises_wake_is_refused_when_a_ledger_came_in_between(store: Store) -> None:
-    fence = store.topic(sealed=103)
-    store.topics.commit_bucket(fence, a_bucket(200), Wake(wake_slot=200, look_at_ms=1, collect_at_ms=None))
-    _assert_refused(store, fence, a_plan(), [], WAKE)
-    _assert_refused(store, fence, None, [], WAKE)
+    state = store.topic(sealed=103)
+    store.topics.commit_bucket(state, a_bucket(200), NextWork(next_slot=200, next_check_ms=1, collect_at_ms=None))
+    _assert_refused(store, state, a_plan(), [], WAKE)
+    _assert_refused(store, state, None, [], WAKE)
 
 
 def test_a_plan_that_leaves_wake_is_committed_beside_ledgers_and_seals(store: Store) -> None:
-    fence = store.topic(sealed=103)
-    store.topics.commit_bucket(fence, a_bucket(200), Wake(wake_slot=200, look_at_ms=1, collect_at_ms=None))
+    state = store.topic(sealed=103)
+    store.topics.commit_bucket(state, a_bucket(200), NextWork(next_slot=200, next_check_ms=1, collect_at_ms=None))
     store.topics.seal(store.current(), 110)
-    assert store.topics.commit_plan(fence, a_plan(), 103)
-    assert (store.current().planned, store.current().sealed, store.current().wake_slot) == (103, 110, 200)
+    assert store.topics.commit_plan(state, a_plan(), 103)
+    assert (store.current().planned, store.current().sealed, store.current().next_slot) == (103, 110, 200)
 
 
 @pytest.mark.parametrize("seen", [{"cursor": 99}, {"generation": "s0"}, {"name": "unknown"}])
@@ -97,9 +97,11 @@ def test_nothing_is_planned_when_one_hand_out_is_refused(store: Store, seen: dic
     _assert_refused(store, store.current(), a_plan(), steps, WAKE)
 
 
-def _assert_refused(store: Store, fence: Any, plan: Plan | None, steps: list[HandOut], wake: Wake | None) -> None:
+def _assert_refused(
+    store: Store, state: Any, plan: Plan | None, steps: list[HandOut], next_work: NextWork | None
+) -> None:
     before, subscriptions = store.current(), store.topics.subscriptions("orders")
-    assert not store.topics.commit_plan(fence, plan, 103, steps, wake)
+    assert not store.topics.commit_plan(state, plan, 103, steps, next_work)
     assert store.current() == before
     assert store.topics.plan("orders", 100) is None
     assert store.topics.subscriptions("orders") == subscriptions
@@ -111,8 +113,8 @@ def test_the_next_plan_is_the_first_at_or_after_a_slot(store: Store) -> None:
     store.topic(sealed=2000, planned=5)
     plans = [a_plan(5, 8), a_plan(90, 95), a_plan(1000, 1001)]
     for plan in plans:
-        fence = store.current()
-        assert store.topics.commit_plan(replace(fence, planned=fence.planned), plan, plan.b)
+        state = store.current()
+        assert store.topics.commit_plan(replace(state, planned=state.planned), plan, plan.b)
     assert [store.topics.next_plan("orders", slot) for slot in (0, 5, 6, 90, 91, 1000)] == [
         plans[0],
         plans[0],
@@ -154,8 +156,8 @@ def test_a_plan_too_large_for_an_item_is_read_and_deleted_like_any_other(store: 
 
 
 def test_a_refused_plan_too_large_for_an_item_leaves_no_object(store: Store) -> None:
-    fence = store.topic()
-    assert not store.topics.commit_plan(replace(fence, planned=99), large_plan(), 103)
+    state = store.topic()
+    assert not store.topics.commit_plan(replace(state, planned=99), large_plan(), 103)
     assert store.object_names() == []
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.builders import Store, a_bucket, a_fence, some_trash
+from tests.contract.builders import Store, a_bucket, a_state, some_trash
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import Purge
 
@@ -20,10 +20,10 @@ TWO = Purge(first_ms=10, end_ms=20, sent_before_ms=30)
 def test_marks_of_purges_are_written_over_those_that_were_read(
     store: Store, before: tuple[Purge, ...], after: tuple[Purge, ...]
 ) -> None:
-    fence = store.topic(purge_ms=5, purges=before)
-    assert store.current() == fence
-    assert store.topics.set_purges(fence, 7, after)
-    assert store.current() == replace(fence, purge_ms=7, purges=after)
+    state = store.topic(purge_ms=5, purges=before)
+    assert store.current() == state
+    assert store.topics.set_purges(state, 7, after)
+    assert store.current() == replace(state, purge_ms=7, purges=after)
 
 
 @pytest.mark.parametrize(
@@ -40,14 +40,14 @@ def test_marks_of_purges_are_written_over_those_that_were_read(
 def test_marks_of_purges_are_not_written_on_an_old_sight(
     store: Store, read: dict[str, Any], now: dict[str, Any]
 ) -> None:
-    fence = store.topic(**now)
-    assert not store.topics.set_purges(a_fence(**read), 9, [TWO])
-    assert store.current() == fence
+    state = store.topic(**now)
+    assert not store.topics.set_purges(a_state(**read), 9, [TWO])
+    assert store.current() == state
 
 
 def test_marks_of_a_topic_that_is_gone_are_not_written(store: Store) -> None:
-    assert not store.topics.set_purges(a_fence(), 9, [TWO])
-    assert store.topics.fence("orders") is None
+    assert not store.topics.set_purges(a_state(), 9, [TWO])
+    assert store.topics.state("orders") is None
 
 
 def test_ledgers_that_are_swapped_for_nothing_wait_no_more(store: Store) -> None:
@@ -55,24 +55,24 @@ def test_ledgers_that_are_swapped_for_nothing_wait_no_more(store: Store) -> None
     bucket = a_bucket(105)
     store.topics.restore_bucket("orders", bucket)
     assert store.topics.swap(store.current(), [bucket], [], some_trash(100, "x"), 40)
-    assert (store.current().waiting, store.current().cver) == (60, 1)
+    assert (store.current().waiting, store.current().swap_version) == (60, 1)
     assert store.topics.buckets("orders") == []
 
 
 def test_other_settings_are_written_over_those_that_were_read(store: Store) -> None:
-    fence = store.topic()
+    state = store.topic()
     changed = TopicSettings(retention_s=60, delay_levels=(1, 5), max_waiting=7)
-    assert store.topics.update_settings(fence, changed)
-    assert store.current() == replace(fence, settings=changed)
+    assert store.topics.update_settings(state, changed)
+    assert store.current() == replace(state, settings=changed)
 
 
 @pytest.mark.parametrize("now", [{"generation": "g2"}, {"settings": TopicSettings(part_rows=7)}])
 def test_settings_are_not_written_on_an_old_sight(store: Store, now: dict[str, Any]) -> None:
-    fence = store.topic(**now)
-    assert not store.topics.update_settings(a_fence(), TopicSettings(retention_s=60))
-    assert store.current() == fence
+    state = store.topic(**now)
+    assert not store.topics.update_settings(a_state(), TopicSettings(retention_s=60))
+    assert store.current() == state
 
 
 def test_settings_of_a_topic_that_is_gone_are_not_written(store: Store) -> None:
-    assert not store.topics.update_settings(a_fence(), TopicSettings(retention_s=60))
-    assert store.topics.fence("orders") is None
+    assert not store.topics.update_settings(a_state(), TopicSettings(retention_s=60))
+    assert store.topics.state("orders") is None

@@ -27,27 +27,27 @@ def test_all_tombstones_are_read_with_their_time(store: Store) -> None:
     assert store.topics.all_tombstones("orders-2") == []
 
 
-def test_the_fence_alone_is_deleted_and_may_be_gone(store: Store) -> None:
-    fence = store.topic()
+def test_the_topic_state_alone_is_deleted_and_may_be_gone(store: Store) -> None:
+    state = store.topic()
     store.topics.restore_bucket("orders", a_bucket(105))
-    store.topics.delete_fence("orders")
-    store.topics.delete_fence("orders")
-    assert store.topics.fence("orders") is None
+    store.topics.delete_topic_state("orders")
+    store.topics.delete_topic_state("orders")
+    assert store.topics.state("orders") is None
     assert store.topics.buckets("orders") == [a_bucket(105)]
-    assert store.topics.create_topic(replace(fence, ver=7))
+    assert store.topics.create_topic(replace(state, work_version=7))
 
 
-def test_a_bucket_is_put_without_a_fence_and_over_another(store: Store) -> None:
+def test_a_bucket_is_put_without_a_topic_state_and_over_another(store: Store) -> None:
     store.topics.restore_bucket("orders", a_bucket(105))
     again = a_bucket(106, 107)
     store.topics.restore_bucket("orders", again)
     other = a_bucket(108, id="b2")
     store.topics.restore_bucket("orders", other)
     assert store.topics.buckets("orders") == [again, other]
-    assert store.topics.fence("orders") is None
+    assert store.topics.state("orders") is None
 
 
-def test_a_subscription_is_put_without_a_fence_and_over_another(store: Store) -> None:
+def test_a_subscription_is_put_without_a_topic_state_and_over_another(store: Store) -> None:
     store.topics.restore_subscription(a_subscription())
     again = a_subscription(cursor=90, start=95, generation="s9", state=State.PAUSED)
     store.topics.restore_subscription(again)
@@ -64,9 +64,9 @@ def test_a_tombstone_is_put_whatever_is_sealed_and_over_another(store: Store) ->
 
 
 def test_manifests_that_are_objects_are_named(store: Store) -> None:
-    fence = store.topic()
+    state = store.topic()
     assert store.topics.plan_objects("orders") == frozenset()
-    assert store.topics.commit_plan(fence, a_plan(100, 103), 103)
+    assert store.topics.commit_plan(state, a_plan(100, 103), 103)
     large = a_plan(103, 104, segments=1, objects=1, cancelled=40_000)
     assert store.topics.commit_plan(store.current(), large, 104)
     assert store.topics.plan_objects("orders") == set(store.object_names("plans/"))

@@ -1,4 +1,4 @@
-"""Topics: recurring messages, and the fence that counts them."""
+"""Topics: recurring messages, and the topic state that counts them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.builders import SLOT_MS, Store, a_fence
-from tidewheel.flows.ports import AT_ONCE_MS, Wake
+from tests.contract.builders import SLOT_MS, Store, a_state
+from tidewheel.flows.ports import AT_ONCE_MS, NextWork
 from tidewheel.model.message import Encoding
 from tidewheel.model.recurring import Recurring
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 
 def a_recurring(name: str = "tick", generation: str = "r1", first_slot: int = 105) -> Recurring:
@@ -28,19 +28,21 @@ def a_recurring(name: str = "tick", generation: str = "r1", first_slot: int = 10
     )
 
 
-def lowered(store: Store, wake_slot: int) -> Fence:
-    """Puts the wake mark at a slot, and returns the fence."""
-    assert store.topics.raise_wake(store.current(), Wake(wake_slot=wake_slot, look_at_ms=9, collect_at_ms=None))
+def lowered(store: Store, next_slot: int) -> TopicState:
+    """Puts the next slot at a slot, and returns the topic state."""
+    assert store.topics.raise_next_slot(
+        store.current(), NextWork(next_slot=next_slot, next_check_ms=9, collect_at_ms=None)
+    )
     return store.current()
 
 
 def test_a_recurring_message_is_read_as_it_was_put_and_the_sweep_looks_at_once(store: Store) -> None:
-    fence = store.topic()
+    state = store.topic()
 
-    assert store.topics.put_recurring(fence, a_recurring(), None, 105)
+    assert store.topics.put_recurring(state, a_recurring(), None, 105)
 
     assert store.topics.recurring("orders", "tick") == a_recurring()
-    assert store.current() == replace(fence, ver=1, recurring=1, wake_slot=105, look_at_ms=AT_ONCE_MS)
+    assert store.current() == replace(state, work_version=1, recurring=1, next_slot=105, next_check_ms=AT_ONCE_MS)
 
 
 def test_all_recurring_messages_are_read_by_name(store: Store) -> None:
@@ -55,27 +57,27 @@ def test_all_recurring_messages_are_read_by_name(store: Store) -> None:
 
 def test_a_recurring_message_leaves_a_wake_mark_that_is_low_enough(store: Store) -> None:
     store.topic()
-    fence = lowered(store, 103)
+    state = lowered(store, 103)
 
-    assert store.topics.put_recurring(fence, a_recurring(), None, None)
+    assert store.topics.put_recurring(state, a_recurring(), None, None)
 
-    assert store.current() == replace(fence, ver=fence.ver + 1, recurring=1)
+    assert store.current() == replace(state, work_version=state.work_version + 1, recurring=1)
 
 
 def test_a_raise_of_wake_that_did_not_see_a_recurring_message_is_refused(store: Store) -> None:
     store.topic()
-    fence = lowered(store, 103)
-    assert store.topics.put_recurring(fence, a_recurring(), None, None)
+    state = lowered(store, 103)
+    assert store.topics.put_recurring(state, a_recurring(), None, None)
 
-    assert not store.topics.raise_wake(fence, Wake(wake_slot=None, look_at_ms=None, collect_at_ms=None))
+    assert not store.topics.raise_next_slot(state, NextWork(next_slot=None, next_check_ms=None, collect_at_ms=None))
 
 
 @pytest.mark.parametrize(("sealed", "done"), [(104, True), (105, True), (106, False)])
 def test_a_recurring_message_is_refused_when_its_first_slot_was_sealed(store: Store, sealed: int, done: bool) -> None:
-    fence = store.topic()
-    assert store.topics.seal(fence, sealed)
+    state = store.topic()
+    assert store.topics.seal(state, sealed)
 
-    assert store.topics.put_recurring(fence, a_recurring(first_slot=105), None, 105) is done
+    assert store.topics.put_recurring(state, a_recurring(first_slot=105), None, 105) is done
 
     assert (store.topics.recurring("orders", "tick") is not None) is done
     assert store.current().recurring == done
@@ -85,8 +87,8 @@ def test_a_recurring_message_is_refused_when_its_first_slot_was_sealed(store: St
 def test_a_recurring_message_is_refused_when_wake_moved(store: Store, read: int | None, now: int | None) -> None:
     store.topic()
     seen = store.current() if read is None else lowered(store, read)
-    wake = Wake(wake_slot=now, look_at_ms=9, collect_at_ms=None)
-    assert store.topics.raise_wake(store.current(), wake)
+    next_work = NextWork(next_slot=now, next_check_ms=9, collect_at_ms=None)
+    assert store.topics.raise_next_slot(store.current(), next_work)
 
     assert not store.topics.put_recurring(seen, a_recurring(), None, None)
 
@@ -94,23 +96,23 @@ def test_a_recurring_message_is_refused_when_wake_moved(store: Store, read: int 
 
 
 def test_a_recurring_message_is_put_once_by_those_who_saw_none(store: Store) -> None:
-    fence = store.topic()
-    assert store.topics.put_recurring(fence, a_recurring(), None, None)
+    state = store.topic()
+    assert store.topics.put_recurring(state, a_recurring(), None, None)
 
-    assert not store.topics.put_recurring(fence, a_recurring(generation="r2"), None, None)
+    assert not store.topics.put_recurring(state, a_recurring(generation="r2"), None, None)
 
     assert store.topics.recurring("orders", "tick") == a_recurring()
     assert store.current().recurring == 1
 
 
 def test_a_recurring_message_is_replaced_only_by_those_who_saw_it(store: Store) -> None:
-    fence = store.topic()
+    state = store.topic()
     first, second = a_recurring(), a_recurring(generation="r2")
-    assert store.topics.put_recurring(fence, first, None, None)
+    assert store.topics.put_recurring(state, first, None, None)
 
-    assert not store.topics.put_recurring(fence, second, a_recurring(generation="r9"), None)
+    assert not store.topics.put_recurring(state, second, a_recurring(generation="r9"), None)
     assert store.topics.recurring("orders", "tick") == first
-    assert store.topics.put_recurring(fence, second, first, None)
+    assert store.topics.put_recurring(state, second, first, None)
     assert store.topics.recurring("orders", "tick") == second
     assert store.current().recurring == 1
 
@@ -118,28 +120,28 @@ def test_a_recurring_message_is_replaced_only_by_those_who_saw_it(store: Store) 
 def test_a_recurring_message_of_an_older_topic_of_the_same_name_is_refused(store: Store) -> None:
     store.topic(generation="g2")
 
-    assert not store.topics.put_recurring(a_fence(), a_recurring(), None, None)
+    assert not store.topics.put_recurring(a_state(), a_recurring(), None, None)
 
     assert store.topics.all_recurring("orders") == []
 
 
 def test_a_recurring_message_ends_and_is_no_longer_counted(store: Store) -> None:
-    fence = store.topic()
-    assert store.topics.put_recurring(fence, a_recurring(), None, None)
+    state = store.topic()
+    assert store.topics.put_recurring(state, a_recurring(), None, None)
 
-    assert store.topics.delete_recurring(fence, a_recurring())
+    assert store.topics.delete_recurring(state, a_recurring())
 
     assert store.topics.recurring("orders", "tick") is None
     assert store.current().recurring == 0
-    assert not store.topics.delete_recurring(fence, a_recurring())
+    assert not store.topics.delete_recurring(state, a_recurring())
     assert store.current().recurring == 0
 
 
 def test_the_successor_of_a_recurring_message_is_not_ended_in_its_stead(store: Store) -> None:
-    fence = store.topic()
-    assert store.topics.put_recurring(fence, a_recurring(generation="r2"), None, None)
+    state = store.topic()
+    assert store.topics.put_recurring(state, a_recurring(generation="r2"), None, None)
 
-    assert not store.topics.delete_recurring(fence, a_recurring(generation="r1"))
-    assert not store.topics.delete_recurring(a_fence(generation="g9"), a_recurring(generation="r2"))
+    assert not store.topics.delete_recurring(state, a_recurring(generation="r1"))
+    assert not store.topics.delete_recurring(a_state(generation="g9"), a_recurring(generation="r2"))
 
     assert store.current().recurring == 1

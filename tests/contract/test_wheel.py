@@ -52,25 +52,25 @@ def wheel(request: pytest.FixtureRequest) -> tuple[Wheel, Any]:
 
 def test_each_slot_that_was_armed_has_one_schedule(wheel: tuple[Wheel, Any]) -> None:
     port, schedules = wheel
-    port.arm("orders", 100, NOW_MS + 60_000)
-    port.arm("orders", 101, NOW_MS + 360_000)
-    port.arm("mail", 100, NOW_MS + 60_000)
+    port.schedule("orders", 100, NOW_MS + 60_000)
+    port.schedule("orders", 101, NOW_MS + 360_000)
+    port.schedule("mail", 100, NOW_MS + 60_000)
     assert schedules() == {"orders.100": ("orders", 100), "orders.101": ("orders", 101), "mail.100": ("mail", 100)}
 
 
 def test_arming_a_slot_again_is_fine_and_changes_nothing(wheel: tuple[Wheel, Any]) -> None:
     port, schedules = wheel
-    port.arm("orders", 100, NOW_MS + 60_000)
-    port.arm("orders", 100, NOW_MS + 90_000)
+    port.schedule("orders", 100, NOW_MS + 60_000)
+    port.schedule("orders", 100, NOW_MS + 90_000)
     assert schedules() == {"orders.100": ("orders", 100)}
 
 
 def test_all_schedules_of_a_topic_are_deleted_and_no_others(wheel: tuple[Wheel, Any]) -> None:
     port, schedules = wheel
     for slot in range(100, 103):
-        port.arm("orders", slot, NOW_MS + 60_000)
-    port.arm("orders-2", 100, NOW_MS + 60_000)
-    port.arm("order", 100, NOW_MS + 60_000)
+        port.schedule("orders", slot, NOW_MS + 60_000)
+    port.schedule("orders-2", 100, NOW_MS + 60_000)
+    port.schedule("order", 100, NOW_MS + 60_000)
     port.disarm("orders")
     assert set(schedules()) == {"orders-2.100", "order.100"}
     port.disarm("orders")
@@ -81,8 +81,8 @@ def test_all_schedules_of_a_topic_are_deleted_and_no_others(wheel: tuple[Wheel, 
 def test_schedules_that_are_due_are_taken_from_the_fake_in_order_of_time() -> None:
     wheel = MemoryWheel()
     for slot, fires_at_ms in ((3, 300), (1, 100), (2, 200)):
-        wheel.arm("orders", slot, fires_at_ms)
-    wheel.arm("orders", 1, 5000)
+        wheel.schedule("orders", slot, fires_at_ms)
+    wheel.schedule("orders", 1, 5000)
     assert wheel.take_due(99) == []
     assert wheel.take_due(200) == [("orders", 1, 100), ("orders", 2, 200)]
     assert wheel.take_due(200) == []
@@ -105,7 +105,7 @@ class Scheduler:
 
 def test_a_schedule_is_one_request_that_says_all() -> None:
     scheduler = Scheduler()
-    scheduler_wheel(scheduler).arm("orders", 5899393, NOW_MS + 61_500)
+    scheduler_wheel(scheduler).schedule("orders", 5899393, NOW_MS + 61_500)
     assert scheduler.requests == [
         {
             "Name": "orders.5899393",
@@ -127,14 +127,14 @@ def test_a_schedule_is_one_request_that_says_all() -> None:
 
 def test_a_schedule_whose_time_has_passed_fires_in_the_next_second() -> None:
     scheduler = Scheduler()
-    scheduler_wheel(scheduler).arm("orders", 100, NOW_MS - 90_000)
+    scheduler_wheel(scheduler).schedule("orders", 100, NOW_MS - 90_000)
     assert scheduler.requests[0]["ScheduleExpression"] == "at(2026-01-31T00:00:01)"
 
 
 def test_a_schedule_that_exists_is_fine_and_any_other_refusal_comes_out() -> None:
-    scheduler_wheel(Scheduler(refusal="ConflictException")).arm("orders", 100, NOW_MS)
+    scheduler_wheel(Scheduler(refusal="ConflictException")).schedule("orders", 100, NOW_MS)
     with pytest.raises(ClientError, match="ServiceQuotaExceededException"):
-        scheduler_wheel(Scheduler(refusal="ServiceQuotaExceededException")).arm("orders", 100, NOW_MS)
+        scheduler_wheel(Scheduler(refusal="ServiceQuotaExceededException")).schedule("orders", 100, NOW_MS)
 
 
 class Fired:

@@ -53,9 +53,9 @@ def test_a_park_that_is_deleted_before_it_is_sent_is_found(
 ) -> None:
     send = drain._send
 
-    def delete_first(ports: Any, fence: Any, subscription: Any, park: Any) -> Any:
+    def delete_first(ports: Any, state: Any, subscription: Any, park: Any) -> Any:
         ports.topics.delete_parks([park.key])
-        return send(ports, fence, subscription, park)
+        return send(ports, state, subscription, park)
 
     monkeypatch.setattr(drain, "_send", delete_first)
     report = explore(stack, stories_delivery.catching_up, dying_after("dynamodb.DeleteItem"))

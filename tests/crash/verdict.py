@@ -18,7 +18,7 @@ from tidewheel.errors import PartLeased
 from tidewheel.local.emulator import REGION
 from tidewheel.local.pump import Failure, PartialFailure
 
-_KEPT_ITEMS = ("FENCE", "SUB#", "RECUR#")
+_KEPT_ITEMS = ("STATE", "SUB#", "RECUR#")
 """What a topic at rest has, beside what time takes away: tombstones and keys."""
 _LONGEST_EXPIRING_MS = 30 * 86_400_000
 """How long after the last message is due a tombstone or key may stay: 28 days, and room for retries."""

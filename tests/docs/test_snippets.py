@@ -33,7 +33,7 @@ NOT_OURS = ("aws", "cd", "cdk", "docker", "export", "git", "node", "npm", "npx",
 """Commands of shell blocks that this project does not define."""
 COMMANDS_OF_THEIR_OWN = {"demo": demo.app, "local": local.app}
 
-_FENCE = re.compile(
+_STATE = re.compile(
     r"(?:^<!-- (?P<source>[^ ]+) -->\n)?^ *```(?P<language>\w*)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL
 )
 _LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
@@ -59,7 +59,7 @@ def blocks(*languages: str) -> list[Block]:
     found = []
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
-        for match in _FENCE.finditer(text):
+        for match in _STATE.finditer(text):
             if match["language"] in languages:
                 line = text.count("\n", 0, match.start("text")) + 1
                 found.append(
@@ -97,7 +97,7 @@ def commands() -> Iterator[tuple[Block, list[str]]]:
 
 def prose(document: Path) -> str:
     """Returns a document without its fenced blocks."""
-    return _FENCE.sub("", document.read_text(encoding="utf-8"))
+    return _STATE.sub("", document.read_text(encoding="utf-8"))
 
 
 def anchors(document: Path) -> set[str]:

@@ -14,7 +14,7 @@ from tests.e2e.cloud import resources
 from tests.e2e.local import LocalCloud
 from tests.e2e.stage import Stage
 from tidewheel.client.policies import queue_policy
-from tidewheel.errors import BeingDeleted, SendFailed, UnknownTopic
+from tidewheel.errors import SendFailed, TopicDeleting, UnknownTopic
 from tidewheel.model.settings import roles_parameter_name
 from tidewheel.model.subscription import State
 
@@ -155,13 +155,13 @@ def test_a_topic_deleted_under_way_delivers_nothing_more_and_its_name_comes_back
     tw.delete_topic(topic)
     with pytest.raises(UnknownTopic):
         stage.cloud.client().send(topic, "too late", delay=5)
-    with pytest.raises(BeingDeleted):
+    with pytest.raises(TopicDeleting):
         stage.topic(topic)
 
     def is_free() -> bool:
         try:
             stage.topic(topic)
-        except BeingDeleted:
+        except TopicDeleting:
             return False
         return True
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, CrashingPorts, World, once
-from tidewheel.errors import BeingDeleted, UnknownTopic
+from tidewheel.errors import TopicDeleting, UnknownTopic
 from tidewheel.flows.administration.delete_topic import LATE_MS, delete_topic, finish_deletion
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
@@ -68,7 +68,7 @@ def test_a_topic_whose_name_begins_with_the_same_letters_keeps_everything() -> N
         create_topic(world.service.topics, world.clock, name, TopicSettings())
         create_subscription(world.service.topics, world.clock, name, "s", "queue-s")
         world.service.objects.put(f"ledgers/{name}/x", b"x")
-        world.service.wheel.arm(name, 5, 2**50)
+        world.service.wheel.schedule(name, 5, 2**50)
     end(world)
     world.run(QUARTER, sweeps=True)
     assert world.service.objects.names("ledgers/") == ["ledgers/order/x", "ledgers/orders-2/x"]
@@ -91,7 +91,7 @@ def test_a_topic_that_is_being_deleted_is_no_topic_to_anybody() -> None:
     opened = world.service.topics.open_deliveries(TOPIC)
     end(world)
     topics = world.service.topics
-    assert topics.fence(TOPIC) is None and topics.topics() == []
+    assert topics.state(TOPIC) is None and topics.topics() == []
     assert dispatch(world.ports, TOPIC) is None
     assert collect(world.ports, TOPIC) is None
     assert merge(world.ports, TOPIC, in_process(world.ports.objects), lease_s=60) is None
@@ -108,7 +108,7 @@ def test_a_name_is_free_again_only_when_nothing_is_left() -> None:
     world = a_busy_world()
     end(world)
     for _ in range(2):
-        with pytest.raises(BeingDeleted, match=r"'orders' is being deleted, which takes about ten minutes"):
+        with pytest.raises(TopicDeleting, match=r"'orders' is being deleted, which takes about ten minutes"):
             create_topic(world.service.topics, world.clock, TOPIC, TopicSettings())
         world.run(5 * MINUTE, sweeps=True)
     world.run(5 * MINUTE, sweeps=True)
@@ -144,12 +144,12 @@ def test_to_delete_twice_is_fine_and_an_unknown_topic_is_not() -> None:
 def test_a_rebuild_does_not_bring_a_topic_back_that_is_being_deleted() -> None:
     world = a_busy_world()
     end(world)
-    with pytest.raises(BeingDeleted):
+    with pytest.raises(TopicDeleting):
         rebuild(world.ports, TOPIC, InProcess(objects=world.service.objects), lease_s=60, replace_index=True)
 
 
 @pytest.mark.parametrize("dies_after", [None, 1, 2])
-def test_an_ingest_that_had_read_the_fence_leaves_nothing(dies_after: int | None) -> None:
+def test_an_ingest_that_had_read_the_topic_state_leaves_nothing(dies_after: int | None) -> None:
     for at in range(1, 30):
         world = a_busy_world(wrap=CrashingPorts)
         pack = world.pack(DAY)
@@ -237,7 +237,7 @@ def test_a_deletion_that_dies_at_any_call_goes_on_with_the_next_sweep() -> None:
             world = a_busy_world(wrap=CrashingPorts)
             end(world)
             world.clock.advance_ms(LATE_MS)
-            world.ports.plan.arm(at, when)
+            world.ports.plan.schedule(at, when)
             try:
                 finish_deletion(world.ports, TOPIC)
             except Crash:

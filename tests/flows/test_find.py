@@ -20,13 +20,13 @@ from tidewheel.flows.delivery.ingest import pack_rows
 from tidewheel.flows.waiting.find import FoundMessage, find_message, found_messages
 from tidewheel.model.message import Encoding, IdSource, Message, MessageId, id_text
 from tidewheel.model.pack import decode_pack, packs
-from tidewheel.model.validation import CheckedMessage, Options, check_message
+from tidewheel.model.validation import Options, OutgoingMessage, check_message
 
 NOW_MS = 1_767_225_600_000
 
 
 def find(world: World, message_id: str) -> FoundMessage | None:
-    return find_message(world.service.topics, world.service.objects, world.fence, MessageId(message_id))
+    return find_message(world.service.topics, world.service.objects, world.state, MessageId(message_id))
 
 
 def gets(world: World, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
@@ -88,11 +88,11 @@ def test_a_message_is_found_by_its_plan_when_a_merge_has_left_it_out() -> None:
     world.service.topics.pause(world.service.topics.subscriptions(TOPIC)[1])  # keeps it all from being collected
     world.run(2 * HOUR)
     assert run_merge(world).merges
-    slot = (NOW_MS + HOUR) // world.fence.slot_ms
+    slot = (NOW_MS + HOUR) // world.state.slot_ms
     assert not any(bucket.occupies(slot, slot + 1) for bucket in world.service.topics.buckets(TOPIC))
     found = find(world, early)
     assert found is not None and found.plan is not None
-    assert found.plan <= slot < world.fence.planned
+    assert found.plan <= slot < world.state.planned
     assert not found.cancelled
 
 
@@ -100,7 +100,7 @@ def test_a_message_that_is_planned_and_merged_away_while_it_is_looked_for_is_fou
     world = World("billing", "slow", max_buckets=1)
     early = world.send(HOUR, DAY)[0]
     world.send(HOUR + 2000, 2 * DAY)
-    before = world.fence
+    before = world.state
     world.service.topics.pause(world.service.topics.subscriptions(TOPIC)[1])
     world.run(2 * HOUR)
     assert run_merge(world).merges
@@ -111,7 +111,7 @@ def test_a_message_that_is_planned_and_merged_away_while_it_is_looked_for_is_fou
 def test_the_plan_says_which_message_it_leaves_out() -> None:
     world = World()
     first, second = world.send(HOUR, HOUR + 1000)
-    assert cancel(world.service.topics, TOPIC, world.fence.slot_ms, MessageId(first), NOW_MS)
+    assert cancel(world.service.topics, TOPIC, world.state.slot_ms, MessageId(first), NOW_MS)
     world.run(HOUR - MINUTE)
     found = {name: find(world, name) for name in (first, second)}
     assert {name: each is not None and each.cancelled for name, each in found.items()} == {first: True, second: False}
@@ -163,7 +163,7 @@ def test_a_row_gives_back_what_was_sent(
     [found] = found_messages(through_a_pack(sent), "ledgers/x")
     assert (found.sent_at_ms, found.object_name) == (NOW_MS, "ledgers/x")
     expected = sent.options if sent.options is not None and sent.options.document() else None
-    assert found.checked == CheckedMessage(
+    assert found.checked == OutgoingMessage(
         id=sent.id, text=sent.text, encoding=sent.encoding, attributes=found.checked.attributes, options=expected
     )
     assert dict(found.checked.attributes) == attributes
@@ -182,6 +182,6 @@ def test_a_body_in_s3_is_given_back_as_what_stands_for_it() -> None:
     assert found.checked.options == Options(payload="payloads/orders/2026-01-02/01KE34VF0074H01EA43JKR81YY-00000001")
 
 
-def through_a_pack(sent: CheckedMessage) -> pa.Table:
+def through_a_pack(sent: OutgoingMessage) -> pa.Table:
     [(_, data)] = packs(TOPIC, "0" * 16, NOW_MS, [sent])
     return pack_rows(decode_pack(data, NOW_MS))

@@ -166,7 +166,7 @@ def test_a_burst_inside_a_sparse_segment_goes_in_bounded_parts() -> None:
         sparse = [2 * HOUR + i * 40 * HOUR for i in range(10)]
         ids += world.send(*sparse, *([17 * DAY + HOUR] * 300))
     plans = []
-    while world.fence.wake_slot is not None and world.clock.now_ms() < START_MS + 20 * DAY:
+    while world.state.next_slot is not None and world.clock.now_ms() < START_MS + 20 * DAY:
         world.run(DAY // 2)
         plans += [world.service.topics.plan(TOPIC, a) for a, _ in world.service.topics.plan_ranges(TOPIC)]
     assert world.received() == once(ids)
@@ -330,7 +330,7 @@ def test_everything_is_collected_once_every_subscription_is_past_it() -> None:
     assert not world.service.objects.names("ledgers/")
     assert not world.service.topics.buckets(TOPIC)
     assert not world.service.topics.plan_ranges(TOPIC)
-    assert world.fence.look_at_ms is None, "an idle topic costs the sweep nothing"
+    assert world.state.next_check_ms is None, "an idle topic costs the sweep nothing"
 
 
 def test_collection_keeps_what_an_open_delivery_still_needs() -> None:
@@ -351,9 +351,10 @@ def test_one_slot_and_one_subscription_cost_this_many_calls() -> None:
     world = World(wrap=CrashingPorts)
     world.send(HOUR)
     world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
-    world.ports.plan.arm(-1, "before")
+    world.ports.plan.schedule(-1, "before")
     dispatch(world.ports, TOPIC)
-    # fence, seal, buckets, tombstones, subscriptions, transaction, (arm: nothing waits), GET, send, delete delivery
+    # topic state, seal, buckets, tombstones, subscriptions, transaction, (arm: nothing waits), GET, send, delete
+    # delivery
     assert world.ports.plan.calls == 9
 
 
@@ -430,7 +431,7 @@ def test_a_crash_at_any_call_loses_nothing_and_delivers_nothing_early(flow: str,
             world.clock.advance_ms(HOUR)
             if flow == "collect":
                 world.sweep()
-        plan.arm(at, when)
+        plan.schedule(at, when)
         try:
             steps[flow]()
             crashed = False
@@ -470,4 +471,4 @@ def test_random_streams_arrive_once_each(seed: int) -> None:
 
 
 def slot(world: World, delay_ms: int) -> int:
-    return (START_MS + delay_ms) // world.fence.slot_ms
+    return (START_MS + delay_ms) // world.state.slot_ms

@@ -74,10 +74,10 @@ def test_a_message_that_no_dispatch_delivers_grows_old() -> None:
 
 def test_slots_that_were_sealed_and_never_planned_are_counted() -> None:
     world = World()
-    due_slot = (START_MS + 2 * HOUR) // world.fence.slot_ms
+    due_slot = (START_MS + 2 * HOUR) // world.state.slot_ms
     world.send(2 * HOUR)
     world.run(2 * HOUR + MINUTE, schedules=False)
-    world.service.topics.seal(world.fence, due_slot + 3)
+    world.service.topics.seal(world.state, due_slot + 3)
     assert look(world) == Health(unplanned_slots=3, oldest_due_age_ms=MINUTE)
     dispatch(world.ports, TOPIC)
     assert look(world) == QUIET
@@ -87,7 +87,7 @@ def test_what_was_sent_directly_leaves_no_unplanned_slots() -> None:
     world = World()
     world.send(MINUTE)
     world.run(HOUR)
-    assert world.fence.planned < world.fence.sealed
+    assert world.state.planned < world.state.sealed
     assert look(world) == QUIET
 
 
@@ -165,13 +165,13 @@ def test_a_topic_that_cannot_be_read_hides_no_other(monkeypatch: pytest.MonkeyPa
         found = type(world.service.topics).due_for_look(world.service.topics, now_ms)
         return found._replace(topics=["broken", *found.topics])
 
-    def fence(topic: str) -> Any:
+    def state(topic: str) -> Any:
         if topic == "broken":
             raise error
-        return type(world.service.topics).fence(world.service.topics, topic)
+        return type(world.service.topics).state(world.service.topics, topic)
 
     monkeypatch.setattr(world.service.topics, "due_for_look", due_for_look)
-    monkeypatch.setattr(world.service.topics, "fence", fence)
+    monkeypatch.setattr(world.service.topics, "state", state)
     monkeypatch.setattr(module, "_BACKLOG_MS", 0)
     found = health(world.ports)
     assert found.failures == {"broken": error}
@@ -190,7 +190,7 @@ def test_a_quiet_service_costs_one_look_at_the_index_and_no_writes() -> None:
 def test_a_new_subscription_of_an_empty_topic_is_not_late() -> None:
     world = World()
     world.run(4 * MINUTE)
-    assert world.fence.wake_slot is not None
+    assert world.state.next_slot is not None
     assert look(world) == QUIET
 
 
@@ -234,7 +234,7 @@ def test_of_a_plan_without_its_manifest_the_age_is_that_of_its_first_slot(monkey
     bound = seen_without_objects(world)
     assert bound.open_deliveries == exact.open_deliveries == 1
     [delivery] = topics.open_deliveries(TOPIC)
-    assert bound.oldest_due_age_ms == world.clock.now_ms() - delivery.key.plan * world.fence.slot_ms
+    assert bound.oldest_due_age_ms == world.clock.now_ms() - delivery.key.plan * world.state.slot_ms
     assert bound.oldest_due_age_ms >= exact.oldest_due_age_ms > 0
 
 
@@ -244,4 +244,4 @@ def test_an_overdue_topic_costs_two_reads_more() -> None:
     world.run(2 * HOUR + 10 * MINUTE, schedules=False)
     ports = Counted(world.service)
     assert health(ports).oldest_due_age_ms > 0  # type: ignore[arg-type]
-    assert ports.calls == {"due_for_look": 1, "fence": 1, "buckets": 1}
+    assert ports.calls == {"due_for_look": 1, "state": 1, "buckets": 1}

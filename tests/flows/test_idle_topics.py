@@ -70,7 +70,7 @@ def test_thirty_days_have_the_dispatches_of_what_was_due_and_one_collection_behi
     arranged(world)
     world.run(30 * DAY, sweeps=True)
     assert (world.dispatches, world.collections) == (dispatches, 1)
-    assert (world.fence.look_at_ms, world.fence.wake_slot) == (None, None)
+    assert (world.state.next_check_ms, world.state.next_slot) == (None, None)
     assert not (world.service.topics.buckets(TOPIC) or world.service.topics.trash(TOPIC))
 
 

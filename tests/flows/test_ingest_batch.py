@@ -9,7 +9,7 @@ import pytest
 from tests.flows.world import DAY, MINUTE, TOPIC, World
 from tidewheel.errors import CorruptMetadata, KeysNotSettled
 from tidewheel.flows.delivery.ingest import ingest
-from tidewheel.flows.delivery.ingest_batch import MAX_HELD_BYTES, Left, NamedPack, groups, ingest_group
+from tidewheel.flows.delivery.ingest_batch import MAX_HELD_BYTES, NamedPack, PendingPacks, groups, ingest_group
 from tidewheel.model.pack import Pack
 
 
@@ -67,15 +67,15 @@ def test_what_fails_after_the_commit_comes_again_together_and_is_stored_once(mon
     assert [bucket.rows for bucket in world.service.topics.buckets(TOPIC)] == [3]
 
 
-def test_a_topic_whose_fence_cannot_be_read_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_whose_topic_state_cannot_be_read_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     world, asked = World(), []
     packs = named(world, 20)
 
     def failing(topic: str) -> None:
         asked.append(topic)
-        raise CorruptMetadata("the fence")
+        raise CorruptMetadata("the topic state")
 
-    monkeypatch.setattr(world.service.topics, "fence", failing)
+    monkeypatch.setattr(world.service.topics, "state", failing)
     [left] = ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), always)
     assert (len(left.names), asked) == (20, [TOPIC])
 
@@ -89,5 +89,5 @@ def test_what_there_is_no_time_for_comes_again_and_is_not_begun() -> None:
             raise KeysNotSettled(TOPIC, CorruptMetadata("an entry"))
         ingest(world.service, TOPIC, some)
 
-    assert ingest_group(packs, ingest_packs, lambda: next(answers)) == [Left(names=["m2", "m3"], error=None)]
+    assert ingest_group(packs, ingest_packs, lambda: next(answers)) == [PendingPacks(names=["m2", "m3"], error=None)]
     assert sum(bucket.rows for bucket in world.service.topics.buckets(TOPIC)) == 2

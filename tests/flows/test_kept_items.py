@@ -25,7 +25,7 @@ def days(world: World, count: int) -> None:
 
 def cancel_among_many(world: World, message_id: MessageId) -> Any:
     topics, now_ms = world.service.topics, world.clock.now_ms()
-    [done] = cancel_many(topics, TOPIC, world.fence.slot_ms, [message_id], now_ms)
+    [done] = cancel_many(topics, TOPIC, world.state.slot_ms, [message_id], now_ms)
     return done
 
 

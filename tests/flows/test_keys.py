@@ -33,7 +33,7 @@ def keyed(world: World, delay_ms: int, *, key: str = "k", replace: bool = False,
     """A pack of one message with a key; its sender's clock may be ahead."""
     now = world.clock.now_ms() + ahead_ms
     message = Message(body="hello", delay=delay_ms / 1000, key=key, replace=replace)
-    [(_, data)] = packs(TOPIC, world.fence.generation, now, [check_message(message, world.ids, now)])
+    [(_, data)] = packs(TOPIC, world.state.generation, now, [check_message(message, world.ids, now)])
     return decode_pack(data, now)
 
 
@@ -46,11 +46,11 @@ def version(world: World) -> tuple[int, int]:
 
 
 def cancel_by_key(world: World, key: str = "k") -> Any:
-    return cancel_key(world.service.topics, TOPIC, world.fence.slot_ms, key, version(world), world.clock.now_ms())
+    return cancel_key(world.service.topics, TOPIC, world.state.slot_ms, key, version(world), world.clock.now_ms())
 
 
 def cancel_by_id(world: World, message_id: MessageId) -> Any:
-    return cancel(world.service.topics, TOPIC, world.fence.slot_ms, message_id, world.clock.now_ms())
+    return cancel(world.service.topics, TOPIC, world.state.slot_ms, message_id, world.clock.now_ms())
 
 
 # ---- deduplication
@@ -249,7 +249,7 @@ def test_many_are_cancelled_in_few_transactions_and_each_has_its_answer() -> Non
     world.run(HOUR - 3 * MINUTE)
     assert cancel_by_id(world, far[7])
     asked = [*far[:150], soon, far[0]]
-    results = cancel_many(world.service.topics, TOPIC, world.fence.slot_ms, asked, world.clock.now_ms())
+    results = cancel_many(world.service.topics, TOPIC, world.state.slot_ms, asked, world.clock.now_ms())
     assert results == [*(Cancelled(id=each) for each in far[:150]), TooLate(id=soon), Cancelled(id=far[0])]
     world.run(DAY)
     assert world.received() == once([soon, *far[150:]])
@@ -374,13 +374,13 @@ def successor(world: World, old: Pack, delay_ms: int) -> Pack:
     now = world.clock.now_ms()
     message = check_message(Message(body="hello"), world.ids, now)
     new = moved(message, world.ids, now + delay_ms, old.ids)
-    [(_, data)] = packs(TOPIC, world.fence.generation, now, [new])
+    [(_, data)] = packs(TOPIC, world.state.generation, now, [new])
     return decode_pack(data, now)
 
 
 def entomb(world: World, old: Pack, new: Pack) -> bool:
     """The client's own half of a move; returns whether it may say that it is done."""
-    wanted = tombstone(id_of(old), world.fence.slot_ms, world.clock.now_ms(), to=id_of(new))
+    wanted = tombstone(id_of(old), world.state.slot_ms, world.clock.now_ms(), to=id_of(new))
     outcome = world.service.topics.cancel(TOPIC, wanted)
     return outcome.done or (outcome.found is not None and outcome.found.to == id_of(new))
 
@@ -450,7 +450,7 @@ def moved_keyed(world: World, old: Pack, delay_ms: int) -> Pack:
     now = world.clock.now_ms()
     message = Message(body="hello", key="k", replace=True)
     new = moved(check_message(message, world.ids, now), world.ids, now + delay_ms, old.ids)
-    [(_, data)] = packs(TOPIC, world.fence.generation, now, [new])
+    [(_, data)] = packs(TOPIC, world.state.generation, now, [new])
     return decode_pack(data, now)
 
 
@@ -495,7 +495,7 @@ def test_wherever_ingest_dies_each_key_has_one_message_and_none_is_lost(when: st
             keyed(world, MINUTE, key="direct", replace=True),
             successor(world, old, 3 * HOUR),
         ]
-        world.ports.plan.arm(at, when)
+        world.ports.plan.schedule(at, when)
         try:
             world.ingest(*batch)
             died = False

@@ -147,7 +147,7 @@ def test_without_spark_a_function_merges_in_steps_what_is_too_large_for_it(monke
     ids = spread(world, 20)
     [size] = {bucket.size_bytes // 1000 for bucket in world.service.topics.buckets(TOPIC)}
     monkeypatch.setattr("tidewheel.flows.upkeep.consider_merge.SMALL_BYTES", 4 * (size + 1) * 1000)
-    assert consider_merge(world.ports, world.fence) is MergeSize.SMALL
+    assert consider_merge(world.ports, world.state) is MergeSize.SMALL
     merged = run_merge(world, everything=False, largest=MergeSize.SMALL)
     assert (merged.handed_over, merged.merges > 1) == (False, True)
     assert world.service.runs.merges == [(TOPIC, MergeSize.SMALL)]
@@ -162,7 +162,7 @@ def test_without_spark_a_ledger_that_fits_with_no_other_waits(monkeypatch: pytes
     world.sweep()
     spread(world, 9)
     monkeypatch.setattr("tidewheel.flows.upkeep.consider_merge.SMALL_BYTES", 100)
-    assert consider_merge(world.ports, world.fence) is None
+    assert consider_merge(world.ports, world.state) is None
     merged = run_merge(world, largest=MergeSize.SMALL)
     assert (merged.handed_over, merged.merges, world.service.runs.merges) == (False, 0, [])
     assert run_merge(world).sources == 9
@@ -184,7 +184,7 @@ def test_purged_rows_are_dropped() -> None:
     world.clock.advance_ms(1000)
     kept = world.send(2 * DAY)
     items = world.service.topics._of(TOPIC)
-    items.fence = replace(world.fence, purge_ms=START_MS + 500)
+    items.state = replace(world.state, purge_ms=START_MS + 500)
     assert run_merge(world).rows == 1
     world.run(6 * DAY, sweeps=True)
     assert world.received() == once(kept)
@@ -197,7 +197,7 @@ def test_the_sweep_starts_a_merge_when_half_the_limit_has_come_and_not_again_bef
         world.send(2 * DAY + count * MINUTE, 3 * DAY)
         world.run(6 * MINUTE, sweeps=True)
     assert world.service.runs.merges == [(TOPIC, MergeSize.SMALL)] * 3
-    assert world.fence.merge_at_ms is None
+    assert world.state.merge_at_ms is None
     assert run_merge(world, everything=False).sources == 20
     world.send(2 * DAY)
     world.run(HOUR, sweeps=True)
@@ -209,10 +209,10 @@ def test_a_request_for_a_merge_survives_other_writers_of_the_look() -> None:
     world.sweep()
     for delay in (5 * DAY, 5 * DAY, 5 * DAY, 4 * DAY, 3 * DAY, 2 * DAY):
         world.send(delay)
-    assert world.fence.merge_at_ms == START_MS
-    assert world.fence.look_at_ms == START_MS
-    assert consider_merge(world.ports, world.fence) is MergeSize.SMALL
-    assert world.fence.look_at_ms is not None and world.fence.look_at_ms > START_MS + HOUR
+    assert world.state.merge_at_ms == START_MS
+    assert world.state.next_check_ms == START_MS
+    assert consider_merge(world.ports, world.state) is MergeSize.SMALL
+    assert world.state.next_check_ms is not None and world.state.next_check_ms > START_MS + HOUR
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -223,7 +223,7 @@ def test_a_crash_at_any_call_of_a_merge_loses_and_doubles_nothing(when: str) -> 
         at += 1
         world = World("billing", "audit", wrap=CrashingPorts)
         ids = spread(world, 3, days=2)
-        world.ports.plan.arm(at, when)
+        world.ports.plan.schedule(at, when)
         try:
             run_merge(world)
             crashed = False

@@ -32,7 +32,7 @@ def crashed_ingest(world: World) -> None:
     pack = world.pack(60 * DAY)
     before = set(world.service.objects.names(LEDGERS))
     for at in range(1, 20):
-        world.ports.plan.arm(at, "after")
+        world.ports.plan.schedule(at, "after")
         with pytest.raises(Crash):
             world.ingest(pack)
         world.ports.plan.disarm()
@@ -132,7 +132,7 @@ def test_a_topic_that_is_no_more_leaves_nothing() -> None:
     assert world.service.objects.names(LEDGERS) == ["ledgers/gone/2026-01-01/2-b-1.parquet"]
 
 
-def test_ledgers_of_a_topic_whose_fence_is_lost_stay_for_the_rebuild() -> None:
+def test_ledgers_of_a_topic_whose_topic_state_is_lost_stay_for_the_rebuild() -> None:
     world = a_world()
     world.send(60 * DAY)
     world.clock.advance_ms(GRACE // 2)
@@ -152,8 +152,8 @@ def test_a_topic_that_is_rebuilt_meanwhile_is_left_alone() -> None:
     class Rebuilding(MemoryTopics):
         def buckets(self, topic: str) -> list[Bucket]:
             items = self._of(topic)
-            assert items.fence is not None
-            items.fence = replace(items.fence, subs_ver=77)
+            assert items.state is not None
+            items.state = replace(items.state, subscriptions_version=77)
             return []
 
     world.service.topics.__class__ = Rebuilding
@@ -177,7 +177,7 @@ def test_a_sweep_that_dies_anywhere_is_finished_by_the_next(when: str) -> None:
         ids = world.send(60 * DAY)
         crashed_ingest(world)
         world.clock.advance_ms(GRACE + 1)
-        world.ports.plan.arm(at, when)
+        world.ports.plan.schedule(at, when)
         try:
             sweep_orphans(world.ports)
             return
@@ -199,14 +199,14 @@ def test_a_collection_writes_a_checkpoint_before_it_deletes_and_only_if_somethin
     world.send(HOUR)
     world.run(2 * HOUR, sweeps=True)
     world.collect()
-    world.collect()  # the first one has moved gc_until
+    world.collect()  # the first one has moved collected_until
     names = find_checkpoints(world.service.objects, TOPIC).names
     assert names
     world.clock.advance_ms(MINUTE)
     world.collect()
     assert find_checkpoints(world.service.objects, TOPIC).names == names
     found = find_checkpoints(world.service.objects, TOPIC).newest
-    assert found is not None and found.planned == world.fence.planned
+    assert found is not None and found.planned == world.state.planned
 
 
 def test_the_last_three_checkpoints_are_kept() -> None:
@@ -237,7 +237,7 @@ def test_an_unreadable_checkpoint_is_passed_over_and_replaced() -> None:
 def test_a_purged_wheel_is_checkpointed_with_its_mark() -> None:
     world = a_world()
     items = world.service.topics._of(TOPIC)
-    items.fence = replace(world.fence, purge_ms=77)
+    items.state = replace(world.state, purge_ms=77)
     dispatch(world.ports, TOPIC)
     checkpoint_topic(world.ports, TOPIC)
     found = find_checkpoints(world.service.objects, TOPIC).newest

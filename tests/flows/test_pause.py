@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
-from tidewheel.errors import AlreadyExists, Contended, NotTaken, QueueUnavailable, UnknownSubscription, UnknownTopic
+from tidewheel.errors import (
+    AlreadyExists,
+    ConcurrentModification,
+    NotTaken,
+    QueueUnavailable,
+    UnknownSubscription,
+    UnknownTopic,
+)
 from tidewheel.flows.administration import pause as states
 from tidewheel.flows.administration.subscribe import create_subscription
 from tidewheel.flows.delivery.dispatch import dispatch
@@ -234,7 +241,7 @@ def test_purged_and_expired_messages_are_dropped_from_parks() -> None:
     [purged] = world.send(MINUTE)
     world.clock.advance_ms(1)
     items = world.service.topics._of(TOPIC)
-    items.fence = replace(world.fence, purge_ms=world.clock.now_ms())
+    items.state = replace(world.state, purge_ms=world.clock.now_ms())
     [expired] = world.send(MINUTE, expires_in="10m")
     [kept] = world.send(MINUTE, expires_in="3d")
     world.run(DAY)
@@ -366,7 +373,7 @@ def test_a_batch_comes_again_when_a_subscription_breaks_and_is_resumed_at_every_
     pack = world.pack(MINUTE)
     with monkeypatch.context() as patch:
         patch.setattr(world.service.topics, "mark_broken", and_resumed)
-        with pytest.raises(Contended, match="sending direct"):
+        with pytest.raises(ConcurrentModification, match="sending direct"):
             world.ingest(pack)
     assert tries == ["billing"] * 10 and not parks(world)
     assert world.received("audit") == world.received("search") == once(ids_of(pack))
@@ -565,7 +572,7 @@ def test_the_object_of_a_park_stays_while_it_is_named_and_goes_a_day_after_a_cra
     pause(world)
     pack = world.pack(MINUTE, body=LARGE)
     for at in range(1, 40):
-        world.ports.plan.arm(at, "after")
+        world.ports.plan.schedule(at, "after")
         with pytest.raises(Crash):
             world.ingest(pack)
         world.ports.plan.disarm()
@@ -591,7 +598,7 @@ class OneDeath:
         self.calls = 0
 
     def __call__(self, flow: Callable[[], object]) -> None:
-        self._plan.arm(self._at - self.calls, self._when)
+        self._plan.schedule(self._at - self.calls, self._when)
         with suppress(Crash):
             flow()
         self.calls += self._plan.calls
@@ -665,7 +672,7 @@ def test_a_deletion_that_dies_anywhere_is_finished_by_the_sweep(when: str) -> No
         world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
         dispatch(world.ports, TOPIC)
         assert parks(world) and world.service.topics.open_deliveries(TOPIC)
-        world.ports.plan.arm(at, when)
+        world.ports.plan.schedule(at, when)
         try:
             delete(world, "audit")
             crashed = False

@@ -90,7 +90,7 @@ def test_a_body_whose_message_is_due_late_on_a_day_is_not_taken_for_one_of_its_m
 def test_a_body_of_a_topic_that_is_no_more_stays_28_days_after_the_end_of_its_day() -> None:
     world = World()
     name = body(world, DAY + 20 * HOUR)
-    world.service.topics.delete_fence(TOPIC)
+    world.service.topics.delete_topic_state(TOPIC)
     world.clock.advance_ms(2 * DAY + 28 * DAY)
     assert sweep_payloads(world.ports) == 0
     assert bodies(world) == [name]
@@ -110,7 +110,7 @@ def test_bodies_of_a_topic_that_is_no_more_go_28_days_after_they_were_due() -> N
     world = World()
     old = body(world, DAY)
     later = body(world, 90 * DAY)
-    world.service.topics.delete_fence(TOPIC)
+    world.service.topics.delete_topic_state(TOPIC)
     world.clock.advance_ms(20 * DAY)
     sweep_payloads(world.ports)
     assert bodies(world) == sorted([old, later])
@@ -138,7 +138,7 @@ def test_a_sweep_that_dies_anywhere_deletes_nothing_too_early_and_the_next_goes_
         world.send(DAY, 60 * DAY)
         days(world, 31)
         collect(world.ports, TOPIC)
-        world.ports.plan.arm(at, "after")
+        world.ports.plan.schedule(at, "after")
         try:
             sweep_payloads(world.ports)
         except Crash:

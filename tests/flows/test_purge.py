@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
 from tidewheel.clock import ManualClock
 from tidewheel.errors import InvalidValue, TooManyPurges, UnknownTopic
-from tidewheel.flows.administration.purge import MAX_PURGES, Purged, purge
+from tidewheel.flows.administration.purge import MAX_PURGES, PurgeResult, purge
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.due_rows import without_purged
 from tidewheel.flows.upkeep.collect import collect
@@ -20,10 +20,10 @@ from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.topic_state import PURGE_KEPT_MS, Fence, Purge
+from tidewheel.model.topic_state import PURGE_KEPT_MS, Purge, TopicState
 
 
-def run_purge(world: World, first_ms: int | None = None, end_ms: int | None = None) -> Purged:
+def run_purge(world: World, first_ms: int | None = None, end_ms: int | None = None) -> PurgeResult:
     """Purges a range that is given by delays from the world's start, and lets a millisecond pass."""
     bounds = [None if each is None else START_MS + each for each in (first_ms, end_ms)]
     purged = purge(world.ports.topics, world.clock, TOPIC, first_ms=bounds[0], end_ms=bounds[1])
@@ -38,7 +38,7 @@ def test_what_waits_is_dropped_and_what_is_sent_afterwards_comes() -> None:
     purged = run_purge(world)
     assert (purged.messages, purged.ledgers, purged.sent_before_ms) == (3, 2, START_MS + 1)
     assert world.service.topics.buckets(TOPIC) == []
-    assert world.fence.waiting == 0
+    assert world.state.waiting == 0
     after = world.send(HOUR, 2 * DAY)
     world.run(4 * DAY, sweeps=True)
     assert world.received("billing") == world.received("audit") == once(after)
@@ -158,11 +158,11 @@ def test_a_purge_after_which_a_merge_took_its_ledgers_still_drops_the_rows() -> 
     world = World(wrap=CrashingPorts)
     for _ in range(3):
         world.send(DAY, 5 * DAY)
-    world.ports.plan.arm(4, "before")  # the fence, the buckets and the mark; then the first swap
+    world.ports.plan.schedule(4, "before")  # the topic state, the buckets and the mark; then the first swap
     with pytest.raises(Crash):
         run_purge(world)
     world.ports.plan.disarm()
-    assert world.fence.purge_ms == START_MS + 1 and len(world.service.topics.buckets(TOPIC)) == 3
+    assert world.state.purge_ms == START_MS + 1 and len(world.service.topics.buckets(TOPIC)) == 3
     merge(world.ports, TOPIC, in_process(world.ports.objects), lease_s=60, everything=True)
     assert world.service.topics.buckets(TOPIC) == []
     world.run(6 * DAY, sweeps=True)
@@ -186,7 +186,7 @@ def test_a_purge_that_dies_at_any_call_and_is_repeated_leaves_nothing_that_waits
             world.send(DAY)
             world.send(2 * DAY, 3 * DAY)
             outside = world.send(10 * DAY)
-            world.ports.plan.arm(at, when)
+            world.ports.plan.schedule(at, when)
             try:
                 run_purge(world, 0, 4 * DAY)
             except Crash:
@@ -218,42 +218,42 @@ def test_a_range_more_than_a_topic_can_hold_is_refused_and_a_wider_one_takes_the
     world = World()
     for number in range(MAX_PURGES):
         run_purge(world, 2 * number * HOUR, (2 * number + 1) * HOUR)
-    marks = world.fence.purges
+    marks = world.state.purges
     assert len(marks) == MAX_PURGES
     with pytest.raises(TooManyPurges, match=r"'orders' has 20 purged ranges"):
         run_purge(world, 100 * HOUR, 101 * HOUR)
-    assert world.fence.purges == marks
+    assert world.state.purges == marks
     run_purge(world, 0, 30 * HOUR)
-    assert len(world.fence.purges) == 6
+    assert len(world.state.purges) == 6
     run_purge(world)
-    assert world.fence.purges == () and world.fence.purge_ms > START_MS
+    assert world.state.purges == () and world.state.purge_ms > START_MS
 
 
 def test_a_collection_forgets_ranges_that_can_meet_no_message_any_more() -> None:
     world = World(collect_interval_s=60)
     run_purge(world, 0, 40 * DAY)
     run_purge(world, 50 * DAY, 60 * DAY)
-    [near, far] = world.fence.purges
+    [near, far] = world.state.purges
     world.clock.advance_ms(PURGE_KEPT_MS)
     dispatch(world.ports, TOPIC)
     collect(world.ports, TOPIC)
-    assert world.fence.purges == (near, far)
+    assert world.state.purges == (near, far)
     world.clock.advance_ms(13 * DAY)
     for _ in range(2):
         dispatch(world.ports, TOPIC)
         collect(world.ports, TOPIC)
-    assert world.fence.purges == (far,)
+    assert world.state.purges == (far,)
 
 
 def test_a_purge_by_a_clock_that_is_behind_undoes_no_newer_one_and_reaches_what_was_sent_since() -> None:
     world = World()
     world.clock.advance_ms(HOUR)
     run_purge(world)
-    newest = world.fence.purge_ms
+    newest = world.state.purge_ms
     purge(world.ports.topics, ManualClock(START_MS), TOPIC)
     purge(world.ports.topics, ManualClock(START_MS), TOPIC, first_ms=START_MS)
-    assert world.fence.purge_ms == newest + 1
-    assert [each.sent_before_ms for each in world.fence.purges] == [newest + 2]
+    assert world.state.purge_ms == newest + 1
+    assert [each.sent_before_ms for each in world.state.purges] == [newest + 2]
 
 
 def test_an_empty_range_and_an_unknown_topic_are_refused() -> None:
@@ -272,19 +272,19 @@ def test_rows_are_dropped_if_and_only_if_a_mark_says_so(
     rows: list[tuple[int, int]], purge_ms: int, ranges: list[tuple[int, int, int]]
 ) -> None:
     purges = tuple(Purge(first_ms=first, end_ms=end, sent_before_ms=sent) for first, end, sent in ranges)
-    fence = Fence(
+    state = TopicState(
         topic=TOPIC,
         generation="g",
         settings=TopicSettings(),
         sealed=0,
         planned=0,
-        gc_until=0,
+        collected_until=0,
         purge_ms=purge_ms,
         purges=purges,
     )
     columns = {"deliver_at_ms": [due for due, _ in rows], "sent_at_ms": [sent for _, sent in rows]}
     table = pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
-    kept = without_purged(table, fence).to_pylist()
+    kept = without_purged(table, state).to_pylist()
     assert [(each["deliver_at_ms"], each["sent_at_ms"]) for each in kept] == [
         (due, sent)
         for due, sent in rows
@@ -294,8 +294,8 @@ def test_rows_are_dropped_if_and_only_if_a_mark_says_so(
 
 def test_the_newest_mark_is_told_to_senders() -> None:
     world = World(subscribe=False)
-    assert world.fence.last_purge_ms == 0
+    assert world.state.last_purge_ms == 0
     run_purge(world)
-    assert world.fence.last_purge_ms == START_MS + 1
+    assert world.state.last_purge_ms == START_MS + 1
     run_purge(world, 0, DAY)
-    assert world.fence.last_purge_ms == START_MS + 2
+    assert world.state.last_purge_ms == START_MS + 2

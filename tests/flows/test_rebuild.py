@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
-from tidewheel.errors import Contended, InvalidValue, UnknownTopic
+from tidewheel.errors import ConcurrentModification, InvalidValue, UnknownTopic
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.administration.subscribe import create_subscription
@@ -86,10 +86,10 @@ def test_nothing_is_lost_with_the_table() -> None:
     world.run(2 * DAY + 30 * MINUTE, sweeps=True)
     world.collect()
     before = world.received()
-    fence = world.fence
+    state = world.state
     lose_table(world)
     report = run_rebuild(world)
-    assert world.fence.generation == fence.generation and world.fence.sealed > fence.sealed
+    assert world.state.generation == state.generation and world.state.sealed > state.sealed
     assert report.subscriptions == ("audit", "billing")
     world.run(5 * DAY, sweeps=True)
     assert world.received("billing") == world.received("audit") == once(ids)
@@ -147,7 +147,7 @@ def test_what_was_handed_out_and_not_delivered_comes() -> None:
 def test_cancelled_messages_stay_cancelled() -> None:
     world = a_world()
     [kept, cancelled] = world.send(2 * DAY, 2 * DAY)
-    slot = (START_MS + 2 * DAY) // world.fence.slot_ms
+    slot = (START_MS + 2 * DAY) // world.state.slot_ms
     assert world.service.topics.cancel(TOPIC, Tombstone(slot, MessageId(cancelled), 2**31)).done
     checkpoint(world)
     lose_table(world)
@@ -175,7 +175,7 @@ def test_a_purged_topic_stays_purged() -> None:
     world.send(2 * DAY)
     world.clock.advance_ms(1000)
     kept = world.send(2 * DAY)
-    world.service.topics._of(TOPIC).fence = replace(world.fence, purge_ms=START_MS + 500)
+    world.service.topics._of(TOPIC).state = replace(world.state, purge_ms=START_MS + 500)
     checkpoint(world)
     lose_table(world)
     run_rebuild(world)
@@ -188,10 +188,10 @@ def test_a_purged_range_stays_purged_also_where_ledgers_are_rewritten() -> None:
     [_, kept] = world.send(2 * DAY, 4 * DAY)
     purge(world.ports.topics, world.clock, TOPIC, first_ms=START_MS + DAY, end_ms=START_MS + 3 * DAY)
     checkpoint(world)
-    marks = world.fence.purges
+    marks = world.state.purges
     lose_table(world)
     run_rebuild(world)
-    assert world.fence.purges == marks and len(marks) == 1
+    assert world.state.purges == marks and len(marks) == 1
     world.run(5 * DAY, sweeps=True)
     assert world.received() == once([kept])
 
@@ -200,14 +200,16 @@ def test_marks_start_from_the_clock_and_the_least_cursor_and_counters_from_above
     world = a_world()
     world.send(2 * DAY)
     checkpoint(world)
-    old = world.fence
+    old = world.state
     lose_table(world)
     world.clock.advance_ms(DAY)
     run_rebuild(world)
-    now, fence = world.clock.now_ms(), world.fence
-    assert fence.sealed == open_from(now, fence.settings) > old.sealed
-    assert fence.planned == fence.gc_until == fence.wake_slot == old.planned
-    assert fence.look_at_ms == now and min(fence.ver, fence.cver, fence.subs_ver) == now
+    now, state = world.clock.now_ms(), world.state
+    assert state.sealed == open_from(now, state.settings) > old.sealed
+    assert state.planned == state.collected_until == state.next_slot == old.planned
+    assert (
+        state.next_check_ms == now and min(state.work_version, state.swap_version, state.subscriptions_version) == now
+    )
     [subscription] = world.service.topics.subscriptions(TOPIC)
     assert subscription.cursor == old.planned and subscription.start >= old.planned
 
@@ -223,7 +225,7 @@ def test_without_a_checkpoint_settings_are_needed_and_subscriptions_are_made_aft
         run_rebuild(world)
     world.clock.advance_ms(2 * HOUR)
     run_rebuild(world, settings=TopicSettings(slot_s=60, lookahead_s=150))
-    assert world.fence.settings.slot_s == 60 and world.fence.wake_slot is None
+    assert world.state.settings.slot_s == 60 and world.state.next_slot is None
     assert world.service.topics.subscriptions(TOPIC) == []
     from tidewheel.flows.administration.subscribe import create_subscription
 
@@ -237,7 +239,7 @@ def test_nothing_is_made_from_nothing() -> None:
     lose_table(world)
     with pytest.raises(UnknownTopic):
         run_rebuild(world, settings=TopicSettings())
-    assert world.service.topics.fence(TOPIC) is None
+    assert world.service.topics.state(TOPIC) is None
 
 
 def test_an_unreadable_checkpoint_leads_to_the_one_before() -> None:
@@ -369,7 +371,7 @@ def test_the_ledger_of_a_crashed_ingest_whose_packs_came_again_otherwise_doubles
     world = a_world()
     one, two, three = (world.pack(DAY + i * HOUR, 2 * DAY) for i in range(3))
     for at in range(1, 20):
-        world.ports.plan.arm(at, "after")
+        world.ports.plan.schedule(at, "after")
         with pytest.raises(Crash):
             world.ingest(one, two)
         world.ports.plan.disarm()
@@ -406,7 +408,7 @@ def test_ledgers_of_another_generation_are_left_alone() -> None:
     checkpoint(world)
     lose_table(world)
     other = a_world()
-    other.service.topics._of(TOPIC).fence = replace(other.fence, generation="another")
+    other.service.topics._of(TOPIC).state = replace(other.state, generation="another")
     other.send(DAY)
     [name] = other.service.objects.names(LEDGERS)
     foreign = name.replace("00000001", "f00d")
@@ -430,14 +432,14 @@ def test_a_rebuild_that_dies_anywhere_is_done_by_the_next(when: str) -> None:
         [trash] = world.service.topics.trash(TOPIC)
         world.service.objects.delete(trash.objects[:1])
         lose_table(world)
-        world.ports.plan.arm(at, when)
+        world.ports.plan.schedule(at, when)
         try:
             run_rebuild(world)
             assert at > 20
             return
         except Crash:
             world.ports.plan.disarm()
-        if world.service.topics.fence(TOPIC) is None:
+        if world.service.topics.state(TOPIC) is None:
             world.clock.advance_ms(LEASE_S * 1000)
             run_rebuild(world)
         world.run(5 * DAY, sweeps=True)
@@ -453,7 +455,7 @@ def test_a_replacement_that_dies_anywhere_is_done_by_the_next(when: str) -> None
         world.clock.set_ms(START_MS + HOUR)
         dispatch(world.ports, TOPIC)
         world.service.queues.take_parts()
-        world.ports.plan.arm(at, when)
+        world.ports.plan.schedule(at, when)
         try:
             run_rebuild(world, replace_index=True)
             assert at > 20
@@ -490,7 +492,7 @@ def test_a_subscription_that_only_the_table_has_survives() -> None:
     world.clock.set_ms(START_MS + HOUR)
     dispatch(world.ports, TOPIC)
     world.service.queues.take_parts()
-    world.service.topics.delete_fence(TOPIC)
+    world.service.topics.delete_topic_state(TOPIC)
     run_rebuild(world)
     world.run(2 * DAY, sweeps=True)
     assert world.received("audit") == once(ids)
@@ -500,9 +502,9 @@ def test_a_rebuild_waits_for_a_merge_that_is_under_way() -> None:
     world = a_world()
     world.send(DAY)
     assert world.service.topics.lease_merge(TOPIC, START_MS, START_MS + 1000)
-    with pytest.raises(Contended):
+    with pytest.raises(ConcurrentModification):
         run_rebuild(world, replace_index=True)
-    assert world.fence is not None
+    assert world.state is not None
 
 
 # --- dry runs -------------------------------------------------------------------------------------------------
@@ -512,10 +514,10 @@ def test_a_dry_run_of_a_healthy_topic_finds_nothing_and_changes_nothing() -> Non
     world = a_world()
     spread(world)
     run_merge(world)
-    names, fence = world.service.objects.names(), world.fence
+    names, state = world.service.objects.names(), world.state
     report = run_audit(world)
     assert report.agrees and not report.orphaned and (report.live, report.rows) == (1, 12)
-    assert (world.service.objects.names(), world.fence) == (names, fence)
+    assert (world.service.objects.names(), world.state) == (names, state)
     assert list(report.lines())[-1] == "table and objects agree"
 
 
@@ -558,7 +560,7 @@ def test_a_dry_run_without_an_index_says_what_a_rebuild_has() -> None:
     report = run_audit(world)
     assert (report.live, report.rows, len(report.dropped)) == (4, 12, 1)
     assert report.subscriptions == ("billing",) and report.checkpoint_ms == START_MS
-    assert world.service.topics.fence(TOPIC) is None
+    assert world.service.topics.state(TOPIC) is None
     lose_table(world)
     world.service.objects.delete(world.service.objects.names("checkpoints/"))
     with pytest.raises(InvalidValue, match="no index and no checkpoint"):
@@ -659,7 +661,7 @@ def test_no_sweep_takes_a_park_for_nobody_s_while_the_topic_is_rebuilt() -> None
 
 def assert_parks(world: World, count: int) -> None:
     world.service.topics._of(TOPIC).subscriptions, kept = {}, world.service.topics._of(TOPIC).subscriptions
-    if world.service.topics.fence(TOPIC) is None:
+    if world.service.topics.state(TOPIC) is None:
         world.sweep()
     world.service.topics._of(TOPIC).subscriptions = kept
     assert len(world.service.topics.parks(TOPIC)) == count

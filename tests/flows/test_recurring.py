@@ -23,7 +23,7 @@ from tidewheel.flows.upkeep.orphans import sweep_orphans
 from tidewheel.model.message import Message, id_bytes, id_deliver_at_ms
 from tidewheel.model.pack import decode_pack, packs
 from tidewheel.model.recurrence import parse_rule
-from tidewheel.model.validation import CheckedMessage
+from tidewheel.model.validation import OutgoingMessage
 
 
 def make(
@@ -31,9 +31,9 @@ def make(
 ) -> RecurringMessage:
     """Makes a recurring message as the client does; what is early goes through ingest at once."""
 
-    def send(messages: list[CheckedMessage]) -> None:
+    def send(messages: list[OutgoingMessage]) -> None:
         now = world.clock.now_ms()
-        for _, data in packs(TOPIC, world.fence.generation, now, messages):
+        for _, data in packs(TOPIC, world.state.generation, now, messages):
             world.ingest(decode_pack(data, now))
 
     now_ms = world.clock.now_ms()
@@ -41,12 +41,12 @@ def make(
     message = Message(body=body, expires_in=rule.get("expires_in"), attributes=rule.get("attributes", {}))
     topics = world.service.topics
     return recurring.make(
-        topics, send, lambda: world.fence, now_ms, key, message, given, starts_now=True, replaces=replaces
+        topics, send, lambda: world.state, now_ms, key, message, given, starts_now=True, replaces=replaces
     )
 
 
 def end(world: World, key: str = "daily") -> None:
-    recurring.end(world.service.topics, lambda: world.fence, key)
+    recurring.end(world.service.topics, lambda: world.state, key)
 
 
 def due_minutes(world: World, name: str = "billing") -> list[float]:
@@ -87,7 +87,7 @@ def test_one_that_is_due_in_the_first_millisecond_of_a_slot_comes_in_time_whatev
 def test_the_next_slot_in_which_one_is_due_is_that_of_its_first_millisecond() -> None:
     world = World()
     make(world, every="1d")
-    slot_ms, recurring_ones = world.fence.slot_ms, world.service.topics.all_recurring(TOPIC)
+    slot_ms, recurring_ones = world.state.slot_ms, world.service.topics.all_recurring(TOPIC)
     first = (START_MS + DAY) // slot_ms
     assert (START_MS + DAY) % slot_ms == 0
     assert next_occupied_by(recurring_ones, slot_ms, first - 1) == first
@@ -124,8 +124,8 @@ def test_nothing_is_left_over_when_it_has_been_delivered() -> None:
     world.run(2 * DAY, sweeps=True)
     collect(world.ports, TOPIC)
     assert [name for name in world.service.objects.names() if not name.startswith("checkpoints/")] == []
-    assert world.fence.recurring == 0
-    assert world.fence.wake_slot is None
+    assert world.state.recurring == 0
+    assert world.state.next_slot is None
 
 
 def test_a_plan_of_a_paused_subscription_keeps_what_recurring_messages_added() -> None:
@@ -149,7 +149,7 @@ def test_the_same_again_changes_nothing_and_something_else_must_be_meant() -> No
     world = World()
     first = make(world, every="1h")
     assert make(world, every="1h") == first
-    assert world.fence.recurring == 1
+    assert world.state.recurring == 1
     with pytest.raises(AlreadyExists, match="daily"):
         make(world, every="2h")
     world.run(5 * HOUR + MINUTE, sweeps=True)
@@ -171,7 +171,7 @@ def test_a_cancelled_one_comes_no_more_once_what_is_sealed_has_come() -> None:
     make(world, every="1m")
     world.run(2 * HOUR, sweeps=True)
     end(world)
-    sealed_minutes = (world.fence.sealed * world.fence.slot_ms - START_MS) / MINUTE
+    sealed_minutes = (world.state.sealed * world.state.slot_ms - START_MS) / MINUTE
     world.run(6 * HOUR, sweeps=True)
     assert max(due_minutes(world)) == sealed_minutes - 1
     with pytest.raises(UnknownMessage, match="daily"):
@@ -204,7 +204,7 @@ def test_wherever_a_dispatch_dies_each_time_comes(when: str) -> None:
         make(world, every="1h")
         world.sweep()
         world.clock.set_ms(START_MS + 8 * HOUR)
-        world.ports.plan.arm(at, when)
+        world.ports.plan.schedule(at, when)
         try:
             dispatch(world.ports, TOPIC)
             died = False
@@ -238,7 +238,7 @@ def test_what_cannot_be_made_is_told(changes: dict[str, Any], field: str | None)
     with pytest.raises(InvalidValue) as raised:
         make(world, every="1h", **{k: v for k, v in changes.items() if k != "every"})
     assert raised.value.field == field
-    assert world.fence.recurring == 0
+    assert world.state.recurring == 0
     assert world.received() == Counter()
 
 
@@ -252,7 +252,7 @@ def test_a_rebuild_of_a_lost_table_brings_recurring_messages_back() -> None:
     topics._items.clear()
     rebuild(world.ports, TOPIC, InProcess(objects=world.ports.objects), lease_s=600)
     assert topics.all_recurring(TOPIC) == [kept]
-    assert world.fence.recurring == 1
+    assert world.state.recurring == 1
     world.run(DAY, sweeps=True)
     minutes = sorted({(id_deliver_at_ms(id_bytes(each)) - START_MS) / MINUTE for each in world.received()})
     assert [each for each in minutes if each <= 48 * 60] == [60.0 * i for i in range(49)]

@@ -8,9 +8,9 @@ import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, once
 from tidewheel.clock import ManualClock
-from tidewheel.errors import InvalidValue, NotKept, QueueUnavailable, UnknownSubscription, UnknownTopic
+from tidewheel.errors import InvalidValue, QueueUnavailable, RetentionExpired, UnknownSubscription, UnknownTopic
 from tidewheel.flows.administration.purge import purge
-from tidewheel.flows.administration.replay import Replayed, replay
+from tidewheel.flows.administration.replay import ReplayResult, replay
 from tidewheel.flows.administration.subscribe import create_subscription
 from tidewheel.flows.administration.update_topic import update_topic
 from tidewheel.flows.delivery.deliver import deliver_part
@@ -25,7 +25,9 @@ WEEK = 7 * DAY
 KEPT = {"retention_s": WEEK // 1000}
 
 
-def run_replay(world: World, first_ms: int | None = None, end_ms: int | None = None, name: str = "billing") -> Replayed:
+def run_replay(
+    world: World, first_ms: int | None = None, end_ms: int | None = None, name: str = "billing"
+) -> ReplayResult:
     """Replays a range that is given from the world's start, as an administrator who may enqueue work."""
     return replay(
         world.ports.topics,
@@ -60,7 +62,7 @@ def test_ledgers_are_kept_as_long_as_the_setting_says_and_then_go_from_an_idle_t
     assert world.service.objects.names("ledgers/") and world.service.topics.plan_ranges(TOPIC)
     world.run(DAY, sweeps=True)
     assert nothing_is_left(world)
-    assert world.fence.collect_at_ms is None
+    assert world.state.collect_at_ms is None
 
 
 def test_a_topic_that_only_waits_for_its_retention_is_hardly_looked_at() -> None:
@@ -105,9 +107,9 @@ def test_collection_never_stops_inside_a_plan() -> None:
     dispatch(world.ports, TOPIC)
     [(a, b)] = world.service.topics.plan_ranges(TOPIC)
     world.clock.advance_ms(HOUR)
-    assert a < (world.clock.now_ms() - HOUR) // world.fence.slot_ms < b
+    assert a < (world.clock.now_ms() - HOUR) // world.state.slot_ms < b
     collect(world.ports, TOPIC)
-    assert world.fence.gc_until == a
+    assert world.state.collected_until == a
     create_subscription(world.service.topics, world.clock, TOPIC, "audit", "queue-audit", "earliest")
     world.run(2 * HOUR, sweeps=True)
     assert world.received("audit") == world.received("billing")
@@ -190,7 +192,7 @@ def test_a_range_that_is_partly_kept_is_replayed_from_where_it_is() -> None:
     world = World(retention_s=2 * DAY // 1000, collect_interval_s=60)
     ids = delivered(world, days=5)
     done = run_replay(world, 0)
-    assert done.first_ms == world.fence.gc_until * world.fence.slot_ms
+    assert done.first_ms == world.state.collected_until * world.state.slot_ms
     assert START_MS + 2 * DAY <= done.first_ms <= START_MS + 3 * DAY
     world.work()
     assert world.received() == Counter(ids[:-1] + ids[3:-1])
@@ -200,7 +202,7 @@ def test_a_range_that_is_not_kept_any_more_is_refused() -> None:
     world = World(collect_interval_s=60)
     delivered(world)
     kept = r"keeps nothing that was due before 2026-01-0[34]T.* \(retention_s=0\)"
-    with pytest.raises(NotKept, match=kept):
+    with pytest.raises(RetentionExpired, match=kept):
         run_replay(world, 0, DAY)
 
 
@@ -280,7 +282,7 @@ def test_a_collection_between_the_reading_and_the_opening_is_seen() -> None:
     def before() -> None:
         nonlocal calls
         calls += 1
-        if calls == 4:  # the fence, the subscription and the open deliveries are read
+        if calls == 4:  # the topic state, the subscription and the open deliveries are read
             world.clock.advance_ms(10 * DAY)
             collect(world.service, TOPIC)
 
@@ -306,7 +308,7 @@ def test_a_range_has_its_first_millisecond_and_not_its_last() -> None:
 def test_a_collection_that_has_read_the_deliveries_before_a_replay_is_refused() -> None:
     world = World(**KEPT)
     delivered(world)
-    stale = world.fence
+    stale = world.state
     assert run_replay(world).plans == 3
     assert not world.service.topics.raise_gc(stale, stale.planned)
 
@@ -316,7 +318,7 @@ def test_a_replay_that_dies_at_any_call_and_is_repeated_brings_everything() -> N
         for at in range(1, 60):
             world = World(wrap=CrashingPorts, **KEPT)
             ids = delivered(world)
-            world.ports.plan.arm(at, when)
+            world.ports.plan.schedule(at, when)
             try:
                 run_replay(world)
             except Crash:

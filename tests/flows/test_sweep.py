@@ -60,9 +60,9 @@ def test_a_topic_is_dispatched_once_a_sweep_though_its_wake_and_its_collection_b
     world = World()
     world.send(HOUR)
     world.run(DAY, schedules=False)
-    fence = world.fence
-    assert fence.wake_slot is not None
-    assert world.service.topics.set_collect_at(fence, world.clock.now_ms(), fence.look_at_ms)
+    state = world.state
+    assert state.next_slot is not None
+    assert world.service.topics.set_collect_at(state, world.clock.now_ms(), state.next_check_ms)
 
     class Idle:
         idle_leftovers = True

@@ -81,8 +81,8 @@ def test_a_dispatch_does_with_tails_exactly_what_it_does_without(shift: int) -> 
             assert dispatched is not None
             done.append((dispatched.messages, dispatched.planned_rows, dispatched.segments, dispatched.next_slot))
         assert done[0] == done[1]
-        assert done[1][3] == min((each for each in slots if each >= tailed.fence.sealed), default=None)
-        assert tailed.fence.wake_slot == done[1][3]
+        assert done[1][3] == min((each for each in slots if each >= tailed.state.sealed), default=None)
+        assert tailed.state.next_slot == done[1][3]
     assert tailed.received().total() == 60
 
 
@@ -95,7 +95,7 @@ def test_the_next_slot_that_is_armed_is_occupied_though_the_coarse_bitmap_has_ea
     done = dispatch(world.ports, TOPIC)
     assert done is not None
     assert done.messages == 1
-    assert done.next_slot == world.fence.wake_slot == (START_MS + 2 * HOUR) // SLOT_MS
+    assert done.next_slot == world.state.next_slot == (START_MS + 2 * HOUR) // SLOT_MS
     assert {slot for _, slot, _ in world.service.wheel.schedules.values()} >= {(START_MS + 2 * HOUR) // SLOT_MS}
 
 

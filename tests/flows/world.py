@@ -13,14 +13,14 @@ from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import Ingested, ingest
 from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.upkeep.collect import collect
-from tidewheel.flows.upkeep.sweep import Swept, sweep
+from tidewheel.flows.upkeep.sweep import SweepResult, sweep
 from tidewheel.memory import MemoryService
 from tidewheel.model.job import PartJob
 from tidewheel.model.message import IdSource, Message, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack, decode_pack, packs
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription import DeliveryKey
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import check_message
 
 START_MS = 1_767_225_600_000
@@ -51,10 +51,10 @@ class World:
             self.subscribe(name)
 
     @property
-    def fence(self) -> Fence:
-        fence = self.service.topics.fence(TOPIC)
-        assert fence is not None
-        return fence
+    def state(self) -> TopicState:
+        state = self.service.topics.state(TOPIC)
+        assert state is not None
+        return state
 
     def subscribe(self, name: str) -> None:
         create_subscription(self.service.topics, self.clock, TOPIC, name, f"queue-{name}")
@@ -65,7 +65,7 @@ class World:
         checked = [
             check_message(Message(body=body, delay=delay / 1000, **message), self.ids, now) for delay in delays_ms
         ]
-        [(_, data)] = packs(TOPIC, self.fence.generation, now, checked)
+        [(_, data)] = packs(TOPIC, self.state.generation, now, checked)
         return decode_pack(data, now)
 
     def send(self, *delays_ms: int, **message: Any) -> list[str]:
@@ -115,7 +115,7 @@ class World:
                 self.sweep()
         self.clock.set_ms(end)
 
-    def sweep(self) -> Swept:
+    def sweep(self) -> SweepResult:
         swept = sweep(self.ports)
         assert not swept.failures, swept.failures
         self.collections += len(swept.collected)
@@ -186,7 +186,7 @@ class CrashPlan:
         self.at: int | None = None
         self.when = "before"
 
-    def arm(self, at: int, when: str) -> None:
+    def schedule(self, at: int, when: str) -> None:
         self.calls, self.at, self.when = 0, at, when
 
     def disarm(self) -> None:

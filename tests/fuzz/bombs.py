@@ -80,7 +80,7 @@ def batch() -> None:
     """A batch of 120 packs of some KB, all as a client might send them, that hold 370 MB together."""
     service, functions = _service()
     document = json.loads(zlib.decompress(opened(PACKS[0])[1:]))
-    [generation] = [fence.generation for fence in [service.topics.fence("orders")] if fence is not None]
+    [generation] = [state.generation for state in [service.topics.state("orders")] if state is not None]
     count = 28
     found = []
     for number in range(120):

@@ -24,7 +24,7 @@ from tidewheel.model.segment import Segment
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
 from tidewheel.model.tombstone import Tombstone
-from tidewheel.model.topic_state import Fence, Purge
+from tidewheel.model.topic_state import Purge, TopicState
 from tidewheel.model.validation import Options, check_message
 
 NOW_MS = 1_800_000_000_000
@@ -83,16 +83,16 @@ PLAN = encode_plan(
     )
 )
 
-_FENCE = Fence(
+_STATE = TopicState(
     topic="orders",
     generation="g1",
     settings=TopicSettings(),
     sealed=_SLOT,
     planned=_SLOT - 1,
-    gc_until=_SLOT - 5,
-    wake_slot=_SLOT,
+    collected_until=_SLOT - 5,
+    next_slot=_SLOT,
     purges=(Purge(first_ms=1, end_ms=2, sent_before_ms=3),),
-    look_at_ms=NOW_MS,
+    next_check_ms=NOW_MS,
 )
 _SUBSCRIPTION = Subscription(
     topic="orders",
@@ -108,7 +108,7 @@ _DELIVERY = Delivery(
     queue_url="https://sqs/1/q",
     parts=3,
     start=0,
-    look_at_ms=NOW_MS,
+    next_check_ms=NOW_MS,
     done=frozenset((1,)),
     leases=((0, NOW_MS),),
 )
@@ -125,7 +125,7 @@ _RECURRING = Recurring(
     expires_in_ms=5,
 )
 CHECKPOINT = encode_checkpoint(
-    checkpoint_of(_FENCE, [_SUBSCRIPTION], [_DELIVERY], [_TOMBSTONE], NOW_MS, recurring=[_RECURRING])
+    checkpoint_of(_STATE, [_SUBSCRIPTION], [_DELIVERY], [_TOMBSTONE], NOW_MS, recurring=[_RECURRING])
 )
 _BUCKET = Bucket(
     id=BucketId("b"),
@@ -141,12 +141,12 @@ _PARK = Park(
     key=ParkKey(topic="orders", subscription="billing", generation="s1", id="abc"),
     rows=3,
     size_bytes=400,
-    look_at_ms=NOW_MS,
+    next_check_ms=NOW_MS,
     ledger=b"PAR1",
 )
 
 ITEMS: dict[str, dict[str, Any]] = {
-    "fence": items.encode_fence(_FENCE),
+    "state": items.encode_topic_state(_STATE),
     "bucket": items.encode_bucket("orders", _BUCKET),
     "plan_item": items.encode_plan_item(PlanItem("orders", _SLOT, _SLOT + 1, PLAN, None, 0, None)),
     "subscription": items.encode_subscription(_SUBSCRIPTION),

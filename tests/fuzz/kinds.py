@@ -36,7 +36,7 @@ from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.plan import Plan, PlannedSegment, decode_plan
 from tidewheel.model.received import parse_received
 from tidewheel.model.segment import Segment
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 NAME = "ledgers/orders/2027-01-15/6000000-0123456789abcdef0123456789abcdef-0123456789abcdef.parquet"
 _ENDING_BYTES = 12
@@ -150,8 +150,8 @@ def _read_planned(data: bytes) -> object:
     first = NOW_MS // _SLOT_MS
     plan = Plan(topic="orders", a=first, b=first + 9, segments=(planned,), part_rows=100)
     ports = SimpleNamespace(objects=objects, parallel=map)
-    fence = SimpleNamespace(slot_ms=_SLOT_MS, purge_ms=0, purges=())
-    return releases(due_rows(cast(Ports, ports), cast(Fence, fence), plan, plan.parts()[0]))
+    state = SimpleNamespace(slot_ms=_SLOT_MS, purge_ms=0, purges=())
+    return releases(due_rows(cast(Ports, ports), cast(TopicState, state), plan, plan.parts()[0]))
 
 
 @cache
@@ -185,7 +185,7 @@ def _read_park_item(data: bytes) -> object:
 def _read_park_object(data: bytes) -> object:
     objects, name = MemoryObjects(), "parked/orders/billing/p-1.parquet"
     objects.put(name, data)
-    park = Park(key=_PARK_KEY, rows=60, size_bytes=len(_ledger()), look_at_ms=0, object_name=name)
+    park = Park(key=_PARK_KEY, rows=60, size_bytes=len(_ledger()), next_check_ms=0, object_name=name)
     return releases(parked_rows(objects, park))
 
 

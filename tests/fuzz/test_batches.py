@@ -23,7 +23,18 @@ from tidewheel.model.pack import PACK_ATTRIBUTE
 
 OTHER = "invoices"
 SECRET = "body-that-no-log-may-show"
-_MARKS = {"pk", "generation", "settings", "ver", "cver", "subs_ver", "sealed", "waiting", "purges", "recurring"}
+_MARKS = {
+    "pk",
+    "generation",
+    "settings",
+    "work_version",
+    "swap_version",
+    "subscriptions_version",
+    "sealed",
+    "waiting",
+    "purges",
+    "recurring",
+}
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +55,8 @@ def _others(service: Orders) -> tuple[str, list[str]]:
     theirs = [each for each in found if each["pk"]["S"].split("#")[:2] == ["T", OTHER]]
     pages = session.client("s3").list_objects_v2(Bucket=settings.s3_bucket).get("Contents", [])
     assert {each["pk"]["S"].split("#")[1] for each in found if each["pk"]["S"] != "SERVICE"} <= {TOPIC, OTHER}
-    # The fence's other marks, and checkpoints, are the sweep's ordinary work.
-    told = [{k: v for k, v in each.items() if each["sk"]["S"] != "FENCE" or k in _MARKS} for each in theirs]
+    # The topic state's other marks, and checkpoints, are the sweep's ordinary work.
+    told = [{k: v for k, v in each.items() if each["sk"]["S"] != "STATE" or k in _MARKS} for each in theirs]
     names = [each["Key"].split("/") for each in pages]
     kept = ["/".join(name) for name in names if name[1] == OTHER and name[0] != "checkpoints"]
     return repr(sorted(map(repr, told))), kept
@@ -104,10 +115,10 @@ def test_hostile_packs_become_dead_letters_and_all_others_arrive(
     logged: list[tuple[str, Any]] = []
     module = service.function("ingest")
     monkeypatch.setattr(module.telemetry.logger, "error", lambda message, **given: logged.append((message, given)))
-    fence = service.client._connection.topics.fence(TOPIC)
-    assert fence is not None
+    state = service.client._connection.topics.state(TOPIC)
+    assert state is not None
     before = _others(service)
-    hostile = _hostile_packs(fence.generation)
+    hostile = _hostile_packs(state.generation)
     sent = []
     for number, pack in enumerate(hostile):
         _put(service, "IngestionUrgentQueue", SECRET, pack)

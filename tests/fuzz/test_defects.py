@@ -12,7 +12,7 @@ import pytest
 from tests.fuzz.good import CHECKPOINT, IDS, ITEMS, NOW_MS, PACKS, PLAN
 from tidewheel import InvalidValue
 from tidewheel.aws import dynamodb_items as items
-from tidewheel.errors import CorruptMetadata, CorruptPack, NewerLayout
+from tidewheel.errors import CorruptMetadata, CorruptPack, UnsupportedLayout
 from tidewheel.flows.delivery.ingest import pack_rows
 from tidewheel.flows.delivery.release import releases
 from tidewheel.flows.upkeep.payloads import sweep_payloads
@@ -129,14 +129,14 @@ def test_an_item_of_a_newer_version_says_to_upgrade_and_one_of_a_newer_layout_to
     decode = getattr(items, f"decode_{kind}")
     with pytest.raises(CorruptMetadata, match="reads version 1: upgrade"):
         decode(ITEMS[kind] | {"v": {"N": "2"}})
-    with pytest.raises(NewerLayout):
+    with pytest.raises(UnsupportedLayout):
         decode(ITEMS[kind] | {"layout": {"N": "2"}})
 
 
 def test_a_plan_a_checkpoint_and_a_pack_of_a_newer_version_are_refused_as_such() -> None:
     with pytest.raises(CorruptMetadata, match="version 2; this release reads version 1"):
         decode_plan("orders", 1, 2, _newer(PLAN))
-    with pytest.raises(NewerLayout):
+    with pytest.raises(UnsupportedLayout):
         decode_checkpoint(_newer(CHECKPOINT))
     with pytest.raises(CorruptPack, match="version 3; this release reads"):
         decode_pack(sealed(b"\x03" + opened(PACKS[0])[1:]), NOW_MS)
@@ -156,10 +156,10 @@ def test_what_earlier_imports_stored_as_a_key_arrives_however_long_it_is() -> No
 
 def test_a_purge_that_an_earlier_release_wrote_with_a_bound_before_1970_is_read() -> None:
     purges = [[-5, -1, 7], [-62_135_596_800_000, 9, 7]]
-    fence = items.decode_fence(ITEMS["fence"] | {"purges": {"S": json.dumps(purges)}})
-    assert [[each.first_ms, each.end_ms, each.sent_before_ms] for each in fence.purges] == purges
+    state = items.decode_topic_state(ITEMS["state"] | {"purges": {"S": json.dumps(purges)}})
+    assert [[each.first_ms, each.end_ms, each.sent_before_ms] for each in state.purges] == purges
     document = json.loads(zlib.decompress(opened(CHECKPOINT))) | {"purges": purges}
-    assert decode_checkpoint(sealed(zlib.compress(json.dumps(document).encode()))).purges == fence.purges
+    assert decode_checkpoint(sealed(zlib.compress(json.dumps(document).encode()))).purges == state.purges
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from typing import Any
 from tests.independent.network import Network
 from tests.independent.no_moto import forbid
 from tests.independent.record import Record, Sent
-from tidewheel.errors import Contended, PartLeased
+from tidewheel.errors import ConcurrentModification, PartLeased
 from tidewheel.flows.administration.cancel import cancel, cancel_many
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
@@ -140,7 +140,7 @@ class Race:
         while not self._stop.is_set():
             try:
                 role(worker)
-            except Contended:
+            except ConcurrentModification:
                 self.record.gave_up(role.__name__)
             except Exception as error:
                 self.record.violations.append(f"{role.__name__} raised {error!r}")
@@ -162,9 +162,9 @@ class Race:
             while self.ports.queues.jobs:
                 worker.work()
             worker.watch()
-        fence = self.ports.topics.fence(TOPIC)
-        if fence.wake_slot is not None or self.ports.topics.open_deliveries(TOPIC):
-            self.record.violations.append(f"something is left when all is due: {fence}")
+        state = self.ports.topics.state(TOPIC)
+        if state.next_slot is not None or self.ports.topics.open_deliveries(TOPIC):
+            self.record.violations.append(f"something is left when all is due: {state}")
 
 
 class Worker:
@@ -187,10 +187,10 @@ class Worker:
         pack, [mine] = self._pack(1, key=key, replace=True)
         if not self._ingest((pack, [mine])):
             return
-        fence = self._ports.topics.fence(TOPIC)
+        state = self._ports.topics.state(TOPIC)
         for sent in older:
             # Both were ingested, one after the other, and the older one's slot is open still.
-            if sent.sent_ms < mine.sent_ms and sent.due_ms // SETTINGS.slot_ms >= fence.sealed:
+            if sent.sent_ms < mine.sent_ms and sent.due_ms // SETTINGS.slot_ms >= state.sealed:
                 sent.superseded = True
 
     def _pack(self, size: int, **options: Any) -> tuple[Pack, list[Sent]]:
@@ -200,8 +200,8 @@ class Worker:
             for number in range(size)
         ]
         checked = [check_message(message, self._ids, now_ms) for message in messages]
-        fence = self._ports.topics.fence(TOPIC)
-        [(_, data)] = packs(TOPIC, fence.generation, now_ms, checked)
+        state = self._ports.topics.state(TOPIC)
+        [(_, data)] = packs(TOPIC, state.generation, now_ms, checked)
         pack = decode_pack(data, now_ms)
         sent = [
             Sent(id=id_text(each.id), due_ms=id_deliver_at_ms(each.id), key=options.get("key"), sent_ms=now_ms)
@@ -219,7 +219,7 @@ class Worker:
                 each.ingests += 1
             try:
                 ingest(self._ports, TOPIC, [pack])
-            except Contended:
+            except ConcurrentModification:
                 self._record.gave_up("ingest")
                 continue
             for each in sent:
@@ -242,7 +242,7 @@ class Worker:
             return
         topics, now_ms = self._ports.topics, self._clock.now_ms()
         answers: list[bool | None] = [None] * len(chosen)
-        with contextlib.suppress(Contended):
+        with contextlib.suppress(ConcurrentModification):
             if len(chosen) == 1:
                 answers = [bool(cancel(topics, TOPIC, SETTINGS.slot_ms, chosen[0].id, now_ms))]
             else:
@@ -258,10 +258,10 @@ class Worker:
     # ---- functions
     def dispatch(self) -> None:
         """Dispatches the topic, as its schedule and the sweep do."""
-        planned = self._ports.topics.fence(TOPIC).planned
+        planned = self._ports.topics.state(TOPIC).planned
         try:
             done = dispatch(self._ports, TOPIC)
-        except Contended:
+        except ConcurrentModification:
             self._unanswered(planned)
             raise
         assert done is not None
@@ -273,13 +273,13 @@ class Worker:
         self._race.wait(0.05)
 
     def _unanswered(self, planned: int) -> None:
-        sealed = self._ports.topics.fence(TOPIC).sealed
+        sealed = self._ports.topics.state(TOPIC).sealed
         self._record.may_double(planned * SETTINGS.slot_ms, sealed * SETTINGS.slot_ms)
 
     def seal(self) -> None:
         """Seals up to the lookahead, as ingest and dispatch do."""
-        fence = self._ports.topics.fence(TOPIC)
-        self._ports.topics.seal(fence, open_from(self._clock.now_ms(), SETTINGS))
+        state = self._ports.topics.state(TOPIC)
+        self._ports.topics.seal(state, open_from(self._clock.now_ms(), SETTINGS))
         self._record.did("seals")
         self._race.wait(0.02)
 
@@ -296,8 +296,8 @@ class Worker:
     def _do(self, job: Job) -> None:
         try:
             do_job(self._ports, job)
-        except (PartLeased, Contended) as error:
-            if isinstance(error, Contended):
+        except (PartLeased, ConcurrentModification) as error:
+            if isinstance(error, ConcurrentModification):
                 self._record.gave_up("work")
                 first = job.key.plan if isinstance(job, PartJob) else 0
                 self._unanswered(first)
@@ -309,7 +309,7 @@ class Worker:
         """Sweeps, does what the sweep starts, and merges."""
         swept = sweep(self._ports)
         for what, error in swept.failures.items():
-            if not isinstance(error, Contended):
+            if not isinstance(error, ConcurrentModification):
                 self._record.violations.append(f"sweep failed at {what}: {error!r}")
         started, self._ports.runs.dispatches[:] = [*self._ports.runs.dispatches], []
         for _ in started:
@@ -331,7 +331,7 @@ class Worker:
 
     def watch(self) -> None:
         """Looks at the marks."""
-        self._record.saw(self._ports.topics.fence(TOPIC))
+        self._record.saw(self._ports.topics.state(TOPIC))
         self._record.did("looks at the marks")
         self._race.wait(0.005)
 

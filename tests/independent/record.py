@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tidewheel.memory.queues import SentMessage
 from tidewheel.model.message import MessageId
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Record:
         self.failed: Counter[str] = Counter()
         self.violations: list[str] = []
         self.doubtful: list[tuple[int, int]] = []
-        self._last: Fence | None = None
+        self._last: TopicState | None = None
 
     def did(self, what: str) -> None:
         """Counts something done."""
@@ -56,14 +56,14 @@ class Record:
         with self.lock:
             self.failed[what] += 1
 
-    def saw(self, fence: Fence) -> None:
+    def saw(self, state: TopicState) -> None:
         """Compares the marks with those that the same thread saw before."""
-        last, self._last = self._last, fence
-        if not fence.gc_until <= fence.planned <= fence.sealed:
-            self.violations.append(f"not gc_until <= planned <= sealed: {fence}")
-        for mark in ("gc_until", "planned", "sealed", "ver", "cver", "subs_ver"):
-            if last is not None and getattr(fence, mark) < getattr(last, mark):
-                self.violations.append(f"{mark} went back from {getattr(last, mark)} to {getattr(fence, mark)}")
+        last, self._last = self._last, state
+        if not state.collected_until <= state.planned <= state.sealed:
+            self.violations.append(f"not collected_until <= planned <= sealed: {state}")
+        for mark in ("collected_until", "planned", "sealed", "work_version", "swap_version", "subscriptions_version"):
+            if last is not None and getattr(state, mark) < getattr(last, mark):
+                self.violations.append(f"{mark} went back from {getattr(last, mark)} to {getattr(state, mark)}")
 
     def may_double(self, first_ms: int, end_ms: int) -> None:
         """Notes that a call of a delivery ended without an answer: what is due then may come once more."""

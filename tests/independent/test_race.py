@@ -15,7 +15,7 @@ from tidewheel.memory import MemoryQueues, MemoryService, MemoryTopics
 from tidewheel.memory.queues import SentMessage
 from tidewheel.model.message import MessageId
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.topic_state import Fence, new_fence
+from tidewheel.model.topic_state import TopicState, new_topic_state
 
 SECONDS = 1.5
 
@@ -123,19 +123,19 @@ def test_a_message_that_can_be_received_early_is_noticed() -> None:
 
 
 def test_a_mark_that_goes_back_is_noticed() -> None:
-    def fence(**marks: int) -> Fence:
-        made = new_fence(TOPIC, "g1", TopicSettings(), 3_000_000)
-        return Fence(
+    def state(**marks: int) -> TopicState:
+        made = new_topic_state(TOPIC, "g1", TopicSettings(), 3_000_000)
+        return TopicState(
             topic=TOPIC,
             generation="g1",
             settings=made.settings,
-            **{"sealed": 12, "planned": 11, "gc_until": 10, **marks},
+            **{"sealed": 12, "planned": 11, "collected_until": 10, **marks},
         )
 
     record = Record()
-    record.saw(fence())
-    record.saw(fence())
+    record.saw(state())
+    record.saw(state())
     assert record.violations == []
-    record.saw(fence(planned=10))
-    record.saw(fence(gc_until=12))
+    record.saw(state(planned=10))
+    record.saw(state(collected_until=12))
     assert [each.partition(" ")[0] for each in record.violations] == ["planned", "not"]

@@ -49,7 +49,7 @@ class Denied:
         return self.call.partition(".")[0]
 
 
-def item(partition: str, sort_key: str = "FENCE") -> dict[str, Any]:
+def item(partition: str, sort_key: str = "STATE") -> dict[str, Any]:
     """A key of the table."""
     return {"pk": {"S": partition}, "sk": {"S": sort_key}}
 
@@ -110,12 +110,12 @@ DENIED = {
         params={"RequestItems": {"{T}": [{"PutRequest": {"Item": item(TOPIC)}}]}},
         action="dynamodb:BatchWriteItem",
     ),
-    "query the index wake": Denied(
+    "query the index the next slot": Denied(
         call="dynamodb.query",
         params={
             "TableName": "{T}",
-            "IndexName": "wake",
-            "KeyConditionExpression": "wake_shard = :w",
+            "IndexName": "checks",
+            "KeyConditionExpression": "check_shard = :w",
             "ExpressionAttributeValues": {":w": {"S": "W#00"}},
         },
         action="dynamodb:Query",
@@ -264,7 +264,7 @@ DENIED_TO_DECLARE = {
             "scan the table",
             "delete the table",
             "write in batches",
-            "query the index wake",
+            "query the index the next slot",
             "claim the daily work",
             "put an item outside of all partitions",
             "read a park",

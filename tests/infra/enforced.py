@@ -475,13 +475,13 @@ def is_collected_by_dispatch(world: World) -> None:
     world.client.send(topic, "y", delay="3h")
     world.stack.advance(hours=3)
     for _ in range(5):
-        [fence] = [each for each in world.client.topics() if each.topic == topic]
-        if fence.collect_at_ms is None:
+        [state] = [each for each in world.client.topics() if each.topic == topic]
+        if state.collect_at_ms is None:
             break
-        world.stack.advance(milliseconds=max(0, fence.collect_at_ms - world.stack.clock.now_ms()))
+        world.stack.advance(milliseconds=max(0, state.collect_at_ms - world.stack.clock.now_ms()))
         world.invoke("dispatch", topic)
     assert world.bodies(topic) == ["y"]
-    assert fence.collect_at_ms is None
+    assert state.collect_at_ms is None
 
 
 def is_deleted(world: World) -> None:

@@ -248,7 +248,7 @@ def test_no_request_goes_out_any_more_once_the_creation_is_answered(cloud: Cloud
             allowed += 1
         else:
             break
-    assert allowed >= 3  # the fence, a deletion, the write
+    assert allowed >= 3  # the topic state, a deletion, the write
     assert cloud.settings("orders") is not None
 
 

@@ -215,16 +215,16 @@ def test_the_table_has_the_keys_and_the_index_of_the_contract(stack: StackTempla
     assert {a["AttributeName"]: a["AttributeType"] for a in table["AttributeDefinitions"]} == {
         "pk": "S",
         "sk": "S",
-        "wake_shard": "S",
-        "look_at_ms": "N",
+        "check_shard": "S",
+        "next_check_ms": "N",
     }
     assert [key["AttributeName"] for key in table["KeySchema"]] == ["pk", "sk"]
     assert table["BillingMode"] == "PAY_PER_REQUEST"
     assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
     assert table["TimeToLiveSpecification"] == {"AttributeName": "ttl", "Enabled": True}
     [index] = table["GlobalSecondaryIndexes"]
-    assert index["IndexName"] == "wake"
-    assert [key["AttributeName"] for key in index["KeySchema"]] == ["wake_shard", "look_at_ms"]
+    assert index["IndexName"] == "checks"
+    assert [key["AttributeName"] for key in index["KeySchema"]] == ["check_shard", "next_check_ms"]
     assert index["Projection"] == {"ProjectionType": "KEYS_ONLY"}
 
 

@@ -23,8 +23,8 @@ def _pack(service: Orders, *delays_s: float, topic: str = TOPIC, body: str = "he
     now_ms = service.stack.clock.now_ms()
     ids = IdSource()
     checked = [check_message(Message(body=body, delay=delay_s), ids, now_ms) for delay_s in delays_s]
-    [fence] = service.client.topics()
-    [(_, data)] = packs(topic, fence.generation, now_ms, checked)
+    [state] = service.client.topics()
+    [(_, data)] = packs(topic, state.generation, now_ms, checked)
     return data
 
 

@@ -118,7 +118,7 @@ def test_a_merge_killed_at_any_request_loses_and_doubles_nothing(when: str) -> N
             for _ in range(3):
                 send_some(stack, random_, bodies)
                 stack.advance(minutes=6)
-            ports.plan.arm(at, when)
+            ports.plan.schedule(at, when)
             try:
                 merged = merge(ports, "orders", in_process(ports.objects), lease_s=60, everything=True)
                 crashed = merged is None

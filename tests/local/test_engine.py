@@ -178,10 +178,10 @@ def test_dropped_schedules_never_fire(tmp_path: Path) -> None:
         assert toy.calls("timer") == [] and toy.schedules() == ["sweep"]
 
 
-def _wake(toy: Toy, look_at_s: int | None) -> None:
-    item: dict[str, Any] = {"pk": {"S": "T#t"}, "sk": {"S": "FENCE"}}
+def _next_work(toy: Toy, look_at_s: int | None) -> None:
+    item: dict[str, Any] = {"pk": {"S": "T#t"}, "sk": {"S": "STATE"}}
     if look_at_s is not None:
-        item |= {"wake_shard": {"S": "0"}, "look_at_ms": {"N": str((1767225600 + look_at_s) * 1000)}}
+        item |= {"check_shard": {"S": "0"}, "next_check_ms": {"N": str((1767225600 + look_at_s) * 1000)}}
     toy.table.put_item(TableName="table", Item=item)
 
 
@@ -190,18 +190,18 @@ def test_sweeps_are_skipped_until_the_wake_index_has_something_to_look_at(tmp_pa
         toy.stack.advance(days=365)
         assert toy.calls("sweep") == []
         year = 365 * 86_400
-        _wake(toy, year + 1000)
+        _next_work(toy, year + 1000)
         toy.stack.advance(seconds=1800)
         assert toy.times("sweep") == [year + 1200, year + 1500, year + 1800]
-        _wake(toy, None)
+        _next_work(toy, None)
         toy.stack.advance(days=1)
         assert len(toy.calls("sweep")) == 3
 
 
 def test_a_transaction_that_fails_leaves_the_wake_index_and_the_items_as_they_were(tmp_path: Path) -> None:
     with Toy(tmp_path) as toy:
-        _wake(toy, 1000)
-        key = {"pk": {"S": "T#t"}, "sk": {"S": "FENCE"}}
+        _next_work(toy, 1000)
+        key = {"pk": {"S": "T#t"}, "sk": {"S": "STATE"}}
         with pytest.raises(toy.table.exceptions.TransactionCanceledException) as cancelled:
             toy.table.transact_write_items(
                 TransactItems=[

@@ -61,10 +61,10 @@ def records(service: Orders, *topics: str) -> dict[str, dict[str, Any]]:
     ids = IdSource()
     now_ms = round(service.stack.now().timestamp() * 1000)
     for topic in topics:
-        fence = service.client._connection.topics.fence(topic)
-        assert fence is not None
+        state = service.client._connection.topics.state(topic)
+        assert state is not None
         checked = check_message(Message(body="hello", delay="2h"), ids, now_ms)
-        [(_, data)] = packs(topic, fence.generation, now_ms, [checked])
+        [(_, data)] = packs(topic, state.generation, now_ms, [checked])
         value = {"binaryValue": base64.b64encode(data).decode(), "dataType": "Binary"}
         name = id_text(checked.id)
         found[name] = {

@@ -135,10 +135,10 @@ def test_a_tombstone_put_between_seal_and_plan_decides_nothing_until_the_plan_do
     sent = client.send("orders", "x", delay="2h")
     memory.advance(minutes=6)
     topics = memory.service.topics
-    fence = topics.fence("orders")
-    assert fence is not None
+    state = topics.state("orders")
+    assert state is not None
     late = tombstone(MessageId(sent.id), 300_000, memory.clock.now_ms(), certain=False)
-    assert topics.seal(fence, late.slot + 1)
+    assert topics.seal(state, late.slot + 1)
     topics.put_tombstone("orders", late)
     assert state(client, sent) == "sealed"
     memory.advance(hours=1, minutes=50)
@@ -178,10 +178,10 @@ def test_purged_and_expired_messages_do_not_wait(memory: MemoryTidewheel) -> Non
     expiring = client.send("orders", "x", delay="3h", expires_in="1m")
     memory.advance(minutes=6)
     topics = memory.service.topics
-    fence = topics.fence("orders")
-    assert fence is not None
+    state = topics.state("orders")
+    assert state is not None
     now_ms = memory.clock.now_ms()
-    assert topics.set_purges(fence, 0, [Purge(first_ms=now_ms, end_ms=now_ms + 7_200_000, sent_before_ms=now_ms)])
+    assert topics.set_purges(state, 0, [Purge(first_ms=now_ms, end_ms=now_ms + 7_200_000, sent_before_ms=now_ms)])
     assert (state(client, purged), state(client, expiring)) == ("purged", "waiting")
     assert [each.id for each in client.peek("orders")] == [expiring.id]
     client.pause("orders", "billing")
@@ -256,17 +256,17 @@ def test_looking_inside_asks_little_of_aws() -> None:
             client.send("orders", "x", delay=timedelta(days=day))
             stack.advance(minutes=6)
         assert asked(stack, lambda: client.stats("orders")) == {
-            "dynamodb.GetItem": 1,  # the fence
+            "dynamodb.GetItem": 1,  # the topic state
             "dynamodb.Query": 4,  # buckets, subscriptions, open deliveries, parks
             "sqs.GetQueueAttributes": 4,  # each subscription's queue and its dead-letter queue
         }
         assert asked(stack, lambda: client.peek("orders", 10)) == {
-            "dynamodb.GetItem": 1,  # the fence
+            "dynamodb.GetItem": 1,  # the topic state
             "dynamodb.Query": 2,  # buckets, tombstones
             "s3.GetObject": 1,  # one segment of one of four ledgers
         }
         assert asked(stack, lambda: client.get("orders", sent[0].id)) == {
-            "dynamodb.GetItem": 3,  # the fence, the tombstone, the fence after it
+            "dynamodb.GetItem": 3,  # the topic state, the tombstone, the topic state after it
             "dynamodb.Query": 1,  # buckets
             "s3.GetObject": 1,  # one segment
         }

@@ -248,7 +248,7 @@ def test_a_function_that_dies_at_some_call_loses_no_message(when: str) -> None:
         wrapped = Wrapped()
         stack = MemoryTidewheel(wrap=wrapped, inline_rows=1, part_rows=2)
         client = subscribed(stack, "billing", "audit")
-        wrapped.ports.plan.arm(at, when)
+        wrapped.ports.plan.schedule(at, when)
         sent = {"20m", "3h", "3h 1s", "2d"}
         for delay in sent:
             client.send(TOPIC, delay, delay=delay)
@@ -337,10 +337,10 @@ def test_a_function_that_fails_for_a_schedule_is_tried_again_after_a_minute_and_
         class Wheel:
             """Fails whenever dispatch sets the next alarm."""
 
-            def arm(self, topic: str, slot: int, fires_at_ms: int) -> None:
+            def schedule(self, topic: str, slot: int, fires_at_ms: int) -> None:
                 if ingested:
                     raise RuntimeError("no schedule today")
-                service.wheel.arm(topic, slot, fires_at_ms)
+                service.wheel.schedule(topic, slot, fires_at_ms)
 
         ports: Any = CrashingPorts(service)
         ports.wheel = Wheel()

@@ -13,7 +13,7 @@ from tidewheel.model.message import Message
 def test_sending_is_one_request_for_up_to_thousands_of_messages(count: int) -> None:
     with orders() as service:
         settle(service)
-        service.client.send(TOPIC, "the client reads the topic's fence once a minute", delay="3d")
+        service.client.send(TOPIC, "the client reads the topic's state once a minute", delay="3d")
         assert_asks(service, far(service, count, days=2), send={"call": 1})
         batch_window(service)()
         assert_asks(service, far(service, count, days=2), send={"call": 1}, client={"minute": 1})

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from tidewheel.errors import BeingDeleted, InvalidValue, NotKept, QueueUnavailable, UnknownSubscription, UnknownTopic
+from tidewheel.errors import (
+    InvalidValue,
+    QueueUnavailable,
+    RetentionExpired,
+    TopicDeleting,
+    UnknownSubscription,
+    UnknownTopic,
+)
 from tidewheel.local import LocalTidewheel, MemoryTidewheel
 
 WEEK_S = 7 * 86_400
@@ -38,7 +45,7 @@ class Service:
         if isinstance(self.stack, MemoryTidewheel):
             service = self.stack.service
             items = [] if service.topics.delete_items("orders") else ["items"]
-            items += ["fence"] if service.topics.deletion("orders") or service.topics.fence("orders") else []
+            items += ["state"] if service.topics.deletion("orders") or service.topics.state("orders") else []
             return items + service.objects.names() + list(service.wheel.schedules)
         s3, dynamodb, scheduler = (self.stack.session.client(name) for name in ("s3", "dynamodb", "scheduler"))
         [bucket] = s3.list_buckets()["Buckets"]
@@ -103,8 +110,8 @@ def test_a_range_that_is_none_is_refused(service: Service) -> None:
 def test_settings_change_and_stay_changed(service: Service) -> None:
     changed = service.tw.update_topic("orders", retention_s=WEEK_S, delay_levels=(1, 5), max_waiting=None)
     assert (changed.settings.retention_s, changed.settings.delay_levels) == (WEEK_S, (1, 5))
-    [fence] = service.tw.topics()
-    assert fence.settings == changed.settings
+    [state] = service.tw.topics()
+    assert state.settings == changed.settings
     assert service.tw.update_topic("orders").settings == changed.settings
 
 
@@ -144,7 +151,7 @@ def test_nothing_of_a_deleted_topic_remains_and_its_name_is_free_again(service: 
     ):
         with pytest.raises(UnknownTopic):
             call()
-    with pytest.raises(BeingDeleted):
+    with pytest.raises(TopicDeleting):
         service.tw.create_topic("orders")
     service.stack.advance(minutes=15)
     assert service.left() == []
@@ -188,7 +195,7 @@ def test_what_was_delivered_within_the_retention_comes_again(service: Service) -
     service.stack.advance(days=20)
     assert service.bodies() == []
     assert service.tw.stats("orders").buckets == 0
-    with pytest.raises(NotKept, match=f"retention_s={WEEK_S}"):
+    with pytest.raises(RetentionExpired, match=f"retention_s={WEEK_S}"):
         service.tw.replay("orders", "billing", end=start + timedelta(days=2))
 
 

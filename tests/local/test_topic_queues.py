@@ -38,10 +38,10 @@ class Stack:
 
     def put(self, queue_url: str, topic: str, delay: str) -> None:
         """Sends a pack with one message to a queue, as somebody would who has permission for that queue."""
-        [fence] = [each for each in self.client.topics() if each.topic == topic]
+        [state] = [each for each in self.client.topics() if each.topic == topic]
         now_ms = self.local.clock.now_ms()
         message = check_message(Message(body=f"for {topic}", delay=delay), IdSource(), now_ms)
-        [(_, data)] = packs(topic, fence.generation, now_ms, [message])
+        [(_, data)] = packs(topic, state.generation, now_ms, [message])
         attributes: Any = {PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": data}}
         sqs = self.local.session.client("sqs")
         sqs.send_message(QueueUrl=queue_url, MessageBody=topic, MessageAttributes=attributes)

@@ -53,8 +53,8 @@ def template(**mapping: Any) -> dict[str, Any]:
                     "AttributeDefinitions": [
                         {"AttributeName": "pk", "AttributeType": "S"},
                         {"AttributeName": "sk", "AttributeType": "S"},
-                        {"AttributeName": "wake_shard", "AttributeType": "S"},
-                        {"AttributeName": "look_at_ms", "AttributeType": "N"},
+                        {"AttributeName": "check_shard", "AttributeType": "S"},
+                        {"AttributeName": "next_check_ms", "AttributeType": "N"},
                     ],
                     "KeySchema": [
                         {"AttributeName": "pk", "KeyType": "HASH"},
@@ -62,10 +62,10 @@ def template(**mapping: Any) -> dict[str, Any]:
                     ],
                     "GlobalSecondaryIndexes": [
                         {
-                            "IndexName": "wake",
+                            "IndexName": "checks",
                             "KeySchema": [
-                                {"AttributeName": "wake_shard", "KeyType": "HASH"},
-                                {"AttributeName": "look_at_ms", "KeyType": "RANGE"},
+                                {"AttributeName": "check_shard", "KeyType": "HASH"},
+                                {"AttributeName": "next_check_ms", "KeyType": "RANGE"},
                             ],
                             "Projection": {"ProjectionType": "KEYS_ONLY"},
                         }

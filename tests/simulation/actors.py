@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.simulation.interleaving import Died, Task
 from tidewheel.clock import ManualClock
-from tidewheel.errors import Contended, NotTaken, PartLeased
+from tidewheel.errors import ConcurrentModification, NotTaken, PartLeased
 from tidewheel.flows.ports import in_order
 from tidewheel.memory import MemoryService
 
@@ -26,7 +26,7 @@ class CallFailed(Exception):
     """The call took effect, and its answer was lost."""
 
 
-EXPECTED = (CallFailed, Contended, PartLeased, NotTaken)
+EXPECTED = (CallFailed, ConcurrentModification, PartLeased, NotTaken)
 """What a function may end with, besides well: its trigger comes again."""
 
 

@@ -11,7 +11,7 @@ from tests.simulation.faults import FaultyPorts
 from tests.simulation.interleaving import Task
 from tests.simulation.promises import Pause, Purging, Reader, TopicLife
 from tests.simulation.world import LONGEST_MS, MAX_SKEW_MS, Ended, World
-from tidewheel.errors import AlreadyExists, InvalidValue, NotKept, TooManyPurges, UnknownSubscription
+from tidewheel.errors import AlreadyExists, InvalidValue, RetentionExpired, TooManyPurges, UnknownSubscription
 from tidewheel.flows.administration.delete_topic import delete_topic
 from tidewheel.flows.administration.pause import delete_subscription, pause, resume, set_filter
 from tidewheel.flows.administration.purge import purge
@@ -24,7 +24,7 @@ from tidewheel.flows.recovery.rebuild_engine import InProcess
 from tidewheel.memory import MemoryService
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription import Delivery
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 LASTING = ("audit", "billing")
 """Subscriptions that each topic has from the beginning to the end."""
@@ -64,15 +64,15 @@ class Administrators:
                 reader = self._reader(life, name, self.random.choice(POLICIES) if name == "billing" else None)
                 self._subscribe(self.world.service, life, reader, "latest")
 
-    def _begun(self, topic: str, fence: Fence) -> TopicLife:
-        known = self.world.promises.of_generation(topic, fence.generation)
+    def _begun(self, topic: str, state: TopicState) -> TopicLife:
+        known = self.world.promises.of_generation(topic, state.generation)
         if known is not None:
             return known
         life = TopicLife(
             name=topic,
-            generation=fence.generation,
-            slot_ms=fence.slot_ms,
-            lookahead_ms=fence.settings.lookahead_ms,
+            generation=state.generation,
+            slot_ms=state.slot_ms,
+            lookahead_ms=state.settings.lookahead_ms,
         )
         self.world.promises.lives.append(life)
         return life
@@ -165,10 +165,10 @@ class Administrators:
             reader.hindered = True
             resumes = promises.resumes[owner]
             pause(ports.topics, life.name, reader.name)
-            fence = self.world.service.topics.fence(life.name)
-            if promises.resumes[owner] == resumes and not promises.resuming[owner] and fence is not None:
+            state = self.world.service.topics.state(life.name)
+            if promises.resumes[owner] == resumes and not promises.resuming[owner] and state is not None:
                 if reader.pause is None:
-                    reader.pause = Pause(step=self.world.step, sealed=fence.sealed)
+                    reader.pause = Pause(step=self.world.step, sealed=state.sealed)
                 self.world.note(f"{owner} is paused")
 
         def go_on(ports: FaultyPorts) -> None:
@@ -231,15 +231,15 @@ class Administrators:
                 return
             finally:
                 # It is not after its caller's clock, nor after an earlier purge by a clock that was ahead.
-                fence = self.world.service.topics.fence(life.name)
-                known_ms = 0 if fence is None else fence.last_purge_ms
+                state = self.world.service.topics.state(life.name)
+                known_ms = 0 if state is None else state.last_purge_ms
                 purging.sent_before_ms = max(known_ms, self.world.now_ms + 2 * MAX_SKEW_MS)
-            if fence is None or fence.generation != life.generation:
+            if state is None or state.generation != life.generation:
                 return
             self.world.count("client: purged")
             purging.sent_before_ms = done.sent_before_ms
             for each in [each for each in promises.sent.values() if each.topic is life and purging.drops(each)]:
-                if each.deliver_at_ms // life.slot_ms >= fence.sealed:
+                if each.deliver_at_ms // life.slot_ms >= state.sealed:
                     promises.never(each, "was purged", self.world.step)
 
         self._start("purge", life, call)
@@ -256,7 +256,7 @@ class Administrators:
                 enqueue = None if alone else ports.queues.enqueue_parts
                 topics: Any = _Opening(ports.topics, self.world, life, reader)
                 done = replay(topics, ports.clock, life.name, reader.name, enqueue=enqueue)
-            except (InvalidValue, NotKept):
+            except (InvalidValue, RetentionExpired):
                 return
             self.world.exercised["client: plans replayed"] += done.plans
 
@@ -290,7 +290,7 @@ class Administrators:
             world.count("client: rebuilt")
 
         def ended(_: Task) -> None:
-            if topics.fence(life.name) is not None:
+            if topics.state(life.name) is not None:
                 world.at_rest.discard(life.name)
                 world.rested_ms[life.name] = world.now_ms
 
@@ -307,11 +307,11 @@ class _Opening:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._topics, name)
 
-    def open_replay(self, fence: Fence, delivery: Delivery) -> Replay:
+    def open_replay(self, state: TopicState, delivery: Delivery) -> Replay:
         """Opens a delivery; it may be handed out by the sweep before the answer is here."""
         items = self._world.service.topics._of(self._life.name)
         try:
-            answer: Replay = self._topics.open_replay(fence, delivery)
+            answer: Replay = self._topics.open_replay(state, delivery)
             return answer
         finally:
             plan = items.plans.get(delivery.key.plan)

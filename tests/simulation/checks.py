@@ -153,7 +153,7 @@ class Checks:
             for kind in _KINDS:
                 left = getattr(items, kind)
                 self._require(not left, lambda kind=kind, left=left: f"{kind} are left: {left}", topic)  # type: ignore[misc]
-            if items.fence is not None:
+            if items.state is not None:
                 # Those of an idle topic, which has nothing to collect, are deleted by the table's TTL.
                 now_s = self._world.now_ms // 1000
                 kept = [each for each in items.tombstones.values() if each.ttl_s >= now_s]

@@ -17,8 +17,8 @@ from tidewheel.errors import UnknownMessage
 from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key, cancel_many
 from tidewheel.model.message import IdSource, Message, MessageId, Receipt, id_text
 from tidewheel.model.pack import decode_pack, packs
-from tidewheel.model.topic_state import Fence
-from tidewheel.model.validation import CheckedMessage, Options, check_message
+from tidewheel.model.topic_state import TopicState
+from tidewheel.model.validation import Options, OutgoingMessage, check_message
 
 MOST_SENT = 60
 KEYS = ("key-1", "key-2")
@@ -50,10 +50,10 @@ class Clients:
     def send(self, life: TopicLife) -> None:
         """Sends one to six messages."""
         random = self.random
-        fence = self.world.service.topics.fence(life.name)
-        if fence is None or len(self.promises.sent) >= MOST_SENT:
+        state = self.world.service.topics.state(life.name)
+        if state is None or len(self.promises.sent) >= MOST_SENT:
             return
-        delays = self._delays(fence)
+        delays = self._delays(state)
         kind = random.choice(["plain", "plain", "plain", "key", "upsert", "expiry", "large", "refused", "only"])
         wanted: list[tuple[Message, str]] = []
         for delay in delays:
@@ -72,18 +72,18 @@ class Clients:
 
         self.world.start("send", call, topic=life.name)
 
-    def _delays(self, fence: Fence) -> list[int]:
+    def _delays(self, state: TopicState) -> list[int]:
         random = self.random
         spans = [5, 120, 900, 1800, 3600, 3600, 7200, *([86_400] if self._days else [])]
         delays = [random.randint(0, random.choice(spans)) for _ in range(random.randint(1, 6))]
         if random.random() < 0.5:  # about the slot that is sealed next
-            edge_s = fence.settings.lookahead_s + fence.settings.slot_s
+            edge_s = state.settings.lookahead_s + state.settings.slot_s
             delays = [max(0, edge_s + random.randint(-60, 60)) for _ in delays]
         return delays
 
     def _send(self, ports: FaultyPorts, life: TopicLife, wanted: list[tuple[Message, str]]) -> None:
-        fence = ports.topics.fence(life.name)
-        if fence is None or fence.generation != life.generation:
+        state = ports.topics.state(life.name)
+        if state is None or state.generation != life.generation:
             return
         now_ms = ports.clock.now_ms()
         # As consumers send again what they could not do yet.
@@ -91,35 +91,35 @@ class Clients:
         checked = [check_message(message, self._ids, now_ms, resend=resend) for message, _ in wanted]
         if any(kind == "large" for _, kind in wanted):
             checked = [self._with_payload(ports, life.name, each) for each in checked]
-        self._put(ports, fence, life, checked, now_ms)
+        self._put(ports, state, life, checked, now_ms)
 
-    def _with_payload(self, ports: FaultyPorts, topic: str, message: CheckedMessage) -> CheckedMessage:
+    def _with_payload(self, ports: FaultyPorts, topic: str, message: OutgoingMessage) -> OutgoingMessage:
         name = ports.objects.new_payload_name(topic, message.deliver_at_ms, id_text(message.id))
         ports.objects.put(name, message.text.encode())
         return message.with_payload(name, f"see {name}")
 
-    def put(self, ports: FaultyPorts, fence: Fence, life: TopicLife, early: list[CheckedMessage]) -> None:
+    def put(self, ports: FaultyPorts, state: TopicState, life: TopicLife, early: list[OutgoingMessage]) -> None:
         """Sends what is due of a recurring message before the service can know of it."""
-        self._enqueue(ports, fence, life, early, ports.clock.now_ms())
+        self._enqueue(ports, state, life, early, ports.clock.now_ms())
 
     def _put(
-        self, ports: FaultyPorts, fence: Fence, life: TopicLife, checked: list[CheckedMessage], now_ms: int
+        self, ports: FaultyPorts, state: TopicState, life: TopicLife, checked: list[OutgoingMessage], now_ms: int
     ) -> list[Sent]:
         """Notes messages, and sends them."""
-        sent = [self._noted(life, each, fence.sent_at_ms(now_ms)) for each in checked]
+        sent = [self._noted(life, each, state.sent_at_ms(now_ms)) for each in checked]
         due_s = [(each.deliver_at_ms - START_MS) // 1000 for each in sent]
         shown = ", ".join(f"{each.id} due {at} s" for each, at in zip(sent, due_s, strict=True))
         self.world.note(f"{ports.task.name}: sends to {life.name}: {shown}")
-        self._enqueue(ports, fence, life, checked, now_ms)
+        self._enqueue(ports, state, life, checked, now_ms)
         for each in sent:
             each.accepted, each.accepted_ms = True, self.world.now_ms
         self.world.exercised["client: messages"] += len(sent)
         return sent
 
     def _enqueue(
-        self, ports: FaultyPorts, fence: Fence, life: TopicLife, checked: Sequence[CheckedMessage], now_ms: int
+        self, ports: FaultyPorts, state: TopicState, life: TopicLife, checked: Sequence[OutgoingMessage], now_ms: int
     ) -> None:
-        for _, data in packs(life.name, fence.generation, fence.sent_at_ms(now_ms), checked):
+        for _, data in packs(life.name, state.generation, state.sent_at_ms(now_ms), checked):
             pack = decode_pack(data, now_ms)
             queued = Queued(content=pack, visible_ms=self.world.now_ms)
 
@@ -128,7 +128,7 @@ class Clients:
 
             ports.faults.around(ports.task, "ingest_queue.send", take, f" {len(pack)} to {life.name}")
 
-    def _noted(self, life: TopicLife, message: CheckedMessage, sent_ms: int) -> Sent:
+    def _noted(self, life: TopicLife, message: OutgoingMessage, sent_ms: int) -> Sent:
         options = message.options or Options()
         moves = None if options.moves is None else MessageId(options.moves)
         message_id = id_text(message.id)
@@ -191,10 +191,10 @@ class Clients:
             self.promises.never(named, "was cancelled", self.world.step)
             self.promises.never(asked, "was cancelled", self.world.step)
             return
-        fence = self.world.service.topics.fence(asked.topic.name)
+        state = self.world.service.topics.state(asked.topic.name)
         if self.world.was_at_rest(asked.topic.name):
-            return  # a topic without a fence counts as sealed
-        if fence is not None and named.deliver_at_ms // asked.topic.slot_ms >= fence.sealed:
+            return  # a topic without a topic state counts as sealed
+        if state is not None and named.deliver_at_ms // asked.topic.slot_ms >= state.sealed:
             raise Violation(f"{named.id}: too late, said a cancel, but its slot is open", asked.topic.name, named.id)
 
     def cancel_key(self, life: TopicLife) -> None:
@@ -239,16 +239,16 @@ class Clients:
         def call(ports: FaultyPorts) -> None:
             made: list[Sent] = []
             with self.world.unanswered("reschedule"):
-                fence = ports.topics.fence(life.name)
-                if fence is None or fence.generation != life.generation:
+                state = ports.topics.state(life.name)
+                if state is None or state.generation != life.generation:
                     return
                 now_ms = ports.clock.now_ms()
 
-                def send_checked(messages: list[CheckedMessage]) -> list[Receipt]:
+                def send_checked(messages: list[OutgoingMessage]) -> list[Receipt]:
                     [new] = messages
                     assert new.options is not None and new.options.moves is not None
                     self.promises.sent[new.options.moves].family.doubts += 1
-                    made.extend(self._put(ports, fence, life, messages, now_ms))
+                    made.extend(self._put(ports, state, life, messages, now_ms))
                     return [Receipt(id=id_text(new.id), topic=life.name, deliver_at_ms=new.deliver_at_ms)]
 
                 settings = SimpleNamespace(s3_bucket="bucket")
@@ -256,7 +256,7 @@ class Clients:
                 sender: Any = SimpleNamespace(send_checked=send_checked)
                 try:
                     message_id = None if key is not None else message.id
-                    outcome = reschedule(connection, sender, fence, self._ids, now_ms, due_ms, message_id, key)
+                    outcome = reschedule(connection, sender, state, self._ids, now_ms, due_ms, message_id, key)
                 except UnknownMessage:
                     self.world.count("client: reschedule of what is not there")
                     return

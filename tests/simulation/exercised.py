@@ -62,7 +62,7 @@ FLOWS = (
     "topics.commit_plan in one transaction -> no",
     "topics.commit_plan in single steps -> yes",
     "topics.hand_out -> yes",
-    "topics.raise_wake -> yes",
+    "topics.raise_next_slot -> yes",
     "topics.lease_part",
     "topics.part_done",
     "topics.mark_broken -> yes",

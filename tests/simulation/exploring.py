@@ -164,7 +164,7 @@ def _may_go_wrong(fault: Fault, call: str) -> bool:
 _READS = frozenset(
     (
         *(
-            "fence",
+            "state",
             "topics",
             "buckets",
             "bucket",

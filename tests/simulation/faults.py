@@ -13,7 +13,7 @@ from typing import Any
 from tests.simulation.interleaving import Died, Task
 from tests.simulation.naming import named
 from tidewheel.clock import Clock
-from tidewheel.errors import Contended, QueueUnavailable
+from tidewheel.errors import ConcurrentModification, QueueUnavailable
 from tidewheel.flows.ports import Refusal, Release, in_order
 from tidewheel.memory import MemoryService
 
@@ -138,7 +138,7 @@ class Faults:
 def throttled(what: str) -> Exception:
     """Returns what the AWS adapter of a port raises when it is throttled for too long."""
     if what.startswith("topics."):
-        return Contended(what, "simulated", 1)
+        return ConcurrentModification(what, "simulated", 1)
     if what.startswith("queues.enqueue"):
         return QueueUnavailable("work", "throttled")
     return CallFailed(f"{what}: throttled")
@@ -193,14 +193,14 @@ class FaultyTopics(FaultyPort):
         second = self._faults.around(self._task, f"topics.{name} page 2", page, f" {topic}")
         return [each for each in first if order(each) <= last] + [each for each in second if order(each) > last]
 
-    def commit_plan(self, fence: Any, plan: Any, b: int, hand_outs: Any = (), wake: Any = None) -> bool:
+    def commit_plan(self, state: Any, plan: Any, b: int, hand_outs: Any = (), next_work: Any = None) -> bool:
         """Plans, either in one transaction or as the first of single steps."""
-        way = "topics.commit_plan in single steps" if wake is None else "topics.commit_plan in one transaction"
+        way = "topics.commit_plan in single steps" if next_work is None else "topics.commit_plan in one transaction"
 
         def call() -> Any:
-            return self._port.commit_plan(fence, plan, b, hand_outs, wake)
+            return self._port.commit_plan(state, plan, b, hand_outs, next_work)
 
-        done: bool = self._faults.around(self._task, way, call, named((fence, plan, b, hand_outs, wake)))
+        done: bool = self._faults.around(self._task, way, call, named((state, plan, b, hand_outs, next_work)))
         return done
 
     def buckets(self, topic: str) -> Any:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tidewheel.flows.ports import HandOut, Trash, Wake
+from tidewheel.flows.ports import HandOut, NextWork, Trash
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.plan import Plan
 from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
 from tidewheel.model.tombstone import Tombstone
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 _MOST_NAMES = 6
 
@@ -24,14 +24,17 @@ def _name(value: object) -> str:
     match value:
         case str() | int():
             return str(value)
-        case Fence():
-            return f"{value.topic}(sealed={value.sealed} planned={value.planned} ver={value.ver} cver={value.cver})"
+        case TopicState():
+            return (
+                f"{value.topic}(sealed={value.sealed} planned={value.planned} "
+                f"work_version={value.work_version} swap_version={value.swap_version})"
+            )
         case Bucket():
             return f"{value.id[:8]}[{value.first_slot}..{value.last_slot}]"
         case Plan():
             return f"plan {value.a}..{value.b}"
-        case Wake():
-            return f"wake={value.wake_slot}"
+        case NextWork():
+            return f"next_slot={value.next_slot}"
         case HandOut():
             return f"{value.subscription.name}->{value.to}"
         case Subscription():

@@ -289,7 +289,7 @@ class Promises:
         return next((each for each in reversed(self.lives) if each.name == topic), None)
 
     def of_generation(self, topic: str, generation: str) -> TopicLife | None:
-        """Returns the life that a fence tells of."""
+        """Returns the life that a topic state tells of."""
         return next((each for each in self.lives if (each.name, each.generation) == (topic, generation)), None)
 
     def reader_of(self, queue_url: str) -> tuple[TopicLife, Reader] | None:

@@ -12,8 +12,8 @@ from tidewheel.client.recurring import _checked, end, make
 from tidewheel.errors import UnknownRecurring
 from tidewheel.model.message import Message
 from tidewheel.model.recurrence import Rule
-from tidewheel.model.topic_state import Fence
-from tidewheel.model.validation import CheckedMessage
+from tidewheel.model.topic_state import TopicState
+from tidewheel.model.validation import OutgoingMessage
 
 MOST_RULES = 2
 """Of a topic, in all its life."""
@@ -42,8 +42,8 @@ class Rules:
             self._make(life)
 
     def _make(self, life: TopicLife) -> None:
-        fence = self.world.service.topics.fence(life.name)
-        if fence is None or fence.generation != life.generation:
+        state = self.world.service.topics.state(life.name)
+        if state is None or state.generation != life.generation:
             return
         self._names += 1
         now_ms = self.world.now_ms
@@ -51,7 +51,7 @@ class Rules:
         colour = self.random.choice(COLOURS)
         message = Message(body="again and again", attributes={} if colour is None else {"colour": colour})
         name = f"rule-{self._names}"
-        generation = _checked(fence, name, message, rule, now_ms).generation
+        generation = _checked(state, name, message, rule, now_ms).generation
         made = Repeated(
             name=name,
             generation=generation,
@@ -64,22 +64,32 @@ class Rules:
         life.repeated[name] = made
 
         def call(ports: FaultyPorts) -> None:
-            fence = ports.topics.fence(life.name)
-            if fence is None or fence.generation != life.generation:
+            state = ports.topics.state(life.name)
+            if state is None or state.generation != life.generation:
                 return
 
-            def send_early(early: list[CheckedMessage]) -> None:
-                self.clients.put(ports, fence, life, early)
+            def send_early(early: list[OutgoingMessage]) -> None:
+                self.clients.put(ports, state, life, early)
 
-            def read_fence() -> Fence:
-                found: Fence | None = ports.topics.fence(life.name)
+            def read_topic_state() -> TopicState:
+                found: TopicState | None = ports.topics.state(life.name)
                 if found is None or found.generation != life.generation:
                     raise UnknownRecurring(life.name, name)
                 return found
 
             client_ms = ports.clock.now_ms()
             self.clients.triggers.sweep_in_time()  # its maker may not arm the wheel: the next sweep does
-            make(ports.topics, send_early, read_fence, client_ms, name, message, rule, starts_now=True, replaces=False)
+            make(
+                ports.topics,
+                send_early,
+                read_topic_state,
+                client_ms,
+                name,
+                message,
+                rule,
+                starts_now=True,
+                replaces=False,
+            )
             item = self.world.service.topics.recurring(life.name, name)
             if item is not None and made.planned is None:
                 made.first_ms, made.made_ms = item.first_ms, self.world.now_ms
@@ -90,22 +100,22 @@ class Rules:
         """Ends a recurring message."""
 
         def call(ports: FaultyPorts) -> None:
-            fence = self.world.service.topics.fence(life.name)
-            if fence is None or fence.generation != life.generation:
+            state = self.world.service.topics.state(life.name)
+            if state is None or state.generation != life.generation:
                 return
-            rule.planned = fence.planned if rule.planned is None else min(rule.planned, fence.planned)
+            rule.planned = state.planned if rule.planned is None else min(rule.planned, state.planned)
 
-            def read_fence() -> Fence:
-                found: Fence | None = ports.topics.fence(life.name)
+            def read_topic_state() -> TopicState:
+                found: TopicState | None = ports.topics.state(life.name)
                 if found is None or found.generation != life.generation:
                     raise UnknownRecurring(life.name, rule.name)
                 return found
 
             try:
-                end(ports.topics, read_fence, rule.name)
+                end(ports.topics, read_topic_state, rule.name)
             except UnknownRecurring:
                 return
-            after = self.world.service.topics.fence(life.name)
+            after = self.world.service.topics.state(life.name)
             if rule.sealed is None and after is not None:
                 rule.sealed = after.sealed
 

@@ -317,7 +317,7 @@ class Simulation:
                 owner = self.promises.reader_of(subscription.queue_url)
                 if owner is not None:
                     owner[1].pause = None
-                if subscription.name in LASTING and service.topics.fence(topic) is not None:
+                if subscription.name in LASTING and service.topics.state(topic) is not None:
                     try:
                         resume(service.topics, service.queues, service.clock, topic, subscription.name)
                     except UnknownSubscription:
@@ -326,9 +326,9 @@ class Simulation:
     def _skip_sweeps(self) -> None:
         """Leaves out sweeps: those that would find nothing, since they change nothing, and some others."""
         items = self.world.service.topics._items.values()
-        looks = [each.look_at_ms for of in items for each in of.deliveries.values()]
-        looks += [each.look_at_ms for of in items for each in of.parks.values()]
-        looks += [of.fence.look_at_ms for of in items if of.fence is not None and of.fence.look_at_ms is not None]
+        looks = [each.next_check_ms for of in items for each in of.deliveries.values()]
+        looks += [each.next_check_ms for of in items for each in of.parks.values()]
+        looks += [of.state.next_check_ms for of in items if of.state is not None and of.state.next_check_ms is not None]
         least_ms = min(looks, default=self.world.now_ms + DAY_MS)
         triggers = self.triggers
         triggers.next_sweep_ms = max(triggers.next_sweep_ms, least_ms, self.world.now_ms + _RARE_SWEEP_MS)

@@ -27,7 +27,7 @@ from tidewheel.memory import MemoryService
 from tidewheel.model.message import IdSource, Message, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack, decode_pack, packs
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import Options, check_message
 from tidewheel.model.wheel import open_from
 
@@ -37,7 +37,7 @@ class SmallWorld(Healing):
 
     Args:
         subscriptions: names; each has a queue of its name.
-        settled: whether a dispatch has raised wake, which new subscriptions lower.
+        settled: whether a dispatch has raised the next slot, which new subscriptions lower.
         settings: of the topic.
 
     Attributes:
@@ -69,7 +69,7 @@ class SmallWorld(Healing):
         self.looks: list[Callable[[], None]] = []
         self.before_days: list[Callable[[], None]] = []
         self.at_end: list[Callable[[], None]] = []
-        self._marks: dict[str, Fence] = {}
+        self._marks: dict[str, TopicState] = {}
         create_topic(self.service.topics, self.clock, TOPIC, self.settings)
         for name in subscriptions:
             self.subscribe(name)
@@ -82,8 +82,8 @@ class SmallWorld(Healing):
         return self.service.topics
 
     @property
-    def fence(self) -> Fence:
-        found = self.service.topics.fence(TOPIC)
+    def state(self) -> TopicState:
+        found = self.service.topics.state(TOPIC)
         assert found is not None
         return found
 
@@ -110,7 +110,7 @@ class SmallWorld(Healing):
             checked.append(made)
             self.names[id_text(made.id)] = name
             self._last_due_ms = max(self._last_due_ms, made.deliver_at_ms)
-        [(_, data)] = packs(TOPIC, self.fence.generation, now_ms, checked)
+        [(_, data)] = packs(TOPIC, self.state.generation, now_ms, checked)
         return decode_pack(data, now_ms)
 
     def send(self, **messages: Any) -> Pack:
@@ -124,7 +124,7 @@ class SmallWorld(Healing):
         return next(id for id, known in self.names.items() if known == name)
 
     def slot_of(self, name: str) -> int:
-        """Returns the slot in which a message is due, as fences count."""
+        """Returns the slot in which a message is due, as topic states count."""
         return id_deliver_at_ms(id_bytes(self.id_of(name))) // self.settings.slot_ms
 
     def want(self, *subscriptions: str, messages: Iterable[str]) -> None:
@@ -167,10 +167,10 @@ class SmallWorld(Healing):
         """Leaves what a dispatch does that plans in single steps, and dies before it hands out."""
         topics = self.service.topics
         boundary = open_from(self.clock.now_ms(), self.settings)
-        fence = topics.seal(self.fence, boundary)
-        assert fence is not None
-        plan = make_plan(self.service, fence, topics.buckets(TOPIC))
-        require(topics.commit_plan(fence, plan, boundary), "arranging: the plan was refused")
+        state = topics.seal(self.state, boundary)
+        assert state is not None
+        plan = make_plan(self.service, state, topics.buckets(TOPIC))
+        require(topics.commit_plan(state, plan, boundary), "arranging: the plan was refused")
 
     # ---- while actors move
     def watch(self) -> None:
@@ -180,19 +180,23 @@ class SmallWorld(Healing):
             Violation: it is not so.
         """
         for topic, items in self.service.topics._items.items():
-            fence = items.fence
-            if fence is None or fence.deleting_at_ms is not None:
+            state = items.state
+            if state is None or state.deleting_at_ms is not None:
                 continue
             before = self._marks.get(topic)
             require(
-                fence.gc_until <= fence.planned <= fence.sealed,
-                f"collected {fence.gc_until}, planned {fence.planned}, sealed {fence.sealed}: out of order",
+                state.collected_until <= state.planned <= state.sealed,
+                f"collected {state.collected_until}, planned {state.planned}, sealed {state.sealed}: out of order",
             )
-            if before is not None and before.generation == fence.generation and before.subs_ver <= fence.subs_ver:
-                marks = "sealed", "planned", "gc_until"
-                back = [mark for mark in marks if getattr(fence, mark) < getattr(before, mark)]
+            if (
+                before is not None
+                and before.generation == state.generation
+                and before.subscriptions_version <= state.subscriptions_version
+            ):
+                marks = "sealed", "planned", "collected_until"
+                back = [mark for mark in marks if getattr(state, mark) < getattr(before, mark)]
                 require(not back, f"{' and '.join(back)} went back")
-            self._marks[topic] = fence
+            self._marks[topic] = state
             gone = [b.object_name for b in items.buckets.values() if b.object_name not in self.service.objects._objects]
             require(not gone, "the ledger of a live bucket is gone")
 

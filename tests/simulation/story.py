@@ -10,7 +10,7 @@ from tests.simulation.promises import Violation
 MOST_LINES = 40
 _READS = re.compile(
     r": topics\.(?!.*(?:fails|dies|throttled))"
-    r"(?:fence|topics|bucket|buckets|plan|next_plan|subscription|subscriptions|delivery|open_deliveries|plan_ranges"
+    r"(?:state|topics|bucket|buckets|plan|next_plan|subscription|subscriptions|delivery|open_deliveries|plan_ranges"
     r"|plan_objects|trash|tombstone|tombstones|all_tombstones|key|park|parks|recurring|all_recurring|deletion|imported"
     r"|due_for_look)\b"
     r"|: objects\.(?:get_range|list)\b(?!.*(?:fails|dies|throttled))"

@@ -23,7 +23,7 @@ from tidewheel.model.key import KeyEntry
 from tidewheel.model.pack import Pack
 from tidewheel.model.subscription import Delivery, Subscription
 from tidewheel.model.tombstone import Tombstone
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 STEPS = 900
 MOST_SEEDS = 40
@@ -62,11 +62,11 @@ def armed_a_day_late(patch: Patch) -> None:
 
 
 def armed_too_rarely(patch: Patch) -> None:
-    arm = MemoryWheel.arm
+    schedule = MemoryWheel.schedule
 
     def once(self: MemoryWheel, topic: str, slot: int, fires_at_ms: int) -> None:
         if not any(armed == topic for armed, _, _ in self.schedules.values()):
-            arm(self, topic, slot, fires_at_ms)
+            schedule(self, topic, slot, fires_at_ms)
 
     patch.setattr(MemoryWheel, "arm", once)
 
@@ -89,8 +89,8 @@ def exchanged(patch: Patch) -> None:
 def replayed_without_anything(patch: Patch) -> None:
     its_rows = deliver._its_rows
 
-    def nothing_again(fence: Fence, delivery: Delivery, rows: pa.Table) -> pa.Table:
-        return its_rows(fence, delivery, rows if delivery.first_ms is None else rows[:0])
+    def nothing_again(state: TopicState, delivery: Delivery, rows: pa.Table) -> pa.Table:
+        return its_rows(state, delivery, rows if delivery.first_ms is None else rows[:0])
 
     patch.setattr(deliver, "_its_rows", nothing_again)
 
@@ -98,8 +98,8 @@ def replayed_without_anything(patch: Patch) -> None:
 def replayed_twice(patch: Patch) -> None:
     its_rows = deliver._its_rows
 
-    def again(fence: Fence, delivery: Delivery, rows: pa.Table) -> pa.Table:
-        found = its_rows(fence, delivery, rows)
+    def again(state: TopicState, delivery: Delivery, rows: pa.Table) -> pa.Table:
+        found = its_rows(state, delivery, rows)
         return found if delivery.first_ms is None else pa.concat_tables([found, found])
 
     patch.setattr(deliver, "_its_rows", again)
@@ -131,7 +131,7 @@ def twice(patch: Patch) -> None:
 
 
 def collected_early(patch: Patch) -> None:
-    patch.setattr(collect, "_until", lambda _ports, fence, _needed, _now_ms: fence.planned)
+    patch.setattr(collect, "_until", lambda _ports, state, _needed, _now_ms: state.planned)
 
 
 def left_behind(patch: Patch) -> None:
@@ -139,11 +139,11 @@ def left_behind(patch: Patch) -> None:
 
 
 def moved_back(patch: Patch) -> None:
-    def raise_gc(self: Any, fence: Fence, gc_until: int) -> bool:
-        current = self._same(fence)
-        if current is None or current.gc_until >= gc_until:
+    def raise_gc(self: Any, state: TopicState, collected_until: int) -> bool:
+        current = self._same(state)
+        if current is None or current.collected_until >= collected_until:
             return False
-        self._of(fence.topic).fence = replace(current, gc_until=current.gc_until - 1)
+        self._of(state.topic).state = replace(current, collected_until=current.collected_until - 1)
         return True
 
     patch.setattr(MemoryTopics, "raise_gc", raise_gc)

@@ -18,7 +18,7 @@ from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.ports import MergeSize
 from tidewheel.flows.upkeep.collect import Collected, collect
 from tidewheel.flows.upkeep.merge import Merged, in_process, merge
-from tidewheel.flows.upkeep.sweep import Swept, sweep
+from tidewheel.flows.upkeep.sweep import SweepResult, sweep
 from tidewheel.model.message import id_text
 from tidewheel.model.pack import Pack
 
@@ -163,14 +163,14 @@ class Triggers:
             for name in ("superseded", "cancelled", "expired", "parked", "ledger_rows", "direct_rows"):
                 self.world.exercised[f"ingest: {name}"] += getattr(done, name)
             self.packs = [each for each in self.packs if each not in batch]
-            fence = self.world.service.topics.fence(first.topic)
-            if fence is not None and fence.generation == first.generation:
-                self.world.promises.ingested(ids, fence.sealed)
+            state = self.world.service.topics.state(first.topic)
+            if state is not None and state.generation == first.generation:
+                self.world.promises.ingested(ids, state.sealed)
 
         def ended(_: Task) -> None:
             if first.topic in self.world.at_rest:
                 return
-            if self.world.service.topics.fence(first.topic) is None or self._is_nobodys(first):
+            if self.world.service.topics.state(first.topic) is None or self._is_nobodys(first):
                 self.packs = [each for each in self.packs if each not in batch or each.received < PACKS_OF_NOBODY]
 
         start = partial(self.world.start, topic=first.topic, limit_ms=INGEST_MS, ended=ended)
@@ -180,8 +180,8 @@ class Triggers:
             start("ingest again", call)
 
     def _is_nobodys(self, pack: Pack) -> bool:
-        fence = self.world.service.topics.fence(pack.topic)
-        return fence is None or fence.generation != pack.generation
+        state = self.world.service.topics.state(pack.topic)
+        return state is None or state.generation != pack.generation
 
     # ---- deliver
     def _deliver(self, queued: Queued) -> None:
@@ -257,7 +257,7 @@ class Triggers:
         if not self._goes_wrong("sweep lost", 0.1):
             self.world.start("sweep", lambda ports: self._swept(sweep(ports)), limit_ms=SWEEP_LIFE_MS)
 
-    def _swept(self, swept: Swept) -> None:
+    def _swept(self, swept: SweepResult) -> None:
         self.world.exercised["sweep: dispatches started"] += len(swept.dispatched)
         self.world.exercised["sweep: parts enqueued again"] += swept.redriven
         self.world.exercised["sweep: parks enqueued"] += swept.drains

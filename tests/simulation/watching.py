@@ -11,9 +11,9 @@ from tidewheel.flows.ports import Release
 from tidewheel.memory.items import Items
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.recurring import occurrence_id
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
-_GROWING = ("sealed", "planned", "gc_until", "ver", "cver", "subs_ver", "purge_ms")
+_GROWING = ("sealed", "planned", "collected_until", "work_version", "swap_version", "subscriptions_version", "purge_ms")
 
 
 class Watch:
@@ -25,7 +25,7 @@ class Watch:
     def __init__(self, world: World) -> None:
         self._world = world
         self._calm = world.calm
-        self._fences: dict[str, Fence] = {}
+        self._states: dict[str, TopicState] = {}
         self._cursors: dict[tuple[str, str, str], int] = {}
         world.faults.took = self.took
         world.faults.refused = self.refused
@@ -74,8 +74,8 @@ class Watch:
     def _where_it_is(self, life: TopicLife, reader: Reader) -> tuple[TopicLife, Reader]:
         """Moves a subscription that was asked for in one life of a topic, and made in the next, to that one."""
         topics = self._world.service.topics
-        fence, there = topics.fence(life.name), topics.subscription(life.name, reader.name)
-        now = None if fence is None else self._promises.of_generation(life.name, fence.generation)
+        state, there = topics.state(life.name), topics.subscription(life.name, reader.name)
+        now = None if state is None else self._promises.of_generation(life.name, state.generation)
         if now is None or now is life or there is None or there.queue_url != reader.queue_url:
             return life, reader
         life.readers.remove(reader)
@@ -142,7 +142,7 @@ class Watch:
         """Items or objects were deleted: whatever somebody still needs must be there."""
         there = self._world.service.objects._objects
         for topic, items in self._world.service.topics._items.items():
-            if items.fence is None or items.fence.deleting_at_ms is not None:
+            if items.state is None or items.state.deleting_at_ms is not None:
                 continue
             for name, why in _needed(items):
                 if name not in there:
@@ -150,38 +150,38 @@ class Watch:
 
     # ---- marks
     def marks(self) -> None:
-        """Looks at each topic whose fence has changed.
+        """Looks at each topic whose topic state has changed.
 
         Raises:
             Violation: a mark has gone back, or has passed one that goes before it.
         """
         for topic, items in self._world.service.topics._items.items():
-            fence, last = items.fence, self._fences.get(topic)
-            if fence is None and last is not None:  # deleted; or at rest: a rebuild begins anew, with marks of its own
-                del self._fences[topic]
+            state, last = items.state, self._states.get(topic)
+            if state is None and last is not None:  # deleted; or at rest: a rebuild begins anew, with marks of its own
+                del self._states[topic]
                 self._cursors = {key: cursor for key, cursor in self._cursors.items() if key[0] != topic}
-            if fence is last or fence is None:
+            if state is last or state is None:
                 continue
-            self._fences[topic] = fence
-            if fence.deleting_at_ms is not None:
+            self._states[topic] = state
+            if state.deleting_at_ms is not None:
                 continue
-            if not fence.gc_until <= fence.planned <= fence.sealed:
-                raise Violation(f"{topic}: not gc_until <= planned <= sealed: {fence}", topic)
-            if last is not None and last.generation == fence.generation:
+            if not state.collected_until <= state.planned <= state.sealed:
+                raise Violation(f"{topic}: not collected_until <= planned <= sealed: {state}", topic)
+            if last is not None and last.generation == state.generation:
                 for name in _GROWING:
-                    before, after = getattr(last, name), getattr(fence, name)
+                    before, after = getattr(last, name), getattr(state, name)
                     if after < before:
                         raise Violation(f"{topic}: {name} went back from {before} to {after}", topic)
-            self._check_cursors(topic, items, fence)
+            self._check_cursors(topic, items, state)
 
-    def _check_cursors(self, topic: str, items: Items, fence: Fence) -> None:
+    def _check_cursors(self, topic: str, items: Items, state: TopicState) -> None:
         for name, subscription in items.subscriptions.items():
             key = topic, name, subscription.generation
-            before = self._cursors.get(key, fence.gc_until)
+            before = self._cursors.get(key, state.collected_until)
             if subscription.cursor < before:
                 raise Violation(f"{topic}/{name}: its cursor {subscription.cursor} is below {before}", topic)
-            if subscription.cursor > fence.planned:
-                raise Violation(f"{topic}/{name}: its cursor has passed planned {fence.planned}", topic)
+            if subscription.cursor > state.planned:
+                raise Violation(f"{topic}/{name}: its cursor has passed planned {state.planned}", topic)
             self._cursors[key] = subscription.cursor
 
 

@@ -13,7 +13,7 @@ from tests.simulation.faults import CallFailed, Faults, FaultyPorts, Odds
 from tests.simulation.interleaving import Died, Task
 from tests.simulation.promises import Promises, Violation
 from tidewheel.clock import ManualClock
-from tidewheel.errors import Contended, NotTaken, PartLeased, QueueUnavailable, TidewheelError
+from tidewheel.errors import ConcurrentModification, NotTaken, PartLeased, QueueUnavailable, TidewheelError
 from tidewheel.memory import MemoryService
 from tidewheel.model.settings import MAX_FUNCTION_S
 
@@ -27,7 +27,7 @@ _CALM_LATE_MS = 3 * CALM_MS
 """Of a message whose ingest, dispatch and delivery each take as long as they may; less than a sweep away."""
 _IN_TIME_MS = 1000 + 2 * MAX_SKEW_MS
 """Of any other: SQS's delays are whole seconds, by clocks that may differ."""
-EXPECTED = (CallFailed, Contended, PartLeased, NotTaken, QueueUnavailable, Died)
+EXPECTED = (CallFailed, ConcurrentModification, PartLeased, NotTaken, QueueUnavailable, Died)
 """What a function may end with, besides well."""
 
 Ended = Callable[[Task], None]
@@ -63,7 +63,7 @@ class World:
         healed_ms: when everything was healed; from then on nothing takes any time but the wheel; None: not yet.
         broken: promises that were broken inside a function, which may not notice.
         deleted: names of topics that somebody ever began to delete: their functions may find nothing.
-        at_rest: topics that are being rebuilt, or whose rebuild died: there is no fence.
+        at_rest: topics that are being rebuilt, or whose rebuild died: there is no topic state.
         rested_ms: topic -> when its last rebuild ended.
     """
 
@@ -195,7 +195,7 @@ class World:
         return isinstance(error, TidewheelError) and gone
 
     def was_at_rest(self, topic: str) -> bool:
-        """Whether a topic has no fence, or had none while something that is under way may have looked."""
+        """Whether a topic has no topic state, or had none while something that is under way may have looked."""
         rested_ms = self.rested_ms.get(topic)
         return topic in self.at_rest or (rested_ms is not None and self.now_ms - rested_ms <= LONGEST_MS)
 
@@ -228,6 +228,6 @@ class World:
         try:
             yield
         except BaseException as error:
-            answer = "contended" if isinstance(error, Contended) else "refused"
+            answer = "contended" if isinstance(error, ConcurrentModification) else "refused"
             self.count(f"{answer if isinstance(error, TidewheelError) else 'unanswered'}: {kind}")
             raise

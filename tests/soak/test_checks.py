@@ -107,10 +107,10 @@ class Topics(Forwarding):
     def raise_gc(self, *marks: Any) -> Any:
         return False if self._fault == "collects nothing" else self._real.raise_gc(*marks)
 
-    def commit_plan(self, fence: Any, plan: Plan | None, *others: Any) -> Any:
+    def commit_plan(self, state: Any, plan: Plan | None, *others: Any) -> Any:
         if plan is not None and self._fault == "large parts":
             plan = replace(plan, part_rows=4_000)
-        return self._real.commit_plan(fence, plan, *others)
+        return self._real.commit_plan(state, plan, *others)
 
 
 def topics(fault: str) -> Tamper:

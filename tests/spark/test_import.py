@@ -394,7 +394,7 @@ def test_identical_rows_are_distinct_messages_and_ids_are_the_same_in_each_run(
     again.world.service = replace(again.world.service, objects=again.objects)  # type: ignore[arg-type]
     again.world.ports = again.world.service
     again.world.service.topics._items = {}  # type: ignore[attr-defined]
-    assert again.world.service.topics.create_topic(bench.world.fence)
+    assert again.world.service.topics.create_topic(bench.world.state)
     again.world.clock.advance_ms(5 * MINUTE)
     assert again.run(path, name="first").imported == 30
     assert [row["message_id"] for row in again.rows()] == ids
@@ -431,7 +431,7 @@ def test_an_import_that_was_killed_between_commits_is_finished_by_the_next(bench
     commits = 0
     for crash in ("after", "before"):
         plan = CrashPlan()
-        plan.arm(2, crash)
+        plan.schedule(2, crash)
         bench.world.ports = replace(bench.world.service, topics=DyingAtCommits(bench.world.service.topics, plan))  # type: ignore[arg-type]
         with pytest.raises(Crash):
             bench.run(path)
@@ -461,7 +461,7 @@ def test_rows_that_become_due_meanwhile_are_rejected_and_the_rest_is_imported(be
     path = json_lines(bench.folder / "in.json", rows)
     seal_from = START_MS + 2 * HOUR + 50 * MINUTE
     topics = bench.world.service.topics
-    before_commit(bench, lambda: topics.seal(bench.world.fence, seal_from // bench.world.fence.slot_ms) and None)
+    before_commit(bench, lambda: topics.seal(bench.world.state, seal_from // bench.world.state.slot_ms) and None)
     report = bench.run(path, rejects=str(bench.folder / "rejects"))
     assert (report.imported, report.ledgers, dict(report.rejected)) == (27, 3, {LATE: 3})
     assert bench.bodies() == [f"message {i:03d}" for i in range(3, 30)]
@@ -473,7 +473,7 @@ def test_rows_that_become_due_meanwhile_are_rejected_and_the_rest_is_imported(be
 
 def test_a_ledger_that_is_due_as_a_whole_meanwhile_is_rejected(bench: Bench) -> None:
     path = json_lines(bench.folder / "in.json", messages(3))
-    before_commit(bench, lambda: bench.world.service.topics.seal(bench.world.fence, START_MS) and None)
+    before_commit(bench, lambda: bench.world.service.topics.seal(bench.world.state, START_MS) and None)
     report = bench.run(path)
     assert (report.imported, report.ledgers, dict(report.rejected)) == (0, 0, {LATE: 3})
     assert bench.ledger_names() == set()

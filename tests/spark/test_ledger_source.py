@@ -26,7 +26,7 @@ from tidewheel.ledger.bucket import BucketId
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.memory import MemoryObjects, MemoryTopics
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.topic_state import Fence, new_fence
+from tidewheel.model.topic_state import TopicState, new_topic_state
 from tidewheel.spark.folder_objects import FolderObjects
 from tidewheel.spark.ledger_source import SPARK_SCHEMA, LedgerReader, Runs
 from tidewheel.spark.live_ledgers import in_listing, snapshot
@@ -168,9 +168,9 @@ def test_ledgers_in_s3_are_read_as_the_table_names_them(spark: SparkSession, aws
     topics = DynamoTopics(dynamodb, table=table_name, objects=objects)
     now_ms = START_MS - DAY_MS
     tables = [some_rows(300, seed=1), some_rows(20, seed=2, span_ms=DAY_MS)]
-    fence = committed(topics, objects, tables, now_ms)
+    state = committed(topics, objects, tables, now_ms)
     store(objects, some_rows(10, seed=3))  # nothing names it
-    assert topics.commit_plan(fence, None, (START_MS + 30 * DAY_MS) // SLOT_MS)
+    assert topics.commit_plan(state, None, (START_MS + 30 * DAY_MS) // SLOT_MS)
 
     where = {"endpoint_url": endpoint_url, "region": REGION, "table": table_name}
     rows = by_id([row for table in tables for row in as_rows(table)])
@@ -179,15 +179,15 @@ def test_ledgers_in_s3_are_read_as_the_table_names_them(spark: SparkSession, aws
     assert by_id(load(spark, root, all="true", **where).collect()) == rows
 
 
-def committed(topics: Any, objects: Objects, tables: list[pa.Table], now_ms: int) -> Fence:
+def committed(topics: Any, objects: Objects, tables: list[pa.Table], now_ms: int) -> TopicState:
     """Creates the topic, with a ledger for each of the tables."""
-    fence = new_fence("orders", "g1", TopicSettings(), now_ms)
-    assert topics.create_topic(fence)
+    state = new_topic_state("orders", "g1", TopicSettings(), now_ms)
+    assert topics.create_topic(state)
     for number, table in enumerate(tables):
         name, ledger = store(objects, table)
         bucket = ledger.summary.bucket(BucketId(f"b{number}"), name)
-        assert topics.commit_bucket(topics.fence("orders"), bucket, None) is Commit.COMMITTED
-    current = topics.fence("orders")
+        assert topics.commit_bucket(topics.state("orders"), bucket, None) is Commit.COMMITTED
+    current = topics.state("orders")
     assert current is not None
     return current  # type: ignore[no-any-return]
 
@@ -289,19 +289,19 @@ def test_ledgers_are_read_again_if_a_merge_replaced_some_meanwhile() -> None:
     reads: list[str] = []
 
     class Merging:
-        def fence(self, topic: str) -> Any:
-            return topics.fence(topic)
+        def state(self, topic: str) -> Any:
+            return topics.state(topic)
 
         def buckets(self, topic: str) -> Any:
             reads.append(topic)
             if len(reads) > 1:
                 return topics.buckets(topic)
             [source] = topics.buckets(topic)
-            fence = topics.fence(topic)
-            assert fence is not None
+            state = topics.state(topic)
+            assert state is not None
             merged = replace(source, id=BucketId("merged"), object_name="ledgers/orders/merged")
-            trash = Trash(sealed=fence.sealed, id="t", objects=(source.object_name,))
-            assert topics.swap(fence, [source], [merged], trash)
+            trash = Trash(sealed=state.sealed, id="t", objects=(source.object_name,))
+            assert topics.swap(state, [source], [merged], trash)
             return [source]
 
     found, planned_ms = snapshot(Merging(), objects, "orders")  # type: ignore[arg-type]

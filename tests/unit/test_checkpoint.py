@@ -16,10 +16,16 @@ from tidewheel.model.message import MessageId
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription import Delivery, DeliveryKey, State, Subscription
 from tidewheel.model.tombstone import Tombstone
-from tidewheel.model.topic_state import Fence, Purge
+from tidewheel.model.topic_state import Purge, TopicState
 
-FENCE = Fence(
-    topic="orders", generation="g1", settings=TopicSettings(slot_s=60), sealed=9, planned=8, gc_until=5, purge_ms=7
+STATE = TopicState(
+    topic="orders",
+    generation="g1",
+    settings=TopicSettings(slot_s=60),
+    sealed=9,
+    planned=8,
+    collected_until=5,
+    purge_ms=7,
 )
 BILLING = Subscription(topic="orders", name="billing", generation="s1", queue_url="https://q", cursor=8, start=3)
 AUDIT = Subscription(
@@ -42,13 +48,13 @@ DOCUMENT = {
 
 def open_delivery(plan: int, generation: str = "s1") -> Delivery:
     key = DeliveryKey(topic="orders", subscription="billing", generation=generation, plan=plan)
-    return Delivery(key=key, queue_url="https://q", parts=1, start=0, look_at_ms=0)
+    return Delivery(key=key, queue_url="https://q", parts=1, start=0, next_check_ms=0)
 
 
 def a_checkpoint(**changes: Any) -> Checkpoint:
     deliveries = [open_delivery(7), open_delivery(5), open_delivery(6), open_delivery(1, generation="s0")]
     tombstones = [Tombstone(11, MessageId("b"), 60), Tombstone(10, MessageId("a"), 50)]
-    return replace(checkpoint_of(FENCE, [BILLING, AUDIT], deliveries, tombstones, 1234), **changes)
+    return replace(checkpoint_of(STATE, [BILLING, AUDIT], deliveries, tombstones, 1234), **changes)
 
 
 def test_a_cursor_goes_back_to_the_first_plan_that_is_still_being_delivered() -> None:
@@ -59,7 +65,7 @@ def test_version_1_is_read_as_it_was_written() -> None:
     data = encode_checkpoint(a_checkpoint())
     assert decode_checkpoint(data) == a_checkpoint()
     written = json.loads(zlib.decompress(opened(data)))
-    assert written == DOCUMENT | {"settings": json.loads(FENCE.settings.to_json())}
+    assert written == DOCUMENT | {"settings": json.loads(STATE.settings.to_json())}
     assert decode_checkpoint(sealed(zlib.compress(json.dumps(DOCUMENT).encode()))) == a_checkpoint()
 
 
@@ -80,7 +86,7 @@ def test_purged_ranges_are_kept_and_checkpoints_without_any_are_read() -> None:
 
 def test_a_replay_does_not_take_a_cursor_back() -> None:
     again = replace(open_delivery(1), key=replace(open_delivery(1).key, replay="r1"))
-    found = checkpoint_of(FENCE, [BILLING], [again], [], 1234)
+    found = checkpoint_of(STATE, [BILLING], [again], [], 1234)
     assert found.subscriptions == (BILLING,)
 
 

@@ -8,9 +8,9 @@ import zlib
 import pytest
 
 import tidewheel
-from tests.contract.builders import a_fence
-from tidewheel.aws.dynamodb_items import decode_fence, encode_fence
-from tidewheel.errors import NewerLayout, TidewheelError
+from tests.contract.builders import a_state
+from tidewheel.aws.dynamodb_items import decode_topic_state, encode_topic_state
+from tidewheel.errors import TidewheelError, UnsupportedLayout
 from tidewheel.model.checkpoint import checkpoint_of, decode_checkpoint, encode_checkpoint
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.plan import decode_plan
@@ -18,8 +18,8 @@ from tidewheel.model.topic_state import LAYOUT, check_layout
 
 
 def test_the_error_is_one_of_the_package_and_names_topic_layout_and_remedy() -> None:
-    assert tidewheel.NewerLayout is NewerLayout and issubclass(NewerLayout, TidewheelError)
-    with pytest.raises(NewerLayout) as raised:
+    assert tidewheel.UnsupportedLayout is UnsupportedLayout and issubclass(UnsupportedLayout, TidewheelError)
+    with pytest.raises(UnsupportedLayout) as raised:
         check_layout("orders", LAYOUT + 3)
     assert str(raised.value) == (
         f"the data of topic 'orders' has layout {LAYOUT + 3}, and this release reads layouts up to {LAYOUT}; nothing "
@@ -28,21 +28,21 @@ def test_the_error_is_one_of_the_package_and_names_topic_layout_and_remedy() -> 
     check_layout("orders", LAYOUT)
 
 
-def test_a_fence_of_layout_1_has_no_attribute_for_it_and_absent_is_read_as_1() -> None:
-    item = encode_fence(a_fence())
-    assert "layout" not in item and decode_fence(item).layout == 1
+def test_a_topic_state_of_layout_1_has_no_attribute_for_it_and_absent_is_read_as_1() -> None:
+    item = encode_topic_state(a_state())
+    assert "layout" not in item and decode_topic_state(item).layout == 1
 
 
-def test_a_newer_layout_is_told_before_anything_else_of_the_fence_is_read() -> None:
-    item = {"pk": {"S": "T#orders"}, "sk": {"S": "FENCE"}, "v": {"N": "9"}, "layout": {"N": str(LAYOUT + 1)}}
-    with pytest.raises(NewerLayout, match="orders"):
-        decode_fence(item)
+def test_a_newer_layout_is_told_before_anything_else_of_the_topic_state_is_read() -> None:
+    item = {"pk": {"S": "T#orders"}, "sk": {"S": "STATE"}, "v": {"N": "9"}, "layout": {"N": str(LAYOUT + 1)}}
+    with pytest.raises(UnsupportedLayout, match="orders"):
+        decode_topic_state(item)
 
 
 def test_a_checkpoint_of_a_newer_layout_is_not_taken_for_a_damaged_one() -> None:
-    data = encode_checkpoint(checkpoint_of(a_fence(), (), (), (), 1))
+    data = encode_checkpoint(checkpoint_of(a_state(), (), (), (), 1))
     document = json.loads(zlib.decompress(opened(data))) | {"v": LAYOUT + 1}
-    with pytest.raises(NewerLayout, match=f"topic 'orders' has layout {LAYOUT + 1}"):
+    with pytest.raises(UnsupportedLayout, match=f"topic 'orders' has layout {LAYOUT + 1}"):
         decode_checkpoint(sealed(zlib.compress(json.dumps(document).encode())))
 
 

@@ -31,7 +31,7 @@ from tidewheel.model.message import (
     id_text,
 )
 from tidewheel.model.received import header_text, parse_received
-from tidewheel.model.validation import CheckedMessage, check_attributes, check_message
+from tidewheel.model.validation import OutgoingMessage, check_attributes, check_message
 
 NOW_MS = 1_800_000_000_000
 TIMES_MS = st.integers(0, NOW_MS + MAX_DELAY_MS)
@@ -43,11 +43,11 @@ ATTRIBUTE_NAMES = st.from_regex(r"[a-z][a-z0-9]{0,7}", fullmatch=True)
 GOOD_TEXT = st.text(GOOD_CHARACTERS, min_size=1, max_size=200)
 
 
-def check(body: Any = "x", **fields: Any) -> CheckedMessage:
+def check(body: Any = "x", **fields: Any) -> OutgoingMessage:
     return check_message(Message(body=body, **fields), IdSource(), NOW_MS)
 
 
-def delivered(message: CheckedMessage) -> dict[str, Any]:
+def delivered(message: OutgoingMessage) -> dict[str, Any]:
     """The message as SQS hands it out."""
     message_id = id_text(message.id)
     values = {**message.attributes, HEADER_ATTRIBUTE: header_text(message_id, message.encoding, NOW_MS)}

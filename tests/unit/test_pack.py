@@ -18,7 +18,7 @@ from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.duration import MAX_DELAY_MS
 from tidewheel.model.message import MAX_MESSAGE_BYTES, SQS_MAX_BYTES, Encoding, IdSource, Message
 from tidewheel.model.pack import MAX_MESSAGES, MAX_PACK_BYTES, MAX_RAW_BYTES, decode_pack, packs
-from tidewheel.model.validation import CheckedMessage, check_message
+from tidewheel.model.validation import OutgoingMessage, check_message
 
 NOW_MS = 1_800_000_000_000
 CHARACTERS = st.characters(min_codepoint=0x20, exclude_categories=["Cs"], exclude_characters="\ufffe\uffff")
@@ -35,7 +35,7 @@ JSON = st.recursive(
 )
 
 
-def checked(*messages: Message) -> list[CheckedMessage]:
+def checked(*messages: Message) -> list[OutgoingMessage]:
     ids = IdSource()
     return [check_message(each, ids, NOW_MS) for each in messages]
 

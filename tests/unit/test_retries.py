@@ -20,7 +20,7 @@ from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import HEADER_ATTRIBUTE, HEADER_BYTES, Encoding, IdSource, id_text
 from tidewheel.model.pack import decode_pack, packs
 from tidewheel.model.received import header_extras, header_text, parse_received
-from tidewheel.model.validation import CheckedMessage, Options
+from tidewheel.model.validation import Options, OutgoingMessage
 
 NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,48}", fullmatch=True)
 KEYS = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=256)
@@ -41,14 +41,14 @@ def received(**changes: Any) -> ReceivedMessage:
     return parse_received(raw)
 
 
-def rows_of(*messages: CheckedMessage) -> pa.Table:
+def rows_of(*messages: OutgoingMessage) -> pa.Table:
     """Messages as ingest makes them rows, through a pack."""
     [(_, data)] = list(packs("orders", "generation", NOW_MS, messages))
     return pack_rows(decode_pack(data, NOW_MS))
 
 
-def checked(text: str, *, attributes: dict[str, str] | None = None, **options: Any) -> CheckedMessage:
-    return CheckedMessage(
+def checked(text: str, *, attributes: dict[str, str] | None = None, **options: Any) -> OutgoingMessage:
+    return OutgoingMessage(
         id=IDS.next(NOW_MS + 1000),
         text=text,
         encoding=Encoding.TEXT,

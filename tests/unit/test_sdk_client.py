@@ -174,9 +174,9 @@ def test_a_stack_name_that_is_none_is_refused_at_once() -> None:
 
 
 def test_creating_a_topic_again_with_the_same_settings_returns_the_same(stack: Stack) -> None:
-    fence = stack.client.create_topic("orders", slot_s=60)
-    assert stack.client.create_topic("orders", settings=TopicSettings(slot_s=60)) == fence
-    assert (fence.sealed, fence.planned, fence.gc_until) == (NOW_MS // 60_000,) * 3
+    state = stack.client.create_topic("orders", slot_s=60)
+    assert stack.client.create_topic("orders", settings=TopicSettings(slot_s=60)) == state
+    assert (state.sealed, state.planned, state.collected_until) == (NOW_MS // 60_000,) * 3
     assert [each.topic for each in stack.client.topics()] == ["orders"]
 
 
@@ -187,8 +187,8 @@ def test_creating_a_topic_with_other_settings_names_the_difference(stack: Stack)
 
 
 def test_a_topic_with_another_release_s_defaults_is_the_one_asked_for_unless_one_is_asked_for(stack: Stack) -> None:
-    fence = stack.client.create_topic("orders", inline_rows=2000)
-    assert stack.client.create_topic("orders") == fence
+    state = stack.client.create_topic("orders", inline_rows=2000)
+    assert stack.client.create_topic("orders") == state
     with pytest.raises(AlreadyExists, match=r"with inline_rows=2000 \(asked for 3000\); use another name"):
         stack.client.create_topic("orders", inline_rows=3000)
 
@@ -197,13 +197,13 @@ def test_two_creators_of_a_topic_agree() -> None:
     class Late(MemoryTopics):
         """Somebody else is always faster by a moment."""
 
-        def create_topic(self, fence: Any) -> bool:
-            super().create_topic(fence)
+        def create_topic(self, state: Any) -> bool:
+            super().create_topic(state)
             return False
 
     topics, clock = Late(), ManualClock(NOW_MS)
-    fence = create_topic(topics, clock, "orders", TopicSettings())
-    assert fence == topics.fence("orders")
+    state = create_topic(topics, clock, "orders", TopicSettings())
+    assert state == topics.state("orders")
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a" * 49, "é", "a/b", None, 5])
@@ -328,27 +328,31 @@ def test_a_subscription_of_an_unknown_topic_makes_no_queue(stack: Stack) -> None
 
 def test_latest_starts_at_the_seal_and_earliest_at_what_is_kept() -> None:
     topics, clock = MemoryTopics(), ManualClock(NOW_MS)
-    fence = create_topic(topics, clock, "orders", TopicSettings())
-    sealed = topics.seal(fence, fence.sealed + 5)
+    state = create_topic(topics, clock, "orders", TopicSettings())
+    sealed = topics.seal(state, state.sealed + 5)
     assert sealed is not None
     latest = create_subscription(topics, clock, "orders", "latest", "https://l")
     earliest = create_subscription(topics, clock, "orders", "earliest", "https://e", "earliest")
     assert (latest.cursor, latest.start) == (sealed.planned, sealed.sealed)
-    assert (earliest.cursor, earliest.start) == (sealed.gc_until, 0)
-    after = topics.fence("orders")
+    assert (earliest.cursor, earliest.start) == (sealed.collected_until, 0)
+    after = topics.state("orders")
     assert after is not None
-    assert (after.subs_ver, after.ver, after.wake_slot) == (2, fence.ver + 2, sealed.planned)
+    assert (after.subscriptions_version, after.work_version, after.next_slot) == (
+        2,
+        state.work_version + 2,
+        sealed.planned,
+    )
 
 
-def test_a_subscription_reads_the_fence_again_when_the_topic_changes_under_it() -> None:
+def test_a_subscription_reads_the_topic_state_again_when_the_topic_changes_under_it() -> None:
     class Busy(MemoryTopics):
         """Collects up to the plan between the read and the first write."""
 
         tries = 0
 
-        def create_subscription(self, fence: Any, subscription: Any) -> bool:
+        def create_subscription(self, state: Any, subscription: Any) -> bool:
             self.tries += 1
-            return self.tries > 1 and super().create_subscription(fence, subscription)
+            return self.tries > 1 and super().create_subscription(state, subscription)
 
     topics, clock = Busy(), ManualClock(NOW_MS)
     create_topic(topics, clock, "orders", TopicSettings())
@@ -361,14 +365,14 @@ def test_a_subscription_reads_the_fence_again_when_the_topic_changes_under_it() 
 
 
 def test_a_sent_message_is_in_the_ingest_queue_with_its_generation(stack: Stack) -> None:
-    fence = stack.client.create_topic("orders")
+    state = stack.client.create_topic("orders")
     receipt = stack.client.send("orders", {"id": 17}, delay="3d", attributes={"kind": "reminder"})
     assert receipt.deliver_at_ms == NOW_MS + 3 * 86_400_000
     answer = stack.sqs.receive_message(QueueUrl=stack.settings.bulk_queue_url, MessageAttributeNames=["All"])
     [raw] = answer["Messages"]
     assert json.loads(raw["Body"]) == {"topic": "orders", "messages": 1}
     pack = decode_pack(raw["MessageAttributes"][PACK_ATTRIBUTE]["BinaryValue"], NOW_MS)
-    assert (pack.generation, id_text(pack.ids), list(pack.texts)) == (fence.generation, receipt.id, ['{"id":17}'])
+    assert (pack.generation, id_text(pack.ids), list(pack.texts)) == (state.generation, receipt.id, ['{"id":17}'])
     assert pack.attributes == [{"kind": "reminder"}]
 
 
@@ -387,9 +391,9 @@ def test_a_topic_is_looked_up_once_a_minute_and_an_unknown_one_each_time(stack: 
     class Counting(MemoryTopics):
         reads = 0
 
-        def fence(self, topic: str) -> Any:
+        def state(self, topic: str) -> Any:
             self.reads += 1
-            return super().fence(topic)
+            return super().state(topic)
 
     topics = Counting()
     client = Tidewheel(session=stack.session, settings=stack.settings, clock=stack.clock, topics=topics)
@@ -519,9 +523,9 @@ def test_stats_tell_what_waits_from_metadata(stack: Stack) -> None:
     stack.client.create_subscription("orders", "billing")
     slot = NOW_MS // 300_000
     for each in (bucket(slot + 10, slot + 20, 100), bucket(slot + 5, slot + 30, 50)):
-        fence = stack.topics.fence("orders")
-        assert fence is not None
-        stack.topics.commit_bucket(fence, each, None)
+        state = stack.topics.state("orders")
+        assert state is not None
+        stack.topics.commit_bucket(state, each, None)
     stats = stack.client.stats("orders")
     assert (stats.waiting, stats.buckets, stats.ledger_bytes) == (150, 2, 2008)
     assert stats.next_due_at is not None
@@ -535,10 +539,10 @@ def test_stats_of_a_partly_planned_topic_count_what_is_left_and_the_lag(stack: S
     stack.client.create_topic("orders")
     stack.client.create_subscription("orders", "billing")
     slot = NOW_MS // 300_000
-    fence = stack.topics.fence("orders")
-    assert fence is not None
-    stack.topics.commit_bucket(fence, bucket(slot, slot + 9, 100), None)
-    sealed = stack.topics.seal(fence, slot + 5)
+    state = stack.topics.state("orders")
+    assert state is not None
+    stack.topics.commit_bucket(state, bucket(slot, slot + 9, 100), None)
+    sealed = stack.topics.seal(state, slot + 5)
     assert sealed is not None
     assert stack.topics.commit_plan(sealed, None, slot + 5)
     stats = stack.client.stats("orders")

@@ -17,7 +17,7 @@ from tidewheel.errors import InvalidValue, QueueUnavailable, SendFailed
 from tidewheel.model.message import SQS_MAX_BYTES, IdSource, Message, Receipt, id_text
 from tidewheel.model.pack import Pack, decode_pack
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.topic_state import Fence, new_fence
+from tidewheel.model.topic_state import TopicState, new_topic_state
 from tidewheel.model.validation import check_message, moved
 
 NOW_MS = 1_800_000_000_000
@@ -53,9 +53,9 @@ class Sqs:
 def sender(sqs: Sqs, clock: Clock | None = None, pauses: list[float] | None = None) -> Sender:
     settings = SimpleNamespace(ingest_queues=lambda topic: ("urgent", "bulk"))
     connection = cast(Connection, SimpleNamespace(sqs=sqs, settings=settings))
-    fence: Fence = new_fence("orders", "g1", TopicSettings(), NOW_MS)
+    state: TopicState = new_topic_state("orders", "g1", TopicSettings(), NOW_MS)
     pause = (pauses if pauses is not None else []).append
-    return Sender(connection, fence, clock or ManualClock(NOW_MS), IdSource(), pause)
+    return Sender(connection, state, clock or ManualClock(NOW_MS), IdSource(), pause)
 
 
 def bodies(packs: list[Pack]) -> list[str]:

@@ -202,9 +202,9 @@ def test_sealed_slots_that_are_not_planned_yet_are_sealed(memory: MemoryTidewhee
     client = topic(memory)
     client.send_many("orders", [Message(body="x", delay=f"{i}h") for i in (2, 5)])
     memory.advance(minutes=6)
-    fence = memory.service.topics.fence("orders")
-    assert fence is not None
-    assert memory.service.topics.seal(fence, (memory.clock.now_ms() + 3 * 3_600_000) // SLOT_MS)
+    state = memory.service.topics.state("orders")
+    assert state is not None
+    assert memory.service.topics.seal(state, (memory.clock.now_ms() + 3 * 3_600_000) // SLOT_MS)
     stats = client.stats("orders")
     assert (stats.waiting, stats.sealed) == (1, 1)
     assert stats.next_due_at == memory.now().replace(hour=2, minute=0)
@@ -254,7 +254,7 @@ def test_a_look_at_a_quiet_topic_reads_a_fixed_list_and_no_message(memory: Memor
     looking, calls = counted(memory)
     assert looking.stats("orders").waiting == 500
     assert calls == {
-        "fence": 1,
+        "state": 1,
         "buckets": 1,
         "subscriptions": 1,
         "open_deliveries": 1,

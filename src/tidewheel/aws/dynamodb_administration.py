@@ -12,7 +12,7 @@ from tidewheel.aws.dynamodb_writes import Change, Check, Delete, Put, Value
 from tidewheel.flows.ports.administration import Replay
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription import Delivery, State
-from tidewheel.model.topic_state import ALL_SEALED, Fence, Purge
+from tidewheel.model.topic_state import ALL_SEALED, Purge, TopicState
 
 MAX_DELETED_ITEMS = 500
 """Items of one `delete_items`: a few seconds' worth."""
@@ -24,26 +24,26 @@ class DynamoAdministration:
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    def update_settings(self, fence: Fence, settings: TopicSettings) -> bool:
+    def update_settings(self, state: TopicState, settings: TopicSettings) -> bool:
         """One GetItem and one UpdateItem: another release may have written the same settings in other words."""
-        item = self._table.get(layout.fence_key(fence.topic))
-        if item is None or items.decode_fence(item).settings != fence.settings:
+        item = self._table.get(layout.topic_state_key(state.topic))
+        if item is None or items.decode_topic_state(item).settings != state.settings:
             return False
         seen = item["settings"]["S"]
         return self._change_if_seen(
-            fence, "update_settings", {"settings": seen}, {"settings": settings.to_json(keeping=seen)}
+            state, "update_settings", {"settings": seen}, {"settings": settings.to_json(keeping=seen)}
         )
 
-    def set_purges(self, fence: Fence, purge_ms: int, purges: Sequence[Purge]) -> bool:
+    def set_purges(self, state: TopicState, purge_ms: int, purges: Sequence[Purge]) -> bool:
         """One UpdateItem."""
         return self._change_if_seen(
-            fence,
+            state,
             "set_purges",
-            {"purge_ms": fence.purge_ms, "purges": items.encode_purges(fence.purges)},
+            {"purge_ms": state.purge_ms, "purges": items.encode_purges(state.purges)},
             {"purge_ms": purge_ms, "purges": items.encode_purges(purges)},
         )
 
-    def open_replay(self, fence: Fence, delivery: Delivery) -> Replay:
+    def open_replay(self, state: TopicState, delivery: Delivery) -> Replay:
         """One transaction."""
         key = delivery.key
         failed = self._table.transact(
@@ -55,36 +55,36 @@ class DynamoAdministration:
                     values={"generation": key.generation, "paused": State.PAUSED.value},
                 ),
                 Change(
-                    key=layout.fence_key(fence.topic),
-                    condition=f"{items.SAME_TOPIC} AND gc_until <= :a",
-                    values={"generation": fence.generation, "a": key.plan},
-                    adds={"subs_ver": 1},
+                    key=layout.topic_state_key(state.topic),
+                    condition=f"{items.SAME_TOPIC} AND collected_until <= :a",
+                    values={"generation": state.generation, "a": key.plan},
+                    adds={"subscriptions_version": 1},
                 ),
             ],
             action="open_replay",
-            topic=fence.topic,
+            topic=state.topic,
         )
         if 2 in failed:
             return Replay.COLLECTED
         return Replay.REFUSED if failed else Replay.OPENED
 
-    def mark_deleting(self, fence: Fence, generation: str, now_ms: int) -> bool:
+    def mark_deleting(self, state: TopicState, generation: str, now_ms: int) -> bool:
         """One UpdateItem."""
-        looks = items.look_fields(fence.topic, now_ms)
+        looks = items.check_fields(state.topic, now_ms)
         marks: dict[str, Value | None] = {"generation": generation, "sealed": ALL_SEALED, "deleting_at_ms": now_ms}
-        return self._change_if_seen(fence, "mark_deleting", {}, marks | looks)
+        return self._change_if_seen(state, "mark_deleting", {}, marks | looks)
 
-    def deletion(self, topic: str) -> Fence | None:
+    def deletion(self, topic: str) -> TopicState | None:
         """One GetItem."""
-        item = self._table.get(layout.fence_key(topic))
-        found = None if item is None else items.decode_fence(item)
+        item = self._table.get(layout.topic_state_key(topic))
+        found = None if item is None else items.decode_topic_state(item)
         return found if found is not None and found.deleting_at_ms is not None else None
 
-    def claim_deletion(self, fence: Fence, look_at_ms: int) -> bool:
+    def claim_deletion(self, state: TopicState, next_check_ms: int) -> bool:
         """One UpdateItem."""
-        seen: dict[str, Value | None] = {layout.WAKE_SORT_KEY: fence.look_at_ms}
-        looks = items.look_fields(fence.topic, look_at_ms)
-        return self._change_if_seen(fence, "claim_deletion", seen, looks)
+        seen: dict[str, Value | None] = {layout.CHECK_SORT_KEY: state.next_check_ms}
+        looks = items.check_fields(state.topic, next_check_ms)
+        return self._change_if_seen(state, "claim_deletion", seen, looks)
 
     def delete_items(self, topic: str) -> bool:
         """Some queries, and one DeleteItem each: at most 500 a call."""
@@ -105,27 +105,27 @@ class DynamoAdministration:
             yield key
         for partition in layout.partitions(topic):
             for key in map(items.key_of, self._table.query("pk = :pk", {"pk": partition}, projection="pk, sk")):
-                if key[1] != layout.FENCE and key not in seen:
+                if key[1] != layout.STATE and key not in seen:
                     yield key
 
-    def forget_topic(self, fence: Fence) -> bool:
+    def forget_topic(self, state: TopicState) -> bool:
         """One transaction of one item: deletes it only if it is the one that was read."""
         delete = Delete(
-            key=layout.fence_key(fence.topic),
+            key=layout.topic_state_key(state.topic),
             condition=items.SAME_TOPIC,
-            values={"generation": fence.generation},
+            values={"generation": state.generation},
         )
-        return not self._table.transact([delete], action="forget_topic", topic=fence.topic)
+        return not self._table.transact([delete], action="forget_topic", topic=state.topic)
 
     def _change_if_seen(
         self,
-        fence: Fence,
+        state: TopicState,
         action: str,
         seen: dict[str, Value | None],
         sets: dict[str, Value | None],
     ) -> bool:
-        """Changes the fence if its generation is as read and these attributes are as seen; None is absent."""
-        values: dict[str, Value] = {"generation": fence.generation}
+        """Changes the topic state if its generation is as read and these attributes are as seen; None is absent."""
+        values: dict[str, Value] = {"generation": state.generation}
         condition = items.SAME_TOPIC
         for name, value in seen.items():
             if value is None:
@@ -133,6 +133,6 @@ class DynamoAdministration:
             else:
                 condition += f" AND {name} = :{name}"
                 values[name] = value
-        change = Change(key=layout.fence_key(fence.topic), condition=condition, values=values, sets=sets)
-        done, _ = self._table.update(change, action=action, topic=fence.topic)
+        change = Change(key=layout.topic_state_key(state.topic), condition=condition, values=values, sets=sets)
+        done, _ = self._table.update(change, action=action, topic=state.topic)
         return done

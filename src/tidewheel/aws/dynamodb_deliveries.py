@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from tidewheel.aws import dynamodb_items as items
 from tidewheel.aws import table_layout as layout
-from tidewheel.aws.dynamodb_fences import wake_comparison
 from tidewheel.aws.dynamodb_table import Table
+from tidewheel.aws.dynamodb_topic_states import wake_comparison
 from tidewheel.aws.dynamodb_writes import Change, Item, Put, Value, Write
 from tidewheel.flows.ports import AT_ONCE_MS, HandOut
 from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
-from tidewheel.model.topic_state import Fence, above
+from tidewheel.model.topic_state import TopicState, above
 
 
 class DynamoDeliveries:
@@ -20,31 +20,32 @@ class DynamoDeliveries:
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    def create_subscription(self, fence: Fence, subscription: Subscription) -> bool:
-        """One transaction; refused also when wake_slot no longer compares with the cursor as it did in `fence`.
+    def create_subscription(self, state: TopicState, subscription: Subscription) -> bool:
+        """One transaction; refused also when next_slot no longer compares with the cursor as it did in `state`.
 
         DynamoDB cannot lower a number to another; so that the mark is lowered only where it is above the cursor, the
-        comparison is a condition. The caller reads the fence again, as for the other conditions.
+        comparison is a condition. The caller reads the topic state again, as for the other conditions.
         """
         cursor = subscription.cursor
-        lower = above(fence.wake_slot, cursor)
+        lower = above(state.next_slot, cursor)
         sets: dict[str, Value | None] = {}
         if lower:
-            look_at_ms = AT_ONCE_MS if cursor >= fence.sealed else fence.look_at(cursor, fence.collect_at_ms)
-            sets = {"wake_slot": cursor, **items.look_fields(fence.topic, look_at_ms)}
+            next_check_ms = AT_ONCE_MS if cursor >= state.sealed else state.check_at(cursor, state.collect_at_ms)
+            sets = {"next_slot": cursor, **items.check_fields(state.topic, next_check_ms)}
         failed = self._table.transact(
             [
                 Put(item=items.encode_subscription(subscription), if_absent=True),
                 Change(
-                    key=layout.fence_key(fence.topic),
-                    condition=f"gc_until <= :cursor AND {items.SAME_TOPIC} AND " + wake_comparison(lower, ":cursor"),
-                    values={"cursor": cursor, "generation": fence.generation},
+                    key=layout.topic_state_key(state.topic),
+                    condition=f"collected_until <= :cursor AND {items.SAME_TOPIC} AND "
+                    + wake_comparison(lower, ":cursor"),
+                    values={"cursor": cursor, "generation": state.generation},
                     sets=sets,
-                    adds={"subs_ver": 1, "ver": 1},
+                    adds={"subscriptions_version": 1, "work_version": 1},
                 ),
             ],
             action="create_subscription",
-            topic=fence.topic,
+            topic=state.topic,
         )
         return not failed
 
@@ -110,14 +111,14 @@ class DynamoDeliveries:
         done, item = self._table.update(change, action=action, topic=key.topic, returns=True)
         return _delivery(item) if done else None
 
-    def stamp_delivery(self, key: DeliveryKey, seen_look_at_ms: int, look_at_ms: int) -> bool:
+    def stamp_delivery(self, key: DeliveryKey, seen_look_at_ms: int, next_check_ms: int) -> bool:
         """One UpdateItem."""
         done, _ = self._table.update(
             Change(
                 key=layout.delivery_key(key),
-                condition="look_at_ms = :seen",
+                condition="next_check_ms = :seen",
                 values={"seen": seen_look_at_ms},
-                sets={"look_at_ms": look_at_ms},
+                sets={"next_check_ms": next_check_ms},
             ),
             action="stamp_delivery",
             topic=key.topic,

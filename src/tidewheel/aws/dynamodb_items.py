@@ -1,8 +1,8 @@
 """What the table's items look like: domain values to items and back.
 
-Each item has its version in `v`: how this one item is read. A fence also has its topic's `layout`, if that is above 1:
-by which rules all data of the topic is read and changed. Optional fields are absent, never null. Attributes that this
-release does not know are passed over, and stay where an item is changed and not put whole.
+Each item has its version in `v`: how this one item is read. A topic state also has its topic's `layout`, if that is
+above 1: by which rules all data of the topic is read and changed. Optional fields are absent, never null. Attributes
+that this release does not know are passed over, and stay where an item is changed and not put whole.
 
 Binary attributes (`slots`, `segments`, `manifest`, `ledger`) hold bytes with a checksum of their own, which is verified
 before a parser sees them.
@@ -17,8 +17,8 @@ from typing import NamedTuple, TypeVar
 
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_writes import Item, Value, item_of
-from tidewheel.errors import CorruptMetadata, NewerLayout, TidewheelError
-from tidewheel.flows.ports import Trash, Wake
+from tidewheel.errors import CorruptMetadata, TidewheelError, UnsupportedLayout
+from tidewheel.flows.ports import NextWork, Trash
 from tidewheel.ledger.bucket import Bucket, BucketId, Tail
 from tidewheel.ledger.segment_table import decode_segments, encode_segments
 from tidewheel.ledger.slots import decode_slots, encode_slots
@@ -29,12 +29,13 @@ from tidewheel.model.recurring import Recurring
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription import Delivery, State, Subscription
 from tidewheel.model.tombstone import Tombstone
-from tidewheel.model.topic_state import Fence, Purge, check_layout
+from tidewheel.model.topic_state import Purge, TopicState, check_layout
 from tidewheel.model.untrusted import json_of, text, whole
 
 VERSION = 1
 SAME_TOPIC = "generation = :generation AND attribute_not_exists(layout)"
-"""The condition of every change of a fence: it is the topic that was read, and not moved to a newer layout since."""
+"""The condition of every change of a topic state: it is the topic that was read, and not moved to a newer layout
+since."""
 
 T = TypeVar("T")
 
@@ -50,7 +51,7 @@ def _reading(decode: Callable[[Item], T]) -> Callable[[Item], T]:
             version = _number(item, "v")
             if version <= VERSION:
                 return decode(item)
-        except NewerLayout:
+        except UnsupportedLayout:
             raise
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, TidewheelError) as error:
             reason = str(error) if isinstance(error, TidewheelError) else repr(error)
@@ -99,79 +100,79 @@ def key_of(item: Item) -> layout.Key:
     return _text(item, layout.PARTITION_KEY), _text(item, layout.SORT_KEY)
 
 
-def look_at_ms_of(item: Item) -> int:
+def next_check_ms_of(item: Item) -> int:
     """Returns when the sweep is to look at an item of the index."""
-    return _number(item, layout.WAKE_SORT_KEY)
+    return _number(item, layout.CHECK_SORT_KEY)
 
 
 def _topic(item: Item) -> str:
     return layout.topic_of(_text(item, layout.PARTITION_KEY))
 
 
-def look_fields(topic: str, look_at_ms: int | None) -> dict[str, Value | None]:
-    """Returns the attributes that put an item into the index `wake`, or take it out."""
+def check_fields(topic: str, next_check_ms: int | None) -> dict[str, Value | None]:
+    """Returns the attributes that put an item into the index `checks`, or take it out."""
     return {
-        layout.WAKE_PARTITION_KEY: None if look_at_ms is None else layout.wake_shard(topic),
-        layout.WAKE_SORT_KEY: look_at_ms,
+        layout.CHECK_PARTITION_KEY: None if next_check_ms is None else layout.check_shard(topic),
+        layout.CHECK_SORT_KEY: next_check_ms,
     }
 
 
-def wake_fields(topic: str, wake: Wake) -> dict[str, Value | None]:
-    """Returns the fence's attributes that a Wake changes."""
+def next_work_fields(topic: str, next_work: NextWork) -> dict[str, Value | None]:
+    """Returns the topic state's attributes that a Wake changes."""
     return {
-        "wake_slot": wake.wake_slot,
-        "collect_at_ms": wake.collect_at_ms,
-        "waiting": wake.waiting or None,
-        **look_fields(topic, wake.look_at_ms),
+        "next_slot": next_work.next_slot,
+        "collect_at_ms": next_work.collect_at_ms,
+        "waiting": next_work.waiting or None,
+        **check_fields(topic, next_work.next_check_ms),
     }
 
 
-def encode_fence(fence: Fence) -> Item:
-    """Returns a fence's item."""
+def encode_topic_state(state: TopicState) -> Item:
+    """Returns a topic state's item."""
     fields: dict[str, Value | None] = {
         "v": VERSION,
-        "generation": fence.generation,
-        "settings": fence.settings.to_json(),
-        "sealed": fence.sealed,
-        "planned": fence.planned,
-        "gc_until": fence.gc_until,
-        "wake_slot": fence.wake_slot,
-        "ver": fence.ver,
-        "cver": fence.cver,
-        "subs_ver": fence.subs_ver,
-        "purge_ms": fence.purge_ms,
-        "purges": encode_purges(fence.purges),
-        "deleting_at_ms": fence.deleting_at_ms,
-        "collect_at_ms": fence.collect_at_ms,
-        "merge_ver": fence.merge_ver or None,
-        "merge_at_ms": fence.merge_at_ms,
-        "waiting": fence.waiting or None,
-        "recurring": fence.recurring or None,
-        "layout": fence.layout if fence.layout > 1 else None,
+        "generation": state.generation,
+        "settings": state.settings.to_json(),
+        "sealed": state.sealed,
+        "planned": state.planned,
+        "collected_until": state.collected_until,
+        "next_slot": state.next_slot,
+        "work_version": state.work_version,
+        "swap_version": state.swap_version,
+        "subscriptions_version": state.subscriptions_version,
+        "purge_ms": state.purge_ms,
+        "purges": encode_purges(state.purges),
+        "deleting_at_ms": state.deleting_at_ms,
+        "collect_at_ms": state.collect_at_ms,
+        "merge_considered_version": state.merge_considered_version or None,
+        "merge_at_ms": state.merge_at_ms,
+        "waiting": state.waiting or None,
+        "recurring": state.recurring or None,
+        "layout": state.layout if state.layout > 1 else None,
     }
-    return item_of(layout.fence_key(fence.topic), fields | look_fields(fence.topic, fence.look_at_ms))
+    return item_of(layout.topic_state_key(state.topic), fields | check_fields(state.topic, state.next_check_ms))
 
 
 @_reading
-def decode_fence(item: Item) -> Fence:
-    """Reads a fence."""
-    return Fence(
+def decode_topic_state(item: Item) -> TopicState:
+    """Reads a topic state."""
+    return TopicState(
         topic=_topic(item),
         generation=_text(item, "generation"),
         settings=TopicSettings.from_json(_text(item, "settings")),
         sealed=_number(item, "sealed"),
         planned=_number(item, "planned"),
-        gc_until=_number(item, "gc_until"),
-        wake_slot=_optional(item, "wake_slot"),
-        ver=_number(item, "ver"),
-        cver=_number(item, "cver"),
-        subs_ver=_number(item, "subs_ver"),
+        collected_until=_number(item, "collected_until"),
+        next_slot=_optional(item, "next_slot"),
+        work_version=_number(item, "work_version"),
+        swap_version=_number(item, "swap_version"),
+        subscriptions_version=_number(item, "subscriptions_version"),
         purge_ms=_number(item, "purge_ms"),
         purges=_purges(item),
         deleting_at_ms=_optional(item, "deleting_at_ms"),
-        look_at_ms=_optional(item, layout.WAKE_SORT_KEY),
+        next_check_ms=_optional(item, layout.CHECK_SORT_KEY),
         collect_at_ms=_optional(item, "collect_at_ms"),
-        merge_ver=_optional(item, "merge_ver") or 0,
+        merge_considered_version=_optional(item, "merge_considered_version") or 0,
         merge_at_ms=_optional(item, "merge_at_ms"),
         waiting=_optional(item, "waiting") or 0,
         recurring=_optional(item, "recurring") or 0,
@@ -180,7 +181,7 @@ def decode_fence(item: Item) -> Fence:
 
 
 def encode_purges(purges: Sequence[Purge]) -> str | None:
-    """Returns purged ranges as a fence's item holds them; always the same text for the same ranges."""
+    """Returns purged ranges as a topic state's item holds them; always the same text for the same ranges."""
     texts = [[each.first_ms, each.end_ms, each.sent_before_ms] for each in purges]
     return json.dumps(texts, separators=(",", ":")) if texts else None
 
@@ -310,7 +311,7 @@ def encode_delivery(delivery: Delivery) -> Item:
         "end_ms": delivery.end_ms,
     }
     topic = delivery.key.topic
-    return item_of(layout.delivery_key(delivery.key), fields | look_fields(topic, delivery.look_at_ms))
+    return item_of(layout.delivery_key(delivery.key), fields | check_fields(topic, delivery.next_check_ms))
 
 
 @_reading
@@ -321,7 +322,7 @@ def decode_delivery(item: Item) -> Delivery:
         queue_url=_text(item, "queue_url"),
         parts=_number(item, "parts"),
         start=_number(item, "start"),
-        look_at_ms=_number(item, layout.WAKE_SORT_KEY),
+        next_check_ms=_number(item, layout.CHECK_SORT_KEY),
         done=frozenset(int(part) for part in item["done"]["NS"]) if "done" in item else frozenset(),
         leases=tuple(sorted((int(part), int(taken["N"])) for part, taken in item["leases"]["M"].items())),
         filter_policy=_text(item, "filter_policy") if "filter_policy" in item else None,
@@ -340,7 +341,7 @@ def encode_park(park: Park) -> Item:
         "object_name": park.object_name,
         "leased_ms": park.leased_ms,
     }
-    return item_of(layout.park_key(park.key), fields | look_fields(park.key.topic, park.look_at_ms))
+    return item_of(layout.park_key(park.key), fields | check_fields(park.key.topic, park.next_check_ms))
 
 
 @_reading
@@ -350,7 +351,7 @@ def decode_park(item: Item) -> Park:
         key=layout.parse_park_key(key_of(item)),
         rows=_number(item, "rows"),
         size_bytes=_number(item, "size_bytes"),
-        look_at_ms=_number(item, layout.WAKE_SORT_KEY),
+        next_check_ms=_number(item, layout.CHECK_SORT_KEY),
         ledger=_binary(item, "ledger") if "ledger" in item else None,
         object_name=_text(item, "object_name") if "object_name" in item else None,
         leased_ms=_optional(item, "leased_ms"),

@@ -139,5 +139,7 @@ def _names_one(key: layout.Key) -> bool:
 
 def _open(topic: str, slot: int) -> Check:
     return Check(
-        key=layout.fence_key(topic), condition="sealed <= :slot AND attribute_not_exists(layout)", values={"slot": slot}
+        key=layout.topic_state_key(topic),
+        condition="sealed <= :slot AND attribute_not_exists(layout)",
+        values={"slot": slot},
     )

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 
 from tidewheel.aws import dynamodb_items as items
 from tidewheel.aws import table_layout as layout
-from tidewheel.aws.dynamodb_fences import wake_comparison
 from tidewheel.aws.dynamodb_table import Table
+from tidewheel.aws.dynamodb_topic_states import wake_comparison
 from tidewheel.aws.dynamodb_writes import Change, Check, Delete, Put, Value, Write
 from tidewheel.flows.ports import AT_ONCE_MS
 from tidewheel.flows.ports.parks import Parked
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.subscription import DeliveryKey, State, Subscription
-from tidewheel.model.topic_state import Fence, above
+from tidewheel.model.topic_state import TopicState, above
 
-_WITHOUT_LEDGER = "pk, sk, v, #rows, size_bytes, look_at_ms, object_name, leased_ms"
+_WITHOUT_LEDGER = "pk, sk, v, #rows, size_bytes, next_check_ms, object_name, leased_ms"
 
 
 class DynamoParks:
@@ -40,32 +40,32 @@ class DynamoParks:
         done, _ = self._table.update(change, action="mark_broken", topic=topic)
         return done
 
-    def resume(self, fence: Fence, subscription: Subscription) -> bool:
-        """One transaction; as in `create_subscription`, how wake_slot compares with the cursor is a condition."""
+    def resume(self, state: TopicState, subscription: Subscription) -> bool:
+        """One transaction; as in `create_subscription`, how next_slot compares with the cursor is a condition."""
         cursor = subscription.cursor
-        lower = above(fence.wake_slot, cursor)
+        lower = above(state.next_slot, cursor)
         sets: dict[str, Value | None] = {}
         if lower:
-            look_at_ms = AT_ONCE_MS if cursor >= fence.sealed else fence.look_at(cursor, fence.collect_at_ms)
-            sets = {"wake_slot": cursor, **items.look_fields(fence.topic, look_at_ms)}
+            next_check_ms = AT_ONCE_MS if cursor >= state.sealed else state.check_at(cursor, state.collect_at_ms)
+            sets = {"next_slot": cursor, **items.check_fields(state.topic, next_check_ms)}
         failed = self._table.transact(
             [
                 Change(
-                    key=layout.subscription_key(fence.topic, subscription.name),
+                    key=layout.subscription_key(state.topic, subscription.name),
                     condition="generation = :generation AND #state = :seen",
                     values={"generation": subscription.generation, "seen": subscription.state.value},
                     sets={"#state": State.ACTIVE.value},
                 ),
                 Change(
-                    key=layout.fence_key(fence.topic),
+                    key=layout.topic_state_key(state.topic),
                     condition=f"{items.SAME_TOPIC} AND " + wake_comparison(lower, ":cursor"),
-                    values={"cursor": cursor, "generation": fence.generation},
+                    values={"cursor": cursor, "generation": state.generation},
                     sets=sets,
-                    adds={"ver": 1},
+                    adds={"work_version": 1},
                 ),
             ],
             action="resume",
-            topic=fence.topic,
+            topic=state.topic,
         )
         return not failed
 
@@ -150,13 +150,13 @@ class DynamoParks:
         change = Change(key=layout.park_key(key), condition="attribute_exists(pk)", sets={"leased_ms": None})
         self._table.update(change, action="release_park", topic=key.topic)
 
-    def stamp_park(self, key: ParkKey, seen_look_at_ms: int, look_at_ms: int) -> bool:
+    def stamp_park(self, key: ParkKey, seen_look_at_ms: int, next_check_ms: int) -> bool:
         """One UpdateItem."""
         change = Change(
             key=layout.park_key(key),
-            condition="look_at_ms = :seen",
+            condition="next_check_ms = :seen",
             values={"seen": seen_look_at_ms},
-            sets={"look_at_ms": look_at_ms},
+            sets={"next_check_ms": next_check_ms},
         )
         done, _ = self._table.update(change, action="stamp_park", topic=key.topic)
         return done

@@ -8,7 +8,7 @@ from tidewheel.aws.dynamodb_table import Table
 from tidewheel.aws.dynamodb_writes import Change, Delete, Put, Value
 from tidewheel.flows.ports import AT_ONCE_MS
 from tidewheel.model.recurring import Recurring
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 
 class DynamoRecurring:
@@ -17,7 +17,9 @@ class DynamoRecurring:
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    def put_recurring(self, fence: Fence, recurring: Recurring, seen: Recurring | None, wake_slot: int | None) -> bool:
+    def put_recurring(
+        self, state: TopicState, recurring: Recurring, seen: Recurring | None, next_slot: int | None
+    ) -> bool:
         """One transaction."""
         item = items.encode_recurring(recurring)
         put = Put(item=item, if_absent=True)
@@ -25,25 +27,25 @@ class DynamoRecurring:
             put = Put(item=item, condition="generation = :generation", values={"generation": seen.generation})
         condition = f"{items.SAME_TOPIC} AND sealed <= :first AND "
         values: dict[str, Value] = {
-            "generation": fence.generation,
-            "first": recurring.first_ms // fence.slot_ms,
+            "generation": state.generation,
+            "first": recurring.first_ms // state.slot_ms,
         }
-        if fence.wake_slot is None:
-            condition += "attribute_not_exists(wake_slot)"
+        if state.next_slot is None:
+            condition += "attribute_not_exists(next_slot)"
         else:
-            condition += "wake_slot = :wake_slot"
-            values["wake_slot"] = fence.wake_slot
+            condition += "next_slot = :next_slot"
+            values["next_slot"] = state.next_slot
         sets: dict[str, Value | None] = {}
-        if wake_slot is not None:
-            sets = {"wake_slot": wake_slot, **items.look_fields(fence.topic, AT_ONCE_MS)}
+        if next_slot is not None:
+            sets = {"next_slot": next_slot, **items.check_fields(state.topic, AT_ONCE_MS)}
         change = Change(
-            key=layout.fence_key(fence.topic),
+            key=layout.topic_state_key(state.topic),
             condition=condition,
             values=values,
             sets=sets,
-            adds={"ver": 1, "recurring": 1 if seen is None else 0},
+            adds={"work_version": 1, "recurring": 1 if seen is None else 0},
         )
-        return not self._table.transact([put, change], action="put_recurring", topic=fence.topic)
+        return not self._table.transact([put, change], action="put_recurring", topic=state.topic)
 
     def recurring(self, topic: str, name: str) -> Recurring | None:
         """One GetItem."""
@@ -55,20 +57,20 @@ class DynamoRecurring:
         found = self._table.query_prefix(layout.topic_partition(topic), layout.RECURRING)
         return [items.decode_recurring(item) for item in found]
 
-    def delete_recurring(self, fence: Fence, seen: Recurring) -> bool:
+    def delete_recurring(self, state: TopicState, seen: Recurring) -> bool:
         """One transaction."""
         delete = Delete(
-            key=layout.recurring_key(fence.topic, seen.name),
+            key=layout.recurring_key(state.topic, seen.name),
             condition="generation = :generation",
             values={"generation": seen.generation},
         )
         change = Change(
-            key=layout.fence_key(fence.topic),
+            key=layout.topic_state_key(state.topic),
             condition=items.SAME_TOPIC,
-            values={"generation": fence.generation},
+            values={"generation": state.generation},
             adds={"recurring": -1},
         )
-        return not self._table.transact([delete, change], action="delete_recurring", topic=fence.topic)
+        return not self._table.transact([delete, change], action="delete_recurring", topic=state.topic)
 
     def restore_recurring(self, recurring: Recurring) -> None:
         """One PutItem."""

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from tidewheel.aws.dynamodb_writes import Change, Check, Delete, Item, Put, Value, Write, expression, key_item
 from tidewheel.aws.table_layout import PARTITION_KEY, SORT_KEY, Key
-from tidewheel.errors import Contended
+from tidewheel.errors import ConcurrentModification
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -206,7 +206,7 @@ class Table:
             except ClientError as error:
                 if not _lost_a_race(error):
                     raise
-        raise Contended(action, topic, ATTEMPTS)
+        raise ConcurrentModification(action, topic, ATTEMPTS)
 
 
 def backoff_s(attempt: int) -> float:

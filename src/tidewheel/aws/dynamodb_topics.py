@@ -11,17 +11,17 @@ from tidewheel.aws import s3_layout
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_administration import DynamoAdministration
 from tidewheel.aws.dynamodb_deliveries import DynamoDeliveries, hand_out_writes
-from tidewheel.aws.dynamodb_fences import DynamoFences
 from tidewheel.aws.dynamodb_items import PlanItem
 from tidewheel.aws.dynamodb_keys import DynamoKeys
 from tidewheel.aws.dynamodb_parks import DynamoParks
 from tidewheel.aws.dynamodb_recurring import DynamoRecurring
 from tidewheel.aws.dynamodb_table import Table
+from tidewheel.aws.dynamodb_topic_states import DynamoTopicStates
 from tidewheel.aws.dynamodb_writes import Change, Delete, Item, Put, Value, Write
-from tidewheel.flows.ports import HandOut, Objects, Trash, Wake
+from tidewheel.flows.ports import HandOut, NextWork, Objects, Trash
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.plan import Plan, decode_plan, encode_plan
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -30,7 +30,7 @@ MAX_INLINE_MANIFEST_BYTES = 300_000
 """Manifests above it are objects: an item has 400 KB at most."""
 
 
-class DynamoTopics(DynamoFences, DynamoDeliveries, DynamoParks, DynamoKeys, DynamoRecurring, DynamoAdministration):
+class DynamoTopics(DynamoTopicStates, DynamoDeliveries, DynamoParks, DynamoKeys, DynamoRecurring, DynamoAdministration):
     """The port `Topics` in one DynamoDB table; several threads may use it.
 
     Each call that changes something raises Contended when other changes of the same items, or throttling, come first
@@ -59,40 +59,46 @@ class DynamoTopics(DynamoFences, DynamoDeliveries, DynamoParks, DynamoKeys, Dyna
 
     # ---- plans
     def commit_plan(
-        self, fence: Fence, plan: Plan | None, b: int, hand_outs: Sequence[HandOut] = (), wake: Wake | None = None
+        self,
+        state: TopicState,
+        plan: Plan | None,
+        b: int,
+        hand_outs: Sequence[HandOut] = (),
+        next_work: NextWork | None = None,
     ) -> bool:
-        """One transaction, or one UpdateItem if the fence is all that changes; before it a PUT of a large manifest.
+        """One transaction, or one UpdateItem if the topic state is all that changes; before it a PUT of a large
+        manifest.
 
         If it stops after that PUT, nothing names the object.
         """
-        fence_change = self._planned(fence, b, wake)
-        writes: list[Write] = [fence_change]
+        state_change = self._planned(state, b, next_work)
+        writes: list[Write] = [state_change]
         item = None if plan is None else self._plan_item(plan)
         if item is not None:
             writes.append(Put(item=items.encode_plan_item(item)))
         for step in hand_outs:
             writes += hand_out_writes(step)
         if len(writes) == 1:
-            done, _ = self._table.update(fence_change, action="commit_plan", topic=fence.topic)
+            done, _ = self._table.update(state_change, action="commit_plan", topic=state.topic)
         else:
-            done = not self._table.transact(writes, action="commit_plan", topic=fence.topic)
+            done = not self._table.transact(writes, action="commit_plan", topic=state.topic)
         if not done and item is not None and item.object_name is not None:
             self._drop_unnamed(item)
         return done
 
-    def _planned(self, fence: Fence, b: int, wake: Wake | None) -> Change:
-        condition = f"planned = :planned AND cver = :cver AND {items.SAME_TOPIC}"
+    def _planned(self, state: TopicState, b: int, next_work: NextWork | None) -> Change:
+        condition = f"planned = :planned AND swap_version = :swap_version AND {items.SAME_TOPIC}"
         values: dict[str, Value] = {
-            "planned": fence.planned,
-            "cver": fence.cver,
-            "generation": fence.generation,
+            "planned": state.planned,
+            "swap_version": state.swap_version,
+            "generation": state.generation,
         }
         sets: dict[str, Value | None] = {"planned": b}
-        if wake is not None:
-            condition += " AND ver = :ver"
-            values["ver"] = fence.ver
-            sets |= items.wake_fields(fence.topic, wake)
-        return Change(key=layout.fence_key(fence.topic), condition=condition, values=values, sets=sets)
+        if next_work is not None:
+            condition += " AND work_version = :work_version"
+            values["work_version"] = state.work_version
+            sets |= items.next_work_fields(state.topic, next_work)
+        return Change(key=layout.topic_state_key(state.topic), condition=condition, values=values, sets=sets)
 
     def _plan_item(self, plan: Plan) -> PlanItem:
         manifest = encode_plan(plan)
@@ -155,20 +161,20 @@ class DynamoTopics(DynamoFences, DynamoDeliveries, DynamoParks, DynamoKeys, Dyna
 
     # ---- merging
     def swap(
-        self, fence: Fence, sources: Sequence[Bucket], outputs: Sequence[Bucket], trash: Trash, dropped: int = 0
+        self, state: TopicState, sources: Sequence[Bucket], outputs: Sequence[Bucket], trash: Trash, dropped: int = 0
     ) -> bool:
-        """One transaction of an item for each bucket, the trash and the fence."""
-        topic = fence.topic
+        """One transaction of an item for each bucket, the trash and the topic state."""
+        topic = state.topic
         failed = self._table.transact(
             [
                 *(Put(item=items.encode_bucket(topic, each)) for each in outputs),
                 *(Delete(key=layout.bucket_key(topic, each.id)) for each in sources),
                 Put(item=items.encode_trash(topic, trash)),
                 Change(
-                    key=layout.fence_key(topic),
+                    key=layout.topic_state_key(topic),
                     condition=f"{items.SAME_TOPIC} AND planned <= :sealed",
-                    values={"generation": fence.generation, "sealed": trash.sealed},
-                    adds={"cver": 1, **({"waiting": -dropped} if dropped else {})},
+                    values={"generation": state.generation, "sealed": trash.sealed},
+                    adds={"swap_version": 1, **({"waiting": -dropped} if dropped else {})},
                 ),
             ],
             action="swap",

@@ -48,7 +48,7 @@ class SchedulerWheel:
         self._role_arn = role_arn
         self._dead_letter_arn = dead_letter_arn
 
-    def arm(self, topic: str, slot: int, fires_at_ms: int) -> None:
+    def schedule(self, topic: str, slot: int, fires_at_ms: int) -> None:
         """Makes a schedule, which deletes itself when it has fired; that it exists already is fine."""
         time_s = schedule_time_s(fires_at_ms, self._clock.now_ms())
         time = datetime.fromtimestamp(time_s, UTC)

@@ -1,7 +1,7 @@
 """The table's keys: pure data, the same for the application, the stack and the tests.
 
     item          pk                 sk
-    fence         T#<topic>          FENCE
+    topic state         T#<topic>          STATE
     bucket        T#<topic>          BUCKET#<bucket id>
     plan          T#<topic>          PLAN#<a>
     subscription  T#<topic>          SUB#<name>
@@ -18,7 +18,8 @@
 
 Slots have 12 digits, so that keys sort as slots do. Names hold no '#' (`topic.check_name`).
 
-Fences, deliveries and parks that the sweep must look at are in the sparse index `wake` too: `wake_shard`, `look_at_ms`.
+TopicStates, deliveries and parks that the sweep must look at are in the sparse index `checks` too: `check_shard`,
+`next_check_ms`.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ PARTITION_KEY = "pk"
 SORT_KEY = "sk"
 TTL_ATTRIBUTE = "ttl"
 
-WAKE_INDEX = "wake"
-WAKE_PARTITION_KEY = "wake_shard"
-WAKE_SORT_KEY = "look_at_ms"
-WAKE_SHARDS = 16
+CHECK_INDEX = "checks"
+CHECK_PARTITION_KEY = "check_shard"
+CHECK_SORT_KEY = "next_check_ms"
+CHECK_SHARDS = 16
 
-FENCE = "FENCE"
+STATE = "STATE"
 BUCKETS = "BUCKET#"
 PLANS = "PLAN#"
 SUBSCRIPTIONS = "SUB#"
@@ -90,9 +91,9 @@ def topic_of(partition: str) -> str:
     return partition.removeprefix(_TOPIC)
 
 
-def fence_key(topic: str) -> Key:
-    """Returns the key of a topic's fence."""
-    return topic_partition(topic), FENCE
+def topic_state_key(topic: str) -> Key:
+    """Returns the key of a topic's state."""
+    return topic_partition(topic), STATE
 
 
 def bucket_key(topic: str, bucket_id: BucketId) -> Key:
@@ -230,14 +231,14 @@ def tombstone_range(first_slot: int, end_slot: int) -> tuple[str, str]:
     return slot_text(max(0, first_slot)), slot_text(max(0, end_slot))
 
 
-def wake_shard(topic: str) -> str:
-    """Returns the partition of the index `wake` that a topic's items are in."""
-    return _shard(crc32(topic.encode()) % WAKE_SHARDS)
+def check_shard(topic: str) -> str:
+    """Returns the partition of the index `checks` that a topic's items are in."""
+    return _shard(crc32(topic.encode()) % CHECK_SHARDS)
 
 
-def wake_shards() -> list[str]:
-    """Returns all partitions of the index `wake`."""
-    return [_shard(number) for number in range(WAKE_SHARDS)]
+def check_shards() -> list[str]:
+    """Returns all partitions of the index `checks`."""
+    return [_shard(number) for number in range(CHECK_SHARDS)]
 
 
 def _shard(number: int) -> str:

@@ -78,7 +78,7 @@ class Ingestion(Construct):
         reads = ("dynamodb:GetItem", "dynamodb:Query")
         storage.grant_items(self.ingest, TOPICS, *reads, "dynamodb:UpdateItem")
         storage.grant_items(self.ingest, TOMBSTONES, *reads)
-        # One transaction moves a key, puts a tombstone and checks the topic's fence.
+        # One transaction moves a key, puts a tombstone and checks the topic's state.
         storage.grant_items(self.ingest, OF_TOPICS, "dynamodb:ConditionCheckItem", "dynamodb:PutItem")
         storage.grant_objects(self.ingest, "s3:PutObject", "s3:DeleteObject", prefixes=(LEDGERS, PARKED))
         timing_wheel.grant_arm(self.ingest)

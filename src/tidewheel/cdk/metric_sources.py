@@ -11,7 +11,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 
-from tidewheel.aws.table_layout import WAKE_INDEX
+from tidewheel.aws.table_layout import CHECK_INDEX
 from tidewheel.cdk.glue_job import GlueJob
 from tidewheel.telemetry.metrics import DIMENSION, NAMESPACE, Metric
 
@@ -67,10 +67,10 @@ class Watched:
         return cloudwatch.Metric(
             namespace="AWS/DynamoDB",
             metric_name=metric_name,
-            dimensions_map={"TableName": self.table.table_name, "GlobalSecondaryIndexName": WAKE_INDEX},
+            dimensions_map={"TableName": self.table.table_name, "GlobalSecondaryIndexName": CHECK_INDEX},
             statistic="Sum",
             period=PERIOD,
-            label=f"{WAKE_INDEX} {metric_name}",
+            label=f"{CHECK_INDEX} {metric_name}",
         )
 
     def of_scheduler(self, metric_name: str) -> cloudwatch.Metric:

@@ -56,7 +56,7 @@ class Storage(Construct):
 
     Attributes:
         s3_bucket: Holds the immutable objects.
-        table: Holds the items; its sparse index `wake` is what the sweep reads.
+        table: Holds the items; its sparse index `checks` is what the sweep reads.
     """
 
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
@@ -66,9 +66,9 @@ class Storage(Construct):
         self.s3_bucket = self._s3_bucket(environment, key)
         self.table = self._table(environment, key)
         self.table.add_global_secondary_index(
-            index_name=layout.WAKE_INDEX,
-            partition_key=_string(layout.WAKE_PARTITION_KEY),
-            sort_key=dynamodb.Attribute(name=layout.WAKE_SORT_KEY, type=dynamodb.AttributeType.NUMBER),
+            index_name=layout.CHECK_INDEX,
+            partition_key=_string(layout.CHECK_PARTITION_KEY),
+            sort_key=dynamodb.Attribute(name=layout.CHECK_SORT_KEY, type=dynamodb.AttributeType.NUMBER),
             projection_type=dynamodb.ProjectionType.KEYS_ONLY,
             # An index that cannot keep up holds back the table's writes.
             warm_throughput=_warm(None, environment.warm_write_units),
@@ -140,7 +140,7 @@ class Storage(Construct):
 
     def grant_wake_queries(self, grantee: iam.IGrantable) -> None:
         """Allow to query the index of topics and deliveries that need a look."""
-        arn = f"{self.table.table_arn}/index/{layout.WAKE_INDEX}"
+        arn = f"{self.table.table_arn}/index/{layout.CHECK_INDEX}"
         _grant(grantee, ["dynamodb:Query"], [arn])
 
     def grant_objects(self, grantee: iam.IGrantable, *actions: str, prefixes: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ from tidewheel.model.levels import parse_levels
 
 if TYPE_CHECKING:
     from tidewheel.model.subscription import Subscription
-    from tidewheel.model.topic_state import Fence
+    from tidewheel.model.topic_state import TopicState
 
 topics = typer.Typer(no_args_is_help=True, help="Create, list, update and delete topics.")
 subscriptions = typer.Typer(no_args_is_help=True, help="Create, list, pause, resume, filter and delete subscriptions.")
@@ -201,13 +201,13 @@ def _number(name: str, text: str) -> int:
         raise InvalidValue(name, text, "give a whole number") from None
 
 
-def _show_topics(fences: list[Fence], as_json: bool, also: Sequence[str] = ()) -> None:
+def _show_topics(states: list[TopicState], as_json: bool, also: Sequence[str] = ()) -> None:
     if as_json:
-        print_json([{"topic": each.topic, **asdict(each.settings)} for each in fences])
+        print_json([{"topic": each.topic, **asdict(each.settings)} for each in states])
         return
     rows = [
         (each.topic, each.settings.slot_s, each.settings.lookahead_s, *(getattr(each.settings, name) for name in also))
-        for each in fences
+        for each in states
     ]
     print_table(
         ["topic", "slot (s)", "lookahead (s)", *also], rows, "no topics; make one with: tidewheel topics create"

@@ -11,7 +11,7 @@ import typer
 from tidewheel.errors import InvalidValue
 from tidewheel.shipped import DOCS, shipped
 
-_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_STATE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^(#+) (.*)$", re.MULTILINE)
 
 
@@ -43,7 +43,7 @@ def section_of(text: str, anchor: str) -> str:
         InvalidValue: there is no such heading.
     """
     # What looks like a heading in a block of code is none: blanks of the same length keep the places.
-    prose = _FENCE.sub(lambda block: " " * len(block[0]), text)
+    prose = _STATE.sub(lambda block: " " * len(block[0]), text)
     headings = list(_HEADING.finditer(prose))
     for number, heading in enumerate(headings):
         if anchor_of(heading[2]) == anchor:

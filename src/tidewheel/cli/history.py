@@ -14,7 +14,7 @@ from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from tidewheel.client.redrive import Redriven
+    from tidewheel.client.redrive import RedriveResult
 
 From = Annotated[str | None, typer.Option("--from", help="Only what is due from this ISO 8601 time on.")]
 Until = Annotated[str | None, typer.Option("--until", help="Only what is due before this ISO 8601 time.")]
@@ -77,7 +77,7 @@ def redrive(
     _show([client(ctx).redrive(topic, subscription)], as_json)
 
 
-def _show(found: list[Redriven], as_json: bool) -> None:
+def _show(found: list[RedriveResult], as_json: bool) -> None:
     if as_json:
         print_json([asdict(each) for each in found])
         return

@@ -8,16 +8,16 @@ from typing import Any, Unpack, cast
 
 from tidewheel.client import subscriptions, topics
 from tidewheel.client.known import Known
-from tidewheel.client.redrive import Redriven, redrive_queue, redrive_service_queues
+from tidewheel.client.redrive import RedriveResult, redrive_queue, redrive_service_queues
 from tidewheel.client.subscriptions import FilterDocument
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.administration import subscribe
-from tidewheel.flows.administration.purge import Purged
-from tidewheel.flows.administration.replay import Replayed
+from tidewheel.flows.administration.purge import PurgeResult
+from tidewheel.flows.administration.replay import ReplayResult
 from tidewheel.model.settings import ChangeableSettings, NewTopicSettings, TopicSettings
 from tidewheel.model.subscription import Subscription
 from tidewheel.model.topic import check_name
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 
 class Administration(Known):
@@ -25,7 +25,7 @@ class Administration(Known):
 
     def create_topic(
         self, name: str, *, settings: TopicSettings | None = None, **changes: Unpack[NewTopicSettings]
-    ) -> Fence:
+    ) -> TopicState:
         """Creates a topic, or returns the one that there is, if it has what is asked for.
 
         Asked for are slot_s, lookahead_s and what is not the default: a topic keeps the defaults of the release that
@@ -39,7 +39,7 @@ class Administration(Known):
         Raises:
             InvalidValue: the name or a setting is not usable.
             AlreadyExists: the topic has other settings than those asked for.
-            BeingDeleted: the last topic of this name is not gone yet.
+            TopicDeleting: the last topic of this name is not gone yet.
         """
         check_name("topic", name)
         if settings is None:
@@ -48,11 +48,11 @@ class Administration(Known):
             raise InvalidValue("settings", changes, "give settings= or single settings, not both")
         elif not isinstance(settings, TopicSettings):
             raise InvalidValue("settings", settings, "give a TopicSettings, or single settings such as slot_s=60")
-        fence = subscribe.create_topic(self._connection.topics, self._clock, name, settings)
-        self._remember_fence(fence)
-        return fence
+        state = subscribe.create_topic(self._connection.topics, self._clock, name, settings)
+        self._remember_state(state)
+        return state
 
-    def update_topic(self, name: str, **changes: Unpack[ChangeableSettings]) -> Fence:
+    def update_topic(self, name: str, **changes: Unpack[ChangeableSettings]) -> TopicState:
         """Changes settings of a topic, from its next decision on; other clients see them within a minute.
 
         Args:
@@ -63,9 +63,9 @@ class Administration(Known):
             InvalidValue: there is no such setting, it is fixed, or its value is not usable; nothing was changed.
             UnknownTopic: the topic does not exist.
         """
-        fence = topics.update(self._connection, self._clock, name, changes)
-        self._remember_fence(fence)
-        return fence
+        state = topics.update(self._connection, self._clock, name, changes)
+        self._remember_state(state)
+        return state
 
     def delete_topic(self, name: str, *, delete_queues: bool = False) -> None:
         """Deletes a topic with all that waits in it; nothing of it remains in S3, DynamoDB or the scheduler.
@@ -88,7 +88,7 @@ class Administration(Known):
 
     def purge(
         self, topic: str, *, start: datetime | float | None = None, end: datetime | float | None = None
-    ) -> Purged:
+    ) -> PurgeResult:
         """Drops what was sent to a topic until now: all of it, or what is due from `start` on and before `end`.
 
         What is in the subscriptions' queues already (due within the next 8 to 13 minutes, by default) is not called
@@ -116,7 +116,7 @@ class Administration(Known):
         *,
         start: datetime | float | None = None,
         end: datetime | float | None = None,
-    ) -> Replayed:
+    ) -> ReplayResult:
         """Delivers again, to one subscription, what was due from `start` on and before `end`, while it is kept.
 
         How long that is, the setting `retention_s` says; without it, until the next collection. The messages have the
@@ -135,11 +135,11 @@ class Administration(Known):
         Raises:
             InvalidValue: a time is not usable, the range is empty, or the subscription is paused.
             UnknownTopic, UnknownSubscription: there is none of this name.
-            NotKept: nothing of the range is kept any more.
+            RetentionExpired: nothing of the range is kept any more.
         """
         return topics.replay(self._connection, self._clock, topic, subscription, start, end)
 
-    def redrive(self, topic: str, subscription: str) -> Redriven:
+    def redrive(self, topic: str, subscription: str) -> RedriveResult:
         """Moves what is in a subscription's dead-letter queue back to its queue; they stay as they are.
 
         Raises:
@@ -149,7 +149,7 @@ class Administration(Known):
         """
         return redrive_queue(self._connection.sqs, self._subscription(topic, subscription).queue_url)
 
-    def redrive_service(self) -> list[Redriven]:
+    def redrive_service(self) -> list[RedriveResult]:
         """Does the same for the service's own ingest queues and its work queue, once the cause is removed.
 
         Raises:
@@ -261,7 +261,7 @@ class Administration(Known):
             self._subscriptions.pop((topic, subscription), None)
         return deleted
 
-    def topics(self) -> list[Fence]:
+    def topics(self) -> list[TopicState]:
         """Lists all topics by name; one that was created in the last second may be missing."""
         return self._connection.topics.topics()
 
@@ -271,7 +271,7 @@ class Administration(Known):
         Raises:
             UnknownTopic: the topic does not exist.
         """
-        self._fence(topic)
+        self._state(topic)
         return self._connection.topics.subscriptions(topic)
 
 

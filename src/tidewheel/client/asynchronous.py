@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidewheel.clock import Clock
     from tidewheel.flows.ports import Objects, Topics
     from tidewheel.model.settings import ChangeableSettings, NewTopicSettings, ServiceSettings, TopicSettings
-    from tidewheel.model.topic_state import Fence
+    from tidewheel.model.topic_state import TopicState
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -123,12 +123,12 @@ class AsyncTidewheel:
     # Written out, since a method that takes any name cannot be told apart from one that takes `self` as one.
     async def create_topic(
         self, name: str, *, settings: TopicSettings | None = None, **changes: Unpack[NewTopicSettings]
-    ) -> Fence:
+    ) -> TopicState:
         """As `Tidewheel.create_topic`."""
         call = functools.partial(self.client.create_topic, name, settings=settings, **changes)
         return await self._in_thread(call)
 
-    async def update_topic(self, name: str, **changes: Unpack[ChangeableSettings]) -> Fence:
+    async def update_topic(self, name: str, **changes: Unpack[ChangeableSettings]) -> TopicState:
         """As `Tidewheel.update_topic`."""
         return await self._in_thread(functools.partial(self.client.update_topic, name, **changes))
 

@@ -23,8 +23,8 @@ from tidewheel.client.closed import Closed
 from tidewheel.client.unsent import BufferFull, FailedMessage, FlushFailed
 from tidewheel.errors import InvalidValue
 from tidewheel.model.message import Message, Receipt, id_text
-from tidewheel.model.topic_state import Fence
-from tidewheel.model.validation import CheckedMessage
+from tidewheel.model.topic_state import TopicState
+from tidewheel.model.validation import OutgoingMessage
 
 if TYPE_CHECKING:
     from tidewheel.client.tidewheel import Tidewheel
@@ -39,15 +39,15 @@ class _Entry:
     index: int
     added_s: float
     size: int
-    fence: Fence
-    checked: CheckedMessage
+    state: TopicState
+    checked: OutgoingMessage
     message: Message
     future: Future[Receipt]
 
     @property
     def receipt(self) -> Receipt:
         checked = self.checked
-        return Receipt(id=id_text(checked.id), topic=self.fence.topic, deliver_at_ms=checked.deliver_at_ms)
+        return Receipt(id=id_text(checked.id), topic=self.state.topic, deliver_at_ms=checked.deliver_at_ms)
 
 
 class BufferedSender:
@@ -158,7 +158,7 @@ class BufferedSender:
             replace=replace,
             expires_in=expires_in,
         )
-        fence, checked = self._tw._check(topic, message)
+        state, checked = self._tw._check(topic, message)
         future: Future[Receipt] = Future()
         size = checked.size
         with self._changed:
@@ -167,7 +167,7 @@ class BufferedSender:
                 index=self._added,
                 added_s=time.monotonic(),
                 size=size,
-                fence=fence,
+                state=state,
                 checked=checked,
                 message=message,
                 future=future,
@@ -300,10 +300,10 @@ class BufferedSender:
         """Sends what waits, topic by topic; each future learns what became of its message."""
         by_topic: dict[str, list[_Entry]] = {}
         for entry in batch:
-            by_topic.setdefault(entry.fence.topic, []).append(entry)
+            by_topic.setdefault(entry.state.topic, []).append(entry)
         for entries in by_topic.values():
             try:
-                sender = self._tw._sender(entries[-1].fence)
+                sender = self._tw._sender(entries[-1].state)
                 errors = sender.try_checked([entry.checked for entry in entries])
             except Exception as error:  # whatever it is, it must not end the thread
                 errors = dict.fromkeys(range(len(entries)), error)

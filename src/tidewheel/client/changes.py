@@ -12,8 +12,8 @@ from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLa
 from tidewheel.flows.ports import Topics
 from tidewheel.model.message import IdSource, MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.tombstone import tombstone
-from tidewheel.model.topic_state import Fence
-from tidewheel.model.validation import CheckedMessage, check_key, moved
+from tidewheel.model.topic_state import TopicState
+from tidewheel.model.validation import OutgoingMessage, check_key, moved
 
 if TYPE_CHECKING:
     from tidewheel.client.sender import Sender
@@ -48,16 +48,16 @@ def check_one_of(message_id: str | None, key: str | None) -> None:
 
 
 def cancel_one(
-    topics: Topics, fence: Fence, ids: IdSource, now_ms: int, message_id: str | None, key: str | None
+    topics: Topics, state: TopicState, ids: IdSource, now_ms: int, message_id: str | None, key: str | None
 ) -> CancelResult:
     """Cancels by id or by key; see `Tidewheel.cancel`."""
     check_one_of(message_id, key)
     if key is not None:
-        return cancel_key(topics, fence.topic, fence.slot_ms, key, (now_ms, ids.sequence()), now_ms)
-    return cancel(topics, fence.topic, fence.slot_ms, MessageId(str(message_id)), now_ms)
+        return cancel_key(topics, state.topic, state.slot_ms, key, (now_ms, ids.sequence()), now_ms)
+    return cancel(topics, state.topic, state.slot_ms, MessageId(str(message_id)), now_ms)
 
 
-def cancel_all(topics: Topics, fence: Fence, now_ms: int, message_ids: Iterable[str]) -> list[CancelResult]:
+def cancel_all(topics: Topics, state: TopicState, now_ms: int, message_ids: Iterable[str]) -> list[CancelResult]:
     """Cancels many by id; see `Tidewheel.cancel_many`."""
     if isinstance(message_ids, (str, bytes)) or not isinstance(message_ids, Iterable):
         raise InvalidValue("ids", message_ids, "give a list of ids; for one, use cancel")
@@ -69,13 +69,13 @@ def cancel_all(topics: Topics, fence: Fence, now_ms: int, message_ids: Iterable[
             raise InvalidValue(f"ids[{index}]", each, "give the 26 characters that send returned") from error
     if not wanted:
         raise InvalidValue("ids", [], "give at least one id")
-    return cancel_many(topics, fence.topic, fence.slot_ms, wanted, now_ms)
+    return cancel_many(topics, state.topic, state.slot_ms, wanted, now_ms)
 
 
 def reschedule(
     connection: Connection,
     sender: Sender,
-    fence: Fence,
+    state: TopicState,
     ids: IdSource,
     now_ms: int,
     due_ms: int,
@@ -93,49 +93,49 @@ def reschedule(
     from tidewheel.client.waiting import find
 
     topics = connection.topics
-    old = _current(topics, fence, message_id, key)
+    old = _current(topics, state, message_id, key)
     if isinstance(old, Cancelled):
         return old
-    if id_deliver_at_ms(id_bytes(old)) // fence.slot_ms < fence.sealed:
+    if id_deliver_at_ms(id_bytes(old)) // state.slot_ms < state.sealed:
         return TooLate(id=old)
-    found = find(connection, fence, old)
+    found = find(connection, state, old)
     if found is None:
         how = "if it was sent within the last minutes, try again; otherwise correct the id"
-        raise UnknownMessage(fence.topic, old, how)
-    if fence.purged(found.checked.deliver_at_ms, found.sent_at_ms):
+        raise UnknownMessage(state.topic, old, how)
+    if state.purged(found.checked.deliver_at_ms, found.sent_at_ms):
         return Cancelled(id=old)
-    new = _with_own_payload(connection, fence.topic, moved(found.checked, ids, due_ms, id_bytes(old)))
+    new = _with_own_payload(connection, state.topic, moved(found.checked, ids, due_ms, id_bytes(old)))
     [receipt] = sender.send_checked([new])
-    outcome = topics.cancel(fence.topic, tombstone(old, fence.slot_ms, now_ms, to=id_text(new.id)))
+    outcome = topics.cancel(state.topic, tombstone(old, state.slot_ms, now_ms, to=id_text(new.id)))
     if outcome.done or (outcome.found is not None and outcome.found.to == receipt.id):
         return Rescheduled(receipt=receipt, old_id=old)
     return TooLate(id=old) if outcome.found is None else Cancelled(id=old)
 
 
-def _current(topics: Topics, fence: Fence, message_id: str | None, key: str | None) -> MessageId | Cancelled:
+def _current(topics: Topics, state: TopicState, message_id: str | None, key: str | None) -> MessageId | Cancelled:
     """Returns the message that an id or a key stands for now."""
     if key is not None:
-        entry = topics.key(fence.topic, key)
+        entry = topics.key(state.topic, key)
         if entry is None or entry.id is None:
             how = "no message with this key was ingested yet; if one was sent just now, try again"
-            raise UnknownMessage(fence.topic, key, how)
+            raise UnknownMessage(state.topic, key, how)
         if entry.cancelled:
             return Cancelled(id=entry.id)
         message_id = entry.id
     current = MessageId(str(message_id))
     for _ in range(_MOST_MOVES):
-        cancelled = topics.tombstone(fence.topic, id_deliver_at_ms(id_bytes(current)) // fence.slot_ms, current)
+        cancelled = topics.tombstone(state.topic, id_deliver_at_ms(id_bytes(current)) // state.slot_ms, current)
         if cancelled is None:
             break
         if cancelled.to is None:
             slot = cancelled.slot
             # One that may have come too late counts only while its slot is open.
-            return Cancelled(id=current) if cancelled.certain or slot >= fence.sealed else current
+            return Cancelled(id=current) if cancelled.certain or slot >= state.sealed else current
         current = cancelled.to
     return current
 
 
-def _with_own_payload(connection: Connection, topic: str, message: CheckedMessage) -> CheckedMessage:
+def _with_own_payload(connection: Connection, topic: str, message: OutgoingMessage) -> OutgoingMessage:
     """Copies a large body under the new message's name: its object is kept by the time at which it is due."""
     if message.options is None or message.options.payload is None:
         return message

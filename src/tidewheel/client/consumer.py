@@ -154,9 +154,9 @@ class Consumer:
         """
         if not isinstance(message, ReceivedMessage):
             raise InvalidValue("message", message, "give what receive returned")
-        fence = self._tw._fence(self.topic)
+        state = self._tw._state(self.topic)
         now_ms, attempt = self._tw._clock.now_ms(), message.attempt + 1
-        levels = fence.settings.delay_levels
+        levels = state.settings.delay_levels
         due_ms = retry_due_ms(now_ms, attempt, levels, level=level, backoff=backoff, delay=delay)
         expires_at_ms = self._expiry_ms(message)
         receipt: Receipt | None = None
@@ -167,7 +167,7 @@ class Consumer:
         else:
             whole = fetch_payload(self._tw._connection, message)
             again = sent_again(whole, self._tw._ids, due_ms, self.subscription, expires_at_ms=expires_at_ms)
-            [receipt] = self._tw._sender(fence).send_checked([again])
+            [receipt] = self._tw._sender(state).send_checked([again])
             self._count("retried")
         if message.receipt_handle not in self._in_hand:
             receiving.delete(self._tw._connection.sqs, self._queue_url, [message])

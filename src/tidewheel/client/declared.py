@@ -87,7 +87,7 @@ class DeclaredTopic:
 
         Raises:
             AlreadyExists: the topic has other settings than those asked for.
-            BeingDeleted: the last topic of this name is not gone yet.
+            TopicDeleting: the last topic of this name is not gone yet.
         """
         return subscribe.create_topic(connection.topics, clock, self.name, self.settings, owner=owner).generation
 
@@ -97,11 +97,11 @@ class DeclaredTopic:
         Raises:
             InvalidValue: a setting that differs cannot change; nothing was changed.
         """
-        fence = connection.topics.fence(self.name)
-        if fence is None:
+        state = connection.topics.state(self.name)
+        if state is None:
             self.create(connection, clock, owner)
             return
-        there = asdict(fence.settings)
+        there = asdict(state.settings)
         changes = {name: value for name, value in asdict(self.settings).items() if value != there[name]}
         if changes:
             update_topic(connection.topics, clock, self.name, changes)
@@ -271,7 +271,7 @@ def delete(connection: Connection, clock: Clock, owner: str, topic: str, subscri
     What its queue holds stays.
     """
     topics = connection.topics
-    found = topics.fence(topic) if subscription is None else topics.subscription(topic, subscription)
+    found = topics.state(topic) if subscription is None else topics.subscription(topic, subscription)
     if found is None or not subscribe.owns(owner, found.generation):
         return False
     try:

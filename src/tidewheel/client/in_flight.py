@@ -9,7 +9,7 @@ from tidewheel.flows.ports import Topics
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.plan import Plan
 from tidewheel.model.subscription import Delivery, Subscription
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 MAX_PLANS = 20
 """Plans read of each kind, so that a subscription that was paused for a month does not make thousands of requests."""
@@ -29,7 +29,7 @@ class Undelivered(NamedTuple):
 
 def undelivered(
     topics: Topics,
-    fence: Fence,
+    state: TopicState,
     buckets: Sequence[Bucket],
     subscriptions: Sequence[Subscription],
     opened: Sequence[Delivery],
@@ -43,9 +43,9 @@ def undelivered(
         buckets: the topic's, complete or not: where one is still there, its occupied slots make the estimate better.
     """
     exact = {each.object_name: each for each in buckets if not each.slot_shift}
-    not_handed_out = min((each.cursor for each in subscriptions), default=fence.planned)
+    not_handed_out = min((each.cursor for each in subscriptions), default=state.planned)
     left = _shares_left(subscriptions, opened, not_handed_out)
-    found = [_in_delivery(topics, fence, exact, left), _not_handed_out(topics, fence, exact, not_handed_out)]
+    found = [_in_delivery(topics, state, exact, left), _not_handed_out(topics, state, exact, not_handed_out)]
     slots = [each.first_slot for each in found if each.first_slot is not None]
     return Undelivered(sum(each.rows for each in found), min(slots, default=None))
 
@@ -63,35 +63,37 @@ def _shares_left(
     return left
 
 
-def _in_delivery(topics: Topics, fence: Fence, exact: Mapping[str, Bucket], left: Mapping[int, float]) -> Undelivered:
+def _in_delivery(
+    topics: Topics, state: TopicState, exact: Mapping[str, Bucket], left: Mapping[int, float]
+) -> Undelivered:
     rows = shares = 0.0
     first: int | None = None
     for a in sorted(left)[:MAX_PLANS]:
-        plan = topics.plan(fence.topic, a)
+        plan = topics.plan(state.topic, a)
         if plan is not None:
-            rows, shares = rows + left[a] * _rows(plan, fence, exact), shares + left[a]
-            first = _first_slot(plan, fence) if first is None else first
+            rows, shares = rows + left[a] * _rows(plan, state, exact), shares + left[a]
+            first = _first_slot(plan, state) if first is None else first
     return Undelivered(rows * sum(left.values()) / shares if shares else 0.0, first)
 
 
-def _not_handed_out(topics: Topics, fence: Fence, exact: Mapping[str, Bucket], start: int) -> Undelivered:
+def _not_handed_out(topics: Topics, state: TopicState, exact: Mapping[str, Bucket], start: int) -> Undelivered:
     rows, at = 0.0, start
     first: int | None = None
     for _ in range(MAX_PLANS):
-        plan = topics.next_plan(fence.topic, at) if at < fence.planned else None
-        if plan is None or plan.a >= fence.planned:
+        plan = topics.next_plan(state.topic, at) if at < state.planned else None
+        if plan is None or plan.a >= state.planned:
             return Undelivered(rows, first)
-        rows, at = rows + _rows(plan, fence, exact), plan.b
-        first = _first_slot(plan, fence) if first is None else first
-    return Undelivered(rows * (fence.planned - start) / (at - start), first)
+        rows, at = rows + _rows(plan, state, exact), plan.b
+        first = _first_slot(plan, state) if first is None else first
+    return Undelivered(rows * (state.planned - start) / (at - start), first)
 
 
-def _rows(plan: Plan, fence: Fence, exact: Mapping[str, Bucket]) -> float:
+def _rows(plan: Plan, state: TopicState, exact: Mapping[str, Bucket]) -> float:
     """Estimates a plan's rows: those of its segments, spread evenly over the occupied slots of their spans."""
     rows = 0.0
     for each in plan.segments:
         segment, bucket = each.segment, exact.get(each.object_name)
-        first, end = segment.first_deliver_at_ms // fence.slot_ms, segment.last_deliver_at_ms // fence.slot_ms + 1
+        first, end = segment.first_deliver_at_ms // state.slot_ms, segment.last_deliver_at_ms // state.slot_ms + 1
         occupied = 0 if bucket is None else bucket.slots.range_cardinality(first, end)
         if bucket is None or not occupied:  # merged, or its index is in its tail
             rows += each.due_rows
@@ -100,6 +102,6 @@ def _rows(plan: Plan, fence: Fence, exact: Mapping[str, Bucket]) -> float:
     return rows
 
 
-def _first_slot(plan: Plan, fence: Fence) -> int:
+def _first_slot(plan: Plan, state: TopicState) -> int:
     """Returns the first slot in which a plan may have a message."""
-    return max(plan.a, plan.segments[0].segment.first_deliver_at_ms // fence.slot_ms)
+    return max(plan.a, plan.segments[0].segment.first_deliver_at_ms // state.slot_ms)

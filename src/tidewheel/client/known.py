@@ -1,4 +1,4 @@
-"""What a client knows: its connection, and the fences and subscriptions that it has read."""
+"""What a client knows: its connection, and the topic states and subscriptions that it has read."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tidewheel.errors import UnknownSubscription, UnknownTopic
 from tidewheel.model.message import IdSource, Message
 from tidewheel.model.subscription import Subscription
 from tidewheel.model.topic import check_name
-from tidewheel.model.topic_state import Fence
-from tidewheel.model.validation import CheckedMessage, check_message
+from tidewheel.model.topic_state import TopicState
+from tidewheel.model.validation import OutgoingMessage, check_message
 
 if TYPE_CHECKING:
     from tidewheel.clock import Clock
 
 CACHE_MS = 60_000
-"""How long a topic's fence and a subscription's queue are taken as known."""
+"""How long a topic's state and a subscription's queue are taken as known."""
 
 
 class Known:
@@ -31,69 +31,69 @@ class Known:
         self._ids = IdSource()
         self._lock = threading.Lock()
         self._limits: dict[str, Limits] = {}
-        self._fences: dict[str, tuple[int, Fence]] = {}
+        self._states: dict[str, tuple[int, TopicState]] = {}
         self._subscriptions: dict[tuple[str, str], tuple[int, Subscription]] = {}
 
-    def _sender(self, fence: Fence) -> Sender:
-        return Sender(self._connection, fence, self._clock, self._ids, admit=lambda: self._admit(fence))
+    def _sender(self, state: TopicState) -> Sender:
+        return Sender(self._connection, state, self._clock, self._ids, admit=lambda: self._admit(state))
 
-    def _admit(self, fence: Fence) -> None:
+    def _admit(self, state: TopicState) -> None:
         """Counts a message against its topic's limits, or raises LimitExceeded."""
         with self._lock:
-            limits = self._limits.setdefault(fence.topic, Limits())
-        current, read_at_ms = self._fresh(fence)
+            limits = self._limits.setdefault(state.topic, Limits())
+        current, read_at_ms = self._fresh(state)
         limits.take(current, read_at_ms, self._clock.now_ms())
 
-    def _check(self, topic: str, message: Message) -> tuple[Fence, CheckedMessage]:
+    def _check(self, topic: str, message: Message) -> tuple[TopicState, OutgoingMessage]:
         """Does all of `send` but the sending."""
-        fence = self._fence(topic)
-        levels = fence.settings.delay_levels
+        state = self._state(topic)
+        levels = state.settings.delay_levels
         checked = check_message(message, self._ids, self._clock.now_ms(), levels=levels, large=True)
-        self._admit(fence)
-        return fence, checked
+        self._admit(state)
+        return state, checked
 
-    def _fresh(self, fence: Fence) -> tuple[Fence, int]:
-        """Returns a topic's fence and when it was read: lately, if it has a limit of what may wait."""
-        read_at_ms, known = self._fences.get(fence.topic, (0, fence))
+    def _fresh(self, state: TopicState) -> tuple[TopicState, int]:
+        """Returns a topic's state and when it was read: lately, if it has a limit of what may wait."""
+        read_at_ms, known = self._states.get(state.topic, (0, state))
         now_ms = self._clock.now_ms()
         if known.settings.max_waiting is not None and now_ms - read_at_ms >= FRESH_MS:
-            current = self._connection.topics.fence(fence.topic)
+            current = self._connection.topics.state(state.topic)
             if current is not None:
-                self._remember_fence(current)
+                self._remember_state(current)
                 return current, now_ms
         return known, read_at_ms
 
-    def _fence(self, topic: str) -> Fence:
+    def _state(self, topic: str) -> TopicState:
         check_name("topic", topic)
         now_ms = self._clock.now_ms()
         with self._lock:
-            known = self._fences.get(topic)
+            known = self._states.get(topic)
         if known is not None and now_ms - known[0] < CACHE_MS:
             return known[1]
-        fence = self._connection.topics.fence(topic)
-        if fence is None:
+        state = self._connection.topics.state(topic)
+        if state is None:
             raise UnknownTopic(topic)
-        self._remember_fence(fence)
-        return fence
+        self._remember_state(state)
+        return state
 
     def _forget(self, topic: str) -> None:
         with self._lock:
-            self._fences.pop(topic, None)
+            self._states.pop(topic, None)
             self._limits.pop(topic, None)
             for known in [each for each in self._subscriptions if each[0] == topic]:
                 del self._subscriptions[known]
 
-    def _read_fence(self, topic: str) -> Fence:
+    def _read_topic_state(self, topic: str) -> TopicState:
         check_name("topic", topic)
-        fence = self._connection.topics.fence(topic)
-        if fence is None:
+        state = self._connection.topics.state(topic)
+        if state is None:
             raise UnknownTopic(topic)
-        self._remember_fence(fence)
-        return fence
+        self._remember_state(state)
+        return state
 
-    def _remember_fence(self, fence: Fence) -> None:
+    def _remember_state(self, state: TopicState) -> None:
         with self._lock:
-            self._fences[fence.topic] = (self._clock.now_ms(), fence)
+            self._states[state.topic] = (self._clock.now_ms(), state)
 
     def _subscription(self, topic: str, name: str) -> Subscription:
         check_name("topic", topic)
@@ -105,7 +105,7 @@ class Known:
             return known[1]
         found = self._connection.topics.subscription(topic, name)
         if found is None:
-            self._fence(topic)
+            self._state(topic)
             raise UnknownSubscription(topic, name)
         with self._lock:
             self._subscriptions[topic, name] = (now_ms, found)

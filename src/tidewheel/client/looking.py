@@ -23,11 +23,11 @@ class Looking(Known):
             UnknownTopic: the topic does not exist.
         """
         check_name("topic", topic)
-        fence = self._connection.topics.fence(topic)
-        if fence is None:
+        state = self._connection.topics.state(topic)
+        if state is None:
             raise UnknownTopic(topic)
         connection = self._connection
-        return topic_stats(connection.topics, connection.objects, connection.sqs, fence, self._clock.now_ms())
+        return topic_stats(connection.topics, connection.objects, connection.sqs, state, self._clock.now_ms())
 
     def get(self, topic: str, id: str) -> MessageStatus:
         """Returns what is known of a message: whether it waits, is sealed, sent, cancelled, purged or expired.

@@ -17,12 +17,12 @@ from tidewheel.client.connection import Connection
 from tidewheel.errors import InvalidValue, ObjectMissing
 from tidewheel.model.message import Encoding, id_text
 from tidewheel.model.received import ReceivedMessage
-from tidewheel.model.validation import MAX_PAYLOAD_BYTES, CheckedMessage
+from tidewheel.model.validation import MAX_PAYLOAD_BYTES, OutgoingMessage
 
 POINTER = "tidewheel_payload"
 
 
-def store_payload(connection: Connection, topic: str, message: CheckedMessage) -> CheckedMessage:
+def store_payload(connection: Connection, topic: str, message: OutgoingMessage) -> OutgoingMessage:
     """Puts a message's body into S3; returns the message with a pointer instead."""
     text = message.text
     data = base64.b64decode(text) if message.encoding is Encoding.BYTES else text.encode()

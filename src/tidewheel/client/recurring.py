@@ -15,14 +15,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from tidewheel.errors import AlreadyExists, Contended, InvalidValue, UnknownRecurring
+from tidewheel.errors import AlreadyExists, ConcurrentModification, InvalidValue, UnknownRecurring
 from tidewheel.flows.ports import Topics
 from tidewheel.model.duration import delay_ms
 from tidewheel.model.message import IdSource, Message
 from tidewheel.model.recurrence import Rule
 from tidewheel.model.recurring import MAX_BODY_BYTES, MAX_NAME_BYTES, Recurring, occurrence_id
-from tidewheel.model.topic_state import Fence, above
-from tidewheel.model.validation import CheckedMessage, Options, check_key, check_message
+from tidewheel.model.topic_state import TopicState, above
+from tidewheel.model.validation import Options, OutgoingMessage, check_key, check_message
 from tidewheel.model.wheel import open_from
 
 SWEEP_MS = 360_000
@@ -54,8 +54,8 @@ class RecurringMessage:
 
 def make(
     topics: Topics,
-    send_checked: Callable[[list[CheckedMessage]], object],
-    read_fence: Callable[[], Fence],
+    send_checked: Callable[[list[OutgoingMessage]], object],
+    read_topic_state: Callable[[], TopicState],
     now_ms: int,
     key: str,
     message: Message,
@@ -71,7 +71,7 @@ def make(
 
     Args:
         send_checked: sends the early ones.
-        read_fence: reads the topic's fence anew.
+        read_topic_state: reads the topic's state anew.
         starts_now: whether the caller gave no start: one with the same rule that began before then goes on.
         replaces: whether one that says something else is replaced.
 
@@ -80,23 +80,23 @@ def make(
         AlreadyExists: there is one with this key that says something else.
         Contended: the topic changed under every attempt.
     """
-    fence = read_fence()
-    known = topics.recurring(fence.topic, key)
+    state = read_topic_state()
+    known = topics.recurring(state.topic, key)
     if starts_now and known is not None:
         rule = _as_begun(rule, Rule.from_json(known.rule))
-    wanted = _checked(fence, key, message, rule, now_ms)
+    wanted = _checked(state, key, message, rule, now_ms)
     sent_until_ms: int | None = None
     for _ in range(_ATTEMPTS):
-        fence = read_fence()
-        seen = topics.recurring(fence.topic, key)
+        state = read_topic_state()
+        seen = topics.recurring(state.topic, key)
         if seen is not None and seen.says_the_same(wanted):
             return described(seen, now_ms)
         if seen is not None and not replaces:
             raise AlreadyExists("recurring message", key, "another rule or body; give replace=True")
-        first_ms = _first_ms(fence, now_ms)
+        first_ms = _first_ms(state, now_ms)
         if sent_until_ms is None:
             # What the old one made for sealed slots is on its way already, and so is what was sent when it was made.
-            sent_until_ms = now_ms if seen is None else max(now_ms, fence.sealed * fence.slot_ms, seen.first_ms)
+            sent_until_ms = now_ms if seen is None else max(now_ms, state.sealed * state.slot_ms, seen.first_ms)
         if sent_until_ms < first_ms:
             early = [_early(wanted, due_ms) for due_ms in rule.between(sent_until_ms, first_ms, MOST_EARLY)]
             if early:
@@ -104,14 +104,14 @@ def make(
             sent_until_ms = first_ms
         wanted = replace(wanted, first_ms=first_ms)
         due_ms = rule.next_after(first_ms - 1)
-        slot = None if due_ms is None else due_ms // fence.slot_ms
-        lowers = slot is not None and above(fence.wake_slot, slot)
-        if topics.put_recurring(fence, wanted, seen, slot if lowers else None):
+        slot = None if due_ms is None else due_ms // state.slot_ms
+        lowers = slot is not None and above(state.next_slot, slot)
+        if topics.put_recurring(state, wanted, seen, slot if lowers else None):
             return described(wanted, now_ms)
-    raise Contended("send_recurring", wanted.topic, _ATTEMPTS)
+    raise ConcurrentModification("send_recurring", wanted.topic, _ATTEMPTS)
 
 
-def end(topics: Topics, read_fence: Callable[[], Fence], key: str) -> None:
+def end(topics: Topics, read_topic_state: Callable[[], TopicState], key: str) -> None:
     """Ends a recurring message: what of it is not planned yet does not come.
 
     Raises:
@@ -120,13 +120,13 @@ def end(topics: Topics, read_fence: Callable[[], Fence], key: str) -> None:
     """
     check_key(key)
     for _ in range(_ATTEMPTS):
-        fence = read_fence()
-        seen = topics.recurring(fence.topic, key)
+        state = read_topic_state()
+        seen = topics.recurring(state.topic, key)
         if seen is None:
-            raise UnknownRecurring(fence.topic, key)
-        if topics.delete_recurring(fence, seen):
+            raise UnknownRecurring(state.topic, key)
+        if topics.delete_recurring(state, seen):
             return
-    raise Contended("cancel_recurring", fence.topic, _ATTEMPTS)
+    raise ConcurrentModification("cancel_recurring", state.topic, _ATTEMPTS)
 
 
 def described(recurring: Recurring, now_ms: int) -> RecurringMessage:
@@ -144,7 +144,7 @@ def described(recurring: Recurring, now_ms: int) -> RecurringMessage:
     )
 
 
-def _checked(fence: Fence, key: str, message: Message, rule: Rule, now_ms: int) -> Recurring:
+def _checked(state: TopicState, key: str, message: Message, rule: Rule, now_ms: int) -> Recurring:
     check_key(key)
     if len(key.encode()) > MAX_NAME_BYTES:
         raise InvalidValue("key", key, f"of a recurring message: at most {MAX_NAME_BYTES} bytes of UTF-8")
@@ -154,7 +154,7 @@ def _checked(fence: Fence, key: str, message: Message, rule: Rule, now_ms: int) 
         how = f"body and attributes of a recurring message come to at most {MAX_BODY_BYTES} bytes"
         raise InvalidValue("body", message.body, how)
     recurring = Recurring(
-        topic=fence.topic,
+        topic=state.topic,
         name=key,
         generation="",
         rule=rule.to_json(),
@@ -166,7 +166,7 @@ def _checked(fence: Fence, key: str, message: Message, rule: Rule, now_ms: int) 
     )
     # Made from what it is, so that a repetition after a crash makes the same ids.
     times = rule.to_json() if rule.cron is None else replace(rule, start_ms=0).to_json()
-    content = (fence.generation, times, recurring.text, sorted(recurring.attributes.items()), expires_in_ms)
+    content = (state.generation, times, recurring.text, sorted(recurring.attributes.items()), expires_in_ms)
     return replace(recurring, generation=hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest())
 
 
@@ -176,15 +176,15 @@ def _as_begun(rule: Rule, known: Rule) -> Rule:
     return begun if begun == known else rule
 
 
-def _first_ms(fence: Fence, now_ms: int) -> int:
-    slot = max(fence.sealed, open_from(now_ms + SWEEP_MS, fence.settings))
-    return slot * fence.slot_ms
+def _first_ms(state: TopicState, now_ms: int) -> int:
+    slot = max(state.sealed, open_from(now_ms + SWEEP_MS, state.settings))
+    return slot * state.slot_ms
 
 
-def _early(recurring: Recurring, due_ms: int) -> CheckedMessage:
+def _early(recurring: Recurring, due_ms: int) -> OutgoingMessage:
     expires_at_ms = None if recurring.expires_in_ms is None else due_ms + recurring.expires_in_ms
     options = Options(recurring=recurring.name, expires_at_ms=expires_at_ms)
-    return CheckedMessage(
+    return OutgoingMessage(
         id=occurrence_id(recurring.generation, recurring.name, due_ms),
         text=recurring.text,
         encoding=recurring.encoding,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Redriven:
+class RedriveResult:
     """A dead-letter queue that is being emptied.
 
     Attributes:
@@ -32,7 +32,7 @@ class Redriven:
     task: str | None
 
 
-def redrive_queue(sqs: SQSClient, queue_url: str) -> Redriven:
+def redrive_queue(sqs: SQSClient, queue_url: str) -> RedriveResult:
     """Starts to move what is in a queue's dead-letter queue back; attributes and bodies stay as they are.
 
     If it stops: the move goes on in SQS.
@@ -54,10 +54,10 @@ def redrive_queue(sqs: SQSClient, queue_url: str) -> Redriven:
     except ClientError as error:
         answer = error.response["Error"]
         raise QueueUnavailable(queue_url, f"its dead letters stay: {answer['Code']}: {answer['Message']}") from error
-    return Redriven(queue_url=queue_url, dead_letter_arn=arn, messages=messages, task=task)
+    return RedriveResult(queue_url=queue_url, dead_letter_arn=arn, messages=messages, task=task)
 
 
-def redrive_service_queues(sqs: SQSClient, settings: ServiceSettings) -> list[Redriven]:
+def redrive_service_queues(sqs: SQSClient, settings: ServiceSettings) -> list[RedriveResult]:
     """Does the same for the service's own queues: all ingest queues and the work queue.
 
     Raises:

@@ -21,7 +21,7 @@ from tidewheel.model.key import KeyEntry
 from tidewheel.model.levels import Backoff
 from tidewheel.model.message import HEADER_ATTRIBUTE, IdSource
 from tidewheel.model.received import ReceivedMessage
-from tidewheel.model.validation import CheckedMessage, Options, due_at_ms
+from tidewheel.model.validation import Options, OutgoingMessage, due_at_ms
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -82,7 +82,7 @@ def retry_due_ms(
 
 def sent_again(
     message: ReceivedMessage, ids: IdSource, due_ms: int, subscription: str, *, expires_at_ms: int | None
-) -> CheckedMessage:
+) -> OutgoingMessage:
     """Returns a message's retry: the same body and attributes, for one subscription.
 
     Args:
@@ -95,7 +95,7 @@ def sent_again(
         first_version=None if message.key is None else (message.key, *message.version),
         expires_at_ms=expires_at_ms,
     )
-    return CheckedMessage(
+    return OutgoingMessage(
         id=ids.next(due_ms),
         text=message.body,
         encoding=message.encoding,

@@ -23,8 +23,8 @@ from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue, LimitExceeded, QueueUnavailable, SendFailed
 from tidewheel.model.message import SQS_MAX_BYTES, IdSource, Message, Receipt, id_floor, id_text
 from tidewheel.model.pack import MAX_MESSAGES, PACK_ATTRIBUTE, packs
-from tidewheel.model.topic_state import Fence
-from tidewheel.model.validation import CheckedMessage, check_message
+from tidewheel.model.topic_state import TopicState
+from tidewheel.model.validation import OutgoingMessage, check_message
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -68,7 +68,7 @@ class Sender:
     def __init__(
         self,
         connection: Connection,
-        fence: Fence,
+        state: TopicState,
         clock: Clock,
         ids: IdSource,
         pause: Callable[[float], None] = time.sleep,
@@ -82,9 +82,9 @@ class Sender:
         """
         self._connection = connection
         self._sqs: SQSClient = connection.sqs
-        self._urgent_url, self._bulk_url = connection.settings.ingest_queues(fence.topic)
-        self._fence = fence
-        self._levels = fence.settings.delay_levels
+        self._urgent_url, self._bulk_url = connection.settings.ingest_queues(state.topic)
+        self._state = state
+        self._levels = state.settings.delay_levels
         self._clock = clock
         self._ids = ids
         self._pause = pause
@@ -104,7 +104,7 @@ class Sender:
         """
         if isinstance(messages, (Message, str, bytes, Mapping)) or not isinstance(messages, Iterable):
             raise InvalidValue("messages", messages, "give an iterable of Message(body=..., ...)")
-        topic = self._fence.topic
+        topic = self._state.topic
         receipts: list[Receipt | None] = []
         for indexes, chunk in self._chunks(messages, receipts):
             self._send_chunk(indexes, chunk)
@@ -119,10 +119,10 @@ class Sender:
 
     def _chunks(
         self, messages: Iterable[Message], receipts: list[Receipt | None]
-    ) -> Iterator[tuple[list[int], list[CheckedMessage]]]:
+    ) -> Iterator[tuple[list[int], list[OutgoingMessage]]]:
         """Checks messages and gathers the good ones; each message gets a place among the receipts."""
         indexes: list[int] = []
-        chunk: list[CheckedMessage] = []
+        chunk: list[OutgoingMessage] = []
         size = 0
         began_ms = 0
         stream = iter(messages)
@@ -157,7 +157,7 @@ class Sender:
         if chunk:
             yield indexes, chunk
 
-    def send_checked(self, messages: Sequence[CheckedMessage]) -> list[Receipt]:
+    def send_checked(self, messages: Sequence[OutgoingMessage]) -> list[Receipt]:
         """Sends messages that are checked already.
 
         Raises:
@@ -165,13 +165,13 @@ class Sender:
         """
         for failure in self.try_checked(messages).values():
             raise failure
-        topic = self._fence.topic
+        topic = self._state.topic
         return [Receipt(id=id_text(each.id), topic=topic, deliver_at_ms=each.deliver_at_ms) for each in messages]
 
-    def try_checked(self, messages: Sequence[CheckedMessage]) -> dict[int, Exception]:
+    def try_checked(self, messages: Sequence[OutgoingMessage]) -> dict[int, Exception]:
         """Sends messages that are checked already; returns the errors of those that were not accepted, by index."""
         indexes: list[int] = []
-        chunk: list[CheckedMessage] = []
+        chunk: list[OutgoingMessage] = []
         for index, message in enumerate(messages):
             try:
                 chunk.append(self._without_large_body(message))
@@ -182,17 +182,17 @@ class Sender:
         self._send_chunk(indexes, chunk)
         return self._failures
 
-    def _without_large_body(self, message: CheckedMessage) -> CheckedMessage:
+    def _without_large_body(self, message: OutgoingMessage) -> OutgoingMessage:
         """Keeps a body in S3 that is too large for SQS: a PUT before the message is sent.
 
         If it stops after that, nothing names the object; it goes 28 days after the message would have been due.
         """
         if not message.too_large:
             return message
-        return store_payload(self._connection, self._fence.topic, message)
+        return store_payload(self._connection, self._state.topic, message)
 
-    def _send_chunk(self, indexes: list[int], chunk: list[CheckedMessage]) -> None:
-        now_ms = self._fence.sent_at_ms(self._clock.now_ms())
+    def _send_chunk(self, indexes: list[int], chunk: list[OutgoingMessage]) -> None:
+        now_ms = self._state.sent_at_ms(self._clock.now_ms())
         first_bulk_id, first_keyed_id = id_floor(now_ms + URGENT_MS + 1), id_floor(now_ms + KEYED_URGENT_MS + 1)
         urgent, bulk = list[int](), list[int]()
         for i, message in enumerate(chunk):
@@ -204,9 +204,9 @@ class Sender:
             for batch in _batches(entries):
                 self._send_batch(queue_url, batch)
 
-    def _entries(self, indexes: list[int], messages: list[CheckedMessage], now_ms: int, most: int) -> Iterator[_Entry]:
-        topic = self._fence.topic
-        for places, data in packs(topic, self._fence.generation, now_ms, messages, max_messages=most):
+    def _entries(self, indexes: list[int], messages: list[OutgoingMessage], now_ms: int, most: int) -> Iterator[_Entry]:
+        topic = self._state.topic
+        for places, data in packs(topic, self._state.generation, now_ms, messages, max_messages=most):
             body = json.dumps({"topic": topic, "messages": len(places)})
             yield _Entry(body, data, [indexes[i] for i in places])
 
@@ -252,7 +252,7 @@ class Sender:
             self._failures.update(dict.fromkeys(entry.indexes, error))
 
 
-def _takes_a_place(message: CheckedMessage) -> bool:
+def _takes_a_place(message: OutgoingMessage) -> bool:
     """Whether ingest settles what becomes of another message when this one comes."""
     options = message.options
     return options is not None and (options.key is not None or options.moves is not None)

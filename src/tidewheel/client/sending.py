@@ -79,7 +79,7 @@ class Sending(Known):
             UnknownTopic: the topic does not exist; nothing was sent.
             SendFailed: some messages were not accepted, each named by its index; all others were sent.
         """
-        return self._sender(self._fence(topic)).send(messages)
+        return self._sender(self._state(topic)).send(messages)
 
     # ---- changing what waits
 
@@ -102,9 +102,9 @@ class Sending(Known):
             UnknownTopic: the topic does not exist.
             Contended: others changed the topic each time; try again.
         """
-        fence = self._fence(topic)
-        now_ms = fence.sent_at_ms(self._clock.now_ms())
-        return changes.cancel_one(self._connection.topics, fence, self._ids, now_ms, id, key)
+        state = self._state(topic)
+        now_ms = state.sent_at_ms(self._clock.now_ms())
+        return changes.cancel_one(self._connection.topics, state, self._ids, now_ms, id, key)
 
     def cancel_many(self, topic: str, ids: Iterable[str]) -> list[CancelResult]:
         """Cancels many messages by their ids, in few requests; returns one result an id, in order.
@@ -113,7 +113,7 @@ class Sending(Known):
             InvalidValue: one is not an id; nothing was cancelled.
             UnknownTopic: the topic does not exist.
         """
-        return changes.cancel_all(self._connection.topics, self._fence(topic), self._clock.now_ms(), ids)
+        return changes.cancel_all(self._connection.topics, self._state(topic), self._clock.now_ms(), ids)
 
     def reschedule(
         self,
@@ -146,15 +146,15 @@ class Sending(Known):
             UnknownMessage: it is in no ledger: not ingested yet (up to five minutes), or delivered and collected.
         """
         changes.check_one_of(id, key)
-        fence = self._fence(topic)
+        state = self._state(topic)
         if delay is None and deliver_at is None and delay_level is None:
             raise InvalidValue("delay", None, "say when: give delay, deliver_at or delay_level")
         now_ms = self._clock.now_ms()
         due_ms = due_at_ms(
-            now_ms, delay=delay, deliver_at=deliver_at, delay_level=delay_level, levels=fence.settings.delay_levels
+            now_ms, delay=delay, deliver_at=deliver_at, delay_level=delay_level, levels=state.settings.delay_levels
         )
-        current = self._connection.topics.fence(topic) or fence
-        return changes.reschedule(self._connection, self._sender(fence), current, self._ids, now_ms, due_ms, id, key)
+        current = self._connection.topics.state(topic) or state
+        return changes.reschedule(self._connection, self._sender(state), current, self._ids, now_ms, due_ms, id, key)
 
     # ---- recurring messages
 
@@ -193,14 +193,14 @@ class Sending(Known):
             AlreadyExists: there is one with this key that says something else.
             Contended: others changed the topic each time; try again.
         """
-        fence = self._fence(topic)
+        state = self._state(topic)
         now_ms = self._clock.now_ms()
         start_ms = now_ms if start is None else at_ms("start", start)
         message = Message(body=body, attributes=attributes or {}, expires_in=expires_in)
         return recurring.make(
             self._connection.topics,
-            self._sender(fence).send_checked,
-            lambda: self._read_fence(topic),
+            self._sender(state).send_checked,
+            lambda: self._read_topic_state(topic),
             now_ms,
             key,
             message,
@@ -215,7 +215,7 @@ class Sending(Known):
         Raises:
             UnknownTopic: the topic does not exist.
         """
-        self._fence(topic)
+        self._state(topic)
         now_ms = self._clock.now_ms()
         return [recurring.described(each, now_ms) for each in self._connection.topics.all_recurring(topic)]
 
@@ -228,4 +228,4 @@ class Sending(Known):
             UnknownRecurring: there is no recurring message with this key.
             Contended: others changed the topic each time; try again.
         """
-        recurring.end(self._connection.topics, lambda: self._read_fence(topic), key)
+        recurring.end(self._connection.topics, lambda: self._read_topic_state(topic), key)

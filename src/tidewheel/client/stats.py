@@ -19,7 +19,7 @@ from tidewheel.flows.ports import Objects, Topics
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.delayed_index import next_slot
 from tidewheel.model.subscription import Delivery, State, Subscription
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -99,8 +99,8 @@ class TopicStats:
     subscriptions: tuple[SubscriptionStats, ...]
 
 
-def topic_stats(topics: Topics, objects: Objects, sqs: SQSClient, fence: Fence, now_ms: int) -> TopicStats:
-    """Returns what waits in a topic, given its fence.
+def topic_stats(topics: Topics, objects: Objects, sqs: SQSClient, state: TopicState, now_ms: int) -> TopicStats:
+    """Returns what waits in a topic, given its topic state.
 
     Requests: a query each of buckets, subscriptions, open deliveries and parks; two of SQS for each subscription; one
     range GET for each large ledger whose index is in its tail; and of plans only those that are being delivered or
@@ -109,25 +109,25 @@ def topic_stats(topics: Topics, objects: Objects, sqs: SQSClient, fence: Fence, 
     Raises:
         CorruptLedger, ObjectMissing: a ledger's tail is damaged or gone.
     """
-    slot_ms = fence.slot_ms
-    buckets = topics.buckets(fence.topic)
+    slot_ms = state.slot_ms
+    buckets = topics.buckets(state.topic)
     try:
-        live = _indexed(objects, buckets, fence)
+        live = _indexed(objects, buckets, state)
     except ObjectMissing:  # collected since its name was read
-        buckets = topics.buckets(fence.topic)
-        live = _indexed(objects, buckets, fence)
-    subscriptions = topics.subscriptions(fence.topic)
-    opened = topics.open_deliveries(fence.topic)
-    left = undelivered(topics, fence, buckets, subscriptions, opened)
-    waiting = loads(live, fence.sealed, slot_ms)
-    unplanned = sum(each.rows for each in loads(live, fence.planned, slot_ms))
+        buckets = topics.buckets(state.topic)
+        live = _indexed(objects, buckets, state)
+    subscriptions = topics.subscriptions(state.topic)
+    opened = topics.open_deliveries(state.topic)
+    left = undelivered(topics, state, buckets, subscriptions, opened)
+    waiting = loads(live, state.sealed, slot_ms)
+    unplanned = sum(each.rows for each in loads(live, state.planned, slot_ms))
     by_hour = histogram(waiting, now_ms, slot_ms, bar_s=HOUR_S, bars=HOURS)
-    next_due = next_slot(live, fence.planned)
+    next_due = next_slot(live, state.planned)
     first_slots = [slot for slot in (left.first_slot, next_due) if slot is not None]
     depths = _Depths(sqs)
-    shown = _subscriptions(topics, fence, subscriptions, opened, depths)
+    shown = _subscriptions(topics, state, subscriptions, opened, depths)
     return TopicStats(
-        topic=fence.topic,
+        topic=state.topic,
         waiting=by_hour.total,
         sealed=round(left.rows + unplanned - sum(each.rows for each in waiting)),
         in_flight=depths.in_flight,
@@ -144,21 +144,25 @@ def topic_stats(topics: Topics, objects: Objects, sqs: SQSClient, fence: Fence, 
     )
 
 
-def _indexed(objects: Objects, buckets: Sequence[Bucket], fence: Fence) -> list[Bucket]:
+def _indexed(objects: Objects, buckets: Sequence[Bucket], state: TopicState) -> list[Bucket]:
     """Returns the buckets with messages that are not planned, complete."""
-    wanted = (complete(objects, each) for each in buckets if each.last_slot >= fence.planned)
-    return [each for each in wanted if each.last_slot >= fence.planned]
+    wanted = (complete(objects, each) for each in buckets if each.last_slot >= state.planned)
+    return [each for each in wanted if each.last_slot >= state.planned]
 
 
 def _subscriptions(
-    topics: Topics, fence: Fence, subscriptions: Sequence[Subscription], opened: Sequence[Delivery], depths: _Depths
+    topics: Topics,
+    state: TopicState,
+    subscriptions: Sequence[Subscription],
+    opened: Sequence[Delivery],
+    depths: _Depths,
 ) -> tuple[SubscriptionStats, ...]:
     open_parts = Counter[tuple[str, str]]()
     for delivery in opened:
         key = delivery.key
         open_parts[key.subscription, key.generation] += max(0, delivery.parts - len(delivery.done))
     parked = Counter[tuple[str, str]]()
-    for park in topics.parks(fence.topic):
+    for park in topics.parks(state.topic):
         parked[park.key.subscription, park.key.generation] += park.rows
     found = []
     for each in subscriptions:
@@ -168,7 +172,7 @@ def _subscriptions(
                 name=each.name,
                 state=each.state,
                 queue_url=each.queue_url,
-                lag_slots=max(0, fence.planned - each.cursor),
+                lag_slots=max(0, state.planned - each.cursor),
                 open_parts=open_parts[each.name, each.generation],
                 parked=parked[each.name, each.generation],
                 queue=queue,

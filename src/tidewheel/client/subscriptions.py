@@ -38,7 +38,7 @@ def create(
     subscribe.check_new_subscription(topic, name, initial_position)
     check_visibility_timeout(visibility_timeout_s)
     policy = filter_json(filter_policy)
-    if connection.topics.fence(topic) is None:
+    if connection.topics.state(topic) is None:
         raise UnknownTopic(topic)
     existing = connection.topics.subscription(topic, name)
     if existing is not None:

@@ -17,19 +17,19 @@ from tidewheel.model.topic import check_name
 
 if TYPE_CHECKING:
     from tidewheel.clock import Clock
-    from tidewheel.model.topic_state import Fence
+    from tidewheel.model.topic_state import TopicState
 
 Time = datetime | float
 """A time as callers write it: an aware datetime, or Unix seconds."""
 
 
-def update(connection: Connection, clock: Clock, name: str, changes: Mapping[str, Any]) -> Fence:
+def update(connection: Connection, clock: Clock, name: str, changes: Mapping[str, Any]) -> TopicState:
     """Changes settings of a topic; see `Tidewheel.update_topic`."""
     check_name("topic", name)
     return updates.update_topic(connection.topics, clock, name, changes)
 
 
-def purge(connection: Connection, clock: Clock, topic: str, start: Time | None, end: Time | None) -> purges.Purged:
+def purge(connection: Connection, clock: Clock, topic: str, start: Time | None, end: Time | None) -> purges.PurgeResult:
     """Drops what was sent until now; see `Tidewheel.purge`."""
     check_name("topic", topic)
     first_ms, end_ms = _bounds(start, end)
@@ -43,7 +43,7 @@ def delete(connection: Connection, clock: Clock, name: str, delete_its_queues: b
     repetition goes on; until then, what the queues should have got is parked.
     """
     check_name("topic", name)
-    if delete_its_queues and connection.topics.fence(name) is not None:
+    if delete_its_queues and connection.topics.state(name) is not None:
         for each in connection.topics.subscriptions(name):
             delete_queues(connection.sqs, connection.stack, name, each.name, each.queue_url)
     deletion.delete_topic(connection.topics, clock, name)
@@ -51,7 +51,7 @@ def delete(connection: Connection, clock: Clock, name: str, delete_its_queues: b
 
 def replay(
     connection: Connection, clock: Clock, topic: str, subscription: str, start: Time | None, end: Time | None
-) -> replays.Replayed:
+) -> replays.ReplayResult:
     """Delivers again what was delivered; see `Tidewheel.replay`."""
     from tidewheel.aws.sqs_queues import SqsQueues
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tidewheel.client.connection import Connection
     from tidewheel.flows.ports import Topics
     from tidewheel.flows.waiting.peek import FoundMessage
-    from tidewheel.model.topic_state import Fence
+    from tidewheel.model.topic_state import TopicState
 
 MAX_PEEK = 1000
 
@@ -140,35 +140,35 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
     due_ms = id_deliver_at_ms(id_bytes(message_id))
     ledgers = _ledgers()
     topics = connection.topics
-    fence = _fence(topics, topic)
-    slot = due_ms // fence.slot_ms
+    state = _topic_state(topics, topic)
+    slot = due_ms // state.slot_ms
     tombstone = topics.tombstone(topic, slot, message_id)
     # Again, after the tombstone was read: if the slot is still open, whatever sends the message reads it too.
-    fence = _fence(topics, topic)
-    found: FoundMessage | None = ledgers.find_message(topics, connection.objects, fence, message_id)
+    state = _topic_state(topics, topic)
+    found: FoundMessage | None = ledgers.find_message(topics, connection.objects, state, message_id)
     progress: tuple[SubscriptionProgress, ...] = ()
-    in_time = tombstone is not None and (tombstone.certain or slot >= fence.sealed)
+    in_time = tombstone is not None and (tombstone.certain or slot >= state.sealed)
     if in_time or (found is not None and found.cancelled):
-        state = MessageState.CANCELLED
+        message_state = MessageState.CANCELLED
     elif found is None:
-        state = MessageState.UNKNOWN
+        message_state = MessageState.UNKNOWN
     else:
-        # Planned since the fence was read, if the message was found by its plan.
-        planned = slot < fence.planned or found.plan is not None
+        # Planned since the topic state was read, if the message was found by its plan.
+        planned = slot < state.planned or found.plan is not None
         if planned:
             progress = _progress(topics, topic, slot, found.plan)
         if planned and tombstone is not None and found.plan is None:
-            state = MessageState.UNKNOWN  # the plan that knew is collected
+            message_state = MessageState.UNKNOWN  # the plan that knew is collected
         else:
-            waits = not planned and slot >= fence.sealed
+            waits = not planned and slot >= state.sealed
             delivered = planned and all(each.delivered for each in progress)
-            state = MessageState.SENT if delivered else _state(fence, found, waits, now_ms)
+            message_state = MessageState.SENT if delivered else _waiting_state(state, found, waits, now_ms)
     return MessageStatus(
         id=message_id,
-        state=state,
+        state=message_state,
         deliver_at=_utc(due_ms),
         message=None if found is None else waiting_message(found),
-        moved_to=tombstone.to if tombstone is not None and state is MessageState.CANCELLED else None,
+        moved_to=tombstone.to if tombstone is not None and message_state is MessageState.CANCELLED else None,
         subscriptions=progress,
     )
 
@@ -188,14 +188,14 @@ def peek(
         raise InvalidValue("n", count, f"give a whole number from 1 to {MAX_PEEK}; go on with after=")
     after_id = _after(after)
     ledgers = _ledgers()
-    fence = _fence(connection.topics, topic)
-    found = ledgers.peek_messages(connection.topics, connection.objects, fence, count, now_ms, after=after_id)
+    state = _topic_state(connection.topics, topic)
+    found = ledgers.peek_messages(connection.topics, connection.objects, state, count, now_ms, after=after_id)
     return [waiting_message(each) for each in found]
 
 
-def find(connection: Connection, fence: Fence, message_id: MessageId) -> FoundMessage | None:
+def find(connection: Connection, state: TopicState, message_id: MessageId) -> FoundMessage | None:
     """Returns the row of an id as `flows.find.find_message` does; raises ExtraMissing if pyarrow is not installed."""
-    found: FoundMessage | None = _ledgers().find_message(connection.topics, connection.objects, fence, message_id)
+    found: FoundMessage | None = _ledgers().find_message(connection.topics, connection.objects, state, message_id)
     return found
 
 
@@ -225,17 +225,17 @@ def _ledgers() -> ModuleType:
     return peek
 
 
-def _fence(topics: Topics, topic: str) -> Fence:
-    fence = topics.fence(topic)
-    if fence is None:
+def _topic_state(topics: Topics, topic: str) -> TopicState:
+    state = topics.state(topic)
+    if state is None:
         raise UnknownTopic(topic)
-    return fence
+    return state
 
 
-def _state(fence: Fence, found: FoundMessage, waits: bool, now_ms: int) -> MessageState:
+def _waiting_state(state: TopicState, found: FoundMessage, waits: bool, now_ms: int) -> MessageState:
     """Returns the state of a message that was not cancelled, and that not every subscription has."""
     expires_at_ms = found.expires_at_ms
-    if fence.purged(found.checked.deliver_at_ms, found.sent_at_ms):
+    if state.purged(found.checked.deliver_at_ms, found.sent_at_ms):
         return MessageState.PURGED
     if expires_at_ms is not None and expires_at_ms < now_ms:
         return MessageState.EXPIRED

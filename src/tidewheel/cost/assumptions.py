@@ -17,7 +17,7 @@ class Assumptions:
             makes a batch of its own is the dear case.
         receives_a_second: packs a second above which a poll brings more than one.
         idle_poll_s: how long Lambda's poll of an empty queue takes.
-        clients: that send, each of which reads a topic's fence once a minute.
+        clients: that send, each of which reads a topic's state once a minute.
         live_ledgers: that a topic with merges has on average; `benchmarks/bench_cost.py`.
         sources_a_ledger: how often a ledger, as ingest writes it, is the source of a merge, its successors included.
         rewrites: how often a message is rewritten by merges; likewise.

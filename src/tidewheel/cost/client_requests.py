@@ -15,13 +15,13 @@ def _flow(requests: Mapping[str, int], units: Mapping[str, float], **more: Asked
 
 
 CLIENT_FLOWS: Mapping[str, Flow] = {
-    # Any client that sends or changes something reads the topic's fence once a minute.
+    # Any client that sends or changes something reads the topic's state once a minute.
     "client": Flow(
         function=None, asked={"minute": Asked(requests={"dynamodb.GetItem": 1}, units={"dynamodb.read": 1})}
     ),
     # One pack, whatever the number of messages in it.
     "send": _flow({"sqs.SendMessageBatch": 1}, {"sqs.request": 1}),
-    # The tombstone, and a check of the fence.
+    # The tombstone, and a check of the topic state.
     "cancel by id": _flow({"dynamodb.TransactWriteItems": 1}, {"dynamodb.write": 4}),
     # The key's entry first.
     "cancel by key": _flow(
@@ -39,7 +39,7 @@ CLIENT_FLOWS: Mapping[str, Flow] = {
         },
         {"dynamodb.read": 4, "s3.get": 1, "dynamodb.write": 4, "sqs.request": 1},
     ),
-    # Fence, tombstone and buckets; the segment of one ledger.
+    # Topic state, tombstone and buckets; the segment of one ledger.
     "get": _flow(
         {"dynamodb.GetItem": 3, "dynamodb.Query": 1, "s3.GetObject": 1},
         {"dynamodb.read": 4, "s3.get": 1},
@@ -50,7 +50,7 @@ CLIENT_FLOWS: Mapping[str, Flow] = {
         # One ledger's segment, and the tombstones of its slots.
         segment=Asked(requests={"dynamodb.Query": 1, "s3.GetObject": 1}, units={"dynamodb.read": 1, "s3.get": 1}),
     ),
-    # Fence, buckets, subscriptions, open deliveries, parks.
+    # Topic state, buckets, subscriptions, open deliveries, parks.
     "stats": _flow(
         {"dynamodb.GetItem": 1, "dynamodb.Query": 4},
         {"dynamodb.read": 5},
@@ -62,7 +62,7 @@ CLIENT_FLOWS: Mapping[str, Flow] = {
         {"dynamodb.GetItem": 2, "dynamodb.TransactWriteItems": 1, "sqs.SendMessageBatch": 1},
         {"dynamodb.read": 2, "dynamodb.write": 6, "sqs.request": 1},
     ),
-    # Fence and buckets are read, the fence's mark is raised.
+    # Topic state and buckets are read, the topic state's mark is raised.
     "purge": _flow(
         {"dynamodb.GetItem": 1, "dynamodb.Query": 1, "dynamodb.UpdateItem": 1},
         {"dynamodb.read": 2, "dynamodb.write": 1},
@@ -72,7 +72,7 @@ CLIENT_FLOWS: Mapping[str, Flow] = {
             units={"dynamodb.read": 2, "dynamodb.write": 11},
         ),
     ),
-    # Fence, subscription and plans.
+    # Topic state, subscription and plans.
     "replay": _flow(
         {"dynamodb.GetItem": 2, "dynamodb.Query": 2},
         {"dynamodb.read": 4},
@@ -87,7 +87,7 @@ CLIENT_FLOWS: Mapping[str, Flow] = {
             units={"dynamodb.read": 1, "dynamodb.write": 10, "sqs.request": 1},
         ),
     ),
-    # Fence and rule, before and after; the rule and the fence's mark in one transaction.
+    # Topic state and rule, before and after; the rule and the topic state's mark in one transaction.
     "send recurring": _flow(
         {"dynamodb.GetItem": 4, "dynamodb.TransactWriteItems": 1}, {"dynamodb.read": 4, "dynamodb.write": 6}
     ),

@@ -30,13 +30,13 @@ _INGEST = Flow(
         "call": _asked({"lambda.Invoke": 1}, {"lambda.invocation": 1}),
         # The event source mapping takes and acknowledges packs, ten at a time.
         "ten_packs": _asked(_TAKEN, {"sqs.request": 2}),
-        # Each topic's fence: where the open slots begin.
+        # Each topic's state: where the open slots begin.
         "topic": _asked({"dynamodb.GetItem": 1}, {"dynamodb.read": 1}),
-        # Put, then committed: its bucket, and the fence.
+        # Put, then committed: its bucket, and the topic state.
         "ledger": _asked({"s3.PutObject": 1, "dynamodb.TransactWriteItems": 1}, {"s3.put": 1, "dynamodb.write": 4}),
-        # Nothing waited: wake is set, and the first slot's schedule is made.
+        # Nothing waited: the next slot is set, and the first slot's schedule is made.
         "woken": _asked({"scheduler.CreateSchedule": 1}, {"dynamodb.write": 1}),
-        # What waited is due later: wake is lowered, and the first slot's schedule is made.
+        # What waited is due later: the next slot is lowered, and the first slot's schedule is made.
         "lowered": _asked({"scheduler.CreateSchedule": 1}, {"dynamodb.write": 2}),
         # Rows of sealed slots go direct, past tombstones, to all subscriptions.
         "direct": _asked({"dynamodb.Query": 2}, {"dynamodb.read": 2}),
@@ -66,10 +66,10 @@ _DISPATCH = Flow(
         "call": _asked(
             {
                 **_FIRED,
-                "dynamodb.GetItem": 1,  # the fence
+                "dynamodb.GetItem": 1,  # the topic state
                 "dynamodb.UpdateItem": 1,  # seal: no new ledger for the slot from now on
                 "dynamodb.Query": 3,  # buckets; tombstones of the plan's slots; subscriptions
-                "dynamodb.TransactWriteItems": 1,  # the plan, all cursors and deliveries, and the next wake
+                "dynamodb.TransactWriteItems": 1,  # the plan, all cursors and deliveries, and the next slot
             },
             {**_FIRED_UNITS, "dynamodb.read": 4, "dynamodb.write": 7},
         ),
@@ -96,7 +96,7 @@ _DELIVER = Flow(
                 **_TAKEN,
                 "lambda.Invoke": 1,
                 "dynamodb.UpdateItem": 2,  # the lease; the part is done
-                "dynamodb.GetItem": 2,  # fence and plan
+                "dynamodb.GetItem": 2,  # topic state and plan
             },
             {"sqs.request": 2, "lambda.invocation": 1, "dynamodb.read": 2, "dynamodb.write": 2},
         ),
@@ -125,12 +125,12 @@ _DELIVER = Flow(
 _SWEEP = Flow(
     function="sweep",
     asked={
-        # One query for each shard of the wake index: what is late and what is due; no topic is read.
+        # One query for each shard of the index of checks: what is late and what is due; no topic is read.
         "call": _asked({**_FIRED, "dynamodb.Query": 16}, {**_FIRED_UNITS, "dynamodb.read": 8}),
         # Once an hour, the backlog: the whole index, and each topic in it.
         "hour": _asked({"dynamodb.Query": 16}, {"dynamodb.read": 8}),
         "hour_topic": _asked({"dynamodb.GetItem": 1}, {"dynamodb.read": 1}),
-        # A topic whose time to be looked at has come: its fence, by each of the two.
+        # A topic whose time to be looked at has come: its topic state, by each of the two.
         "topic": _asked({"dynamodb.GetItem": 2}, {"dynamodb.read": 2}),
         # Once a day: the claim, taken and fulfilled, and the listings of what nothing names.
         "orphans": _asked({"dynamodb.UpdateItem": 2, "s3.ListObjectsV2": 4}, {"dynamodb.write": 2, "s3.put": 4}),
@@ -176,7 +176,7 @@ _SWEEP = Flow(
             },
             {"dynamodb.read": 22, "dynamodb.write": 6, "s3.put": 7},
         ),
-        # Whether a merge is needed, when 32 ledgers have come: fence, buckets, and the note.
+        # Whether a merge is needed, when 32 ledgers have come: topic state, buckets, and the note.
         "merge": _asked(
             {"dynamodb.GetItem": 1, "dynamodb.Query": 1, "dynamodb.UpdateItem": 1},
             {"dynamodb.read": 2, "dynamodb.write": 3},
@@ -188,15 +188,15 @@ _COLLECT = Flow(
     asked={
         "call": _asked(
             {
-                "dynamodb.GetItem": 2,  # the fence, before and after its mark was raised
+                "dynamodb.GetItem": 2,  # the topic state, before and after its mark was raised
                 "dynamodb.Query": 7,  # subscriptions, deliveries, tombstones; trash, plans' ranges, buckets, tombstones
-                "dynamodb.UpdateItem": 2,  # gc_until; when to collect next
+                "dynamodb.UpdateItem": 2,  # collected_until; when to collect next
                 "s3.ListObjectsV2": 1,  # the checkpoints
                 "s3.GetObject": 1,  # the newest
             },
             {"dynamodb.read": 9, "dynamodb.write": 3, "s3.put": 1, "s3.get": 1},
         ),
-        # Something is left to collect later: the topic stays in the wake index, at another place.
+        # Something is left to collect later: the topic stays in the index of checks, at another place.
         "again": _asked({}, {"dynamodb.write": 1}),
         # Something changed since the newest checkpoint.
         "checkpoint": _asked({"s3.PutObject": 1}, {"s3.put": 1}),

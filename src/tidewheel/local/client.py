@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tidewheel.model.received import ReceivedMessage
     from tidewheel.model.settings import NewTopicSettings, TopicSettings
-    from tidewheel.model.topic_state import Fence
+    from tidewheel.model.topic_state import TopicState
 
 
 class LocalClient(Tidewheel):
@@ -28,7 +28,7 @@ class LocalClient(Tidewheel):
 
     def create_topic(
         self, name: str, *, settings: TopicSettings | None = None, **changes: Unpack[NewTopicSettings]
-    ) -> Fence:
+    ) -> TopicState:
         """As `Tidewheel.create_topic`; what is not given comes from the local stack's arguments."""
         if settings is None:
             changes = {**self._topic_settings, **changes}

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tidewheel.aws.table_layout import PARTITION_KEY, SORT_KEY, WAKE_SORT_KEY
+from tidewheel.aws.table_layout import CHECK_SORT_KEY, PARTITION_KEY, SORT_KEY
 
 ItemBytes = Callable[[str, dict[str, Any]], int]
 
@@ -35,7 +35,7 @@ class Requests(Counter[str]):
 
     Units, all estimates: "dynamodb.write", "dynamodb.read" (twice as many in transactions), "sqs.request" (64 KiB
     each), "s3.put", "s3.get" (by request class), "lambda.invocation", "scheduler.invocation", "glue.run". An item
-    that comes into the wake index, or leaves it, is one write more; one whose place in it changes is two.
+    that comes into the index of checks, or leaves it, is one write more; one whose place in it changes is two.
     """
 
     def __init__(self, item_bytes: ItemBytes | None = None) -> None:
@@ -115,17 +115,18 @@ class Requests(Counter[str]):
         return max(1, -(-size // _WRITE_UNIT_BYTES))
 
     def _index_units(self, part: dict[str, Any]) -> int:
-        """Returns what a put, update or delete costs in the wake index: one write to leave a place, one to take one."""
+        """Returns what a put, update or delete costs in the index of checks: one write to leave a place, one to take
+        one."""
         named: dict[str, Any] = part.get("Item") or part["Key"]
         item = (part["TableName"], *(next(iter(named[name].values())) for name in (PARTITION_KEY, SORT_KEY)))
         before = item in self._indexed
         if "UpdateExpression" in part:
             sets, removes = _clauses(part)
-            if WAKE_SORT_KEY not in sets and WAKE_SORT_KEY not in removes:
+            if CHECK_SORT_KEY not in sets and CHECK_SORT_KEY not in removes:
                 return 0
-            after = WAKE_SORT_KEY in sets
+            after = CHECK_SORT_KEY in sets
         else:
-            after = WAKE_SORT_KEY in (part.get("Item") or {})
+            after = CHECK_SORT_KEY in (part.get("Item") or {})
         (self._indexed.add if after else self._indexed.discard)(item)
         return before + after
 

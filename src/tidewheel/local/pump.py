@@ -5,7 +5,7 @@ end of a batch window, the retry of an invocation that failed, and a function or
 `run_next` does them in order of time, at the same time in the order just given. Everything runs on the one thread that
 called it: runs are repeatable.
 
-A recurring schedule of the sweep is skipped when nothing is in the table's wake index: it would find nothing.
+A recurring schedule of the sweep is skipped when nothing is in the table's index of checks: it would find nothing.
 """
 
 from __future__ import annotations
@@ -153,10 +153,10 @@ class Pump:
             return None
         from_ms = self._last_tick_ms.get(id(schedule), self._created_ms) + 1
         if handler.spec.folder == SWEEP and self._table_name is not None:
-            look_at_ms = self._emulator.least_look_at_ms(self._table_name)
-            if look_at_ms is None:
+            next_check_ms = self._emulator.least_look_at_ms(self._table_name)
+            if next_check_ms is None:
                 return None
-            from_ms = max(from_ms, look_at_ms)
+            from_ms = max(from_ms, next_check_ms)
             # Ticks that found nothing are in the past and stay there.
             from_ms = max(from_ms, self._clock.now_ms())
         return every.first_at_or_after_ms(self._created_ms, from_ms)

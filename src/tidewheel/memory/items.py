@@ -14,14 +14,14 @@ from tidewheel.model.plan import Plan
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
 from tidewheel.model.tombstone import Tombstone
-from tidewheel.model.topic_state import LAYOUT, Fence, check_layout
+from tidewheel.model.topic_state import LAYOUT, TopicState, check_layout
 
 
 @dataclass(slots=True)
 class Items:
     """What is kept of one topic name."""
 
-    fence: Fence | None = None
+    state: TopicState | None = None
     buckets: dict[BucketId, Bucket] = field(default_factory=dict)
     plans: dict[int, Plan] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
@@ -46,16 +46,17 @@ class MemoryItems:
     def _of(self, topic: str) -> Items:
         return self._items.setdefault(topic, Items())
 
-    def _same(self, fence: Fence) -> Fence | None:
-        """Returns the fence as it is now, if it is of the same generation and this release may change it."""
-        current = self._of(fence.topic).fence
+    def _same(self, state: TopicState) -> TopicState | None:
+        """Returns the topic state as it is now, if it is of the same generation and this release may change it."""
+        current = self._of(state.topic).state
         if current is None or current.layout > LAYOUT:
             return None
-        return current if current.generation == fence.generation else None
+        return current if current.generation == state.generation else None
 
-    def _read(self, topic: str) -> Fence | None:
-        """Returns the fence, also that of a topic that is being deleted; raises NewerLayout if it is not readable."""
-        found = self._of(topic).fence
+    def _read(self, topic: str) -> TopicState | None:
+        """Returns the topic state, also that of a topic that is being deleted; raises UnsupportedLayout if it is not
+        readable."""
+        found = self._of(topic).state
         if found is not None:
             check_layout(topic, found.layout)
         return found

@@ -16,8 +16,8 @@ class MemoryKeys(MemoryItems):
     """The port `KeysPort` over dicts."""
 
     def _open(self, topic: str, slot: int) -> bool:
-        fence = self._of(topic).fence
-        return fence is not None and fence.layout <= LAYOUT and fence.sealed <= slot
+        state = self._of(topic).state
+        return state is not None and state.layout <= LAYOUT and state.sealed <= slot
 
     def cancel(self, topic: str, tombstone: Tombstone) -> Entombed:
         with self._lock:

@@ -10,7 +10,7 @@ from tidewheel.flows.ports.parks import Parked
 from tidewheel.memory.items import MemoryItems
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.subscription import DeliveryKey, State, Subscription
-from tidewheel.model.topic_state import Fence, above
+from tidewheel.model.topic_state import TopicState, above
 
 
 class MemoryParks(MemoryItems):
@@ -28,22 +28,22 @@ class MemoryParks(MemoryItems):
             self._of(topic).subscriptions[name] = replace(current, state=State.BROKEN)
             return True
 
-    def resume(self, fence: Fence, subscription: Subscription) -> bool:
+    def resume(self, state: TopicState, subscription: Subscription) -> bool:
         with self._lock:
-            items, cursor = self._of(fence.topic), subscription.cursor
-            marks, current = self._same(fence), items.subscriptions.get(subscription.name)
+            items, cursor = self._of(state.topic), subscription.cursor
+            marks, current = self._same(state), items.subscriptions.get(subscription.name)
             if marks is None or current is None:
                 return False
             if (current.generation, current.state) != (subscription.generation, subscription.state):
                 return False
-            lower = above(fence.wake_slot, cursor)
-            if above(marks.wake_slot, cursor) != lower:
+            lower = above(state.next_slot, cursor)
+            if above(marks.next_slot, cursor) != lower:
                 return False
             items.subscriptions[current.name] = replace(current, state=State.ACTIVE)
-            items.fence = replace(marks, ver=marks.ver + 1)
+            items.state = replace(marks, work_version=marks.work_version + 1)
             if lower:
-                look_at_ms = AT_ONCE_MS if cursor >= fence.sealed else fence.look_at(cursor, fence.collect_at_ms)
-                items.fence = replace(items.fence, wake_slot=cursor, look_at_ms=look_at_ms)
+                next_check_ms = AT_ONCE_MS if cursor >= state.sealed else state.check_at(cursor, state.collect_at_ms)
+                items.state = replace(items.state, next_slot=cursor, next_check_ms=next_check_ms)
             return True
 
     def set_filter(self, subscription: Subscription, filter_policy: str | None) -> bool:
@@ -113,12 +113,12 @@ class MemoryParks(MemoryItems):
             if current is not None:
                 self._of(key.topic).parks[key] = replace(current, leased_ms=None)
 
-    def stamp_park(self, key: ParkKey, seen_look_at_ms: int, look_at_ms: int) -> bool:
+    def stamp_park(self, key: ParkKey, seen_look_at_ms: int, next_check_ms: int) -> bool:
         with self._lock:
             current = self.park(key)
-            if current is None or current.look_at_ms != seen_look_at_ms:
+            if current is None or current.next_check_ms != seen_look_at_ms:
                 return False
-            self._of(key.topic).parks[key] = replace(current, look_at_ms=look_at_ms)
+            self._of(key.topic).parks[key] = replace(current, next_check_ms=next_check_ms)
             return True
 
     def delete_parks(self, keys: Iterable[ParkKey]) -> None:

@@ -7,24 +7,28 @@ from dataclasses import replace
 from tidewheel.flows.ports import AT_ONCE_MS
 from tidewheel.memory.items import MemoryItems
 from tidewheel.model.recurring import Recurring
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 
 class MemoryRecurring(MemoryItems):
     """The port `RecurringPort` over dicts."""
 
-    def put_recurring(self, fence: Fence, recurring: Recurring, seen: Recurring | None, wake_slot: int | None) -> bool:
+    def put_recurring(
+        self, state: TopicState, recurring: Recurring, seen: Recurring | None, next_slot: int | None
+    ) -> bool:
         with self._lock:
-            items, current = self._of(fence.topic), self._same(fence)
+            items, current = self._of(state.topic), self._same(state)
             found = items.recurring.get(recurring.name)
-            if current is None or current.sealed > recurring.first_ms // fence.slot_ms:
+            if current is None or current.sealed > recurring.first_ms // state.slot_ms:
                 return False
-            if (found and found.generation) != (seen and seen.generation) or current.wake_slot != fence.wake_slot:
+            if (found and found.generation) != (seen and seen.generation) or current.next_slot != state.next_slot:
                 return False
             items.recurring[recurring.name] = recurring
-            items.fence = replace(current, ver=current.ver + 1, recurring=current.recurring + (found is None))
-            if wake_slot is not None:
-                items.fence = replace(items.fence, wake_slot=wake_slot, look_at_ms=AT_ONCE_MS)
+            items.state = replace(
+                current, work_version=current.work_version + 1, recurring=current.recurring + (found is None)
+            )
+            if next_slot is not None:
+                items.state = replace(items.state, next_slot=next_slot, next_check_ms=AT_ONCE_MS)
             return True
 
     def recurring(self, topic: str, name: str) -> Recurring | None:
@@ -35,14 +39,14 @@ class MemoryRecurring(MemoryItems):
         with self._lock:
             return [each for _, each in sorted(self._of(topic).recurring.items())]
 
-    def delete_recurring(self, fence: Fence, seen: Recurring) -> bool:
+    def delete_recurring(self, state: TopicState, seen: Recurring) -> bool:
         with self._lock:
-            items, current = self._of(fence.topic), self._same(fence)
+            items, current = self._of(state.topic), self._same(state)
             found = items.recurring.get(seen.name)
             if current is None or found is None or found.generation != seen.generation:
                 return False
             del items.recurring[seen.name]
-            items.fence = replace(current, recurring=current.recurring - 1)
+            items.state = replace(current, recurring=current.recurring - 1)
             return True
 
     def restore_recurring(self, recurring: Recurring) -> None:

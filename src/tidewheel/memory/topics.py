@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tidewheel.flows.ports import AT_ONCE_MS, Commit, DailyClaim, Due, HandOut, Trash, Wake
+from tidewheel.flows.ports import AT_ONCE_MS, Commit, DailyClaim, Due, HandOut, NextWork, Trash
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.memory.administration import MemoryAdministration
 from tidewheel.memory.keys import MemoryKeys
@@ -14,65 +14,65 @@ from tidewheel.memory.recurring import MemoryRecurring
 from tidewheel.model.park import Park
 from tidewheel.model.plan import Plan
 from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
-from tidewheel.model.topic_state import Fence, above
+from tidewheel.model.topic_state import TopicState, above
 
 
 class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministration):
     """The port `Topics` over dicts; its docstrings are in `tidewheel.flows.ports.Topics`."""
 
     # ---- topics and marks
-    def create_topic(self, fence: Fence) -> bool:
+    def create_topic(self, state: TopicState) -> bool:
         with self._lock:
-            items = self._of(fence.topic)
-            if items.fence is not None:
+            items = self._of(state.topic)
+            if items.state is not None:
                 return False
-            items.fence = fence
+            items.state = state
             return True
 
-    def fence(self, topic: str) -> Fence | None:
+    def state(self, topic: str) -> TopicState | None:
         with self._lock:
             found = self._read(topic)
             return None if found is None or found.deleting_at_ms is not None else found
 
-    def topics(self) -> list[Fence]:
+    def topics(self) -> list[TopicState]:
         with self._lock:
-            return [fence for topic in sorted(self._items) if (fence := self.fence(topic)) is not None]
+            return [state for topic in sorted(self._items) if (state := self.state(topic)) is not None]
 
-    def seal(self, fence: Fence, slot: int) -> Fence | None:
+    def seal(self, state: TopicState, slot: int) -> TopicState | None:
         with self._lock:
-            self._read(fence.topic)
-            current = self._same(fence)
+            self._read(state.topic)
+            current = self._same(state)
             if current is not None and current.sealed < slot:
-                current = self._of(fence.topic).fence = replace(current, sealed=slot)
+                current = self._of(state.topic).state = replace(current, sealed=slot)
             return current
 
     def commit_bucket(
         self,
-        fence: Fence,
+        state: TopicState,
         bucket: Bucket,
-        wake: Wake | None,
+        next_work: NextWork | None,
         merge_at_ms: int | None = None,
         once: str | None = None,
     ) -> Commit:
         with self._lock:
-            items = self._of(fence.topic)
+            items = self._of(state.topic)
             if bucket.id in items.buckets or once in items.imports:
                 return Commit.EXISTS
-            first, current = bucket.first_slot, self._same(fence)
+            first, current = bucket.first_slot, self._same(state)
             if (
                 current is None
                 or current.sealed > first
-                or above(current.wake_slot, first) != above(fence.wake_slot, first)
+                or above(current.next_slot, first) != above(state.next_slot, first)
             ):
                 return Commit.MOVED
             items.buckets[bucket.id] = bucket
             if once is not None:
                 items.imports.add(once)
-            items.fence = replace(current, ver=current.ver + 1, waiting=current.waiting + bucket.rows)
-            if wake is not None:
-                items.fence = replace(items.fence, wake_slot=wake.wake_slot, look_at_ms=wake.look_at_ms)
+            items.state = replace(current, work_version=current.work_version + 1, waiting=current.waiting + bucket.rows)
+            if next_work is not None:
+                items.state = replace(items.state, next_slot=next_work.next_slot, next_check_ms=next_work.next_check_ms)
             if merge_at_ms is not None:
-                items.fence = replace(items.fence, merge_at_ms=merge_at_ms, look_at_ms=merge_at_ms)
+                items.state = replace(items.state, merge_at_ms=merge_at_ms, next_check_ms=merge_at_ms)
             return Commit.COMMITTED
 
     def imported(self, topic: str, import_id: str) -> frozenset[int]:
@@ -80,24 +80,27 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
             marks = (once.rpartition("#") for once in self._of(topic).imports)
             return frozenset(int(cut) for name, _, cut in marks if name == import_id)
 
-    def raise_wake(self, fence: Fence, wake: Wake) -> bool:
+    def raise_next_slot(self, state: TopicState, next_work: NextWork) -> bool:
         with self._lock:
-            current = self._same(fence)
-            if current is None or (current.ver, current.cver) != (fence.ver, fence.cver):
+            current = self._same(state)
+            if current is None or (current.work_version, current.swap_version) != (
+                state.work_version,
+                state.swap_version,
+            ):
                 return False
-            self._of(fence.topic).fence = _woken(current, wake)
+            self._of(state.topic).state = _woken(current, next_work)
             return True
 
     def due_for_look(self, now_ms: int) -> Due:
         with self._lock:
-            fences = [items.fence for items in self._items.values() if items.fence is not None]
+            states = [items.state for items in self._items.values() if items.state is not None]
             deliveries = [delivery for items in self._items.values() for delivery in items.deliveries.values()]
             parks = [park for items in self._items.values() for park in items.parks.values()]
-            topics = sorted((each.look_at_ms, each.topic) for each in fences if each.look_at_ms is not None)
+            topics = sorted((each.next_check_ms, each.topic) for each in states if each.next_check_ms is not None)
             return Due(
-                [topic for look_at_ms, topic in topics if look_at_ms <= now_ms],
-                [each.key for each in sorted(deliveries, key=_look_at_ms) if each.look_at_ms <= now_ms],
-                [each.key for each in sorted(parks, key=_look_at_ms) if each.look_at_ms <= now_ms],
+                [topic for next_check_ms, topic in topics if next_check_ms <= now_ms],
+                [each.key for each in sorted(deliveries, key=_look_at_ms) if each.next_check_ms <= now_ms],
+                [each.key for each in sorted(parks, key=_look_at_ms) if each.next_check_ms <= now_ms],
             )
 
     # ---- buckets, tombstones, plans
@@ -111,24 +114,24 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
 
     def commit_plan(
         self,
-        fence: Fence,
+        state: TopicState,
         plan: Plan | None,
         b: int,
         hand_outs: Sequence[HandOut] = (),
-        wake: Wake | None = None,
+        next_work: NextWork | None = None,
     ) -> bool:
         with self._lock:
-            current = self._same(fence)
-            if current is None or (current.planned, current.cver) != (fence.planned, fence.cver):
+            current = self._same(state)
+            if current is None or (current.planned, current.swap_version) != (state.planned, state.swap_version):
                 return False
-            if wake is not None and current.ver != fence.ver:
+            if next_work is not None and current.work_version != state.work_version:
                 return False
             if not all(self._unmoved(step) for step in hand_outs):
                 return False
-            items = self._of(fence.topic)
-            items.fence = replace(current, planned=b)
-            if wake is not None:
-                items.fence = _woken(items.fence, wake)
+            items = self._of(state.topic)
+            items.state = replace(current, planned=b)
+            if next_work is not None:
+                items.state = _woken(items.state, next_work)
             if plan is not None:
                 items.plans[plan.a] = plan
             for step in hand_outs:
@@ -146,20 +149,22 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
             return None if first is None else plans[first]
 
     # ---- subscriptions and deliveries
-    def create_subscription(self, fence: Fence, subscription: Subscription) -> bool:
+    def create_subscription(self, state: TopicState, subscription: Subscription) -> bool:
         with self._lock:
-            items, cursor = self._of(fence.topic), subscription.cursor
-            current = self._same(fence)
-            if subscription.name in items.subscriptions or current is None or current.gc_until > cursor:
+            items, cursor = self._of(state.topic), subscription.cursor
+            current = self._same(state)
+            if subscription.name in items.subscriptions or current is None or current.collected_until > cursor:
                 return False
-            lower = above(fence.wake_slot, cursor)
-            if above(current.wake_slot, cursor) != lower:
+            lower = above(state.next_slot, cursor)
+            if above(current.next_slot, cursor) != lower:
                 return False
             items.subscriptions[subscription.name] = subscription
-            items.fence = replace(current, subs_ver=current.subs_ver + 1, ver=current.ver + 1)
+            items.state = replace(
+                current, subscriptions_version=current.subscriptions_version + 1, work_version=current.work_version + 1
+            )
             if lower:
-                look_at_ms = AT_ONCE_MS if cursor >= fence.sealed else fence.look_at(cursor, fence.collect_at_ms)
-                items.fence = replace(items.fence, wake_slot=cursor, look_at_ms=look_at_ms)
+                next_check_ms = AT_ONCE_MS if cursor >= state.sealed else state.check_at(cursor, state.collect_at_ms)
+                items.state = replace(items.state, next_slot=cursor, next_check_ms=next_check_ms)
             return True
 
     def subscriptions(self, topic: str) -> list[Subscription]:
@@ -220,12 +225,12 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
             leases = tuple(lease for lease in current.leases if lease[0] != part)
             return self._put(replace(current, done=current.done | {part}, leases=leases))
 
-    def stamp_delivery(self, key: DeliveryKey, seen_look_at_ms: int, look_at_ms: int) -> bool:
+    def stamp_delivery(self, key: DeliveryKey, seen_look_at_ms: int, next_check_ms: int) -> bool:
         with self._lock:
             current = self.delivery(key)
-            if current is None or current.look_at_ms != seen_look_at_ms:
+            if current is None or current.next_check_ms != seen_look_at_ms:
                 return False
-            self._put(replace(current, look_at_ms=look_at_ms))
+            self._put(replace(current, next_check_ms=next_check_ms))
             return True
 
     def delete_deliveries(self, keys: Iterable[DeliveryKey]) -> None:
@@ -238,12 +243,16 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
         return delivery
 
     # ---- collection
-    def raise_gc(self, fence: Fence, gc_until: int) -> bool:
+    def raise_gc(self, state: TopicState, collected_until: int) -> bool:
         with self._lock:
-            current = self._same(fence)
-            if current is None or current.gc_until >= gc_until or current.subs_ver != fence.subs_ver:
+            current = self._same(state)
+            if (
+                current is None
+                or current.collected_until >= collected_until
+                or current.subscriptions_version != state.subscriptions_version
+            ):
                 return False
-            self._of(fence.topic).fence = replace(current, gc_until=gc_until)
+            self._of(state.topic).state = replace(current, collected_until=collected_until)
             return True
 
     def plan_ranges(self, topic: str) -> list[tuple[int, int]]:
@@ -267,10 +276,10 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
 
     # ---- merging
     def swap(
-        self, fence: Fence, sources: Sequence[Bucket], outputs: Sequence[Bucket], trash: Trash, dropped: int = 0
+        self, state: TopicState, sources: Sequence[Bucket], outputs: Sequence[Bucket], trash: Trash, dropped: int = 0
     ) -> bool:
         with self._lock:
-            items, current = self._of(fence.topic), self._same(fence)
+            items, current = self._of(state.topic), self._same(state)
             if current is None or current.planned > trash.sealed:
                 return False
             if any(source.id not in items.buckets for source in sources):
@@ -279,7 +288,7 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
                 del items.buckets[source.id]
             items.buckets |= {output.id: output for output in outputs}
             items.trash[trash.sealed, trash.id] = trash
-            items.fence = replace(current, cver=current.cver + 1, waiting=current.waiting - dropped)
+            items.state = replace(current, swap_version=current.swap_version + 1, waiting=current.waiting - dropped)
             return True
 
     def lease_merge(self, topic: str, now_ms: int, until_ms: int) -> bool:
@@ -295,13 +304,15 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
             if self._of(topic).merging_until_ms == until_ms:
                 self._of(topic).merging_until_ms = None
 
-    def merge_considered(self, fence: Fence, look_at_ms: int | None) -> bool:
+    def merge_considered(self, state: TopicState, next_check_ms: int | None) -> bool:
         with self._lock:
-            current = self._same(fence)
-            if current is None or (current.ver, current.wake_slot) != (fence.ver, fence.wake_slot):
+            current = self._same(state)
+            if current is None or (current.work_version, current.next_slot) != (state.work_version, state.next_slot):
                 return False
-            items = self._of(fence.topic)
-            items.fence = replace(current, merge_ver=fence.ver, merge_at_ms=None, look_at_ms=look_at_ms)
+            items = self._of(state.topic)
+            items.state = replace(
+                current, merge_considered_version=state.work_version, merge_at_ms=None, next_check_ms=next_check_ms
+            )
             return True
 
     # ---- trash
@@ -313,12 +324,12 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
         with self._lock:
             self._of(topic).trash.pop((trash.sealed, trash.id), None)
 
-    def set_collect_at(self, fence: Fence, collect_at_ms: int | None, look_at_ms: int | None) -> bool:
+    def set_collect_at(self, state: TopicState, collect_at_ms: int | None, next_check_ms: int | None) -> bool:
         with self._lock:
-            current = self._same(fence)
-            if current is None or (current.ver, current.wake_slot) != (fence.ver, fence.wake_slot):
+            current = self._same(state)
+            if current is None or (current.work_version, current.next_slot) != (state.work_version, state.next_slot):
                 return False
-            self._of(fence.topic).fence = replace(current, collect_at_ms=collect_at_ms, look_at_ms=look_at_ms)
+            self._of(state.topic).state = replace(current, collect_at_ms=collect_at_ms, next_check_ms=next_check_ms)
             return True
 
     # ---- the service
@@ -335,9 +346,9 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
             self._daily[name] = next_ms, after
 
     # ---- rebuilding
-    def delete_fence(self, topic: str) -> None:
+    def delete_topic_state(self, topic: str) -> None:
         with self._lock:
-            self._of(topic).fence = None
+            self._of(topic).state = None
 
     def restore_bucket(self, topic: str, bucket: Bucket) -> None:
         with self._lock:
@@ -349,14 +360,14 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
 
 
 def _look_at_ms(each: Delivery | Park) -> int:
-    return each.look_at_ms
+    return each.next_check_ms
 
 
-def _woken(fence: Fence, wake: Wake) -> Fence:
+def _woken(state: TopicState, next_work: NextWork) -> TopicState:
     return replace(
-        fence,
-        wake_slot=wake.wake_slot,
-        look_at_ms=wake.look_at_ms,
-        collect_at_ms=wake.collect_at_ms,
-        waiting=wake.waiting,
+        state,
+        next_slot=next_work.next_slot,
+        next_check_ms=next_work.next_check_ms,
+        collect_at_ms=next_work.collect_at_ms,
+        waiting=next_work.waiting,
     )

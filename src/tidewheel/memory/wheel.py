@@ -20,7 +20,7 @@ class MemoryWheel:
         with self._lock:
             return dict(self._schedules)
 
-    def arm(self, topic: str, slot: int, fires_at_ms: int) -> None:
+    def schedule(self, topic: str, slot: int, fires_at_ms: int) -> None:
         """Makes a schedule; one that exists stays as it is."""
         with self._lock:
             self._schedules.setdefault(schedule_name(topic, slot), (topic, slot, fires_at_ms))

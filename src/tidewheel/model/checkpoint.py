@@ -3,7 +3,7 @@
 Encoded it is sealed (`tidewheel.model.checksum`), a zlib stream of JSON:
 
     {"v": 1, "topic": ..., "generation": ..., "settings": {...}, "written_at_ms": ...,
-     "marks": [sealed, planned, gc_until, purge_ms],
+     "marks": [sealed, planned, collected_until, purge_ms],
      "purges": [[first_ms, end_ms, sent_before_ms], ...],      left out if there are none
      "subscriptions": [[name, generation, queue_url, cursor, start, state], ...],    with the filter's JSON, if any
      "tombstones": [[slot, message id, ttl_s], ...],     with the id of the message it was moved to, if any
@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidewheel.errors import CorruptMetadata, NewerLayout, TidewheelError
+from tidewheel.errors import CorruptMetadata, TidewheelError, UnsupportedLayout
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.message import Encoding, MessageId
 from tidewheel.model.recurring import Recurring
@@ -29,7 +29,7 @@ from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription import Delivery, State, Subscription
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic import check_name
-from tidewheel.model.topic_state import LAYOUT, Fence, Purge, check_layout
+from tidewheel.model.topic_state import LAYOUT, Purge, TopicState, check_layout
 from tidewheel.model.untrusted import decompressed, json_object_of, mapping, text, whole
 
 _RAW_BYTES = 1024 * 1024 * 1024
@@ -51,7 +51,7 @@ class Checkpoint:
     settings: TopicSettings
     sealed: int
     planned: int
-    gc_until: int
+    collected_until: int
     purge_ms: int
     written_at_ms: int
     subscriptions: tuple[Subscription, ...] = ()
@@ -65,7 +65,7 @@ class Checkpoint:
 
 
 def checkpoint_of(
-    fence: Fence,
+    state: TopicState,
     subscriptions: Iterable[Subscription],
     opened: Iterable[Delivery],
     tombstones: Iterable[Tombstone],
@@ -74,14 +74,14 @@ def checkpoint_of(
 ) -> Checkpoint:
     """Returns the checkpoint of a topic; deliveries must have been read after subscriptions."""
     return Checkpoint(
-        topic=fence.topic,
-        generation=fence.generation,
-        settings=fence.settings,
-        sealed=fence.sealed,
-        planned=fence.planned,
-        gc_until=fence.gc_until,
-        purge_ms=fence.purge_ms,
-        purges=fence.purges,
+        topic=state.topic,
+        generation=state.generation,
+        settings=state.settings,
+        sealed=state.sealed,
+        planned=state.planned,
+        collected_until=state.collected_until,
+        purge_ms=state.purge_ms,
+        purges=state.purges,
         written_at_ms=written_at_ms,
         subscriptions=tuple(sorted(with_effective_cursors(subscriptions, opened), key=lambda each: each.name)),
         tombstones=tuple(sorted(tombstones, key=lambda each: each[:3])),
@@ -108,7 +108,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         "generation": checkpoint.generation,
         "settings": json.loads(checkpoint.settings.to_json()),
         "written_at_ms": checkpoint.written_at_ms,
-        "marks": [checkpoint.sealed, checkpoint.planned, checkpoint.gc_until, checkpoint.purge_ms],
+        "marks": [checkpoint.sealed, checkpoint.planned, checkpoint.collected_until, checkpoint.purge_ms],
         "subscriptions": [
             [each.name, each.generation, each.queue_url, each.cursor, each.start, each.state.value]
             + ([] if each.filter_policy is None else [each.filter_policy])
@@ -128,20 +128,20 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
 
     Raises:
         CorruptMetadata: it is not one.
-        NewerLayout: the topic's data had a newer layout when it was written.
+        UnsupportedLayout: the topic's data had a newer layout when it was written.
     """
     try:
         document = json_object_of(decompressed(opened(data), _RAW_BYTES))
         topic = check_name("topic", document["topic"])
         check_layout(topic, whole(document["v"]))
-        sealed, planned, gc_until, purge_ms = map(whole, document["marks"])
+        sealed, planned, collected_until, purge_ms = map(whole, document["marks"])
         return Checkpoint(
             topic=topic,
             generation=text(document["generation"]),
             settings=TopicSettings.from_json(json.dumps(document["settings"])),
             sealed=sealed,
             planned=planned,
-            gc_until=gc_until,
+            collected_until=collected_until,
             purge_ms=purge_ms,
             purges=tuple(Purge.of(*each) for each in document.get("purges", ())),
             written_at_ms=whole(document["written_at_ms"]),
@@ -149,7 +149,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
             tombstones=tuple(_tombstone(*each) for each in document["tombstones"]),
             recurring=tuple(_recurring(topic, *each) for each in document.get("recurring", ())),
         )
-    except NewerLayout:
+    except UnsupportedLayout:
         raise
     except (KeyError, TypeError, ValueError, TidewheelError) as error:
         raise CorruptMetadata(

@@ -41,7 +41,7 @@ from tidewheel.model.message import (
 from tidewheel.model.received import header_extras, header_text
 from tidewheel.model.topic import check_name
 from tidewheel.model.untrusted import decompressed, json_object_of
-from tidewheel.model.validation import CheckedMessage, Options, check_attributes, check_characters
+from tidewheel.model.validation import Options, OutgoingMessage, check_attributes, check_characters
 
 PACK_ATTRIBUTE = "pack"
 MAX_PACK_BYTES = 1_000_000
@@ -89,7 +89,7 @@ def packs(
     topic: str,
     generation: str,
     sent_at_ms: int,
-    messages: Sequence[CheckedMessage],
+    messages: Sequence[OutgoingMessage],
     *,
     max_messages: int = MAX_MESSAGES,
 ) -> Iterator[tuple[list[int], bytes]]:
@@ -117,7 +117,7 @@ def packs(
 
 
 def _split(
-    topic: str, generation: str, sent_at_ms: int, messages: Sequence[CheckedMessage], group: list[int]
+    topic: str, generation: str, sent_at_ms: int, messages: Sequence[OutgoingMessage], group: list[int]
 ) -> Iterator[tuple[list[int], bytes]]:
     some = [messages[i] for i in group]
     raw = _encode(topic, generation, sent_at_ms, some)
@@ -133,7 +133,7 @@ def _split(
     yield from _split(topic, generation, sent_at_ms, messages, group[middle:])
 
 
-def _encode(topic: str, generation: str, sent_at_ms: int, messages: Sequence[CheckedMessage]) -> bytes:
+def _encode(topic: str, generation: str, sent_at_ms: int, messages: Sequence[OutgoingMessage]) -> bytes:
     document: dict[str, Any] = {
         "topic": topic,
         "gen": generation,

@@ -36,7 +36,7 @@ class Park:
     Attributes:
         rows: how many messages it holds.
         size_bytes: of the ledger.
-        look_at_ms: when the sweep looks at it next.
+        next_check_ms: when the sweep looks at it next.
         ledger: the ledger's bytes; None if it is an object, or was not asked for.
         object_name: the ledger's object, if it is one.
         leased_ms: when a worker took it.
@@ -45,7 +45,7 @@ class Park:
     key: ParkKey
     rows: int
     size_bytes: int
-    look_at_ms: int
+    next_check_ms: int
     ledger: bytes | None = None
     object_name: str | None = None
     leased_ms: int | None = None

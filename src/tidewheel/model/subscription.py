@@ -79,7 +79,7 @@ class Delivery:
         leases: part -> when a worker took it, in ms.
         start: the subscription's start.
         queue_url: where it goes.
-        look_at_ms: when the sweep looks whether it is still open.
+        next_check_ms: when the sweep looks whether it is still open.
         filter_policy: the subscription's when the plan was handed out.
         first_ms, end_ms: of a replay: rows due outside of [first_ms, end_ms) are not sent.
     """
@@ -88,7 +88,7 @@ class Delivery:
     queue_url: str
     parts: int
     start: int
-    look_at_ms: int
+    next_check_ms: int
     done: frozenset[int] = frozenset()
     leases: tuple[tuple[int, int], ...] = ()
     filter_policy: str | None = None

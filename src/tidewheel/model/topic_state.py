@@ -1,16 +1,17 @@
-"""A topic's fence: the one item of marks that every decision about a slot is compared with.
+"""A topic's state: the one item of marks that every decision about a slot is compared with.
 
-      gc_until        cursor            planned            sealed        now + lookahead
+      collected_until        cursor            planned            sealed        now + lookahead
          |              |                  |                 |                  |
     -----+--------------+------------------+-----------------+------------------+---------> slots
     collected | handed out, being   | planned, waits  | sealed: no new    | open: rows go
               | delivered or done   | for this cursor | ledger, rows go   | to ledgers
               |                     |                 | direct            |
 
-    open -> sealed -> planned -> handed out -> collected          gc_until <= planned <= sealed
+    open -> sealed -> planned -> handed out -> collected          collected_until <= planned <= sealed
 
-`wake_slot` is a lower bound of the first slot with work left; `ver` grows with each ledger, subscription and resume,
-`cver` with each merge, `subs_ver` with each subscription, so that a change based on an older sight of them is refused.
+`next_slot` is a lower bound of the first slot with work left; `work_version` grows with each ledger, subscription and
+resume, `swap_version` with each merge, `subscriptions_version` with each subscription, so that a change based on an
+older sight of them is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidewheel.errors import NewerLayout
+from tidewheel.errors import UnsupportedLayout
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.untrusted import whole
 from tidewheel.model.wheel import fires_at_ms
@@ -56,7 +57,7 @@ class Purge:
 
 
 class PurgeMarks(Protocol):
-    """What was purged of a topic: its fence's marks, or a copy of them that a merge or a checkpoint holds."""
+    """What was purged of a topic: its topic state's marks, or a copy of them that a merge or a checkpoint holds."""
 
     @property
     def purge_ms(self) -> int:
@@ -70,18 +71,18 @@ class PurgeMarks(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fence:
+class TopicState:
     """The marks of one topic, in slots unless named otherwise.
 
     Attributes:
         generation: tells apart topics of the same name, one deleted and one created again.
-        wake_slot: None when nothing waits.
+        next_slot: None when nothing waits.
         purge_ms: rows sent before it are dropped.
         purges: ranges of time, of which rows that were sent before are dropped.
         deleting_at_ms: when the deletion of the topic began; None: it lives.
-        look_at_ms: when the sweep looks at the topic next; None: never.
+        next_check_ms: when the sweep looks at the topic next; None: never.
         collect_at_ms: when it is collected next; None: nothing to collect.
-        merge_ver: `ver` when the sweep last considered a merge.
+        merge_considered_version: `work_version` when the sweep last considered a merge.
         merge_at_ms: when it considers the next one; None: when enough ledgers have come.
         waiting: messages in ledgers that are not planned: counted by each commit, estimated anew by each dispatch.
         recurring: how many recurring messages the topic has.
@@ -93,17 +94,17 @@ class Fence:
     settings: TopicSettings
     sealed: int
     planned: int
-    gc_until: int
-    wake_slot: int | None = None
-    ver: int = 0
-    cver: int = 0
-    subs_ver: int = 0
+    collected_until: int
+    next_slot: int | None = None
+    work_version: int = 0
+    swap_version: int = 0
+    subscriptions_version: int = 0
     purge_ms: int = 0
     purges: tuple[Purge, ...] = ()
     deleting_at_ms: int | None = None
-    look_at_ms: int | None = None
+    next_check_ms: int | None = None
     collect_at_ms: int | None = None
-    merge_ver: int = 0
+    merge_considered_version: int = 0
     merge_at_ms: int | None = None
     waiting: int = 0
     recurring: int = 0
@@ -114,14 +115,15 @@ class Fence:
         """The topic's slot length."""
         return self.settings.slot_ms
 
-    def look_at(self, wake_slot: int | None, collect_at_ms: int | None) -> int | None:
-        """Returns when the sweep must look: for a merge, or a grace after the wake schedule's time or the collection's.
+    def check_at(self, next_slot: int | None, collect_at_ms: int | None) -> int | None:
+        """Returns when the sweep must look: for a merge, or a grace after the next slot's schedule's time or the
+        collection's.
 
         A dispatch collects on its way when it is time; the sweep does so only if none has come for another interval.
         """
         times = [] if collect_at_ms is None else [collect_at_ms + self.settings.collect_interval_s * 1000]
-        if wake_slot is not None:
-            times.append(fires_at_ms(wake_slot, self.settings) + self.settings.heal_grace_ms)
+        if next_slot is not None:
+            times.append(fires_at_ms(next_slot, self.settings) + self.settings.heal_grace_ms)
         if self.merge_at_ms is not None:
             times.append(self.merge_at_ms)
         return min(times, default=None)
@@ -143,7 +145,7 @@ class Fence:
 
     def purges_in_force(self, now_ms: int) -> tuple[Purge, ...]:
         """Returns the purged ranges that may still meet a message: one in a ledger, or on its way to ingest."""
-        collected_ms = self.gc_until * self.slot_ms
+        collected_ms = self.collected_until * self.slot_ms
         return tuple(
             each for each in self.purges if each.end_ms > collected_ms or each.sent_before_ms + PURGE_KEPT_MS > now_ms
         )
@@ -151,25 +153,30 @@ class Fence:
     @property
     def wants_merge(self) -> bool:
         """Whether enough ledgers have come since the sweep last considered a merge, and it does not know yet."""
-        asked = self.merge_at_ms is not None and self.look_at_ms is not None and self.look_at_ms <= self.merge_at_ms
-        return not asked and self.ver + 1 - self.merge_ver > self.settings.max_buckets // 2
+        asked = (
+            self.merge_at_ms is not None and self.next_check_ms is not None and self.next_check_ms <= self.merge_at_ms
+        )
+        return not asked and self.work_version + 1 - self.merge_considered_version > self.settings.max_buckets // 2
 
 
 def check_layout(topic: str, layout: int) -> None:
-    """Raises NewerLayout if a topic's data has a layout that this release does not know.
+    """Raises UnsupportedLayout if a topic's data has a layout that this release does not know.
 
-    A release changes nothing of a topic whose fence it cannot read: every change names the layout in its condition.
+    A release changes nothing of a topic whose topic state it cannot read: every change names the layout in its
+    condition.
     """
     if layout > LAYOUT:
-        raise NewerLayout(topic, layout, LAYOUT)
+        raise UnsupportedLayout(topic, layout, LAYOUT)
 
 
-def above(wake_slot: int | None, slot: int) -> bool:
-    """Whether a wake mark must be lowered to reach a slot."""
-    return wake_slot is None or wake_slot > slot
+def above(next_slot: int | None, slot: int) -> bool:
+    """Whether the next slot must be lowered to reach a slot."""
+    return next_slot is None or next_slot > slot
 
 
-def new_fence(topic: str, generation: str, settings: TopicSettings, now_ms: int) -> Fence:
-    """Returns a new topic's fence: all marks at slot(now)."""
+def new_topic_state(topic: str, generation: str, settings: TopicSettings, now_ms: int) -> TopicState:
+    """Returns a new topic's state: all marks at slot(now)."""
     slot = now_ms // settings.slot_ms
-    return Fence(topic=topic, generation=generation, settings=settings, sealed=slot, planned=slot, gc_until=slot)
+    return TopicState(
+        topic=topic, generation=generation, settings=settings, sealed=slot, planned=slot, collected_until=slot
+    )

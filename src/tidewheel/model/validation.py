@@ -135,7 +135,7 @@ _OPTION_NAMES = {f.name for f in fields(Options)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedMessage:
+class OutgoingMessage:
     """A checked message on its way: what a pack and a ledger hold of it.
 
     Attributes:
@@ -171,7 +171,7 @@ class CheckedMessage:
         """Whether SQS does not take its body and attributes."""
         return self.size > MAX_MESSAGE_BYTES
 
-    def with_payload(self, name: str, pointer: str) -> CheckedMessage:
+    def with_payload(self, name: str, pointer: str) -> OutgoingMessage:
         """Returns the message whose body is in an S3 object, with what SQS carries instead of it."""
         return replace(self, text=pointer, options=replace(self.options or Options(), payload=name))
 
@@ -184,7 +184,7 @@ def check_message(
     levels: Sequence[int] | None = None,
     large: bool = False,
     resend: Options | None = None,
-) -> CheckedMessage:
+) -> OutgoingMessage:
     """Checks a message, encodes its body and gives it an id.
 
     Args:
@@ -209,7 +209,7 @@ def check_message(
     options = resend
     if message.key is not None or message.replace or message.expires_in is not None:
         options = _options(message, ids, due_ms, resend or Options())
-    checked = CheckedMessage(id=ids.next(due_ms), text=text, encoding=encoding, attributes=attributes, options=options)
+    checked = OutgoingMessage(id=ids.next(due_ms), text=text, encoding=encoding, attributes=attributes, options=options)
     most = MAX_PAYLOAD_BYTES if large else MAX_MESSAGE_BYTES
     if checked.size > most:
         who, how = ("Tidewheel", "split it") if large else ("SQS", "keep the large part in S3 and send its key")
@@ -273,7 +273,7 @@ def check_key(key: object) -> str:
     return key
 
 
-def moved(message: CheckedMessage, ids: IdSource, due_ms: int, old: bytes) -> CheckedMessage:
+def moved(message: OutgoingMessage, ids: IdSource, due_ms: int, old: bytes) -> OutgoingMessage:
     """Returns the message that takes the place of `old`, due at another time; its expiry moves along."""
     options = message.options or Options()
     expires_at_ms = options.expires_at_ms

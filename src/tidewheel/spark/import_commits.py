@@ -1,4 +1,4 @@
-"""The commits of an import: one ledger after the other becomes live under the topic's fence."""
+"""The commits of an import: one ledger after the other becomes live under the topic's state."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidewheel.errors import Contended, UnknownTopic
+from tidewheel.errors import ConcurrentModification, UnknownTopic
 from tidewheel.flows.delivery.commit import commit_and_arm
 from tidewheel.flows.ports import Commit, Objects, Ports
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.ledger import decode_segment
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 from tidewheel.spark.ledger_sink import CutLedger, Target, write_ledger
 
 _ATTEMPTS = 20
@@ -47,40 +47,40 @@ def commit_ledger(ports: Ports, target: Target, ledger: CutLedger, reject_late: 
 
     Raises:
         UnknownTopic: the topic was deleted meanwhile.
-        Contended: the fence moved too often; this cut is not committed.
+        Contended: the topic state moved too often; this cut is not committed.
     """
     bucket, late = ledger.bucket, 0
     for _ in range(_ATTEMPTS):
-        fence = _fence(ports, target)
-        if fence.sealed > bucket.first_slot:
+        state = _state(ports, target)
+        if state.sealed > bucket.first_slot:
             if ledger.cut in ports.topics.imported(target.topic, target.import_id):
                 ports.objects.delete([bucket.object_name])
                 return Committed(late=late, skipped=bucket.rows)
-            rest = _without_sealed(ports.objects, target, ledger.cut, bucket, fence)
-            reject_late(ledger.cut, bucket.first_slot, fence.sealed)
+            rest = _without_sealed(ports.objects, target, ledger.cut, bucket, state)
+            reject_late(ledger.cut, bucket.first_slot, state.sealed)
             late += bucket.rows - (0 if rest is None else rest.rows)
             ports.objects.delete([bucket.object_name])
             if rest is None:
                 return Committed(late=late)
             bucket = rest
-        commit = commit_and_arm(ports, fence, bucket, target.once(ledger.cut))
+        commit = commit_and_arm(ports, state, bucket, target.once(ledger.cut))
         if commit is Commit.COMMITTED:
             return Committed(imported=bucket.rows, late=late)
         if commit is Commit.EXISTS:
             return Committed(skipped=bucket.rows, late=late)
-    raise Contended("import", target.topic, _ATTEMPTS)
+    raise ConcurrentModification("import", target.topic, _ATTEMPTS)
 
 
-def _fence(ports: Ports, target: Target) -> Fence:
-    fence = ports.topics.fence(target.topic)
-    if fence is None or fence.generation != target.generation:
+def _state(ports: Ports, target: Target) -> TopicState:
+    state = ports.topics.state(target.topic)
+    if state is None or state.generation != target.generation:
         raise UnknownTopic(target.topic)
-    return fence
+    return state
 
 
-def _without_sealed(objects: Objects, target: Target, cut: int, bucket: Bucket, fence: Fence) -> Bucket | None:
+def _without_sealed(objects: Objects, target: Target, cut: int, bucket: Bucket, state: TopicState) -> Bucket | None:
     """Writes the rows of open slots as another ledger; None if there are none."""
-    rest = write_ledger(objects, target, cut, _rows_from(objects, bucket, fence.sealed * fence.slot_ms))
+    rest = write_ledger(objects, target, cut, _rows_from(objects, bucket, state.sealed * state.slot_ms))
     return None if rest is None else rest.bucket
 
 

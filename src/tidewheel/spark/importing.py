@@ -1,6 +1,6 @@
 """Bulk import: Parquet, CSV or JSON becomes ledgers, without SQS.
 
-    files --read, map, check--> rows --cut by slots, sort--> ledgers --fence--> live buckets
+    files --read, map, check--> rows --cut by slots, sort--> ledgers --topic state--> live buckets
                  '--> rejects                       (nothing names them yet)
 
 Each row's message id is made from the import's id and the row, so the same input gives the same ids. The input is
@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 
 from tidewheel.aws import s3_layout
 from tidewheel.errors import InvalidValue, UnknownTopic
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 from tidewheel.spark import import_rows as rows_of
 from tidewheel.spark.import_commits import commit_ledger
 from tidewheel.spark.import_cuts import Cuts, SlotWeight, cuts_name, grain_slots, make_cuts, stored_cuts
@@ -83,11 +83,11 @@ def import_messages(job: Job) -> Imported:
     """
     started = perf_counter()
     options = parse_options(job.arguments)
-    fence = job.service.topics.fence(options.topic)
-    if fence is None:
+    state = job.service.topics.state(options.topic)
+    if state is None:
         raise UnknownTopic(options.topic)
     files = find_files(job.spark(), options)
-    run = _Run(job, options, fence, files)
+    run = _Run(job, options, state, files)
     report = Imported(name=run.name)
     cuts = run.stored_cuts()
     done = job.service.topics.imported(options.topic, run.target.import_id)
@@ -120,19 +120,19 @@ class _Weight:
 class _Run:
     """One run of an import."""
 
-    def __init__(self, job: Job, options: ImportOptions, fence: Fence, files: InputFiles) -> None:
+    def __init__(self, job: Job, options: ImportOptions, state: TopicState, files: InputFiles) -> None:
         self._job = job
         self._options = options
-        self._fence = fence
+        self._state = state
         self._files = files
         self._fingerprint = files.fingerprint(options)
         self.name = options.name or self._fingerprint
         # A topic that is deleted and created again has nothing of what an import did to the first.
         self.target = Target(
-            topic=fence.topic,
-            generation=fence.generation,
-            settings=fence.settings,
-            import_id=f"{self.name}.{fence.generation}",
+            topic=state.topic,
+            generation=state.generation,
+            settings=state.settings,
+            import_id=f"{self.name}.{state.generation}",
         )
         self._frame: DataFrame | None = None
 
@@ -147,9 +147,9 @@ class _Run:
         now_ms = self._job.service.clock.now_ms()
         terms = Terms(
             import_id=self.target.import_id,
-            slot_ms=self._fence.slot_ms,
+            slot_ms=self._state.slot_ms,
             now_ms=now_ms,
-            earliest_ms=max(now_ms + self._options.min_lead_ms, self._fence.sealed * self._fence.slot_ms),
+            earliest_ms=max(now_ms + self._options.min_lead_ms, self._state.sealed * self._state.slot_ms),
             time_zone=self._options.time_zone,
         )
         input_ = read_input(self._job.spark(), self._files, self._options)
@@ -175,7 +175,7 @@ class _Run:
 
     def weigh(self) -> list[_Weight]:
         """Counts rows and bytes: one pass over the input."""
-        grain_slots_ = grain_slots(self._fence.slot_ms)
+        grain_slots_ = grain_slots(self._state.slot_ms)
         grain = F.when(F.col(REJECT).isNull(), F.expr(f"{SLOT} div {grain_slots_}") * grain_slots_)
         groups = self.frame.groupBy(f"{REJECT}.kind", f"{TIMING}.kind", grain)
         with explained("--input", self._options.input):

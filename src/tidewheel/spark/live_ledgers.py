@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tidewheel.aws import s3_layout
-from tidewheel.errors import Contended, UnknownTopic
+from tidewheel.errors import ConcurrentModification, UnknownTopic
 from tidewheel.flows.delivery.load_index import complete
 from tidewheel.flows.ports import Objects, StoredObject, Topics
 from tidewheel.ledger.reader import segments_of
@@ -44,18 +44,18 @@ def in_table(location: Location, table: str, topic: str) -> tuple[list[LiveLedge
 
 def snapshot(topics: Topics, objects: Objects, topic: str) -> tuple[list[LiveLedger], int]:
     """Returns what `in_table` does, from the ports: a set of ledgers that were live at one moment."""
-    fence = topics.fence(topic)
+    state = topics.state(topic)
     for _ in range(_ATTEMPTS):
-        if fence is None:
+        if state is None:
             raise UnknownTopic(topic)
         buckets = topics.buckets(topic)
-        before, fence = fence, topics.fence(topic)
-        if fence is not None and (fence.generation, fence.cver) == (before.generation, before.cver):
+        before, state = state, topics.state(topic)
+        if state is not None and (state.generation, state.swap_version) == (before.generation, before.swap_version):
             with ThreadPoolExecutor(_THREADS) as threads:
                 whole = threads.map(lambda bucket: complete(objects, bucket), buckets)
                 ledgers = [LiveLedger(object_name=each.object_name, segments=tuple(each.segments)) for each in whole]
             return ledgers, before.planned * before.slot_ms
-    raise Contended("reading the ledgers", topic, _ATTEMPTS)
+    raise ConcurrentModification("reading the ledgers", topic, _ATTEMPTS)
 
 
 def in_listing(location: Location, topic: str) -> list[LiveLedger]:

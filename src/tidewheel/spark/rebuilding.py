@@ -148,7 +148,8 @@ def rebuild_index(job: Job) -> RebuildReport:
 
 
 def _settle(job: Job) -> None:
-    """Waits until no function lives any more that may have read the fence; a virtual clock has none running beside."""
+    """Waits until no function lives any more that may have read the topic state; a virtual clock has none running
+    beside."""
     if isinstance(job.service.clock, SystemClock):
         job.say(f"waiting {MAX_FUNCTION_S} s for functions that are under way")
         time.sleep(MAX_FUNCTION_S)

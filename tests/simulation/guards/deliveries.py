@@ -14,7 +14,7 @@ from tidewheel.memory.parks import MemoryParks
 _REVIVED = (
     "if current is None:\n"
     "            from tidewheel.model.subscription import Delivery\n"
-    "            current = Delivery(key=key, queue_url='queue-billing', parts=2, start=0, look_at_ms=0)\n"
+    "            current = Delivery(key=key, queue_url='queue-billing', parts=2, start=0, next_check_ms=0)\n"
 )
 
 MUTANTS = (
@@ -67,24 +67,24 @@ MUTANTS = (
         changes=((" or delivery.complete", ""),),
     ),
     Mutant(
-        guard="a topic whose wake is due is dispatched",
+        guard="a topic whose next slot is due is dispatched",
         function=sweeping.look_after_topic,
         world=worlds.DYING_DISPATCH,
         changes=(
-            ("if fence.wake_slot is not None and fires_at_ms(fence.wake_slot, fence.settings) <= now_ms:", "if False:"),
+            ("if state.next_slot is not None and fires_at_ms(state.next_slot, state.settings) <= now_ms:", "if False:"),
         ),
     ),
     Mutant(
-        guard="wake names the next occupied slot",
-        function=dispatch._wake,
+        guard="the next slot names the next occupied slot",
+        function=dispatch._next_work,
         world=worlds.DYING_DISPATCH,
-        changes=(("next_occupied(ports, buckets, fence.sealed)", "next_occupied(ports, buckets, fence.sealed + 9)"),),
+        changes=(("next_occupied(ports, buckets, state.sealed)", "next_occupied(ports, buckets, state.sealed + 9)"),),
     ),
     Mutant(
         guard="one sweep starts an old delivery",
         function=T.stamp_delivery,
         world=worlds.TWO_SWEEPS,
-        changes=(("or current.look_at_ms != seen_look_at_ms", ""),),
+        changes=(("or current.next_check_ms != seen_look_at_ms", ""),),
     ),
     Mutant(
         guard="a subscription gets what is due from its start on",
@@ -135,13 +135,18 @@ MUTANTS = (
         guard="no replay of a plan that may be deleted",
         function=MemoryAdministration.open_replay,
         world=worlds.REPLAY_COLLECT,
-        changes=((" or current.gc_until > delivery.key.plan", ""),),
+        changes=((" or current.collected_until > delivery.key.plan", ""),),
     ),
     Mutant(
         guard="a collection that has not seen a replay is refused",
         function=MemoryAdministration.open_replay,
         world=worlds.REPLAY_COLLECT,
-        changes=(("subs_ver=current.subs_ver + 1", "subs_ver=current.subs_ver"),),
+        changes=(
+            (
+                "subscriptions_version=current.subscriptions_version + 1",
+                "subscriptions_version=current.subscriptions_version",
+            ),
+        ),
     ),
     Mutant(
         guard="a subscription that is paused gets no replay",

@@ -10,7 +10,7 @@ from tests.simulation.actors import Fault, require, step
 from tests.simulation.exploring import Scenario
 from tests.simulation.healing import MINUTE, TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
-from tidewheel.errors import InvalidValue, NotKept, UnknownSubscription
+from tidewheel.errors import InvalidValue, RetentionExpired, UnknownSubscription
 from tidewheel.flows.administration.pause import delete_subscription, pause
 from tidewheel.flows.administration.replay import replay
 from tidewheel.flows.administration.subscribe import create_subscription
@@ -100,7 +100,7 @@ def _began_later() -> SmallWorld:
     world = SmallWorld("billing")
     world.send(a=5)
     world.at(4)
-    world.topics.seal(world.fence, world.slot_of("a") + 1)
+    world.topics.seal(world.state, world.slot_of("a") + 1)
     world.want("billing", messages="a")
     world.unwanted.add(("late", "a"))
     world.subscribe("late")
@@ -217,7 +217,7 @@ def _unsubscribed() -> SmallWorld:
 def _replaying(ports: Any, world: SmallWorld, opened: list[int]) -> None:
     try:
         opened.append(replay(ports.topics, ports.clock, TOPIC, "billing").plans)
-    except (InvalidValue, NotKept, UnknownSubscription):
+    except (InvalidValue, RetentionExpired, UnknownSubscription):
         opened.append(0)
 
 

@@ -22,12 +22,12 @@ CHANGES = (
     Change(
         guard="a merge that was considered on an old sight is not noted",
         function=T.merge_considered,
-        changes=((" or (current.ver, current.wake_slot) != (fence.ver, fence.wake_slot)", ""),),
+        changes=((" or (current.work_version, current.next_slot) != (state.work_version, state.next_slot)", ""),),
     ),
     Change(
         guard="the next collection is not set on an old sight",
         function=T.set_collect_at,
-        changes=((" or (current.ver, current.wake_slot) != (fence.ver, fence.wake_slot)", ""),),
+        changes=((" or (current.work_version, current.next_slot) != (state.work_version, state.next_slot)", ""),),
     ),
     Change(
         guard="a deletion makes every condition that names the topic's generation fail",
@@ -42,11 +42,11 @@ CHANGES = (
     Change(
         guard="a new topic is not forgotten for a deleted one",
         function=A.forget_topic,
-        changes=(("if self._same(fence) is None:", "if False:"),),
+        changes=(("if self._same(state) is None:", "if False:"),),
     ),
     Change(
         guard="a topic that is being deleted is not there",
-        function=T.fence,
+        function=T.state,
         changes=((" or found.deleting_at_ms is not None", ""),),
     ),
     Change(
@@ -57,7 +57,7 @@ CHANGES = (
     Change(
         guard="a message of a topic of a newer layout is not cancelled",
         function=K._open,
-        changes=(("and fence.layout <= LAYOUT", ""),),
+        changes=(("and state.layout <= LAYOUT", ""),),
     ),
     Change(
         guard="a part of which the park is there already is parked once",

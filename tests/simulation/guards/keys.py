@@ -54,7 +54,7 @@ MUTANTS = (
         guard="cancel by key says no once the slot is sealed",
         function=K._open,
         world=worlds.UPSERT_DISPATCH,
-        changes=(("and fence.sealed <= slot", ""),),
+        changes=(("and state.sealed <= slot", ""),),
     ),
     Mutant(
         guard="a message in the ingest queue loses against a cancel by key",
@@ -74,7 +74,7 @@ MUTANTS = (
         guard="a message that loses is dropped",
         function=settling._Settling._drop,
         world=worlds.DUPLICATES,
-        changes=(("self._topics.put_tombstone(self._fence.topic, own)", "pass"),),
+        changes=(("self._topics.put_tombstone(self._state.topic, own)", "pass"),),
     ),
     Mutant(
         guard="a message is dropped while another one with its key waits",
@@ -90,12 +90,12 @@ MUTANTS = (
         world=worlds.DIRECT,
         changes=(
             (
-                "    try:\n        superseded = settle_keys(ports, fence, packs)\n"
+                "    try:\n        superseded = settle_keys(ports, state, packs)\n"
                 "    except (CorruptMetadata, InvalidValue) as error:\n"
                 "        raise KeysNotSettled(topic, error) from error\n",
                 "",
             ),
-            ("    return Ingested(\n", "    superseded = settle_keys(ports, fence, packs)\n    return Ingested(\n"),
+            ("    return Ingested(\n", "    superseded = settle_keys(ports, state, packs)\n    return Ingested(\n"),
         ),
     ),
     Mutant(
@@ -108,7 +108,7 @@ MUTANTS = (
         guard="a message that was purged keeps no other from being sent",
         function=settling._Settling._overlap,
         world=worlds.WAS_PURGED,
-        changes=((" or self._fence.purged(found.deliver_at_ms, found.sent_ms)", ""),),
+        changes=((" or self._state.purged(found.deliver_at_ms, found.sent_ms)", ""),),
     ),
     Mutant(
         guard="a message that was due keeps no later one from being sent",
@@ -120,7 +120,7 @@ MUTANTS = (
         guard="a reschedule says no once the slot is sealed",
         function=K._open,
         world=worlds.MOVE_DISPATCH,
-        changes=(("and fence.sealed <= slot", ""),),
+        changes=(("and state.sealed <= slot", ""),),
     ),
     Mutant(
         guard="a message whose move came too late is dropped",

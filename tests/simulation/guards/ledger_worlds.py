@@ -47,7 +47,7 @@ def _merge_and_dispatch() -> SmallWorld:
 
 
 def _merge_and_raise() -> SmallWorld:
-    """A merge hides ledgers from a dispatch that raises wake in a single step."""
+    """A merge hides ledgers from a dispatch that raises the next slot in a single step."""
     world = _two_ledgers("billing")
     world.at(4)
     world.plan_only()
@@ -193,7 +193,7 @@ def _subscribe_and_dispatch() -> SmallWorld:
 
 
 def _subscribe_and_first_dispatch() -> SmallWorld:
-    """Somebody subscribes while the first dispatch of a topic raises wake."""
+    """Somebody subscribes while the first dispatch of a topic raises the next slot."""
     world = _subscribing("earliest", settled=False)
     world.act("dispatch", dispatch_as_function)
     return world
@@ -205,7 +205,7 @@ def _subscribe_between() -> SmallWorld:
     world.send(a=5)
     world.send(b=7)
     world.at(4)
-    world.topics.seal(world.fence, world.slot_of("a") + 1)
+    world.topics.seal(world.state, world.slot_of("a") + 1)
     world.subscribe("late")
     world.at(6)
     world.want("billing", messages="ab")
@@ -241,7 +241,7 @@ def _earliest_of_retained() -> SmallWorld:
     world.dispatch()
     world.at(8.6)
     collect(world.service, TOPIC)
-    kept = world.fence.gc_until
+    kept = world.state.collected_until
 
     def subscribe(ports: Any) -> None:
         create_subscription(ports.topics, ports.clock, TOPIC, "late", "queue-late", "earliest")
@@ -302,10 +302,10 @@ def _purge_and_send() -> SmallWorld:
     world.unwanted.add(("billing", "a"))
 
     def send(ports: Any) -> None:
-        fence = ports.topics.fence(TOPIC)
-        batch = world.pack(fence.sent_at_ms(ports.clock.now_ms()), b=5)
+        state = ports.topics.state(TOPIC)
+        batch = world.pack(state.sent_at_ms(ports.clock.now_ms()), b=5)
         ingest(ports, TOPIC, [batch])
-        (world.wanted if fence.purge_ms else world.unwanted).add(("billing", "b"))
+        (world.wanted if state.purge_ms else world.unwanted).add(("billing", "b"))
 
     world.act("purge", lambda ports: purge(ports.topics, ports.clock, TOPIC))
     world.act("send", send, skew_ms=0)
@@ -342,7 +342,7 @@ def _purge_and_direct() -> SmallWorld:
     world.at(4)
     before = world.pack(a=4)
     purge(world.topics, world.clock, TOPIC)
-    after = world.pack(world.fence.sent_at_ms(world.clock.now_ms()), b=4)
+    after = world.pack(world.state.sent_at_ms(world.clock.now_ms()), b=4)
     world.unwanted.add(("billing", "a"))
     world.want("billing", messages="b")
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [before]))
@@ -351,7 +351,7 @@ def _purge_and_direct() -> SmallWorld:
 
 
 MERGE_DISPATCH = Scenario(name="merge against dispatch", build=_merge_and_dispatch, most=2)
-MERGE_RAISE = Scenario(name="merge against a raise of wake", build=_merge_and_raise)
+MERGE_RAISE = Scenario(name="merge against a raise of the next slot", build=_merge_and_raise)
 MERGE_LAGGING = Scenario(name="merge against dispatch, one is paused", build=_merge_and_lagging)
 TWO_MERGES = Scenario(name="two merges", build=_two_merges)
 COLLECT_DISPATCH = Scenario(name="collect against dispatch", build=_collect_and_dispatch)

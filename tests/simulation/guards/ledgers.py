@@ -21,26 +21,34 @@ MUTANTS = (
         function=T.commit_plan,
         world=worlds.MERGE_DISPATCH,
         changes=(
-            ("(current.planned, current.cver) != (fence.planned, fence.cver)", "current.planned != fence.planned"),
+            (
+                "(current.planned, current.swap_version) != (state.planned, state.swap_version)",
+                "current.planned != state.planned",
+            ),
         ),
     ),
     Mutant(
         guard="a merge is seen by whoever reads ledgers meanwhile",
         function=T.swap,
         world=worlds.MERGE_DISPATCH,
-        changes=(("cver=current.cver + 1", "cver=current.cver"),),
+        changes=(("swap_version=current.swap_version + 1", "swap_version=current.swap_version"),),
     ),
     Mutant(
         guard="a merge rewrites all that is not planned",
         function=merging._choose,
         world=worlds.MERGE_DISPATCH,
-        changes=(("choose(buckets, fence.planned,", "choose(buckets, fence.sealed,"),),
+        changes=(("choose(buckets, state.planned,", "choose(buckets, state.sealed,"),),
     ),
     Mutant(
-        guard="wake is raised by a snapshot, too",
-        function=T.raise_wake,
+        guard="the next slot is raised by a snapshot, too",
+        function=T.raise_next_slot,
         world=worlds.MERGE_RAISE,
-        changes=(("(current.ver, current.cver) != (fence.ver, fence.cver)", "current.ver != fence.ver"),),
+        changes=(
+            (
+                "(current.work_version, current.swap_version) != (state.work_version, state.swap_version)",
+                "current.work_version != state.work_version",
+            ),
+        ),
     ),
     Mutant(
         guard="a ledger is merged once",
@@ -63,7 +71,7 @@ MUTANTS = (
         guard="the trash of a merge is stamped with a mark that outlives every plan",
         function=merging._swap,
         world=worlds.MERGE_LAGGING,
-        changes=(("sealed=current.sealed", "sealed=current.gc_until"),),
+        changes=(("sealed=current.sealed", "sealed=current.collected_until"),),
     ),
     Mutant(
         guard="merged ledgers stay while a plan names them",
@@ -127,35 +135,35 @@ MUTANTS = (
         world=worlds.COLLECT_LAST,
         changes=(
             (
-                "    if until > fence.gc_until:\n        ports.topics.raise_gc(fence, until)\n",
-                "    raised = until > fence.gc_until and ports.topics.raise_gc(fence, until)\n",
+                "    if until > state.collected_until:\n        ports.topics.raise_gc(state, until)\n",
+                "    raised = until > state.collected_until and ports.topics.raise_gc(state, until)\n",
             ),
-            ("    _delete(ports, fence, done)\n", "    if raised:\n        _delete(ports, fence, done)\n"),
+            ("    _delete(ports, state, done)\n", "    if raised:\n        _delete(ports, state, done)\n"),
         ),
     ),
     Mutant(
         guard="a topic is collected again while something is left that nobody needs",
         function=collecting._next_at_ms,
         world=worlds.COLLECT_HAND_OUT,
-        changes=(("at_ms = now_ms + fence.settings.collect_interval_s * 1000\n", "return None\n"),),
+        changes=(("at_ms = now_ms + state.settings.collect_interval_s * 1000\n", "return None\n"),),
     ),
     Mutant(
-        guard="gc_until never goes back",
+        guard="collected_until never goes back",
         function=T.raise_gc,
         world=worlds.TWO_COLLECTIONS,
-        changes=(("or current.gc_until >= gc_until", ""),),
+        changes=(("or current.collected_until >= collected_until", ""),),
     ),
     Mutant(
         guard="a collection that has not seen a new subscription is refused",
         function=T.raise_gc,
         world=worlds.SUBSCRIBE_COLLECT,
-        changes=(("or current.subs_ver != fence.subs_ver", ""),),
+        changes=(("or current.subscriptions_version != state.subscriptions_version", ""),),
     ),
     Mutant(
         guard="a new subscription is seen by a collection",
         function=T.create_subscription,
         world=worlds.SUBSCRIBE_COLLECT,
-        changes=(("subs_ver=current.subs_ver + 1, ", ""),),
+        changes=(("subscriptions_version=current.subscriptions_version + 1, ", ""),),
     ),
     Mutant(
         guard="a collection deletes by the mark that was stored",
@@ -163,8 +171,8 @@ MUTANTS = (
         world=worlds.SUBSCRIBE_COLLECT,
         changes=(
             (
-                "    fence = ports.topics.fence(topic)\n    if fence is None:\n        return None\n    done",
-                "    from dataclasses import replace\n    fence = replace(fence, gc_until=until)\n    done",
+                "    state = ports.topics.state(topic)\n    if state is None:\n        return None\n    done",
+                "    from dataclasses import replace\n    state = replace(state, collected_until=until)\n    done",
             ),
         ),
     ),
@@ -172,7 +180,7 @@ MUTANTS = (
         guard="a subscription does not begin below what is collected",
         function=T.create_subscription,
         world=worlds.SUBSCRIBE_COLLECT,
-        changes=(("or current.gc_until > cursor", ""),),
+        changes=(("or current.collected_until > cursor", ""),),
     ),
     Mutant(
         guard="a subscription that begins behind is seen by the sweep",
@@ -181,16 +189,16 @@ MUTANTS = (
         changes=(("if lower:", "if False:"),),
     ),
     Mutant(
-        guard="a subscription that found wake low enough is refused when wake was raised since",
+        guard="a subscription that found the next slot low enough is refused when the next slot was raised since",
         function=T.create_subscription,
         world=worlds.SUBSCRIBE_FIRST,
-        changes=(("if above(current.wake_slot, cursor) != lower:", "if False:"),),
+        changes=(("if above(current.next_slot, cursor) != lower:", "if False:"),),
     ),
     Mutant(
-        guard="a new subscription is seen by whoever raises wake",
+        guard="a new subscription is seen by whoever raises the next slot",
         function=T.create_subscription,
         world=worlds.SUBSCRIBE_DISPATCH,
-        changes=((", ver=current.ver + 1", ""),),
+        changes=((", work_version=current.work_version + 1", ""),),
     ),
     Mutant(
         guard="a subscription is created once",
@@ -202,10 +210,10 @@ MUTANTS = (
         guard="a new cursor is a boundary of plans",
         function=subscribing.create_subscription,
         world=worlds.SUBSCRIBE_BETWEEN,
-        changes=(("else fence.planned,", "else fence.sealed,"),),
+        changes=(("else state.planned,", "else state.sealed,"),),
     ),
     Mutant(
-        guard="gc_until is a boundary of plans",
+        guard="collected_until is a boundary of plans",
         function=collecting._until,
         world=worlds.EARLIEST,
         changes=(("min([kept_from, *inside])", "kept_from"),),
@@ -264,8 +272,8 @@ MUTANTS = (
         world=worlds.PURGE_DIRECT,
         changes=(
             (
-                "sent_before_ms = fence.sent_at_ms(clock.now_ms()) + 1",
-                "sent_before_ms = fence.sent_at_ms(clock.now_ms())",
+                "sent_before_ms = state.sent_at_ms(clock.now_ms()) + 1",
+                "sent_before_ms = state.sent_at_ms(clock.now_ms())",
             ),
         ),
     ),
@@ -273,24 +281,24 @@ MUTANTS = (
         guard="an older purge does not undo a newer one",
         function=MemoryAdministration.set_purges,
         world=worlds.TWO_PURGES,
-        changes=((" or (current.purge_ms, current.purges) != (fence.purge_ms, fence.purges)", ""),),
+        changes=((" or (current.purge_ms, current.purges) != (state.purge_ms, state.purges)", ""),),
     ),
     Mutant(
         guard="the trash of a purge is stamped likewise",
         function=purging._swap_out,
         world=worlds.PURGE_PLAN,
-        changes=(("sealed=current.sealed", "sealed=current.gc_until"),),
+        changes=(("sealed=current.sealed", "sealed=current.collected_until"),),
     ),
     Mutant(
         guard="a plan brings nothing that was purged",
         function=due_rows._due,
         world=worlds.PURGE_PLAN,
-        changes=(("return without_purged(rows.filter(keep), fence)", "return rows.filter(keep)"),),
+        changes=(("return without_purged(rows.filter(keep), state)", "return rows.filter(keep)"),),
     ),
     Mutant(
         guard="what goes direct is dropped if it was purged",
         function=direct._wanted,
         world=worlds.PURGE_DIRECT,
-        changes=(("return without_purged(rows, fence)", "return rows"),),
+        changes=(("return without_purged(rows, state)", "return rows"),),
     ),
 )

@@ -21,15 +21,15 @@ _EVERY_SLOTS = 3
 def _recurs(world: SmallWorld, ports: Any) -> None:
     rule = parse_rule(None, _EVERY_SLOTS * SLOT_S, start_ms=START_MS)
 
-    def fence() -> Any:
-        found = ports.topics.fence(TOPIC)
+    def state() -> Any:
+        found = ports.topics.state(TOPIC)
         assert found is not None
         return found
 
     make(
         ports.topics,
         lambda early: None,
-        fence,
+        state,
         ports.clock.now_ms(),
         "tick",
         Message(body="tick"),
@@ -45,7 +45,7 @@ def _recurring(world: SmallWorld) -> None:
     def ends() -> None:
         found = world.topics.recurring(TOPIC, "tick")
         require(found is not None, "arranging: there is no recurring message")
-        end(world.topics, lambda: world.fence, "tick")
+        end(world.topics, lambda: world.state, "tick")
         first = -(-found.first_ms // (_EVERY_SLOTS * SLOT_S * 1000))
         last = world.clock.now_ms() // (_EVERY_SLOTS * SLOT_S * 1000)
         wanted = {number * _EVERY_SLOTS * SLOT_S * 1000 for number in range(first, last)}
@@ -83,15 +83,15 @@ def _recurring_again() -> SmallWorld:
     seen = world.topics.recurring(TOPIC, "tick")
 
     def ends(ports: Any) -> None:
-        ports.topics.delete_recurring(ports.topics.fence(TOPIC), seen)
+        ports.topics.delete_recurring(ports.topics.state(TOPIC), seen)
 
     def anew(ports: Any) -> None:
         found = ports.topics.recurring(TOPIC, "tick")
         if found is not None:
-            ports.topics.delete_recurring(ports.topics.fence(TOPIC), found)
+            ports.topics.delete_recurring(ports.topics.state(TOPIC), found)
         rule = parse_rule(None, 2 * _EVERY_SLOTS * SLOT_S, start_ms=START_MS)
         message = Message(body="another")
-        made = lambda: ports.topics.fence(TOPIC)  # noqa: E731
+        made = lambda: ports.topics.state(TOPIC)  # noqa: E731
         make(
             ports.topics,
             lambda early: None,
@@ -112,8 +112,8 @@ def _recurring_again() -> SmallWorld:
         require(
             found is not None and found.text == "another", "a recurring message was ended by what was meant for the old"
         )
-        require(world.fence.recurring == 1, f"the fence counts {world.fence.recurring} recurring messages, of 1")
-        end(world.topics, lambda: world.fence, "tick")
+        require(world.state.recurring == 1, f"the topic state counts {world.state.recurring} recurring messages, of 1")
+        end(world.topics, lambda: world.state, "tick")
 
     world.looks.append(look)
     return world
@@ -126,7 +126,7 @@ def _recurring_and_paused() -> SmallWorld:
     pause(world.topics, TOPIC, "late")
     world.at(20)
     world.dispatch()
-    end(world.topics, lambda: world.fence, "tick")
+    end(world.topics, lambda: world.state, "tick")
     world.clock.advance_ms(DAY + HOUR)
     world.act("sweep of orphans", sweep_orphans)
     world.at_end.append(
@@ -139,6 +139,8 @@ def _recurring_and_paused() -> SmallWorld:
 
 RECUR_DISPATCH = Scenario(name="a recurring message against dispatch", build=lambda: _recur_and_dispatch(9, 8))
 RECUR_ALONE = Scenario(name="a recurring message against the seal", build=lambda: _recur_and_dispatch(None, 8))
-RECUR_WAKE = Scenario(name="a recurring message against a raise of wake", build=lambda: _recur_and_dispatch(5, 4))
+RECUR_WAKE = Scenario(
+    name="a recurring message against a raise of the next slot", build=lambda: _recur_and_dispatch(5, 4)
+)
 RECURRING_AGAIN = Scenario(name="two ends of a recurring message", build=_recurring_again)
 RECURRING_PAUSED = Scenario(name="orphans beside occurrences", build=_recurring_and_paused, most=0)

@@ -10,7 +10,7 @@ from tests.simulation.guards.ledger_worlds import FAR, merge_all
 from tests.simulation.healing import DAY, HOUR, TOPIC
 from tests.simulation.interleaving import Task
 from tests.simulation.small_world import SmallWorld
-from tidewheel.errors import Contended, UnknownTopic
+from tidewheel.errors import ConcurrentModification, UnknownTopic
 from tidewheel.flows.administration.pause import pause
 from tidewheel.flows.delivery.commit import commit_and_arm
 from tidewheel.flows.delivery.ingest import ingest, pack_rows
@@ -30,7 +30,7 @@ def _lost_and_rebuilt() -> SmallWorld:
     world.send(a=5000)
     collect(world.service, TOPIC)
     world.topics.delete_items(TOPIC)
-    world.topics.delete_fence(TOPIC)
+    world.topics.delete_topic_state(TOPIC)
     world.clock.advance_ms(DAY + HOUR)
     world.want("billing", messages="a")
 
@@ -94,7 +94,7 @@ def _rebuild_and_ingest() -> SmallWorld:
         try:
             ingest(ports, TOPIC, [batch])
         except UnknownTopic:  # at rest: the queue brings it again
-            raise Contended("ingest", TOPIC, 1) from None
+            raise ConcurrentModification("ingest", TOPIC, 1) from None
 
     world.act("rebuild", rebuilds)
     world.act("ingest", ingests, again=True)
@@ -108,16 +108,16 @@ def _imported_twice() -> SmallWorld:
     batch = world.pack(a=FAR, b=FAR)
     world.want("billing", messages="xab")
     ledger = encode_ledger(
-        pack_rows(batch), topic=TOPIC, generation=world.fence.generation, slot_ms=world.fence.slot_ms
+        pack_rows(batch), topic=TOPIC, generation=world.state.generation, slot_ms=world.state.slot_ms
     )
     bucket_id = content_id(ledger.data)
 
     def imports(ports: Any) -> None:
         for _ in range(9):
-            fence = ports.topics.fence(TOPIC)
-            name = ports.objects.new_ledger_name(TOPIC, world.slot_of("a"), fence.slot_ms, bucket_id)
+            state = ports.topics.state(TOPIC)
+            name = ports.objects.new_ledger_name(TOPIC, world.slot_of("a"), state.slot_ms, bucket_id)
             ports.objects.put(name, ledger.data)
-            commit = commit_and_arm(ports, fence, ledger.summary.bucket(bucket_id, name), "import#0")
+            commit = commit_and_arm(ports, state, ledger.summary.bucket(bucket_id, name), "import#0")
             if commit.value != "moved":
                 return
 

@@ -55,7 +55,7 @@ def _batch_again() -> SmallWorld:
     world.want("billing", messages="a")
     world.act("ingest", lambda ports: ingesting(ports, TOPIC, [batch]), again=True)
     world.act("ingest again", lambda ports: ingesting(ports, TOPIC, [batch]), again=True)
-    world.looks.append(lambda: require(world.fence.waiting <= 1, f"{world.fence.waiting} messages wait, of 1"))
+    world.looks.append(lambda: require(world.state.waiting <= 1, f"{world.state.waiting} messages wait, of 1"))
     return world
 
 
@@ -74,7 +74,7 @@ def _single_steps() -> SmallWorld:
 
 
 def _sealed_only() -> SmallWorld:
-    """An ingest seals a slot in which a ledger has rows, while a dispatch raises wake."""
+    """An ingest seals a slot in which a ledger has rows, while a dispatch raises the next slot."""
     world = SmallWorld("billing")
     world.send(a=5)
     world.send(b=6)
@@ -102,7 +102,8 @@ def _gap() -> SmallWorld:
 
 
 def _resumed() -> SmallWorld:
-    """A client resumes a subscription while a dispatch raises wake, and dies before it says so to anybody else."""
+    """A client resumes a subscription while a dispatch raises the next slot, and dies before it says so to anybody
+    else."""
     world = SmallWorld("billing", "audit")
     pause(world.topics, TOPIC, "billing")
     world.send(a=5)
@@ -227,7 +228,7 @@ def _due_soon() -> SmallWorld:
 
 
 def _woken_behind() -> SmallWorld:
-    """A resume has put wake behind; a ledger comes, and no sweep."""
+    """A resume has put the next slot behind; a ledger comes, and no sweep."""
     world = SmallWorld("billing")
     pause(world.topics, TOPIC, "billing")
     world.send(a=4)
@@ -243,7 +244,8 @@ def _woken_behind() -> SmallWorld:
 
 
 def _woken_at_an_open_slot() -> SmallWorld:
-    """A resume, of one that has missed nothing, has put wake at the next open slot; a ledger comes, and no sweep."""
+    """A resume, of one that has missed nothing, has put the next slot at the next open slot; a ledger comes, and no
+    sweep."""
     world = SmallWorld("billing")
     world.at(3)
     world.dispatch()
@@ -272,8 +274,8 @@ BEYOND = Scenario(name="ingest behind a dispatch", build=_beyond_the_boundary, m
 FIRST = Scenario(name="the first messages", build=_first_message, most=1)
 AGAIN = Scenario(name="a batch comes twice", build=_batch_again, most=1, faults=(Fault.TWICE,))
 SINGLE_STEPS = Scenario(name="ingest against dispatch in single steps", build=_single_steps, most=2)
-SEALED_ONLY = Scenario(name="ingest seals, dispatch raises wake", build=_sealed_only)
-GAP = Scenario(name="two dispatches over a gap", build=_gap, most=2, points=("topics.fence", "topics.subscriptions"))
+SEALED_ONLY = Scenario(name="ingest seals, dispatch raises the next slot", build=_sealed_only)
+GAP = Scenario(name="two dispatches over a gap", build=_gap, most=2, points=("topics.state", "topics.subscriptions"))
 RESUMED = Scenario(name="resume against dispatch", build=_resumed)
 UNSUBSCRIBED = Scenario(name="unsubscribe against dispatch", build=_unsubscribed)
 PLANNED_ONLY = Scenario(name="dispatch after a crash, against ingest", build=_planned_only, most=1)

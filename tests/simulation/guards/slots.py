@@ -1,4 +1,4 @@
-"""Guards of a slot's way from open to planned: ingest, the wake mark, dispatch."""
+"""Guards of a slot's way from open to planned: ingest, the next slot, dispatch."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ MUTANTS = (
         changes=(("or current.sealed > first", ""),),
     ),
     Mutant(
-        guard="a commit that found wake low enough is refused when wake was raised since",
+        guard="a commit that found the next slot low enough is refused when the next slot was raised since",
         function=T.commit_bucket,
         world=worlds.BEYOND,
-        changes=(("or above(current.wake_slot, first) != above(fence.wake_slot, first)", ""),),
+        changes=(("or above(current.next_slot, first) != above(state.next_slot, first)", ""),),
     ),
     Mutant(
-        guard="a commit lowers wake to its first slot",
+        guard="a commit lowers the next slot to its first slot",
         function=commit.commit_and_arm,
         world=worlds.FIRST,
-        changes=(("wake = _lowered(fence, first_slot)", "wake = None"),),
+        changes=(("next_work = _lowered(state, first_slot)", "next_work = None"),),
     ),
     Mutant(
-        guard="a commit is seen by whoever raises wake",
+        guard="a commit is seen by whoever raises the next slot",
         function=T.commit_bucket,
         world=worlds.BEYOND,
-        changes=(("ver=current.ver + 1", "ver=current.ver"),),
+        changes=(("work_version=current.work_version + 1", "work_version=current.work_version"),),
     ),
     Mutant(
         guard="a batch that comes twice at once is stored once",
@@ -51,8 +51,8 @@ MUTANTS = (
         world=worlds.BOUNDARY,
         changes=(
             (
-                "sealed = ports.topics.seal(fence, boundary)",
-                "from dataclasses import replace\n        sealed = replace(fence, sealed=boundary)",
+                "sealed = ports.topics.seal(state, boundary)",
+                "from dataclasses import replace\n        sealed = replace(state, sealed=boundary)",
             ),
         ),
     ),
@@ -63,40 +63,45 @@ MUTANTS = (
         changes=(("and current.sealed < slot", ""),),
     ),
     Mutant(
-        guard="what is direct is decided by the fence of the commit",
+        guard="what is direct is decided by the topic state of the commit",
         function=ingest.ingest,
         world=worlds.BOUNDARY,
-        changes=(("fence, committed, commits = _commit(", "_, committed, commits = _commit("),),
+        changes=(("state, committed, commits = _commit(", "_, committed, commits = _commit("),),
     ),
     Mutant(
         guard="what is due too soon for its schedule is sealed, and goes direct",
         function=ingest._seal_what_is_due,
         world=worlds.SOON,
-        changes=(("if fence.sealed < boundary and", "if False and"),),
+        changes=(("if state.sealed < boundary and", "if False and"),),
     ),
     Mutant(
-        guard="a ledger arms the wheel when wake's own schedule is over",
+        guard="a ledger arms the wheel when the next slot's own schedule is over",
         function=commit.commit_and_arm,
         world=worlds.WOKEN,
-        changes=((" or not _armed(ports, fence)", ""),),
+        changes=((" or not _armed(ports, state)", ""),),
     ),
     Mutant(
-        guard="a ledger arms the wheel when wake was put where it is without a schedule",
+        guard="a ledger arms the wheel when the next slot was put where it is without a schedule",
         function=commit._armed,
         world=worlds.WOKEN_OPEN,
-        changes=((" or fence.look_at_ms == AT_ONCE_MS", ""),),
+        changes=((" or state.next_check_ms == AT_ONCE_MS", ""),),
     ),
     Mutant(
         guard="a range is planned once",
         function=T.commit_plan,
         world=worlds.TWO_PLANNERS,
-        changes=(("(current.planned, current.cver) != (fence.planned, fence.cver)", "current.cver != fence.cver"),),
+        changes=(
+            (
+                "(current.planned, current.swap_version) != (state.planned, state.swap_version)",
+                "current.swap_version != state.swap_version",
+            ),
+        ),
     ),
     Mutant(
-        guard="a plan that raises wake has seen every ledger",
+        guard="a plan that raises the next slot has seen every ledger",
         function=T.commit_plan,
         world=worlds.BEYOND,
-        changes=(("if wake is not None and current.ver != fence.ver:", "if False:"),),
+        changes=(("if next_work is not None and current.work_version != state.work_version:", "if False:"),),
     ),
     Mutant(
         guard="a plan is handed out with its commit only to subscriptions as they were read",
@@ -126,7 +131,7 @@ MUTANTS = (
         guard="a subscription that lags is not moved past the plans between",
         function=dispatch._plan_and_hand_out,
         world=worlds.PLANNED_BEHIND,
-        changes=((" or any(s.cursor != fence.planned for s in takers)", ""),),
+        changes=((" or any(s.cursor != state.planned for s in takers)", ""),),
     ),
     Mutant(
         guard="a cursor steps over what no plan holds, and not over a plan made since",
@@ -134,38 +139,43 @@ MUTANTS = (
         world=worlds.GAP,
         changes=(
             (
-                "        fence = ports.topics.fence(topic)\n"
+                "        state = ports.topics.state(topic)\n"
                 "        subscription = ports.topics.subscription(topic, name)\n",
                 "        subscription = ports.topics.subscription(topic, name)\n"
                 "        plan = subscription and ports.topics.next_plan(topic, subscription.cursor)\n"
-                "        fence = ports.topics.fence(topic)\n",
+                "        state = ports.topics.state(topic)\n",
             ),
             ("        plan = ports.topics.next_plan(topic, subscription.cursor)\n", ""),
         ),
     ),
     Mutant(
-        guard="wake is raised only if no ledger came since the buckets were read",
-        function=T.raise_wake,
+        guard="the next slot is raised only if no ledger came since the buckets were read",
+        function=T.raise_next_slot,
         world=worlds.PLANNED_ONLY,
-        changes=(("(current.ver, current.cver) != (fence.ver, fence.cver)", "current.cver != fence.cver"),),
+        changes=(
+            (
+                "(current.work_version, current.swap_version) != (state.work_version, state.swap_version)",
+                "current.swap_version != state.swap_version",
+            ),
+        ),
     ),
     Mutant(
-        guard="wake stays while a cursor lags",
-        function=dispatch._raise_wake,
+        guard="the next slot stays while a cursor lags",
+        function=dispatch._raise_next_slot,
         world=worlds.RESUMED,
-        changes=(("if any(s.takes_plans and s.cursor < fence.planned for s in subscriptions):", "if False:"),),
+        changes=(("if any(s.takes_plans and s.cursor < state.planned for s in subscriptions):", "if False:"),),
     ),
     Mutant(
-        guard="wake stays while a sealed slot is not planned",
-        function=dispatch._raise_wake,
+        guard="the next slot stays while a sealed slot is not planned",
+        function=dispatch._raise_next_slot,
         world=worlds.SEALED_ONLY,
-        changes=(("if fence is None or fence.planned < fence.sealed:", "if fence is None:"),),
+        changes=(("if state is None or state.planned < state.sealed:", "if state is None:"),),
     ),
     Mutant(
         guard="a cancel says no once the slot is sealed",
         function=MemoryKeys._open,
         world=worlds.CANCELLED,
-        changes=(("and fence.sealed <= slot", ""),),
+        changes=(("and state.sealed <= slot", ""),),
     ),
     Mutant(
         guard="a plan reads tombstones after the seal",
@@ -173,10 +183,10 @@ MUTANTS = (
         world=worlds.CANCELLED,
         changes=(
             (
-                "        sealed = ports.topics.seal(fence, boundary)\n",
+                "        sealed = ports.topics.seal(state, boundary)\n",
                 "        from tests.simulation.mutant import early\n"
-                "        ports = early(ports, 'tombstones', topic, fence.planned, boundary)\n"
-                "        sealed = ports.topics.seal(fence, boundary)\n",
+                "        ports = early(ports, 'tombstones', topic, state.planned, boundary)\n"
+                "        sealed = ports.topics.seal(state, boundary)\n",
             ),
         ),
     ),
@@ -198,10 +208,10 @@ MUTANTS = (
         world=worlds.QUEUED,
         changes=(
             (
-                "    fence = ports.topics.fence(topic)\n",
+                "    state = ports.topics.state(topic)\n",
                 "    from tests.simulation.mutant import early\n"
                 "    ports = early(ports, 'tombstones', topic, 0, 10**12)\n"
-                "    fence = ports.topics.fence(topic)\n",
+                "    state = ports.topics.state(topic)\n",
             ),
         ),
     ),
@@ -209,6 +219,6 @@ MUTANTS = (
         guard="a plan brings what is due in its slots, and nothing else of a segment",
         function=due_rows._due,
         world=worlds.SEGMENT,
-        changes=(("pc.less(times, plan.b * fence.slot_ms)", "pc.less(times, (plan.b + 10) * fence.slot_ms)"),),
+        changes=(("pc.less(times, plan.b * state.slot_ms)", "pc.less(times, (plan.b + 10) * state.slot_ms)"),),
     ),
 )

@@ -108,7 +108,7 @@ def _direct_and_resume() -> SmallWorld:
 
 
 def _two_resumed() -> SmallWorld:
-    """Two paused subscriptions are resumed by clients that die then; a dispatch raises wake meanwhile."""
+    """Two paused subscriptions are resumed by clients that die then; a dispatch raises the next slot meanwhile."""
     world = SmallWorld("billing", "audit")
     for name in ("billing", "audit"):
         pause(world.topics, TOPIC, name)

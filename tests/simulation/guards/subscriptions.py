@@ -30,10 +30,10 @@ MUTANTS = (
         world=worlds.PAUSED_MEANWHILE,
         changes=(
             (
-                "        fence = ports.topics.fence(topic)\n"
+                "        state = ports.topics.state(topic)\n"
                 "        subscription = ports.topics.subscription(topic, name)\n",
                 "        subscription = ports.topics.subscription(topic, name)\n"
-                "        fence = ports.topics.fence(topic)\n",
+                "        state = ports.topics.state(topic)\n",
             ),
         ),
     ),
@@ -47,7 +47,7 @@ MUTANTS = (
         guard="what a paused subscription must not have yet is kept for it",
         function=direct._send_or_park,
         world=worlds.PAUSED,
-        changes=(("elif put_aside(ports, fence, current, rows) is not Parked.MOVED:", "else:"),),
+        changes=(("elif put_aside(ports, state, current, rows) is not Parked.MOVED:", "else:"),),
     ),
     Mutant(
         guard="nothing is parked for a subscription after the resume that would drain it",
@@ -62,16 +62,16 @@ MUTANTS = (
         changes=(("if lower:", "if False:"),),
     ),
     Mutant(
-        guard="a resume that found wake low enough is refused when wake was raised since",
+        guard="a resume that found the next slot low enough is refused when the next slot was raised since",
         function=P.resume,
         world=worlds.TWO_RESUMED,
-        changes=(("if above(marks.wake_slot, cursor) != lower:", "if False:"),),
+        changes=(("if above(marks.next_slot, cursor) != lower:", "if False:"),),
     ),
     Mutant(
-        guard="a resume is seen by whoever raises wake",
+        guard="a resume is seen by whoever raises the next slot",
         function=P.resume,
         world=worlds.TWO_RESUMED,
-        changes=(("ver=marks.ver + 1", "ver=marks.ver"),),
+        changes=(("work_version=marks.work_version + 1", "work_version=marks.work_version"),),
     ),
     Mutant(
         guard="a park is one worker's",
@@ -118,7 +118,7 @@ MUTANTS = (
         guard="a drain brings nothing that was purged",
         function=drain._send,
         world=worlds.PARKED_PURGED,
-        changes=(("without_purged(parked_rows(ports.objects, park), fence)", "parked_rows(ports.objects, park)"),),
+        changes=(("without_purged(parked_rows(ports.objects, park), state)", "parked_rows(ports.objects, park)"),),
     ),
     Mutant(
         guard="an object that a park names is no orphan",
@@ -142,7 +142,7 @@ MUTANTS = (
         guard="one sweep starts an old park",
         function=P.stamp_park,
         world=worlds.TWO_SWEEPS,
-        changes=(("or current.look_at_ms != seen_look_at_ms", ""),),
+        changes=(("or current.next_check_ms != seen_look_at_ms", ""),),
     ),
     Mutant(
         guard="a queue that refuses does not end a pause",
@@ -162,7 +162,7 @@ MUTANTS = (
         guard="what a queue refuses of a part is parked",
         function=deliver._set_aside,
         world=worlds.REFUSED_PAUSED,
-        changes=(("spill(ports, fence, key, part, rows)", "ports.topics.part_done(key, part)"),),
+        changes=(("spill(ports, state, key, part, rows)", "ports.topics.part_done(key, part)"),),
     ),
     Mutant(
         guard="a queue that has healed does not end a pause",

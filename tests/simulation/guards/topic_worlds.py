@@ -9,7 +9,7 @@ from tests.simulation.actors import require, step
 from tests.simulation.exploring import Scenario
 from tests.simulation.healing import HOUR, MINUTE, TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
-from tidewheel.errors import BeingDeleted, UnknownTopic
+from tidewheel.errors import TopicDeleting, UnknownTopic
 from tidewheel.flows.administration.delete_topic import delete_topic, finish_deletion
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
 from tidewheel.flows.administration.update_topic import update_topic
@@ -39,7 +39,7 @@ def _deleted(world: SmallWorld) -> None:
 
     def check() -> None:
         items = world.service.topics._items[TOPIC]
-        kinds = ("fence", "subscriptions", "keys", "recurring", "imports")
+        kinds = ("state", "subscriptions", "keys", "recurring", "imports")
         left = [kind for kind in kinds if getattr(items, kind)]
         require(not left, f"of a topic that was deleted are left: {', '.join(left)}")
         require(not world.service.wheel.schedules, "schedules of a topic that was deleted are left")
@@ -78,7 +78,7 @@ def _create_again(world: SmallWorld, ports: Any) -> bool:
     """Creates the topic again, with a subscription; returns whether it could."""
     try:
         create_topic(ports.topics, ports.clock, TOPIC, world.settings)
-    except BeingDeleted:
+    except TopicDeleting:
         return False
     create_subscription(ports.topics, ports.clock, TOPIC, "billing", "queue-billing", "earliest")
     dispatch_as_function(ports)
@@ -99,9 +99,9 @@ def _topic_again() -> SmallWorld:
         require(_create_again(world, ports), "the deletion does not come to an end")
 
     def ingests(ports: Any) -> None:
-        before = world.fence.generation if world.topics.fence(TOPIC) else None
+        before = world.state.generation if world.topics.state(TOPIC) else None
         _ingest_if_there(ports, batch)
-        if before == batch.generation == getattr(world.topics.fence(TOPIC), "generation", None):
+        if before == batch.generation == getattr(world.topics.state(TOPIC), "generation", None):
             world.unwanted.clear()
 
     world.act("delete, and create again", again)
@@ -140,7 +140,7 @@ def _updated_twice() -> SmallWorld:
     world.act("another update", lambda ports: update_topic(ports.topics, ports.clock, TOPIC, {"inline_rows": 8}))
     world.looks.append(
         lambda: require(
-            (world.fence.settings.part_rows, world.fence.settings.inline_rows) == (7, 8),
+            (world.state.settings.part_rows, world.state.settings.inline_rows) == (7, 8),
             "an update was undone by another",
         )
     )

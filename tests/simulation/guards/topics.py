@@ -21,7 +21,7 @@ MUTANTS = (
         guard="a topic is created once",
         function=T.create_topic,
         world=worlds.CREATED_TWICE,
-        changes=(("if items.fence is not None:", "if False:"),),
+        changes=(("if items.state is not None:", "if False:"),),
     ),
     Mutant(
         guard="a deletion ends after whoever has not seen it",
@@ -45,31 +45,31 @@ MUTANTS = (
         guard="a batch of a deleted topic is not ingested into a new one",
         function=ingesting.ingest,
         world=worlds.TOPIC_AGAIN,
-        changes=((" or any(pack.generation != fence.generation for pack in packs)", ""),),
+        changes=((" or any(pack.generation != state.generation for pack in packs)", ""),),
     ),
     Mutant(
         guard="a change that was meant for a deleted topic does not reach a new one",
         function=MemoryItems._same,
         world=worlds.TOPIC_AGAIN,
-        changes=(("current if current.generation == fence.generation else None", "current"),),
+        changes=(("current if current.generation == state.generation else None", "current"),),
     ),
     Mutant(
         guard="one sweep takes away what is left of a topic",
         function=A.claim_deletion,
         world=worlds.DELETED_BY_TWO,
-        changes=((" or current.look_at_ms != fence.look_at_ms", ""),),
+        changes=((" or current.next_check_ms != state.next_check_ms", ""),),
     ),
     Mutant(
         guard="an update does not undo another",
         function=A.update_settings,
         world=worlds.UPDATED_TWICE,
-        changes=((" or current.settings != fence.settings", ""),),
+        changes=((" or current.settings != state.settings", ""),),
     ),
     Mutant(
         guard="a recurring message begins in a slot that is not sealed",
         function=R.put_recurring,
         world=recurring_worlds.RECUR_ALONE,
-        changes=((" or current.sealed > recurring.first_ms // fence.slot_ms", ""),),
+        changes=((" or current.sealed > recurring.first_ms // state.slot_ms", ""),),
     ),
     Mutant(
         guard="recurring messages are read after the seal",
@@ -77,34 +77,34 @@ MUTANTS = (
         world=recurring_worlds.RECUR_DISPATCH,
         changes=(
             (
-                "        sealed = ports.topics.seal(fence, boundary)\n",
+                "        sealed = ports.topics.seal(state, boundary)\n",
                 "        from tests.simulation.mutant import early\n"
                 "        ports = early(ports, 'all_recurring', topic)\n"
-                "        sealed = ports.topics.seal(fence, boundary)\n",
+                "        sealed = ports.topics.seal(state, boundary)\n",
             ),
         ),
     ),
     Mutant(
-        guard="a recurring message that comes is seen by whoever raises wake",
+        guard="a recurring message that comes is seen by whoever raises the next slot",
         function=R.put_recurring,
         world=recurring_worlds.RECUR_DISPATCH,
-        changes=(("ver=current.ver + 1", "ver=current.ver"),),
+        changes=(("work_version=current.work_version + 1", "work_version=current.work_version"),),
     ),
     Mutant(
         guard="a recurring message that comes is seen by the sweep",
         function=R.put_recurring,
         world=recurring_worlds.RECUR_DISPATCH,
-        changes=(("if wake_slot is not None:", "if False:"),),
+        changes=(("if next_slot is not None:", "if False:"),),
     ),
     Mutant(
-        guard="a recurring message that found wake low enough is refused when wake was raised since",
+        guard="a recurring message that found the next slot low enough is refused when the next slot was raised since",
         function=R.put_recurring,
         world=recurring_worlds.RECUR_WAKE,
-        changes=((" or current.wake_slot != fence.wake_slot", ""),),
+        changes=((" or current.next_slot != state.next_slot", ""),),
     ),
     Mutant(
         guard="a recurring message keeps the sweep looking",
-        function=dispatch._wake,
+        function=dispatch._next_work,
         world=recurring_worlds.RECUR_DISPATCH,
         changes=(("if recurring else None", "if False else None"),),
     ),
@@ -121,10 +121,10 @@ MUTANTS = (
         changes=(("return topics.plan_objects(topic)", "return frozenset()"),),
     ),
     Mutant(
-        guard="a topic whose fence is lost keeps its ledgers",
+        guard="a topic whose topic state is lost keeps its ledgers",
         function=orphans._delete,
         world=seldom_worlds.LOST,
-        changes=((" or (fence is None and _is_lost(ports, topic))", ""),),
+        changes=((" or (state is None and _is_lost(ports, topic))", ""),),
     ),
     Mutant(
         guard="one merge or rebuild of a topic is under way",
@@ -144,7 +144,7 @@ MUTANTS = (
         world=seldom_worlds.REBUILD_INGEST,
         changes=(
             (
-                "            ports.topics.delete_fence(topic)\n            settle()\n        return",
+                "            ports.topics.delete_topic_state(topic)\n            settle()\n        return",
                 "            settle()\n        return",
             ),
         ),

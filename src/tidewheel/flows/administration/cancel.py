@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidewheel.errors import Contended
+from tidewheel.errors import ConcurrentModification
 from tidewheel.flows.ports import Topics
 from tidewheel.flows.ports.keys import MAX_CANCELS
 from tidewheel.model.key import KeyEntry
@@ -65,7 +65,7 @@ def cancel(topics: Topics, topic: str, slot_ms: int, message_id: MessageId, now_
         if outcome.found is None or outcome.found.to is None:
             return TooLate(id=message_id)
         message_id = outcome.found.to
-    raise Contended("cancel", topic, _MOST_MOVES)
+    raise ConcurrentModification("cancel", topic, _MOST_MOVES)
 
 
 def cancel_many(
@@ -131,7 +131,7 @@ def cancel_key(
         done = topics.claim_key(topic, entry) is None if found is None else topics.move_key(topic, found, entry, None)
         if done:
             return _cancel_named(topics, topic, slot_ms, entry, now_ms)
-    raise Contended("cancel key", topic, _ATTEMPTS)
+    raise ConcurrentModification("cancel key", topic, _ATTEMPTS)
 
 
 def _cancel_named(topics: Topics, topic: str, slot_ms: int, entry: KeyEntry, now_ms: int) -> CancelResult:

@@ -2,9 +2,9 @@
 
     lives -> deleting: another generation, so that whatever is conditional on the old one is refused -> forgotten
 
-A function that has read the fence before may still put an object, a schedule or an item. None lives longer than
-`MAX_FUNCTION_S`, so the fence, which holds the name, goes last, after a pass that began later than that. What a job
-puts even later, nothing names: the orphan sweep deletes it.
+A function that has read the topic state before may still put an object, a schedule or an item. None lives longer than
+`MAX_FUNCTION_S`, so the topic state, which holds the name, goes last, after a pass that began later than that. What a
+job puts even later, nothing names: the orphan sweep deletes it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import replace
 from itertools import islice
 
 from tidewheel.clock import Clock
-from tidewheel.errors import Contended, UnknownTopic
+from tidewheel.errors import ConcurrentModification, UnknownTopic
 from tidewheel.flows.ports import Ports, Topics, topic_prefixes
 from tidewheel.model.settings import MAX_FUNCTION_S
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 LATE_MS = (MAX_FUNCTION_S + 60) * 1000
 """After the mark, no function that has not seen it is at work any more; a minute for clocks that differ."""
@@ -37,14 +37,14 @@ def delete_topic(topics: Topics, clock: Clock, topic: str) -> None:
         Contended: the topic was deleted and created again under each attempt.
     """
     for _ in range(_ATTEMPTS):
-        fence = topics.fence(topic)
-        if fence is None:
+        state = topics.state(topic)
+        if state is None:
             if topics.deletion(topic) is None:
                 raise UnknownTopic(topic)
             return
-        if topics.mark_deleting(fence, secrets.token_hex(8), clock.now_ms()):
+        if topics.mark_deleting(state, secrets.token_hex(8), clock.now_ms()):
             return
-    raise Contended("deletion", topic, _ATTEMPTS)
+    raise ConcurrentModification("deletion", topic, _ATTEMPTS)
 
 
 def finish_deletion(ports: Ports, topic: str, time_left: Callable[[], bool] = lambda: True) -> bool:
@@ -58,23 +58,23 @@ def finish_deletion(ports: Ports, topic: str, time_left: Callable[[], bool] = la
         time_left: asked between pieces of a second or so; what is left when there is none, the next sweep takes away.
     """
     now_ms = ports.clock.now_ms()
-    fence = ports.topics.deletion(topic)
+    state = ports.topics.deletion(topic)
     # One at a time: a slow pass must not meet a topic that was created again since.
-    if fence is None or fence.look_at_ms is None or fence.look_at_ms > now_ms:
+    if state is None or state.next_check_ms is None or state.next_check_ms > now_ms:
         return False
-    if not ports.topics.claim_deletion(fence, now_ms + _CLAIM_MS):
+    if not ports.topics.claim_deletion(state, now_ms + _CLAIM_MS):
         return False
-    claimed = replace(fence, look_at_ms=now_ms + _CLAIM_MS)
+    claimed = replace(state, next_check_ms=now_ms + _CLAIM_MS)
     emptied = _empty(ports, topic, time_left)
-    late_ms = _began_ms(fence) + LATE_MS
+    late_ms = _began_ms(state) + LATE_MS
     if emptied and now_ms >= late_ms:
         return ports.topics.forget_topic(claimed)
     ports.topics.claim_deletion(claimed, late_ms if emptied else now_ms)
     return False
 
 
-def _began_ms(fence: Fence) -> int:
-    return fence.deleting_at_ms or 0
+def _began_ms(state: TopicState) -> int:
+    return state.deleting_at_ms or 0
 
 
 def _empty(ports: Ports, topic: str, time_left: Callable[[], bool]) -> bool:

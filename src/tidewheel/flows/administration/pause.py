@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tidewheel.clock import Clock
-from tidewheel.errors import Contended, QueueUnavailable, UnknownSubscription, UnknownTopic
+from tidewheel.errors import ConcurrentModification, QueueUnavailable, UnknownSubscription, UnknownTopic
 from tidewheel.flows.ports import Objects, Queues, Topics
 from tidewheel.model.park import Park
 from tidewheel.model.subscription import State, Subscription
@@ -46,16 +46,16 @@ def resume(topics: Topics, queues: Queues, clock: Clock, topic: str, name: str) 
         subscription = _read(topics, topic, name)
         if subscription.state is State.ACTIVE or activate(topics, subscription):
             break
-        if topics.fence(topic) is None:  # it is being deleted, and this subscription not yet
+        if topics.state(topic) is None:  # it is being deleted, and this subscription not yet
             raise UnknownTopic(topic)
     else:
-        raise Contended("resume", topic, _ATTEMPTS)
+        raise ConcurrentModification("resume", topic, _ATTEMPTS)
     try:
         queues.enqueue_catch_up(topic, name, subscription.generation)
     except QueueUnavailable:
         now_ms = clock.now_ms()
         for park in parks_of(topics, subscription):
-            topics.stamp_park(park.key, park.look_at_ms, now_ms)
+            topics.stamp_park(park.key, park.next_check_ms, now_ms)
     return replace(subscription, state=State.ACTIVE)
 
 
@@ -66,15 +66,15 @@ def activate(topics: Topics, subscription: Subscription) -> bool:
         Contended: other changes of the topic came first each time.
     """
     for _ in range(_ATTEMPTS):
-        fence = topics.fence(subscription.topic)
-        if fence is None:
+        state = topics.state(subscription.topic)
+        if state is None:
             return False
-        if topics.resume(fence, subscription):
+        if topics.resume(state, subscription):
             return True
         current = topics.subscription(subscription.topic, subscription.name)
         if current is None or (current.generation, current.state) != (subscription.generation, subscription.state):
             return False
-    raise Contended("resume", subscription.topic, _ATTEMPTS)
+    raise ConcurrentModification("resume", subscription.topic, _ATTEMPTS)
 
 
 def set_filter(topics: Topics, topic: str, name: str, filter_policy: str | None) -> Subscription:
@@ -129,7 +129,7 @@ def drop_parks(topics: Topics, objects: Objects, parks: Iterable[Park]) -> None:
 def _read(topics: Topics, topic: str, name: str) -> Subscription:
     found = topics.subscription(topic, name)
     if found is None:
-        if topics.fence(topic) is None:
+        if topics.state(topic) is None:
             raise UnknownTopic(topic)
         raise UnknownSubscription(topic, name)
     return found

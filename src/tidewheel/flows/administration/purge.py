@@ -1,8 +1,8 @@
 """Purge: what was sent to a topic until now, and is due at any time or in a range of time, is dropped.
 
-The fence's marks drop it, wherever it is: in the ingest queue, in a ledger, in a plan, in a park. They are all that
-correctness needs. Ledgers that lie wholly inside are swapped out besides, like a merge without outputs, so that they
-do not count as waiting and their storage is freed.
+The topic state's marks drop it, wherever it is: in the ingest queue, in a ledger, in a plan, in a park. They are all
+that correctness needs. Ledgers that lie wholly inside are swapped out besides, like a merge without outputs, so that
+they do not count as waiting and their storage is freed.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidewheel.clock import Clock
-from tidewheel.errors import Contended, InvalidValue, TooManyPurges, UnknownTopic
+from tidewheel.errors import ConcurrentModification, InvalidValue, TooManyPurges, UnknownTopic
 from tidewheel.flows.ports import Topics, Trash
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.duration import MAX_DELAY_MS
-from tidewheel.model.topic_state import Fence, Purge
+from tidewheel.model.topic_state import Purge, TopicState
 
 MAX_PURGES = 20
 _ATTEMPTS = 50
@@ -26,7 +26,7 @@ _A_SWAP = 90
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Purged:
+class PurgeResult:
     """What a purge dropped.
 
     Attributes:
@@ -42,7 +42,7 @@ class Purged:
 
 def purge(
     topics: Topics, clock: Clock, topic: str, *, first_ms: int | None = None, end_ms: int | None = None
-) -> Purged:
+) -> PurgeResult:
     """Drops what was sent until now and is due in [first_ms, end_ms); everything, without bounds.
 
     What is in a subscription's queue already (due within the lookahead) is not called back.
@@ -61,13 +61,13 @@ def purge(
     if end_ms is not None and end_ms <= least_ms:
         raise InvalidValue("end", end_ms, f"give an end after the start ({least_ms})")
     for _ in range(_ATTEMPTS):
-        fence = topics.fence(topic)
-        if fence is None:
+        state = topics.state(topic)
+        if state is None:
             raise UnknownTopic(topic)
         # Before the mark: whatever is in them was sent before it.
         buckets = topics.buckets(topic)
         # What was sent in this very millisecond was sent before.
-        sent_before_ms = fence.sent_at_ms(clock.now_ms()) + 1
+        sent_before_ms = state.sent_at_ms(clock.now_ms()) + 1
         whole = first_ms is None and end_ms is None
         asked = Purge(
             first_ms=least_ms,
@@ -75,28 +75,28 @@ def purge(
             end_ms=min(sent_before_ms + MAX_DELAY_MS, end_ms or sent_before_ms + MAX_DELAY_MS),
             sent_before_ms=sent_before_ms,
         )
-        if _mark(topics, fence, asked, whole, clock.now_ms()):
-            inside = buckets if whole else [each for each in buckets if _inside(each, asked, fence.slot_ms)]
-            ledgers = sum(_swap_out(topics, fence, inside[i : i + _A_SWAP]) for i in range(0, len(inside), _A_SWAP))
+        if _mark(topics, state, asked, whole, clock.now_ms()):
+            inside = buckets if whole else [each for each in buckets if _inside(each, asked, state.slot_ms)]
+            ledgers = sum(_swap_out(topics, state, inside[i : i + _A_SWAP]) for i in range(0, len(inside), _A_SWAP))
             if ledgers:
                 _collect_in_time(topics, clock, topic)
-            first, end = asked.first_ms // fence.slot_ms, -(-asked.end_ms // fence.slot_ms)
-            messages = sum(_waiting(each, max(fence.planned, first), end) for each in buckets)
-            return Purged(messages=messages, ledgers=ledgers, sent_before_ms=sent_before_ms)
-    raise Contended("purge", topic, _ATTEMPTS)
+            first, end = asked.first_ms // state.slot_ms, -(-asked.end_ms // state.slot_ms)
+            messages = sum(_waiting(each, max(state.planned, first), end) for each in buckets)
+            return PurgeResult(messages=messages, ledgers=ledgers, sent_before_ms=sent_before_ms)
+    raise ConcurrentModification("purge", topic, _ATTEMPTS)
 
 
-def _mark(topics: Topics, fence: Fence, asked: Purge, whole: bool, now_ms: int) -> bool:
+def _mark(topics: Topics, state: TopicState, asked: Purge, whole: bool, now_ms: int) -> bool:
     """Raises the marks; what a newer purge covers is forgotten."""
-    purge_ms = max(fence.purge_ms, asked.sent_before_ms) if whole else fence.purge_ms
-    known = [each for each in fence.purges_in_force(now_ms) if each.sent_before_ms > purge_ms]
+    purge_ms = max(state.purge_ms, asked.sent_before_ms) if whole else state.purge_ms
+    known = [each for each in state.purges_in_force(now_ms) if each.sent_before_ms > purge_ms]
     if whole or asked.sent_before_ms <= purge_ms or any(each.covers(asked) for each in known):
         purges = known
     else:
         purges = [*(each for each in known if not asked.covers(each)), asked]
     if len(purges) > MAX_PURGES:
-        raise TooManyPurges(fence.topic, len(purges) - 1)
-    return topics.set_purges(fence, purge_ms, purges)
+        raise TooManyPurges(state.topic, len(purges) - 1)
+    return topics.set_purges(state, purge_ms, purges)
 
 
 def _inside(bucket: Bucket, asked: Purge, slot_ms: int) -> bool:
@@ -114,14 +114,14 @@ def _waiting(bucket: Bucket, first: int, end: int) -> int:
     return round(bucket.rows * bucket.share(first, end))
 
 
-def _swap_out(topics: Topics, fence: Fence, sources: Sequence[Bucket]) -> int:
+def _swap_out(topics: Topics, state: TopicState, sources: Sequence[Bucket]) -> int:
     """Swaps ledgers for nothing; returns how many. Those that a merge or a collection has taken are passed over.
 
     The trash is stamped with `sealed` as it is now, so that it outlives every plan that names its objects.
     """
     for _ in range(_SWAPS):
-        current = topics.fence(fence.topic)
-        if not sources or current is None or current.generation != fence.generation:
+        current = topics.state(state.topic)
+        if not sources or current is None or current.generation != state.generation:
             return 0
         names = tuple(source.object_name for source in sources)
         trash = Trash(sealed=current.sealed, id=secrets.token_hex(8), objects=names)
@@ -129,7 +129,7 @@ def _swap_out(topics: Topics, fence: Fence, sources: Sequence[Bucket]) -> int:
         # An estimate must not bring the count below zero; the next dispatch counts anew.
         if topics.swap(current, sources, [], trash, min(dropped, max(0, current.waiting))):
             return len(sources)
-        live = {each.id for each in topics.buckets(fence.topic)}
+        live = {each.id for each in topics.buckets(state.topic)}
         sources = [each for each in sources if each.id in live]
     return 0
 
@@ -140,9 +140,9 @@ def _collect_in_time(topics: Topics, clock: Clock, topic: str) -> None:
     A look that is set already is early enough; if it stops before, the trash goes after the next dispatch.
     """
     for _ in range(_SWAPS):
-        fence = topics.fence(topic)
-        if fence is None or fence.collect_at_ms is not None:
+        state = topics.state(topic)
+        if state is None or state.collect_at_ms is not None:
             return
-        at_ms = clock.now_ms() + fence.settings.collect_interval_s * 1000
-        if topics.set_collect_at(fence, at_ms, fence.look_at(fence.wake_slot, at_ms)):
+        at_ms = clock.now_ms() + state.settings.collect_interval_s * 1000
+        if topics.set_collect_at(state, at_ms, state.check_at(state.next_slot, at_ms)):
             return

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tidewheel.clock import Clock
-from tidewheel.errors import InvalidValue, NotKept, QueueUnavailable, UnknownSubscription, UnknownTopic
+from tidewheel.errors import InvalidValue, QueueUnavailable, RetentionExpired, UnknownSubscription, UnknownTopic
 from tidewheel.flows.ports import Topics
 from tidewheel.flows.ports.administration import Replay
 from tidewheel.model.plan import Piece, Plan
 from tidewheel.model.subscription import Delivery, DeliveryKey, State, Subscription
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 Enqueue = Callable[[DeliveryKey, Sequence[int]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
+class ReplayResult:
     """What comes again.
 
     Attributes:
@@ -51,7 +51,7 @@ def replay(
     first_ms: int | None = None,
     end_ms: int | None = None,
     enqueue: Enqueue | None = None,
-) -> Replayed:
+) -> ReplayResult:
     """Delivers again, to one subscription, what was due in [first_ms, end_ms) and went through ledgers.
 
     For each plan, a delivery is opened, then its parts are enqueued. If it stops
@@ -66,10 +66,10 @@ def replay(
     Raises:
         InvalidValue: the range is empty, or the subscription is paused.
         UnknownTopic, UnknownSubscription: there is none of this name.
-        NotKept: nothing of the range is kept any more.
+        RetentionExpired: nothing of the range is kept any more.
     """
-    fence = topics.fence(topic)
-    if fence is None:
+    state = topics.state(topic)
+    if state is None:
         raise UnknownTopic(topic)
     subscription = topics.subscription(topic, name)
     if subscription is None:
@@ -78,13 +78,13 @@ def replay(
     end_ms = now_ms if end_ms is None else min(end_ms, now_ms)
     if first_ms is not None and end_ms <= first_ms:
         raise InvalidValue("start", first_ms, f"give a start before the end ({end_ms}), and before now")
-    run = _Run(topics, fence, subscription, max(first_ms or 0, fence.gc_until * fence.slot_ms), end_ms)
+    run = _Run(topics, state, subscription, max(first_ms or 0, state.collected_until * state.slot_ms), end_ms)
     if subscription.state is State.PAUSED:
         raise run.paused
     if end_ms <= run.first_ms:
-        raise NotKept(topic, _text(fence.gc_until * fence.slot_ms), fence.settings.retention_s)
+        raise RetentionExpired(topic, _text(state.collected_until * state.slot_ms), state.settings.retention_s)
     for a, b in topics.plan_ranges(topic):
-        if a * fence.slot_ms < end_ms and b * fence.slot_ms > run.first_ms and b <= subscription.cursor:
+        if a * state.slot_ms < end_ms and b * state.slot_ms > run.first_ms and b <= subscription.cursor:
             run.replay_plan(a, b, now_ms, enqueue)
     return run.result()
 
@@ -92,16 +92,16 @@ def replay(
 class _Run:
     """A replay under way: its bounds, and what it has done."""
 
-    def __init__(self, topics: Topics, fence: Fence, to: Subscription, first_ms: int, end_ms: int) -> None:
+    def __init__(self, topics: Topics, state: TopicState, to: Subscription, first_ms: int, end_ms: int) -> None:
         self._topics = topics
-        self._fence = fence
+        self._state = state
         self._to = to
         self.first_ms = first_ms
         self._end_ms = end_ms
         self._plans = self._messages = self._skipped = 0
         self._open = {
             each.key.plan
-            for each in topics.open_deliveries(fence.topic)
+            for each in topics.open_deliveries(state.topic)
             if (each.key.subscription, each.key.generation) == (to.name, to.generation)
         }
 
@@ -110,8 +110,8 @@ class _Run:
         advice = "it is paused or gone, and a replay would enter its queue; resume it first"
         return InvalidValue("subscription", self._to.name, advice)
 
-    def result(self) -> Replayed:
-        return Replayed(
+    def result(self) -> ReplayResult:
+        return ReplayResult(
             plans=self._plans,
             messages=self._messages,
             skipped=self._skipped,
@@ -124,18 +124,18 @@ class _Run:
         if a in self._open:
             self._skipped += 1
             return
-        plan = self._topics.plan(self._fence.topic, a)
+        plan = self._topics.plan(self._state.topic, a)
         if plan is None:
-            self.first_ms = max(self.first_ms, b * self._fence.slot_ms)
+            self.first_ms = max(self.first_ms, b * self._state.slot_ms)
             return
         parts = plan.parts()
         untouched = frozenset(number for number, part in enumerate(parts) if not any(map(self._touches, part)))
         if len(untouched) == len(parts):
             return
         delivery = self._delivery(plan, len(parts), untouched, now_ms)
-        match self._topics.open_replay(self._fence, delivery):
+        match self._topics.open_replay(self._state, delivery):
             case Replay.COLLECTED:
-                self.first_ms = max(self.first_ms, b * self._fence.slot_ms)
+                self.first_ms = max(self.first_ms, b * self._state.slot_ms)
             case Replay.REFUSED:
                 raise self.paused
             case Replay.OPENED:
@@ -159,7 +159,7 @@ class _Run:
             # What was asked for comes, even if it was due before the subscription began.
             start=0,
             # The sweep enqueues what the caller cannot.
-            look_at_ms=now_ms,
+            next_check_ms=now_ms,
             filter_policy=to.filter_policy,
             first_ms=self.first_ms,
             end_ms=self._end_ms,
@@ -170,8 +170,8 @@ class _Run:
             return
         with suppress(QueueUnavailable):
             enqueue(delivery.key, [part for part in range(delivery.parts) if part not in delivery.done])
-            look_at_ms = now_ms + self._fence.settings.redrive_s * 1000
-            self._topics.stamp_delivery(delivery.key, delivery.look_at_ms, look_at_ms)
+            next_check_ms = now_ms + self._state.settings.redrive_s * 1000
+            self._topics.stamp_delivery(delivery.key, delivery.next_check_ms, next_check_ms)
 
     def _touches(self, piece: Piece) -> bool:
         segment = piece.planned.segment
@@ -181,8 +181,8 @@ class _Run:
         """Estimates the rows of a plan in the range, as if they lay evenly over their segment's part of the plan."""
         total = 0.0
         for planned in plan.segments:
-            first = max(planned.segment.first_deliver_at_ms, plan.a * self._fence.slot_ms)
-            end = min(planned.segment.last_deliver_at_ms + 1, plan.b * self._fence.slot_ms)
+            first = max(planned.segment.first_deliver_at_ms, plan.a * self._state.slot_ms)
+            end = min(planned.segment.last_deliver_at_ms + 1, plan.b * self._state.slot_ms)
             inside = min(end, self._end_ms) - max(first, self.first_ms)
             total += planned.due_rows * max(0, inside) / max(1, end - first)
         return round(total)

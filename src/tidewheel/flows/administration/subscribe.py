@@ -2,7 +2,7 @@
 
 A new subscription's place among the slots:
 
-             gc_until            planned         sealed
+             collected_until            planned         sealed
                 |                   |               |
     ------------+-------------------+---------------+-----------> slots
     earliest:   ^ cursor            |               |              start = 0: all ledgers that are still kept
@@ -19,13 +19,13 @@ from dataclasses import asdict
 from typing import Literal
 
 from tidewheel.clock import Clock
-from tidewheel.errors import AlreadyExists, BeingDeleted, Contended, InvalidValue, UnknownTopic
+from tidewheel.errors import AlreadyExists, ConcurrentModification, InvalidValue, TopicDeleting, UnknownTopic
 from tidewheel.flows.administration.update_topic import FIXED
 from tidewheel.flows.ports import Topics
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription import Subscription
 from tidewheel.model.topic import check_name
-from tidewheel.model.topic_state import Fence, new_fence
+from tidewheel.model.topic_state import TopicState, new_topic_state
 
 InitialPosition = Literal["latest", "earliest"]
 
@@ -36,7 +36,7 @@ _ATTEMPT_DIGITS = 4
 
 def create_topic(
     topics: Topics, clock: Clock, name: str, settings: TopicSettings, *, owner: str | None = None
-) -> Fence:
+) -> TopicState:
     """Creates a topic, or returns the one that there is, if it has what is asked for.
 
     Asked for are slot and lookahead, and what is not the default. Defaults change with releases, and a topic keeps
@@ -51,27 +51,27 @@ def create_topic(
     Raises:
         InvalidValue: the name is not a topic's.
         AlreadyExists: the topic has other settings than those asked for; the message tells them apart.
-        BeingDeleted: the last topic of this name is not gone yet.
+        TopicDeleting: the last topic of this name is not gone yet.
     """
     check_name("topic", name)
     for _ in range(_ATTEMPTS):
-        existing = topics.fence(name)
+        existing = topics.state(name)
         if existing is not None:
             difference = _difference(existing.settings, settings)
             if difference:
                 raise AlreadyExists("topic", name, difference)
             return existing
         if topics.deletion(name) is not None:
-            raise BeingDeleted(name)
-        fence = new_fence(name, _generation(owner), settings, clock.now_ms())
-        if topics.create_topic(fence):
-            return fence
-    raise Contended("create", name, _ATTEMPTS)
+            raise TopicDeleting(name)
+        state = new_topic_state(name, _generation(owner), settings, clock.now_ms())
+        if topics.create_topic(state):
+            return state
+    raise ConcurrentModification("create", name, _ATTEMPTS)
 
 
 def create_subscription(
     topics: Topics,
-    clock: Clock,  # noqa: ARG001 - every flow takes it; both positions of today are marks of the fence
+    clock: Clock,  # noqa: ARG001 - every flow takes it; both positions of today are marks of the topic state
     topic: str,
     name: str,
     queue_url: str,
@@ -98,8 +98,8 @@ def create_subscription(
     """
     check_new_subscription(topic, name, initial_position)
     for _ in range(_ATTEMPTS):
-        fence = topics.fence(topic)
-        if fence is None:
+        state = topics.state(topic)
+        if state is None:
             raise UnknownTopic(topic)
         existing = topics.subscription(topic, name)
         if existing is not None:
@@ -113,13 +113,13 @@ def create_subscription(
             name=name,
             generation=_generation(owner),
             queue_url=queue_url,
-            cursor=fence.gc_until if earliest else fence.planned,
-            start=0 if earliest else fence.sealed,
+            cursor=state.collected_until if earliest else state.planned,
+            start=0 if earliest else state.sealed,
             filter_policy=filter_policy,
         )
-        if topics.create_subscription(fence, subscription):
+        if topics.create_subscription(state, subscription):
             return subscription
-    raise Contended("subscribe", topic, _ATTEMPTS)
+    raise ConcurrentModification("subscribe", topic, _ATTEMPTS)
 
 
 def check_new_subscription(topic: str, name: str, initial_position: str) -> None:

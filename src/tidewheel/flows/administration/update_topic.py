@@ -7,18 +7,18 @@ from dataclasses import fields, replace
 from typing import Any
 
 from tidewheel.clock import Clock
-from tidewheel.errors import Contended, InvalidValue, UnknownTopic
+from tidewheel.errors import ConcurrentModification, InvalidValue, UnknownTopic
 from tidewheel.flows.ports import Topics
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 FIXED = ("slot_s", "lookahead_s")
 """Ledgers, plans and cursors count in slots, and what is armed counts on the lookahead."""
 _ATTEMPTS = 50
 
 
-def update_topic(topics: Topics, clock: Clock, topic: str, changes: Mapping[str, Any]) -> Fence:
-    """Changes some settings of a topic; returns its fence afterwards.
+def update_topic(topics: Topics, clock: Clock, topic: str, changes: Mapping[str, Any]) -> TopicState:
+    """Changes some settings of a topic; returns its topic state afterwards.
 
     If it stops after the settings: a shorter retention takes effect with the next collection that is due anyway.
 
@@ -32,18 +32,18 @@ def update_topic(topics: Topics, clock: Clock, topic: str, changes: Mapping[str,
     """
     _check(changes)
     for _ in range(_ATTEMPTS):
-        fence = topics.fence(topic)
-        if fence is None:
+        state = topics.state(topic)
+        if state is None:
             raise UnknownTopic(topic)
-        settings = replace(fence.settings, **changes)
-        if settings == fence.settings:
-            return fence
-        if topics.update_settings(fence, settings):
-            changed = replace(fence, settings=settings)
-            if settings.retention_s < fence.settings.retention_s:
+        settings = replace(state.settings, **changes)
+        if settings == state.settings:
+            return state
+        if topics.update_settings(state, settings):
+            changed = replace(state, settings=settings)
+            if settings.retention_s < state.settings.retention_s:
                 _collect_soon(topics, clock, changed)
             return changed
-    raise Contended("update", topic, _ATTEMPTS)
+    raise ConcurrentModification("update", topic, _ATTEMPTS)
 
 
 def _check(changes: Mapping[str, Any]) -> None:
@@ -56,7 +56,7 @@ def _check(changes: Mapping[str, Any]) -> None:
             raise InvalidValue(name, value, advice)
 
 
-def _collect_soon(topics: Topics, clock: Clock, fence: Fence) -> None:
+def _collect_soon(topics: Topics, clock: Clock, state: TopicState) -> None:
     """Lets what was kept for replays go with the next dispatch or sweep; if one is under way, it stays as it is."""
     now_ms = clock.now_ms()
-    topics.set_collect_at(fence, now_ms, fence.look_at(fence.wake_slot, now_ms))
+    topics.set_collect_at(state, now_ms, state.check_at(state.next_slot, now_ms))

@@ -15,7 +15,7 @@ def catch_up(ports: Ports, topic: str, name: str, generation: str) -> Delivered 
     """Enqueues a subscription's parks and hands out the plans behind its cursor; None if it is paused again, or gone.
 
     If it stops anywhere: the job comes again, and what it did before is not done twice. Whatever is left is also
-    found by the sweep: the wake mark and the parks say so.
+    found by the sweep: the next slot and the parks say so.
     """
     subscription = ports.topics.subscription(topic, name)
     if subscription is None or subscription.generation != generation or not subscription.takes_plans:

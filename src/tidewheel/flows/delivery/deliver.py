@@ -17,7 +17,7 @@ from tidewheel.flows.ports import Ports
 from tidewheel.model.plan import Plan
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription import Delivery, DeliveryKey
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 _MOST_TOO_MANY = 4
 
@@ -64,24 +64,24 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
             return None
         raise PartLeased(key, part)
     try:
-        fence = ports.topics.fence(key.topic)
+        state = ports.topics.state(key.topic)
         plan = ports.topics.plan(key.topic, key.plan)
-        if fence is None and ports.topics.deletion(key.topic) is not None:
+        if state is None and ports.topics.deletion(key.topic) is not None:
             return None
-        if fence is None or plan is None:
-            raise CorruptMetadata(f"delivery {key} is open, but its {'topic' if fence is None else 'plan'} is gone")
+        if state is None or plan is None:
+            raise CorruptMetadata(f"delivery {key} is open, but its {'topic' if state is None else 'plan'} is gone")
         parts = plan.parts()
         if part >= len(parts):
             raise InvalidValue("part", part, f"the plan has {len(parts)}; nobody has made this job")
         pieces = parts[part]
         segments = len({piece.planned for piece in pieces})
-        wanted = _its_rows(fence, delivery, due_rows(ports, fence, plan, pieces))
+        wanted = _its_rows(state, delivery, due_rows(ports, state, plan, pieces))
         rows = without_expired(wanted, now_ms)
         expired = wanted.num_rows - rows.num_rows
         try:
             sent = _send(ports, delivery, rows)
         except QueueUnavailable as error:
-            parked = _set_aside(ports, fence, key, part, rows.take(pa.array(error.unsent)))
+            parked = _set_aside(ports, state, key, part, rows.take(pa.array(error.unsent)))
             done = rows.num_rows - len(error.unsent)
             return Delivered(messages=done, segments=segments, parked=parked, expired=expired)
     except Exception:
@@ -93,21 +93,21 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
     return Delivered(messages=sent, segments=segments, expired=expired)
 
 
-def _set_aside(ports: Ports, fence: Fence, key: DeliveryKey, part: int, rows: pa.Table) -> int:
+def _set_aside(ports: Ports, state: TopicState, key: DeliveryKey, part: int, rows: pa.Table) -> int:
     """Parks what the queue refused of a part, so that it keeps no ledger from being collected; returns its messages."""
     if not ports.topics.mark_broken(key.topic, key.subscription, key.generation):
         current = ports.topics.subscription(key.topic, key.subscription)
         if current is None or current.generation != key.generation:
             ports.topics.delete_deliveries([key])
             return 0
-    spill(ports, fence, key, part, rows)
+    spill(ports, state, key, part, rows)
     after = ports.topics.delivery(key)
     if after is not None and after.complete:
         ports.topics.delete_deliveries([key])
     return int(rows.num_rows)
 
 
-def deliver_at_once(ports: Ports, fence: Fence, plan: Plan, deliveries: Sequence[Delivery]) -> Delivered:
+def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Sequence[Delivery]) -> Delivered:
     """Sends a small plan to every subscription that it was just handed out to; each segment is read once.
 
     The caller has leased all parts when it handed the plan out. What fails for one subscription goes to the work
@@ -120,15 +120,15 @@ def deliver_at_once(ports: Ports, fence: Fence, plan: Plan, deliveries: Sequence
     pieces = [piece for part in plan.parts() for piece in part]
     rows: pa.Table | None = None
     try:
-        rows = due_rows(ports, fence, plan, pieces)
-        if rows.num_rows * len(deliveries) > _MOST_TOO_MANY * fence.settings.inline_rows:
+        rows = due_rows(ports, state, plan, pieces)
+        if rows.num_rows * len(deliveries) > _MOST_TOO_MANY * state.settings.inline_rows:
             rows = None  # a burst that the estimate did not show: parts are bounded
     except Exception as error:  # the work queue retries, and in the end keeps it as a dead letter
         failures.append(error)
     for delivery in deliveries:
         try:
             if rows is not None:
-                wanted = _its_rows(fence, delivery, rows)
+                wanted = _its_rows(state, delivery, rows)
                 live = without_expired(wanted, now_ms)
                 sent += _send(ports, delivery, live)
                 expired += wanted.num_rows - live.num_rows
@@ -144,10 +144,10 @@ def deliver_at_once(ports: Ports, fence: Fence, plan: Plan, deliveries: Sequence
     return Delivered(messages=sent, segments=segments, failures=tuple(failures), expired=expired)
 
 
-def _its_rows(fence: Fence, delivery: Delivery, rows: pa.Table) -> pa.Table:
+def _its_rows(state: TopicState, delivery: Delivery, rows: pa.Table) -> pa.Table:
     """Returns what a subscription gets of a plan's rows."""
     if delivery.start > delivery.key.plan:
-        rows = rows.filter(pc.greater_equal(rows.column("deliver_at_ms"), delivery.start * fence.slot_ms))
+        rows = rows.filter(pc.greater_equal(rows.column("deliver_at_ms"), delivery.start * state.slot_ms))
     if delivery.first_ms is not None and delivery.end_ms is not None:
         due = rows.column("deliver_at_ms")
         rows = rows.filter(pc.and_(pc.greater_equal(due, delivery.first_ms), pc.less(due, delivery.end_ms)))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidewheel.errors import Contended, NotTaken, QueueUnavailable
+from tidewheel.errors import ConcurrentModification, NotTaken, QueueUnavailable
 from tidewheel.flows.delivery import release
 from tidewheel.flows.delivery.addressed import has_addressed, rows_for
 from tidewheel.flows.delivery.due_rows import without_expired, without_purged
@@ -16,7 +16,7 @@ from tidewheel.flows.ports import Ports, Release
 from tidewheel.flows.ports.parks import Parked
 from tidewheel.model.message import id_bytes
 from tidewheel.model.subscription import State, Subscription
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 _ATTEMPTS = 10
 
@@ -35,7 +35,7 @@ class Direct(NamedTuple):
     parked: int = 0
 
 
-def send_direct(ports: Ports, fence: Fence, rows: pa.Table) -> Direct:
+def send_direct(ports: Ports, state: TopicState, rows: pa.Table) -> Direct:
     """Sends rows of sealed slots to every subscription that is active, and parks them for the others.
 
     If it stops between subscriptions: a repetition sends copies with the same ids, and makes the same parks.
@@ -44,7 +44,7 @@ def send_direct(ports: Ports, fence: Fence, rows: pa.Table) -> Direct:
         NotTaken: a queue did not take all messages for now; the other subscriptions got theirs.
         Contended: likewise, a subscription was paused and resumed each time.
     """
-    wanted = _wanted(ports, fence, rows)
+    wanted = _wanted(ports, state, rows)
     live = without_expired(wanted, ports.clock.now_ms())
     done = Direct(cancelled=rows.num_rows - wanted.num_rows, expired=wanted.num_rows - live.num_rows)
     if not live.num_rows:
@@ -52,39 +52,39 @@ def send_direct(ports: Ports, fence: Fence, rows: pa.Table) -> Direct:
     parked = 0
     addressed = has_addressed(live)
     ready: dict[tuple[str | None, str | None], tuple[pa.Table, list[Release]]] = {}
-    failed: NotTaken | Contended | None = None
-    for subscription in ports.topics.subscriptions(fence.topic):
+    failed: NotTaken | ConcurrentModification | None = None
+    for subscription in ports.topics.subscriptions(state.topic):
         # Subscriptions with the same filter share the work, unless some rows are for one of them alone.
         share = subscription.filter_policy, subscription.name if addressed else None
         if share not in ready:
             its_rows = rows_for(live, subscription.name, subscription.filter_policy)
             ready[share] = its_rows, release.releases(its_rows)
         try:
-            parked += _send_or_park(ports, fence, subscription, *ready[share])
-        except (NotTaken, Contended) as error:  # one subscription's queue must not keep the others waiting
+            parked += _send_or_park(ports, state, subscription, *ready[share])
+        except (NotTaken, ConcurrentModification) as error:  # one subscription's queue must not keep the others waiting
             failed = error
     if failed is not None:
         raise failed
     return done._replace(parked=parked)
 
 
-def _wanted(ports: Ports, fence: Fence, rows: pa.Table) -> pa.Table:
+def _wanted(ports: Ports, state: TopicState, rows: pa.Table) -> pa.Table:
     """Drops rows that were cancelled or purged.
 
-    Tombstones are read after the fence: none can appear for these slots any more.
+    Tombstones are read after the topic state: none can appear for these slots any more.
     """
     times = rows.column("deliver_at_ms")
     cancelled = ports.topics.tombstones(
-        fence.topic, times[0].as_py() // fence.slot_ms, times[-1].as_py() // fence.slot_ms + 1
+        state.topic, times[0].as_py() // state.slot_ms, times[-1].as_py() // state.slot_ms + 1
     )
     if cancelled:
         ids = pa.array([id_bytes(each) for each in cancelled], pa.binary())
         rows = rows.filter(pc.invert(pc.is_in(rows.column("message_id").cast(pa.binary()), ids)))
-    return without_purged(rows, fence)
+    return without_purged(rows, state)
 
 
 def _send_or_park(
-    ports: Ports, fence: Fence, subscription: Subscription, rows: pa.Table, messages: list[Release]
+    ports: Ports, state: TopicState, subscription: Subscription, rows: pa.Table, messages: list[Release]
 ) -> int:
     """Decides by the subscription's state, and again when that changes; a queue that refuses everything changes it.
 
@@ -92,7 +92,7 @@ def _send_or_park(
     """
     if not messages:
         return 0
-    topic, name, generation = fence.topic, subscription.name, subscription.generation
+    topic, name, generation = state.topic, subscription.name, subscription.generation
     current: Subscription | None = subscription
     for _ in range(_ATTEMPTS):
         if current is None or current.generation != generation:
@@ -104,7 +104,7 @@ def _send_or_park(
             except QueueUnavailable as error:
                 rows, messages = rows.take(pa.array(error.unsent)), [messages[place] for place in error.unsent]
                 ports.topics.mark_broken(topic, name, generation)
-        elif put_aside(ports, fence, current, rows) is not Parked.MOVED:
+        elif put_aside(ports, state, current, rows) is not Parked.MOVED:
             return len(messages)
         current = ports.topics.subscription(topic, name)
-    raise Contended("sending direct", topic, _ATTEMPTS)
+    raise ConcurrentModification("sending direct", topic, _ATTEMPTS)

@@ -17,7 +17,7 @@ from tidewheel.flows.ports.parks import Parked
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription import State, Subscription
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 
 def drain(ports: Ports, key: ParkKey) -> Delivered | None:
@@ -36,9 +36,9 @@ def drain(ports: Ports, key: ParkKey) -> Delivered | None:
         NotTaken: the queue did not take some of it for now.
         ObjectMissing, CorruptLedger: the park is not readable; nothing of it was sent.
     """
-    fence = ports.topics.fence(key.topic)
+    state = ports.topics.state(key.topic)
     subscription = ports.topics.subscription(key.topic, key.subscription)
-    if fence is None:  # at rest: a rebuild may bring it back
+    if state is None:  # at rest: a rebuild may bring it back
         return None
     if subscription is None or subscription.generation != key.generation:
         park = ports.topics.park(key)
@@ -50,7 +50,7 @@ def drain(ports: Ports, key: ParkKey) -> Delivered | None:
     park = ports.topics.lease_park(key, now_ms, now_ms - LEASE_MS)
     if park is None:
         return None
-    done = _send(ports, fence, subscription, park)
+    done = _send(ports, state, subscription, park)
     if done is None:
         return None
     sent, expired = done
@@ -61,20 +61,20 @@ def drain(ports: Ports, key: ParkKey) -> Delivered | None:
     return Delivered(messages=sent, segments=0, expired=expired)
 
 
-def _send(ports: Ports, fence: Fence, subscription: Subscription, park: Park) -> tuple[int, int] | None:
+def _send(ports: Ports, state: TopicState, subscription: Subscription, park: Park) -> tuple[int, int] | None:
     """Returns how many messages were sent, and how many had expired.
 
     None if the queue does not take all of them: the sweep tries it again.
     """
     try:
-        wanted = without_purged(parked_rows(ports.objects, park), fence)
+        wanted = without_purged(parked_rows(ports.objects, park), state)
         rows = without_expired(wanted, ports.clock.now_ms())
         release.send(ports, subscription.queue_url, release.releases(rows))
     except QueueUnavailable as error:
         ports.topics.mark_broken(subscription.topic, subscription.name, subscription.generation)
         broken = replace(subscription, state=State.BROKEN)
         in_part = len(error.unsent) < rows.num_rows
-        if in_part and put_aside(ports, fence, broken, rows.take(pa.array(error.unsent))) is not Parked.MOVED:
+        if in_part and put_aside(ports, state, broken, rows.take(pa.array(error.unsent))) is not Parked.MOVED:
             drop_parks(ports.topics, ports.objects, [park])
         else:
             ports.topics.release_park(park.key)

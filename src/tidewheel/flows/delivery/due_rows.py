@@ -12,10 +12,10 @@ from tidewheel.ledger.ledger import decode_segment
 from tidewheel.ledger.rows import sort_rows
 from tidewheel.model.message import id_bytes
 from tidewheel.model.plan import Piece, Plan, PlannedSegment
-from tidewheel.model.topic_state import Fence, PurgeMarks
+from tidewheel.model.topic_state import PurgeMarks, TopicState
 
 
-def due_rows(ports: Ports, fence: Fence, plan: Plan, pieces: Sequence[Piece]) -> pa.Table:
+def due_rows(ports: Ports, state: TopicState, plan: Plan, pieces: Sequence[Piece]) -> pa.Table:
     """Reads pieces of a plan, each segment with one range GET, side by side: what is due, expired or not.
 
     Raises:
@@ -34,7 +34,7 @@ def due_rows(ports: Ports, fence: Fence, plan: Plan, pieces: Sequence[Piece]) ->
         data = ports.objects.get_range(planned.object_name, segment.offset, segment.length)
         rows = decode_segment(data, object_name=planned.object_name, segment=segment)
         slices = [rows.slice(piece.first_row, piece.end_row - piece.first_row) for piece in its_pieces]
-        found[index] = _due(pa.concat_tables(slices), fence, plan)
+        found[index] = _due(pa.concat_tables(slices), state, plan)
 
     for _ in ports.parallel(read, range(len(wanted))):
         pass
@@ -42,14 +42,14 @@ def due_rows(ports: Ports, fence: Fence, plan: Plan, pieces: Sequence[Piece]) ->
     return rows if len(wanted) == 1 else sort_rows(rows.combine_chunks())
 
 
-def _due(rows: pa.Table, fence: Fence, plan: Plan) -> pa.Table:
+def _due(rows: pa.Table, state: TopicState, plan: Plan) -> pa.Table:
     """Drops what is outside the plan, cancelled or purged."""
     times = rows.column("deliver_at_ms")
-    keep = pc.and_(pc.greater_equal(times, plan.a * fence.slot_ms), pc.less(times, plan.b * fence.slot_ms))
+    keep = pc.and_(pc.greater_equal(times, plan.a * state.slot_ms), pc.less(times, plan.b * state.slot_ms))
     if plan.cancelled:
         cancelled = pa.array([id_bytes(each) for each in plan.cancelled], pa.binary())
         keep = pc.and_(keep, pc.invert(pc.is_in(rows.column("message_id").cast(pa.binary()), cancelled)))
-    return without_purged(rows.filter(keep), fence)
+    return without_purged(rows.filter(keep), state)
 
 
 def without_expired(rows: pa.Table, now_ms: int) -> pa.Table:

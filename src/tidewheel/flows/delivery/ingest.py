@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tidewheel.errors import Contended, CorruptMetadata, InvalidValue, KeysNotSettled, UnknownTopic
+from tidewheel.errors import ConcurrentModification, CorruptMetadata, InvalidValue, KeysNotSettled, UnknownTopic
 from tidewheel.flows.delivery.commit import commit_and_arm
 from tidewheel.flows.delivery.direct import Direct, send_direct
 from tidewheel.flows.delivery.keys import settle_keys
@@ -19,7 +19,7 @@ from tidewheel.ledger.rows import sort_rows, without_repeats
 from tidewheel.model.message import HEADER_ATTRIBUTE, Encoding, bytes_of_text
 from tidewheel.model.pack import Pack
 from tidewheel.model.received import header_extras
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import open_from
 
 _ATTEMPTS = 20
@@ -65,22 +65,22 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
     Raises:
         UnknownTopic: there is none of this name and generation; nothing was done.
         KeysNotSettled: an item that a key names is not readable; nothing was committed.
-        Contended: the fence moved too often; nothing was committed.
+        Contended: the topic state moved too often; nothing was committed.
         NotTaken: some subscription's queue did not take all direct messages for now; the others got theirs.
     """
-    fence = ports.topics.fence(topic)
-    if fence is None or any(pack.generation != fence.generation for pack in packs):
+    state = ports.topics.state(topic)
+    if state is None or any(pack.generation != state.generation for pack in packs):
         raise UnknownTopic(topic)
     try:
-        superseded = settle_keys(ports, fence, packs)
+        superseded = settle_keys(ports, state, packs)
     except (CorruptMetadata, InvalidValue) as error:
         raise KeysNotSettled(topic, error) from error
     rows = without_repeats(sort_rows(pa.concat_tables(map(pack_rows, packs)).combine_chunks()))
-    slots = np.asarray(rows.column("deliver_at_ms")) // fence.slot_ms
-    fence = _seal_what_is_due(ports, fence, slots)
-    fence, committed, commits = _commit(ports, fence, rows, slots)
-    direct = rows.slice(0, int(np.searchsorted(slots, fence.sealed)))
-    sent = send_direct(ports, fence, direct) if direct.num_rows else Direct()
+    slots = np.asarray(rows.column("deliver_at_ms")) // state.slot_ms
+    state = _seal_what_is_due(ports, state, slots)
+    state, committed, commits = _commit(ports, state, rows, slots)
+    direct = rows.slice(0, int(np.searchsorted(slots, state.sealed)))
+    sent = send_direct(ports, state, direct) if direct.num_rows else Direct()
     return Ingested(
         ledger_rows=rows.num_rows - direct.num_rows,
         direct_rows=direct.num_rows,
@@ -142,55 +142,57 @@ def _pairs(pack: Pack) -> list[list[tuple[str, str]] | None]:
     return found
 
 
-def _seal_what_is_due(ports: Ports, fence: Fence, slots: np.ndarray) -> Fence:
+def _seal_what_is_due(ports: Ports, state: TopicState, slots: np.ndarray) -> TopicState:
     """Seals slots whose schedule has no time to fire any more, if a row lies in one: it is then sent direct."""
-    boundary = open_from(ports.clock.now_ms(), fence.settings)
-    first_open = int(np.searchsorted(slots, fence.sealed))
-    if fence.sealed < boundary and first_open < len(slots) and slots[first_open] < boundary:
-        sealed = ports.topics.seal(fence, boundary)
+    boundary = open_from(ports.clock.now_ms(), state.settings)
+    first_open = int(np.searchsorted(slots, state.sealed))
+    if state.sealed < boundary and first_open < len(slots) and slots[first_open] < boundary:
+        sealed = ports.topics.seal(state, boundary)
         if sealed is None:
-            raise UnknownTopic(fence.topic)
+            raise UnknownTopic(state.topic)
         return sealed
-    return fence
+    return state
 
 
-def _commit(ports: Ports, fence: Fence, rows: pa.Table, slots: np.ndarray) -> tuple[Fence, Bucket | None, int]:
-    """Commits the rows of open slots as one ledger; returns the fence by which the others are direct."""
+def _commit(
+    ports: Ports, state: TopicState, rows: pa.Table, slots: np.ndarray
+) -> tuple[TopicState, Bucket | None, int]:
+    """Commits the rows of open slots as one ledger; returns the topic state by which the others are direct."""
     ledger: Ledger | None = None
     object_name = ""
     routed_by = -1
     for attempt in range(1, _ATTEMPTS + 1):
-        start = int(np.searchsorted(slots, fence.sealed))
+        start = int(np.searchsorted(slots, state.sealed))
         if start == len(slots):
             if ledger is not None:
                 ports.objects.delete([object_name])
-            return fence, None, attempt - 1
+            return state, None, attempt - 1
         if ledger is None or start != routed_by:
             if ledger is not None:
                 ports.objects.delete([object_name])
-            ledger = _encode(fence, rows.slice(start))
+            ledger = _encode(state, rows.slice(start))
             bucket_id = content_id(ledger.data)
-            object_name = ports.objects.new_ledger_name(fence.topic, int(slots[start]), fence.slot_ms, bucket_id)
+            object_name = ports.objects.new_ledger_name(state.topic, int(slots[start]), state.slot_ms, bucket_id)
             ports.objects.put(object_name, ledger.data)
             routed_by = start
             bucket = ledger.summary.bucket(bucket_id, object_name)
-        commit = commit_and_arm(ports, fence, bucket)
+        commit = commit_and_arm(ports, state, bucket)
         if commit is not Commit.MOVED:
-            return fence, bucket if commit is Commit.COMMITTED else None, attempt
-        moved = ports.topics.fence(fence.topic)
-        if moved is None or moved.generation != fence.generation:
+            return state, bucket if commit is Commit.COMMITTED else None, attempt
+        moved = ports.topics.state(state.topic)
+        if moved is None or moved.generation != state.generation:
             ports.objects.delete([object_name])
-            raise UnknownTopic(fence.topic)
-        fence = moved
-    raise Contended("ingest", fence.topic, _ATTEMPTS)
+            raise UnknownTopic(state.topic)
+        state = moved
+    raise ConcurrentModification("ingest", state.topic, _ATTEMPTS)
 
 
-def _encode(fence: Fence, rows: pa.Table) -> Ledger:
+def _encode(state: TopicState, rows: pa.Table) -> Ledger:
     return encode_ledger(
         rows,
-        topic=fence.topic,
-        generation=fence.generation,
-        slot_ms=fence.slot_ms,
-        segment_rows=fence.settings.segment_rows,
-        segment_bytes=fence.settings.segment_bytes,
+        topic=state.topic,
+        generation=state.generation,
+        slot_ms=state.slot_ms,
+        segment_rows=state.settings.segment_rows,
+        segment_bytes=state.settings.segment_bytes,
     )

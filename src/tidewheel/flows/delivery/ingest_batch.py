@@ -42,7 +42,7 @@ def _emptied(held: dict[tuple[str, str], list[NamedPack]]) -> Iterator[list[Name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class PendingPacks:
     """Packs that come again.
 
     Attributes:
@@ -56,7 +56,7 @@ class Left:
 
 def ingest_group(
     packs: list[NamedPack], ingest_packs: Callable[[list[Pack]], object], in_time: Callable[[], bool]
-) -> list[Left]:
+) -> list[PendingPacks]:
     """Ingests packs of one topic and generation, and halves them as long as one fails the others.
 
     That is so only before anything is committed: what a sender may put into the table, such as the entry of a key, is
@@ -68,12 +68,12 @@ def ingest_group(
         in_time: whether there is time to begin.
     """
     if not in_time():
-        return [Left(names=[name for name, _ in packs], error=None)]
+        return [PendingPacks(names=[name for name, _ in packs], error=None)]
     try:
         ingest_packs([pack for _, pack in packs])
     except Exception as error:
         if not isinstance(error, KeysNotSettled) or len(packs) == 1:
-            return [Left(names=[name for name, _ in packs], error=error)]
+            return [PendingPacks(names=[name for name, _ in packs], error=error)]
         half = len(packs) // 2
         return [left for part in (packs[:half], packs[half:]) for left in ingest_group(part, ingest_packs, in_time)]
     return []

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tidewheel.errors import Contended
+from tidewheel.errors import ConcurrentModification
 from tidewheel.flows.ports import Ports
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack
 from tidewheel.model.settings import MAX_FUNCTION_S
 from tidewheel.model.tombstone import Tombstone, tombstone, ttl_s
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import Options
 
 _ATTEMPTS = 50
@@ -32,7 +32,7 @@ class _Candidate:
     options: Options
 
 
-def settle_keys(ports: Ports, fence: Fence, packs: Sequence[Pack]) -> int:
+def settle_keys(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> int:
     """Lets each message with a key claim it, and each that moves another take its place; returns how many lost.
 
     If it stops anywhere, the batch comes again and finds what it did: an entry that names the message already, or its
@@ -45,7 +45,7 @@ def settle_keys(ports: Ports, fence: Fence, packs: Sequence[Pack]) -> int:
     candidates = list({each.id: each for pack in packs for each in _candidates(pack)}.values())
     if not candidates:
         return 0
-    settling = _Settling(ports, fence)
+    settling = _Settling(ports, state)
     losers: list[MessageId] = []
 
     def side_by_side(groups: list[list[_Candidate]], settle: Callable[[list[_Candidate]], list[MessageId]]) -> None:
@@ -75,11 +75,11 @@ def _candidates(pack: Pack) -> list[_Candidate]:
 class _Settling:
     """Settles the candidates of one topic."""
 
-    def __init__(self, ports: Ports, fence: Fence) -> None:
+    def __init__(self, ports: Ports, state: TopicState) -> None:
         self._topics = ports.topics
-        self._fence = fence
+        self._state = state
         self._now_ms = ports.clock.now_ms()
-        settings = fence.settings
+        settings = state.settings
         # What is due before may be sealed before this call is done: its tombstone may come too late.
         self._near_ms = self._now_ms + settings.lookahead_ms + settings.slot_ms + MAX_FUNCTION_S * 1000
 
@@ -91,8 +91,8 @@ class _Settling:
         losers: list[MessageId] = []
         for mine in candidates:
             assert mine.options.moves is not None
-            wanted = tombstone(mine.options.moves, self._fence.slot_ms, self._now_ms, to=mine.id)
-            outcome = self._topics.cancel(self._fence.topic, wanted)
+            wanted = tombstone(mine.options.moves, self._state.slot_ms, self._now_ms, to=mine.id)
+            outcome = self._topics.cancel(self._state.topic, wanted)
             if not outcome.done and (outcome.found is None or outcome.found.to != mine.id):
                 self._drop(mine)
                 losers.append(mine.id)
@@ -140,7 +140,7 @@ class _Settling:
             moves: whether it took the place of another one.
         """
         for _ in range(_ATTEMPTS):
-            found = self._topics.claim_key(self._fence.topic, mine)
+            found = self._topics.claim_key(self._state.topic, mine)
             if found is None:
                 return True
             if found.id == mine.id:
@@ -149,7 +149,7 @@ class _Settling:
                 # It is that message at another time: a version of its own must not make it lose against itself.
                 if found.cancelled:
                     return False
-                if self._topics.move_key(self._fence.topic, found, _after(found, mine), None):
+                if self._topics.move_key(self._state.topic, found, _after(found, mine), None):
                     return True
                 continue
             if mine.version[:2] < found.floor:
@@ -162,9 +162,9 @@ class _Settling:
                 return False
             if newer and not found.cancelled and not self._dead(found):
                 return True  # an older one that has passed: the entry does not go back
-            if self._topics.move_key(self._fence.topic, found, *self._moved(found, mine)):
+            if self._topics.move_key(self._state.topic, found, *self._moved(found, mine)):
                 return True
-        raise Contended("settle key", self._fence.topic, _ATTEMPTS)
+        raise ConcurrentModification("settle key", self._state.topic, _ATTEMPTS)
 
     def _moved(self, found: KeyEntry, mine: KeyEntry) -> tuple[KeyEntry, Tombstone | None]:
         """Returns the entry that follows one, and the tombstone of what it supersedes.
@@ -177,14 +177,14 @@ class _Settling:
         known = None if found.id is None else self._find(found.id)
         if found.id is None or self._is_dead(found, known) or not (replaced or found.cancelled):
             return following, None
-        if found.deliver_at_ms < self._near_ms and self._sealed_now() > found.deliver_at_ms // self._fence.slot_ms:
+        if found.deliver_at_ms < self._near_ms and self._sealed_now() > found.deliver_at_ms // self._state.slot_ms:
             following = replace(following, tail_ms=max(found.tail_ms, found.deliver_at_ms))
             certain = False
         else:
             certain = found.deliver_at_ms < self._near_ms
         if known is not None or not replaced:
             return following, None
-        return following, tombstone(found.id, self._fence.slot_ms, self._now_ms, certain=certain)
+        return following, tombstone(found.id, self._state.slot_ms, self._now_ms, certain=certain)
 
     def _leads_to(self, message_id: MessageId, successor: MessageId | None) -> bool:
         """Whether a message was moved, and became another one by that."""
@@ -199,8 +199,8 @@ class _Settling:
         return False
 
     def _sealed_now(self) -> int:
-        fence = self._topics.fence(self._fence.topic)
-        return self._fence.sealed if fence is None else fence.sealed
+        state = self._topics.state(self._state.topic)
+        return self._state.sealed if state is None else state.sealed
 
     def _dead(self, found: KeyEntry) -> bool:
         """Whether an entry names no message that can come."""
@@ -208,7 +208,7 @@ class _Settling:
 
     def _is_dead(self, found: KeyEntry, known: Tombstone | None) -> bool:
         """Whether that is so, given the tombstone of the entry's message."""
-        if found.id is None or self._fence.purged(found.deliver_at_ms, found.sent_ms):
+        if found.id is None or self._state.purged(found.deliver_at_ms, found.sent_ms):
             return True
         # One that is not certain took effect if the slot is open even now.
         return known is not None and (known.certain or self._sealed_now() <= known.slot)
@@ -216,7 +216,7 @@ class _Settling:
     def _overlap(self, found: KeyEntry, mine: KeyEntry) -> bool:
         """Whether the older of two messages still waited when the newer was sent."""
         # After a cancel, in time or not, the next message is wanted.
-        if found.id is None or found.cancelled or self._fence.purged(found.deliver_at_ms, found.sent_ms):
+        if found.id is None or found.cancelled or self._state.purged(found.deliver_at_ms, found.sent_ms):
             return False
         if found.version > mine.version:
             return mine.deliver_at_ms > found.sent_ms and not self._dead(found)
@@ -231,12 +231,12 @@ class _Settling:
         return True
 
     def _find(self, message_id: MessageId) -> Tombstone | None:
-        slot = id_deliver_at_ms(id_bytes(message_id)) // self._fence.slot_ms
-        return self._topics.tombstone(self._fence.topic, slot, message_id)
+        slot = id_deliver_at_ms(id_bytes(message_id)) // self._state.slot_ms
+        return self._topics.tombstone(self._state.topic, slot, message_id)
 
     def _drop(self, mine: _Candidate) -> None:
-        own = tombstone(mine.id, self._fence.slot_ms, self._now_ms, certain=False)
-        self._topics.put_tombstone(self._fence.topic, own)
+        own = tombstone(mine.id, self._state.slot_ms, self._now_ms, certain=False)
+        self._topics.put_tombstone(self._state.topic, own)
 
 
 def _after(found: KeyEntry, mine: KeyEntry) -> KeyEntry:

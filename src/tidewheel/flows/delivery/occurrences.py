@@ -14,7 +14,7 @@ from tidewheel.model.message import bytes_of_text
 from tidewheel.model.plan import PlannedSegment
 from tidewheel.model.recurrence import Rule
 from tidewheel.model.recurring import Recurring, occurrence_id
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 MOST_OCCURRENCES = 100_000
 """Of one recurring message in one plan: at one a minute, what 69 days without any dispatch add up to."""
@@ -28,23 +28,23 @@ class Occurrences:
     segments: tuple[PlannedSegment, ...]
 
 
-def store_occurrences(ports: Ports, fence: Fence, recurring: Sequence[Recurring]) -> Occurrences | None:
+def store_occurrences(ports: Ports, state: TopicState, recurring: Sequence[Recurring]) -> Occurrences | None:
     """Puts what is due in [planned, sealed) into an object; None if nothing is.
 
     If it stops after that: nothing names the object, and the orphan sweep deletes it a day later.
     """
-    rows = _rows(recurring, fence, ports.clock.now_ms())
+    rows = _rows(recurring, state, ports.clock.now_ms())
     if rows is None:
         return None
     ledger = encode_ledger(
         rows,
-        topic=fence.topic,
-        generation=fence.generation,
-        slot_ms=fence.slot_ms,
-        segment_rows=fence.settings.segment_rows,
-        segment_bytes=fence.settings.segment_bytes,
+        topic=state.topic,
+        generation=state.generation,
+        slot_ms=state.slot_ms,
+        segment_rows=state.settings.segment_rows,
+        segment_bytes=state.settings.segment_bytes,
     )
-    name = ports.objects.new_occurrences_name(fence.topic, fence.planned)
+    name = ports.objects.new_occurrences_name(state.topic, state.planned)
     ports.objects.put(name, ledger.data)
     planned = (
         PlannedSegment(object_name=name, segment=segment, due_rows=segment.rows) for segment in ledger.summary.segments
@@ -52,13 +52,13 @@ def store_occurrences(ports: Ports, fence: Fence, recurring: Sequence[Recurring]
     return Occurrences(object_name=name, segments=tuple(planned))
 
 
-def _rows(recurring: Sequence[Recurring], fence: Fence, now_ms: int) -> pa.Table | None:
+def _rows(recurring: Sequence[Recurring], state: TopicState, now_ms: int) -> pa.Table | None:
     """Returns the rows of [planned, sealed) in order: their sending time is that of planning, as for purges."""
     due = [
         (due_ms, each)
         for each in recurring
         for due_ms in Rule.from_json(each.rule).between(
-            max(each.first_ms, fence.planned * fence.slot_ms), fence.sealed * fence.slot_ms, MOST_OCCURRENCES
+            max(each.first_ms, state.planned * state.slot_ms), state.sealed * state.slot_ms, MOST_OCCURRENCES
         )
     ]
     if not due:

@@ -11,10 +11,10 @@ from tidewheel.ledger.ledger import decode_segment, encode_ledger
 from tidewheel.ledger.reader import segments_of
 from tidewheel.model.park import MAX_INLINE_PARK_BYTES, Park, ParkKey
 from tidewheel.model.subscription import DeliveryKey, State, Subscription
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 
-def put_aside(ports: Ports, fence: Fence, subscription: Subscription, rows: pa.Table) -> Parked:
+def put_aside(ports: Ports, state: TopicState, subscription: Subscription, rows: pa.Table) -> Parked:
     """Parks messages of a subscription that is paused or broken; MOVED if it no longer is.
 
     If it stops after the object of a large park is put: nothing names it, and the orphan sweep deletes it a day later.
@@ -24,14 +24,14 @@ def put_aside(ports: Ports, fence: Fence, subscription: Subscription, rows: pa.T
     """
     now_ms = ports.clock.now_ms()
     # Nothing can be done for a paused one; the sweep tries the queue of a broken one as soon as it can.
-    waits_ms = fence.settings.redrive_s * 1000 if subscription.state is State.PAUSED else 0
-    park = _park(ports, fence, subscription.name, subscription.generation, rows, now_ms + waits_ms)
+    waits_ms = state.settings.redrive_s * 1000 if subscription.state is State.PAUSED else 0
+    park = _park(ports, state, subscription.name, subscription.generation, rows, now_ms + waits_ms)
     parked = ports.topics.put_park(park)
     _forget_unnamed(ports, park, parked)
     return parked
 
 
-def spill(ports: Ports, fence: Fence, key: DeliveryKey, part: int, rows: pa.Table) -> None:
+def spill(ports: Ports, state: TopicState, key: DeliveryKey, part: int, rows: pa.Table) -> None:
     """Parks the messages of a part that the queue does not take, and marks the part done.
 
     If it stops
@@ -40,7 +40,7 @@ def spill(ports: Ports, fence: Fence, key: DeliveryKey, part: int, rows: pa.Tabl
             that is complete.
     """
     if rows.num_rows:
-        park = _park(ports, fence, key.subscription, key.generation, rows, ports.clock.now_ms())
+        park = _park(ports, state, key.subscription, key.generation, rows, ports.clock.now_ms())
         parked = ports.topics.spill_part(key, part, park)
         _forget_unnamed(ports, park, parked)
         if parked is not Parked.EXISTS:
@@ -71,10 +71,12 @@ def parked_rows(objects: Objects, park: Park) -> pa.Table:
     return pa.concat_tables(decoded)
 
 
-def _park(ports: Ports, fence: Fence, subscription: str, generation: str, rows: pa.Table, look_at_ms: int) -> Park:
+def _park(
+    ports: Ports, state: TopicState, subscription: str, generation: str, rows: pa.Table, next_check_ms: int
+) -> Park:
     """Returns a park of some rows; of a large one, the object is put."""
-    ledger = encode_ledger(rows, topic=fence.topic, generation=fence.generation, slot_ms=fence.slot_ms)
-    key = ParkKey(topic=fence.topic, subscription=subscription, generation=generation, id=content_id(ledger.data))
+    ledger = encode_ledger(rows, topic=state.topic, generation=state.generation, slot_ms=state.slot_ms)
+    key = ParkKey(topic=state.topic, subscription=subscription, generation=generation, id=content_id(ledger.data))
     inline = len(ledger.data) <= MAX_INLINE_PARK_BYTES
     object_name = None if inline else ports.objects.new_park_name(key)
     if object_name is not None:
@@ -83,7 +85,7 @@ def _park(ports: Ports, fence: Fence, subscription: str, generation: str, rows: 
         key=key,
         rows=rows.num_rows,
         size_bytes=len(ledger.data),
-        look_at_ms=look_at_ms,
+        next_check_ms=next_check_ms,
         ledger=ledger.data if inline else None,
         object_name=object_name,
     )

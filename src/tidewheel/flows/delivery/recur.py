@@ -6,18 +6,18 @@ from collections.abc import Collection
 
 from tidewheel.flows.ports import AT_ONCE_MS, Ports
 from tidewheel.model.recurring import Recurring
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import fires_at_ms
 
 _ATTEMPTS = 10
 
 
-def all_recurring(ports: Ports, fence: Fence) -> list[Recurring]:
-    """Reads a topic's recurring messages: no request if the fence counts none.
+def all_recurring(ports: Ports, state: TopicState) -> list[Recurring]:
+    """Reads a topic's recurring messages: no request if the topic state counts none.
 
-    The fence must have been read after the seal: what is made later is due in open slots.
+    The topic state must have been read after the seal: what is made later is due in open slots.
     """
-    return ports.topics.all_recurring(fence.topic) if fence.recurring else []
+    return ports.topics.all_recurring(state.topic) if state.recurring else []
 
 
 def next_occupied_by(recurring: Collection[Recurring], slot_ms: int, at_or_after: int) -> int | None:
@@ -42,12 +42,14 @@ def arm_again(ports: Ports, topic: str) -> None:
     dispatch left for it, or fail to start it.
     """
     for _ in range(_ATTEMPTS):
-        fence = ports.topics.fence(topic)
-        if fence is None or fence.look_at_ms != AT_ONCE_MS:
+        state = ports.topics.state(topic)
+        if state is None or state.next_check_ms != AT_ONCE_MS:
             return
-        if fence.wake_slot is not None:
-            ports.wheel.arm(topic, fence.wake_slot, fires_at_ms(fence.wake_slot, fence.settings))
-        if ports.topics.set_collect_at(fence, fence.collect_at_ms, fence.look_at(fence.wake_slot, fence.collect_at_ms)):
+        if state.next_slot is not None:
+            ports.wheel.schedule(topic, state.next_slot, fires_at_ms(state.next_slot, state.settings))
+        if ports.topics.set_collect_at(
+            state, state.collect_at_ms, state.check_at(state.next_slot, state.collect_at_ms)
+        ):
             return
 
 

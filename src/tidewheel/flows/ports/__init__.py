@@ -23,10 +23,11 @@ from tidewheel.ledger.sink import Sink
 from tidewheel.model.park import ParkKey
 from tidewheel.model.plan import Plan
 from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 AT_ONCE_MS = 0
-"""A fence's `look_at_ms` by which who may not arm the wheel asks the sweep to do so: until then, wake is not armed."""
+"""A topic state's `next_check_ms` by which who may not arm the wheel asks the sweep to do so: until then, the next slot
+is not armed."""
 LEDGERS = "ledgers/"
 """Names of ledgers start with it and the topic's name: `ledgers/<topic>/`."""
 PLANS = "plans/"
@@ -69,7 +70,7 @@ class Commit(Enum):
     EXISTS = "exists"
     """An earlier try committed the same content."""
     MOVED = "moved"
-    """The fence is not as it was read: read it again and route again."""
+    """The topic state is not as it was read: read it again and route again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,22 +87,22 @@ class HandOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wake:
-    """A changed wake mark, with when the sweep looks and when the topic is collected next.
+class NextWork:
+    """A changed next slot, with when the sweep looks and when the topic is collected next.
 
     Attributes:
         waiting: messages in ledgers from the mark on; of no account where the mark is lowered.
     """
 
-    wake_slot: int | None
-    look_at_ms: int | None
+    next_slot: int | None
+    next_check_ms: int | None
     collect_at_ms: int | None
     waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trash:
-    """Objects that a merge replaced, dead once gc_until reaches `sealed`."""
+    """Objects that a merge replaced, dead once collected_until reaches `sealed`."""
 
     sealed: int
     id: str
@@ -129,40 +130,40 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
     """The metadata of all topics."""
 
     # ---- topics and marks
-    def create_topic(self, fence: Fence) -> bool:
-        """Puts the fence if the topic is absent; returns whether it did."""
+    def create_topic(self, state: TopicState) -> bool:
+        """Puts the topic state if the topic is absent; returns whether it did."""
         ...
 
-    def fence(self, topic: str) -> Fence | None:
-        """Reads a topic's fence; None too while the topic is being deleted."""
+    def state(self, topic: str) -> TopicState | None:
+        """Reads a topic's state; None too while the topic is being deleted."""
         ...
 
-    def topics(self) -> list[Fence]:
+    def topics(self) -> list[TopicState]:
         """Lists all topics by name; not for hot paths (eventually consistent)."""
         ...
 
-    def seal(self, fence: Fence, slot: int) -> Fence | None:
+    def seal(self, state: TopicState, slot: int) -> TopicState | None:
         """`sealed = slot IF sealed < slot and generation as read`.
 
-        Returns the fence as it is afterwards; None if the topic is gone or was created again.
+        Returns the topic state as it is afterwards; None if the topic is gone or was created again.
         """
         ...
 
     def commit_bucket(
         self,
-        fence: Fence,
+        state: TopicState,
         bucket: Bucket,
-        wake: Wake | None,
+        next_work: NextWork | None,
         merge_at_ms: int | None = None,
         once: str | None = None,
     ) -> Commit:
-        """`T{put BUCKET IF absent; put IMPORT IF absent; FENCE: ver + 1, wake lowered IF generation same, sealed <=
-        first slot and wake_slot compares with the first slot as it did in `fence`}`.
+        """`T{put BUCKET IF absent; put IMPORT IF absent; STATE: work_version + 1, the next slot lowered IF generation
+        same, sealed <= first slot and next_slot compares with the first slot as it did in `state`}`.
 
         Args:
-            fence: as read; its generation counts, and how its wake_slot compares with the first slot.
+            state: as read; its generation counts, and how its next_slot compares with the first slot.
             bucket: the new bucket.
-            wake: the lowered marks (collect_at_ms is not written), or None when wake_slot is at or below the
+            next_work: the lowered marks (collect_at_ms is not written), or None when next_slot is at or below the
                 first slot already.
             merge_at_ms: when the sweep is to consider a merge; it then looks no later than that.
             once: `<import id>#<cut>` of a bucket that comes from an import. It is kept for 90 days, whatever becomes
@@ -174,12 +175,12 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         """Reads the cuts of an import that are committed."""
         ...
 
-    def raise_wake(self, fence: Fence, wake: Wake) -> bool:
-        """`wake = ... IF generation, ver and cver as read`; returns whether it did."""
+    def raise_next_slot(self, state: TopicState, next_work: NextWork) -> bool:
+        """`the next slot = ... IF generation, work_version and swap_version as read`; returns whether it did."""
         ...
 
     def due_for_look(self, now_ms: int) -> Due:
-        """Returns the topics, open deliveries and parks whose look_at_ms has come, the earliest first (eventually
+        """Returns the topics, open deliveries and parks whose next_check_ms has come, the earliest first (eventually
         consistent)."""
         ...
 
@@ -189,16 +190,21 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         ...
 
     def buckets(self, topic: str) -> list[Bucket]:
-        """Reads all buckets of a topic, page by page: a snapshot only together with a condition on cver."""
+        """Reads all buckets of a topic, page by page: a snapshot only together with a condition on swap_version."""
         ...
 
     def commit_plan(
-        self, fence: Fence, plan: Plan | None, b: int, hand_outs: Sequence[HandOut] = (), wake: Wake | None = None
+        self,
+        state: TopicState,
+        plan: Plan | None,
+        b: int,
+        hand_outs: Sequence[HandOut] = (),
+        next_work: NextWork | None = None,
     ) -> bool:
-        """`T{put PLAN; FENCE: planned = b IF planned, cver and generation as read; each hand-out}`.
+        """`T{put PLAN; STATE: planned = b IF planned, swap_version and generation as read; each hand-out}`.
 
-        Hand-outs are conditional as in `hand_out`. With `wake`, the fence's ver must be as read too. Returns whether
-        all of it was done; else nothing was.
+        Hand-outs are conditional as in `hand_out`. With `next_work`, the topic state's work_version must be as read
+        too. Returns whether all of it was done; else nothing was.
         """
         ...
 
@@ -215,12 +221,12 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         ...
 
     # ---- subscriptions and deliveries
-    def create_subscription(self, fence: Fence, subscription: Subscription) -> bool:
-        """`T{put SUB IF absent; FENCE: subs_ver + 1, ver + 1, wake lowered to the cursor IF gc_until <= cursor
-        and generation as read}`; returns whether it did.
+    def create_subscription(self, state: TopicState, subscription: Subscription) -> bool:
+        """`T{put SUB IF absent; STATE: subscriptions_version + 1, work_version + 1, the next slot lowered to the cursor
+        IF collected_until <= cursor and generation as read}`; returns whether it did.
 
-        A wake that is lowered has no schedule. Where it is an open slot, whose schedule would still fire, the sweep is
-        to look at once (`AT_ONCE_MS`)."""
+        A next slot that is lowered has no schedule. Where it is an open slot, whose schedule would still fire, the
+        sweep is to look at once (`AT_ONCE_MS`)."""
         ...
 
     def subscriptions(self, topic: str) -> list[Subscription]:
@@ -256,8 +262,8 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         """`done + part IF the delivery exists`; returns the delivery afterwards, or None."""
         ...
 
-    def stamp_delivery(self, key: DeliveryKey, seen_look_at_ms: int, look_at_ms: int) -> bool:
-        """`look_at_ms = ... IF it is as seen`; returns whether it did."""
+    def stamp_delivery(self, key: DeliveryKey, seen_look_at_ms: int, next_check_ms: int) -> bool:
+        """`next_check_ms = ... IF it is as seen`; returns whether it did."""
         ...
 
     def delete_deliveries(self, keys: Iterable[DeliveryKey]) -> None:
@@ -265,8 +271,9 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         ...
 
     # ---- collection
-    def raise_gc(self, fence: Fence, gc_until: int) -> bool:
-        """`gc_until = ... IF gc_until < it and subs_ver and generation as read`; returns whether it did."""
+    def raise_gc(self, state: TopicState, collected_until: int) -> bool:
+        """`collected_until = ... IF collected_until < it and subscriptions_version and generation as read`; returns
+        whether it did."""
         ...
 
     def plan_ranges(self, topic: str) -> list[tuple[int, int]]:
@@ -290,10 +297,10 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         ...
 
     def swap(
-        self, fence: Fence, sources: Sequence[Bucket], outputs: Sequence[Bucket], trash: Trash, dropped: int = 0
+        self, state: TopicState, sources: Sequence[Bucket], outputs: Sequence[Bucket], trash: Trash, dropped: int = 0
     ) -> bool:
-        """`T{put outputs; delete each source IF it exists; put TRASH; FENCE: cver + 1, waiting - dropped IF planned <=
-        trash.sealed and generation as read}`; returns whether all of it was done; else nothing was."""
+        """`T{put outputs; delete each source IF it exists; put TRASH; STATE: swap_version + 1, waiting - dropped IF
+        planned <= trash.sealed and generation as read}`; returns whether all of it was done; else nothing was."""
         ...
 
     def trash(self, topic: str) -> list[Trash]:
@@ -309,17 +316,18 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         """`MERGE: until_ms = ... IF absent or its until_ms <= now_ms`; returns whether it did: one run at a time."""
         ...
 
-    def merge_considered(self, fence: Fence, look_at_ms: int | None) -> bool:
-        """`merge_ver = ver, merge_at_ms = None, look_at_ms = ... IF ver, generation and wake_slot as read`; returns
-        whether it did."""
+    def merge_considered(self, state: TopicState, next_check_ms: int | None) -> bool:
+        """`merge_considered_version = work_version, merge_at_ms = None, next_check_ms = ... IF work_version, generation
+        and next_slot as read`; returns whether it did."""
         ...
 
     def release_merge(self, topic: str, until_ms: int) -> None:
         """Gives a lease back, if it is still the one that ends then; another run's is left alone."""
         ...
 
-    def set_collect_at(self, fence: Fence, collect_at_ms: int | None, look_at_ms: int | None) -> bool:
-        """`collect_at_ms, look_at_ms = ... IF ver, generation and wake_slot as read`; returns whether it did."""
+    def set_collect_at(self, state: TopicState, collect_at_ms: int | None, next_check_ms: int | None) -> bool:
+        """`collect_at_ms, next_check_ms = ... IF work_version, generation and next_slot as read`; returns whether it
+        did."""
         ...
 
     # ---- the service
@@ -331,9 +339,9 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         """`SERVICE name: next_at_ms = next_ms, after`: whoever has claimed it says when and where it goes on."""
         ...
 
-    # ---- rebuilding: a topic without a fence is at rest; whoever puts these holds the lease of `lease_merge`
-    def delete_fence(self, topic: str) -> None:
-        """Deletes the fence: whatever is conditional on it is refused from then on; harmless if it is gone."""
+    # ---- rebuilding: a topic without a topic state is at rest; whoever puts these holds the lease of `lease_merge`
+    def delete_topic_state(self, topic: str) -> None:
+        """Deletes the topic state: whatever is conditional on it is refused from then on; harmless if it is gone."""
         ...
 
     def restore_bucket(self, topic: str, bucket: Bucket) -> None:
@@ -470,7 +478,7 @@ class Queues(Protocol):
 class Wheel(Protocol):
     """The coarse wheel."""
 
-    def arm(self, topic: str, slot: int, fires_at_ms: int) -> None:
+    def schedule(self, topic: str, slot: int, fires_at_ms: int) -> None:
         """Makes the schedule of a topic's slot; that it exists already is fine."""
         ...
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription import Delivery
-from tidewheel.model.topic_state import Fence, Purge
+from tidewheel.model.topic_state import Purge, TopicState
 
 
 class Replay(Enum):
@@ -24,44 +24,48 @@ class Replay(Enum):
 class AdministrationPort(Protocol):
     """The part of the port `Topics` that serves administrators; a topic that is being deleted is no topic to others.
 
-    A fence's life:  created -> deleting (another generation) -> forgotten
+    A topic state's life:  created -> deleting (another generation) -> forgotten
     """
 
-    def update_settings(self, fence: Fence, settings: TopicSettings) -> bool:
+    def update_settings(self, state: TopicState, settings: TopicSettings) -> bool:
         """`settings = ... IF generation and settings as read`; returns whether it did."""
         ...
 
-    def set_purges(self, fence: Fence, purge_ms: int, purges: Sequence[Purge]) -> bool:
+    def set_purges(self, state: TopicState, purge_ms: int, purges: Sequence[Purge]) -> bool:
         """`purge_ms, purges = ... IF generation, purge_ms and purges as read`; returns whether it did."""
         ...
 
-    def open_replay(self, fence: Fence, delivery: Delivery) -> Replay:
-        """`T{put DELIVERY; check SUB: not PAUSED, generation same; FENCE: subs_ver + 1 IF gc_until <= the plan and
-        generation as read}`.
+    def open_replay(self, state: TopicState, delivery: Delivery) -> Replay:
+        """`T{put DELIVERY; check SUB: not PAUSED, generation same; STATE: subscriptions_version + 1 IF collected_until
+        <= the plan and generation as read}`.
 
-        A collection that has read the deliveries before is refused by subs_ver, so the plan's ledgers stay.
+        A collection that has read the deliveries before is refused by subscriptions_version, so the plan's ledgers
+        stay.
         """
         ...
 
-    def mark_deleting(self, fence: Fence, generation: str, now_ms: int) -> bool:
-        """`generation = another, sealed = all, deleting_at_ms, look_at_ms = now IF generation as read`; whether it did.
+    def mark_deleting(self, state: TopicState, generation: str, now_ms: int) -> bool:
+        """`generation = another, sealed = all, deleting_at_ms, next_check_ms = now IF generation as read`; whether it
+        did.
 
         Whatever is conditional on the old generation, or on an open slot, is refused from then on.
         """
         ...
 
-    def deletion(self, topic: str) -> Fence | None:
-        """Reads the fence of a topic that is being deleted; None if there is none, or it lives."""
+    def deletion(self, topic: str) -> TopicState | None:
+        """Reads the topic state of a topic that is being deleted; None if there is none, or it lives."""
         ...
 
-    def claim_deletion(self, fence: Fence, look_at_ms: int) -> bool:
-        """`look_at_ms = ... IF generation and look_at_ms as read`; returns whether it did: one sweep at a time."""
+    def claim_deletion(self, state: TopicState, next_check_ms: int) -> bool:
+        """`next_check_ms = ... IF generation and next_check_ms as read`; returns whether it did: one sweep at a
+        time."""
         ...
 
     def delete_items(self, topic: str) -> bool:
-        """Deletes some of what is kept of a topic, subscriptions first, but not its fence; whether nothing was left."""
+        """Deletes some of what is kept of a topic, subscriptions first, but not its topic state; whether nothing was
+        left."""
         ...
 
-    def forget_topic(self, fence: Fence) -> bool:
-        """`delete FENCE IF generation as read`; returns whether it did."""
+    def forget_topic(self, state: TopicState) -> bool:
+        """`delete STATE IF generation as read`; returns whether it did."""
         ...

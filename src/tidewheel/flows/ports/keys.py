@@ -32,14 +32,14 @@ class KeysPort(Protocol):
 
     # ---- tombstones
     def cancel(self, topic: str, tombstone: Tombstone) -> Entombed:
-        """`T{FENCE check sealed <= slot; put TOMB IF absent}`.
+        """`T{STATE check sealed <= slot; put TOMB IF absent}`.
 
         One that is there but not certain is written over, unless `tombstone` names another message.
         """
         ...
 
     def cancel_batch(self, topic: str, tombstones: Sequence[Tombstone]) -> bool:
-        """`T{FENCE check sealed <= each slot; put each TOMB IF absent}` of at most 90 with different ids; all or
+        """`T{STATE check sealed <= each slot; put each TOMB IF absent}` of at most 90 with different ids; all or
         nothing: returns whether it did."""
         ...
 
@@ -77,6 +77,6 @@ class KeysPort(Protocol):
         ...
 
     def move_key(self, topic: str, seen: KeyEntry, entry: KeyEntry, superseded: Tombstone | None) -> bool:
-        """`T{KEY = entry IF its version is as seen; put TOMB IF absent; FENCE check sealed <= slot, if the tombstone is
+        """`T{KEY = entry IF its version is as seen; put TOMB IF absent; STATE check sealed <= slot, if the tombstone is
         to be certain}`; returns whether it did."""
         ...

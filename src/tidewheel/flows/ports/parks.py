@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.subscription import DeliveryKey, Subscription
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 
 class Parked(Enum):
@@ -33,12 +33,13 @@ class ParksPort(Protocol):
         """`SUB: state = BROKEN IF state = ACTIVE and generation same`; returns whether it did."""
         ...
 
-    def resume(self, fence: Fence, subscription: Subscription) -> bool:
-        """`T{SUB: state = ACTIVE IF state and generation as read; FENCE: ver + 1, wake lowered to the cursor IF
-        generation as read and wake_slot compares with the cursor as it did in `fence`}`; returns whether it did.
+    def resume(self, state: TopicState, subscription: Subscription) -> bool:
+        """`T{SUB: state = ACTIVE IF state and generation as read; STATE: work_version + 1, the next slot lowered to the
+        cursor IF generation as read and next_slot compares with the cursor as it did in `state`}`; returns whether it
+        did.
 
-        A wake that is lowered has no schedule. Where it is an open slot, whose schedule would still fire, the sweep is
-        to look at once (`AT_ONCE_MS`)."""
+        A next slot that is lowered has no schedule. Where it is an open slot, whose schedule would still fire, the
+        sweep is to look at once (`AT_ONCE_MS`)."""
         ...
 
     def set_filter(self, subscription: Subscription, filter_policy: str | None) -> bool:
@@ -79,8 +80,8 @@ class ParksPort(Protocol):
         """Forgets a lease after a failure, so that a retry may take the park at once; harmless if it is gone."""
         ...
 
-    def stamp_park(self, key: ParkKey, seen_look_at_ms: int, look_at_ms: int) -> bool:
-        """`look_at_ms = ... IF it is as seen`; returns whether it did."""
+    def stamp_park(self, key: ParkKey, seen_look_at_ms: int, next_check_ms: int) -> bool:
+        """`next_check_ms = ... IF it is as seen`; returns whether it did."""
         ...
 
     def delete_parks(self, keys: Iterable[ParkKey]) -> None:

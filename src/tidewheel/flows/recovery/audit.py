@@ -17,7 +17,7 @@ from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.checkpoint import Checkpoint
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 
 def audit(ports: Ports, topic: str, engine: RebuildEngine, *, settings: TopicSettings | None = None) -> RebuildReport:
@@ -32,20 +32,20 @@ def audit(ports: Ports, topic: str, engine: RebuildEngine, *, settings: TopicSet
     """
     now_ms = ports.clock.now_ms()
     stored = ledgers_of(ports.objects, topic)
-    fence = ports.topics.fence(topic)
-    buckets = ports.topics.buckets(topic) if fence is not None else []
+    state = ports.topics.state(topic)
+    buckets = ports.topics.buckets(topic) if state is not None else []
     named = {each.object_name for each in buckets}
     trash = {name for each in ports.topics.trash(topic) for name in each.objects}
     newest = find_checkpoints(ports.objects, topic).newest
-    used, generation = _owner(ports, topic, stored, fence or newest, settings)
+    used, generation = _owner(ports, topic, stored, state or newest, settings)
     inspected = engine.inspect(stored, used.slot_ms)
     resolved = resolve(inspected, topic, generation)
-    if fence is not None:
+    if state is not None:
         resolved.live = [each for each in inspected if each.object_name in named and each.bucket is not None]
         resolved.dropped = []
-    planned = fence.planned if fence is not None else 0 if newest is None else planned_of(newest, now_ms)
+    planned = state.planned if state is not None else 0 if newest is None else planned_of(newest, now_ms)
     together = groups(resolved.live, engine.overlaps(buckets_of(resolved), planned * used.slot_ms))
-    orphaned = [each for each in stored if fence is not None and each.name not in named | trash]
+    orphaned = [each for each in stored if state is not None and each.name not in named | trash]
     report = report_of(newest, topic, stored, inspected, resolved, together)
     return replace(
         report,
@@ -64,7 +64,7 @@ def _owner(
     ports: Ports,
     topic: str,
     stored: Sequence[StoredObject],
-    known: Fence | Checkpoint | None,
+    known: TopicState | Checkpoint | None,
     settings: TopicSettings | None,
 ) -> tuple[TopicSettings, str]:
     """Returns a topic's settings and generation, by what is known of it."""

@@ -1,7 +1,8 @@
 """Rebuild: a topic's index is made anew from its ledgers and its last checkpoint.
 
-A topic without a fence is at rest: ingest leaves packs in their queue, dispatch and collection do nothing, and every
-conditional write is refused. So the fence goes first and comes last; what lies between can be done again and again.
+A topic without a topic state is at rest: ingest leaves packs in their queue, dispatch and collection do nothing, and
+every conditional write is refused. So the topic state goes first and comes last; what lies between can be done again
+and again.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from dataclasses import replace
 
 from tidewheel.errors import (
     AlreadyExists,
-    BeingDeleted,
-    Contended,
+    ConcurrentModification,
     CorruptLedger,
     InvalidValue,
     ObjectMissing,
+    TopicDeleting,
     UnknownTopic,
 )
 from tidewheel.flows.delivery.recur import delete_plan
@@ -27,7 +28,7 @@ from tidewheel.flows.recovery.rebuild_planning import (
     groups,
     planned_of,
     resolve,
-    restored_fence,
+    restored_state,
     restored_subscriptions,
     rewriting,
 )
@@ -59,16 +60,17 @@ def rebuild(
     If it stops
         after the lease: the next run begins when it has run out.
         after the checkpoint: all is as it was.
-        after the fence is deleted, or anywhere before it is put again: the topic is at rest; the next run begins
+        after the topic state is deleted, or anywhere before it is put again: the topic is at rest; the next run begins
             anew. Ledgers that this one has written are dropped, or used, by their lineage.
-        after the fence is put: all is done.
+        after the topic state is put: all is done.
 
     Args:
         engine: reads and writes ledgers.
         lease_s: longer than this run can live, in seconds; no merge and no other rebuild begins meanwhile.
         settings: the topic's, if there is no checkpoint.
         replace_index: give up the index that is there.
-        settle: waits until every function that has read the fence has ended: a collection that is under way deletes
+        settle: waits until every function that has read the topic state has ended: a collection that is under way
+        deletes
             objects that would otherwise be taken for live.
         say: shows a line.
 
@@ -77,20 +79,20 @@ def rebuild(
         UnknownTopic: there is nothing to rebuild it from.
         Contended: a merge or another rebuild of it is under way, or one died within the last `lease_s`.
         AlreadyExists: the topic was created meanwhile.
-        BeingDeleted: the topic is being deleted.
+        TopicDeleting: the topic is being deleted.
     """
     if ports.topics.deletion(topic) is not None:
-        raise BeingDeleted(topic)
-    if ports.topics.fence(topic) is not None and not replace_index:
+        raise TopicDeleting(topic)
+    if ports.topics.state(topic) is not None and not replace_index:
         raise InvalidValue("replace", replace_index, f"topic {topic!r} has an index; try a dry run, then give this")
     now_ms = ports.clock.now_ms()
     until_ms = now_ms + lease_s * 1000
     if not ports.topics.lease_merge(topic, now_ms, until_ms):
-        raise Contended("rebuild", topic, 1)
+        raise ConcurrentModification("rebuild", topic, 1)
     try:
-        if ports.topics.fence(topic) is not None:
+        if ports.topics.state(topic) is not None:
             checkpoint_topic(ports, topic, ahead_ms=ports.max_skew_ms + 1)
-            ports.topics.delete_fence(topic)
+            ports.topics.delete_topic_state(topic)
             settle()
         return _rebuild(ports, topic, engine, settings, say)
     finally:
@@ -126,7 +128,7 @@ def _rebuild(
         ports.topics.restore_recurring(recurring)
     for subscription in subscriptions:
         ports.topics.restore_subscription(subscription)
-    if not ports.topics.create_topic(restored_fence(checkpoint, planned, now_ms)):
+    if not ports.topics.create_topic(restored_state(checkpoint, planned, now_ms)):
         raise AlreadyExists("topic", topic, "an index that was made during the rebuild")
     report = report_of(checkpoint, topic, stored, inspected, resolved, together)
     return replace(report, live=len(live), rows=sum(each.rows for each in live), from_ms=planned * slot_ms)
@@ -160,7 +162,7 @@ def _basis(ports: Ports, topic: str, stored: Sequence[StoredObject], settings: T
             settings=settings,
             sealed=open_from(now_ms, settings),
             planned=0,
-            gc_until=0,
+            collected_until=0,
             purge_ms=0,
             written_at_ms=now_ms,
         )

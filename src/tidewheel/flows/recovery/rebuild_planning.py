@@ -24,7 +24,7 @@ from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.checkpoint import Checkpoint
 from tidewheel.model.segment import Segment
 from tidewheel.model.subscription import Subscription
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import open_from
 
 
@@ -119,27 +119,27 @@ def planned_of(checkpoint: Checkpoint, now_ms: int, first_slot: int | None = Non
     return min(sealed, min(cursors) if cursors else max(checkpoint.planned, first_slot or 0))
 
 
-def restored_fence(checkpoint: Checkpoint, planned: int, now_ms: int) -> Fence:
-    """Returns the fence to start again with.
+def restored_state(checkpoint: Checkpoint, planned: int, now_ms: int) -> TopicState:
+    """Returns the topic state to start again with.
 
     The generation stays, since packs on their way name it. The counters are the time, above any count and any earlier
     rebuild's, so that what was read before is not taken for current. The sweep looks at once; without subscriptions
     nothing is done before there is one, or the next ledger: nothing that waits is planned for nobody.
     """
     waits = bool(checkpoint.subscriptions)
-    return Fence(
+    return TopicState(
         topic=checkpoint.topic,
         generation=checkpoint.generation,
         settings=checkpoint.settings,
         sealed=_sealed(checkpoint, now_ms),
         planned=planned,
-        gc_until=planned,
-        wake_slot=planned if waits else None,
-        look_at_ms=now_ms if waits else None,
-        ver=now_ms,
-        cver=now_ms,
-        subs_ver=now_ms,
-        merge_ver=now_ms,
+        collected_until=planned,
+        next_slot=planned if waits else None,
+        next_check_ms=now_ms if waits else None,
+        work_version=now_ms,
+        swap_version=now_ms,
+        subscriptions_version=now_ms,
+        merge_considered_version=now_ms,
         purge_ms=checkpoint.purge_ms,
         recurring=len(checkpoint.recurring),
         purges=checkpoint.purges,

@@ -12,7 +12,7 @@ from tidewheel.errors import CorruptMetadata, ObjectMissing
 from tidewheel.flows.ports import CHECKPOINTS, Objects, Ports
 from tidewheel.model.checkpoint import Checkpoint, checkpoint_of, decode_checkpoint, encode_checkpoint
 from tidewheel.model.subscription import Delivery, Subscription
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 KEPT = 3
 
@@ -51,7 +51,7 @@ def find_checkpoints(objects: Objects, topic: str) -> Found:
 
 def write_checkpoint(
     ports: Ports,
-    fence: Fence,
+    state: TopicState,
     subscriptions: Iterable[Subscription],
     opened: Iterable[Delivery],
     written_at_ms: int,
@@ -61,14 +61,14 @@ def write_checkpoint(
     If it stops after the object is put: there are more than three until the next one is written.
 
     Args:
-        fence: read before the subscriptions.
+        state: read before the subscriptions.
         subscriptions: read before the deliveries.
         opened: the open deliveries.
         written_at_ms: when the reading began, so that what was read earlier never passes for newer.
     """
-    tombstones = ports.topics.all_tombstones(fence.topic)
-    recurring = ports.topics.all_recurring(fence.topic) if fence.recurring else ()
-    checkpoint = checkpoint_of(fence, subscriptions, opened, tombstones, written_at_ms, recurring)
+    tombstones = ports.topics.all_tombstones(state.topic)
+    recurring = ports.topics.all_recurring(state.topic) if state.recurring else ()
+    checkpoint = checkpoint_of(state, subscriptions, opened, tombstones, written_at_ms, recurring)
     return store_checkpoint(ports.objects, checkpoint)
 
 
@@ -93,8 +93,8 @@ def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0) -> bool:
             that is ahead of ours, is then taken for newer.
     """
     now_ms = ports.clock.now_ms() + ahead_ms
-    fence = ports.topics.fence(topic)
-    if fence is None:
+    state = ports.topics.state(topic)
+    if state is None:
         return False
     subscriptions = ports.topics.subscriptions(topic)
-    return write_checkpoint(ports, fence, subscriptions, ports.topics.open_deliveries(topic), now_ms)
+    return write_checkpoint(ports, state, subscriptions, ports.topics.open_deliveries(topic), now_ms)

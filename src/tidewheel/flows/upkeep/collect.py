@@ -8,7 +8,7 @@ from tidewheel.flows.delivery.recur import delete_plan
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.upkeep.checkpoint import write_checkpoint
 from tidewheel.model.subscription import DeliveryKey
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 _ATTEMPTS = 5
 
@@ -36,8 +36,8 @@ class Collected:
 def collect(ports: Ports, topic: str) -> Collected | None:
     """Deletes all of a topic that lies below the least cursor; None if there is no such topic.
 
-    First a checkpoint is written, if anything changed since the last. `gc_until` is then raised, under a condition,
-    and everything is deleted by the stored mark, so that what an earlier run left behind goes too.
+    First a checkpoint is written, if anything changed since the last. `collected_until` is then raised, under a
+    condition, and everything is deleted by the stored mark, so that what an earlier run left behind goes too.
 
     If it stops
         after the checkpoint: nothing was deleted; the next run goes on.
@@ -45,47 +45,47 @@ def collect(ports: Ports, topic: str) -> Collected | None:
         elsewhere: the next run goes on.
     """
     now_ms = ports.clock.now_ms()
-    fence = ports.topics.fence(topic)
-    if fence is None:
+    state = ports.topics.state(topic)
+    if state is None:
         return None
     # Cursors before deliveries: a delivery that was handed out meanwhile is then seen.
     subscriptions = ports.topics.subscriptions(topic)
     opened = ports.topics.open_deliveries(topic)
     # Before anything goes: a rebuild from an older checkpoint would look for what was delivered since.
-    write_checkpoint(ports, fence, subscriptions, opened, now_ms)
+    write_checkpoint(ports, state, subscriptions, opened, now_ms)
     alive = {(s.name, s.generation) for s in subscriptions}
-    until = _until(ports, fence, [s.cursor for s in subscriptions] + [d.key.plan for d in opened], now_ms)
-    if until > fence.gc_until:
-        ports.topics.raise_gc(fence, until)
-    fence = ports.topics.fence(topic)
-    if fence is None:
+    until = _until(ports, state, [s.cursor for s in subscriptions] + [d.key.plan for d in opened], now_ms)
+    if until > state.collected_until:
+        ports.topics.raise_gc(state, until)
+    state = ports.topics.state(topic)
+    if state is None:
         return None
     done = Collected()
-    _delete(ports, fence, done)
-    purges = fence.purges_in_force(now_ms)
-    if purges != fence.purges:
-        ports.topics.set_purges(fence, fence.purge_ms, purges)
+    _delete(ports, state, done)
+    purges = state.purges_in_force(now_ms)
+    if purges != state.purges:
+        ports.topics.set_purges(state, state.purge_ms, purges)
     orphans: list[DeliveryKey] = [d.key for d in opened if (d.key.subscription, d.key.generation) not in alive]
     ports.topics.delete_deliveries(orphans)
-    _set_next(ports, fence, done)
+    _set_next(ports, state, done)
     return done
 
 
-def _until(ports: Ports, fence: Fence, needed: list[int], now_ms: int) -> int:
+def _until(ports: Ports, state: TopicState, needed: list[int], now_ms: int) -> int:
     """Returns the slot below which everything may go: nobody needs it, and it need not be kept for a replay."""
-    until = min([fence.planned, *needed])
-    if not fence.settings.retention_s:
+    until = min([state.planned, *needed])
+    if not state.settings.retention_s:
         return until
-    kept_from = (now_ms - fence.settings.retention_s * 1000) // fence.slot_ms
+    kept_from = (now_ms - state.settings.retention_s * 1000) // state.slot_ms
     if until <= kept_from:
         return until
     # Never inside a plan: a subscription that begins there would skip it, and a replay could not read all of it.
-    inside = [a for a, b in ports.topics.plan_ranges(fence.topic) if a < kept_from < b]
+    inside = [a for a, b in ports.topics.plan_ranges(state.topic) if a < kept_from < b]
     return min([kept_from, *inside])
 
 
-def _delete(ports: Ports, fence: Fence, done: Collected) -> None:
-    topic, until = fence.topic, fence.gc_until
+def _delete(ports: Ports, state: TopicState, done: Collected) -> None:
+    topic, until = state.topic, state.collected_until
     for trash in ports.topics.trash(topic):
         if trash.sealed <= until:
             ports.objects.delete(trash.objects)
@@ -93,7 +93,7 @@ def _delete(ports: Ports, fence: Fence, done: Collected) -> None:
             done.objects += len(trash.objects)
             continue
         done.left(trash.sealed)
-        if trash.sealed > fence.planned:
+        if trash.sealed > state.planned:
             done.idle_leftovers = True
     for a, b in ports.topics.plan_ranges(topic):
         if b <= until:
@@ -107,30 +107,30 @@ def _delete(ports: Ports, fence: Fence, done: Collected) -> None:
             ports.objects.delete([bucket.object_name])
             done.buckets += 1
             done.objects += 1
-        elif bucket.last_slot < fence.planned:
+        elif bucket.last_slot < state.planned:
             done.left(bucket.last_slot + 1)
     # Those that are left are no reason to come again: the table's TTL deletes them.
     ports.topics.delete_tombstones(topic, until, ports.clock.now_ms() // 1000)
 
 
-def _set_next(ports: Ports, fence: Fence, done: Collected) -> None:
+def _set_next(ports: Ports, state: TopicState, done: Collected) -> None:
     """Sets when to collect next: never, if nothing is left that a later collection could delete."""
     for _ in range(_ATTEMPTS):
-        at_ms = _next_at_ms(fence, done, ports.clock.now_ms())
-        if ports.topics.set_collect_at(fence, at_ms, fence.look_at(fence.wake_slot, at_ms)):
+        at_ms = _next_at_ms(state, done, ports.clock.now_ms())
+        if ports.topics.set_collect_at(state, at_ms, state.check_at(state.next_slot, at_ms)):
             return
-        current = ports.topics.fence(fence.topic)
+        current = ports.topics.state(state.topic)
         if current is None:
             return
-        fence = current
+        state = current
 
 
-def _next_at_ms(fence: Fence, done: Collected, now_ms: int) -> int | None:
-    if not done.idle_leftovers and done.next_slot is None and fence.gc_until >= fence.planned:
+def _next_at_ms(state: TopicState, done: Collected, now_ms: int) -> int | None:
+    if not done.idle_leftovers and done.next_slot is None and state.collected_until >= state.planned:
         return None
-    at_ms = now_ms + fence.settings.collect_interval_s * 1000
-    if not fence.settings.retention_s or done.idle_leftovers:
+    at_ms = now_ms + state.settings.collect_interval_s * 1000
+    if not state.settings.retention_s or done.idle_leftovers:
         return at_ms
     # Before that, nothing that is kept for replays can go.
-    slot = fence.planned if done.next_slot is None else min(fence.planned, done.next_slot)
-    return max(at_ms, slot * fence.slot_ms + fence.settings.retention_s * 1000)
+    slot = state.planned if done.next_slot is None else min(state.planned, done.next_slot)
+    return max(at_ms, slot * state.slot_ms + state.settings.retention_s * 1000)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tidewheel.flows.ports import MergeSize, Ports
 from tidewheel.flows.upkeep.merge_planning import MOST, Merge, Most, choose
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 SMALL_BYTES = 512 * 1024 * 1024
 SMALL_ROWS = 5_000_000
@@ -25,16 +25,16 @@ def most_of(size: MergeSize) -> Most:
     return Most(SMALL_BYTES, SMALL_ROWS) if size is MergeSize.SMALL else MOST
 
 
-def consider_merge(ports: Ports, fence: Fence) -> MergeSize | None:
+def consider_merge(ports: Ports, state: TopicState) -> MergeSize | None:
     """Starts a merge if a topic has too many ledgers; notes that it was considered.
 
     If it stops before the note, the next sweep considers it again; a second run finds the lease, or nothing to do.
     """
-    buckets, most = ports.topics.buckets(fence.topic), most_of(ports.runs.largest)
-    merge = choose(buckets, fence.planned, fence.slot_ms, fence.settings.max_buckets, most=most)
+    buckets, most = ports.topics.buckets(state.topic), most_of(ports.runs.largest)
+    merge = choose(buckets, state.planned, state.slot_ms, state.settings.max_buckets, most=most)
     size = None if merge is None else size_of(merge)
     if size is not None:
-        ports.runs.merge(fence.topic, size)
-    considered = replace(fence, merge_at_ms=None)
-    ports.topics.merge_considered(fence, considered.look_at(fence.wake_slot, fence.collect_at_ms))
+        ports.runs.merge(state.topic, size)
+    considered = replace(state, merge_at_ms=None)
+    ports.topics.merge_considered(state, considered.check_at(state.next_slot, state.collect_at_ms))
     return size

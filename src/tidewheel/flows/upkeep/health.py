@@ -10,11 +10,11 @@ from tidewheel.flows.ports import Due, Ports
 from tidewheel.ledger.delayed_index import next_slot
 from tidewheel.model.plan import Plan
 from tidewheel.model.subscription import Delivery, DeliveryKey
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import fires_at_ms
 
 MOST_TOPICS = 1000
-"""Fences that one look reads: 5 s of a function's time, and one read unit each."""
+"""TopicStates that one look reads: 5 s of a function's time, and one read unit each."""
 MOST_DELIVERIES = 50
 """Deliveries of which one look reads the plan; the others are counted."""
 HOUR_MS = 3_600_000
@@ -52,12 +52,12 @@ class Health:
 
 
 def health(ports: Ports, due: Due | None = None) -> Health:
-    """Looks at what is due for the sweep: the wake index, and of each topic and delivery in it the items.
+    """Looks at what is due for the sweep: the index of checks, and of each topic and delivery in it the items.
 
     It writes nothing, and reads no objects: whoever looks may not read messages. With nothing late it costs the 16
-    queries of the index, and a read of the fence of each topic that is to be looked at for another reason; of an
-    overdue topic, its buckets are read. Once an hour it reads the whole index and the fence of each topic in it, unless
-    there are over MOST_TOPICS.
+    queries of the index, and a read of the topic state of each topic that is to be looked at for another reason; of an
+    overdue topic, its buckets are read. Once an hour it reads the whole index and the topic state of each topic in it,
+    unless there are over MOST_TOPICS.
 
     Args:
         ports: the service.
@@ -82,46 +82,46 @@ def health(ports: Ports, due: Due | None = None) -> Health:
 
 def _with_topic(found: Health, ports: Ports, topic: str, now_ms: int) -> Health:
     """Adds a topic whose dispatch is overdue; one that only waits for a collection or a merge has nothing late."""
-    fence = ports.topics.fence(topic)
-    if fence is None or fence.wake_slot is None or not _overdue(fence, fence.wake_slot, now_ms):
+    state = ports.topics.state(topic)
+    if state is None or state.next_slot is None or not _overdue(state, state.next_slot, now_ms):
         return found
-    if fence.wake_slot < fence.planned:
+    if state.next_slot < state.planned:
         # Lowered to a subscription's cursor: what that waits for is planned.
-        found = found.with_age(max((now_ms - due_ms for due_ms in _waiting_plans(ports, fence)), default=0))
+        found = found.with_age(max((now_ms - due_ms for due_ms in _waiting_plans(ports, state)), default=0))
     # The mark is a lower bound: a new subscription lowers it where nothing is.
-    slot = _next_occupied(ports, fence)
-    if slot is None or not _overdue(fence, slot, now_ms):
+    slot = _next_occupied(ports, state)
+    if slot is None or not _overdue(state, slot, now_ms):
         return found
-    unplanned = found.unplanned_slots + max(0, fence.sealed - slot)
-    return replace(found, unplanned_slots=unplanned).with_age(now_ms - slot * fence.slot_ms)
+    unplanned = found.unplanned_slots + max(0, state.sealed - slot)
+    return replace(found, unplanned_slots=unplanned).with_age(now_ms - slot * state.slot_ms)
 
 
-def _overdue(fence: Fence, slot: int, now_ms: int) -> bool:
+def _overdue(state: TopicState, slot: int, now_ms: int) -> bool:
     """Returns whether the dispatch of a slot should have been, with all that a schedule may be late."""
-    return fires_at_ms(slot, fence.settings) + fence.settings.heal_grace_ms <= now_ms
+    return fires_at_ms(slot, state.settings) + state.settings.heal_grace_ms <= now_ms
 
 
-def _next_occupied(ports: Ports, fence: Fence) -> int | None:
+def _next_occupied(ports: Ports, state: TopicState) -> int | None:
     """Returns the first slot that waits to be planned and holds a message, in a ledger or of a recurring one.
 
-    It is a lower bound where a ledger's bitmap is coarse. The wake is overdue all the same when this is asked.
+    It is a lower bound where a ledger's bitmap is coarse. The next slot is overdue all the same when this is asked.
     """
-    first = max(fence.planned, fence.wake_slot or 0)
+    first = max(state.planned, state.next_slot or 0)
     slots = (
-        next_slot(ports.topics.buckets(fence.topic), first),
-        next_occupied_by(all_recurring(ports, fence), fence.slot_ms, first),
+        next_slot(ports.topics.buckets(state.topic), first),
+        next_occupied_by(all_recurring(ports, state), state.slot_ms, first),
     )
     return min((slot for slot in slots if slot is not None), default=None)
 
 
-def _waiting_plans(ports: Ports, fence: Fence) -> Iterable[int]:
+def _waiting_plans(ports: Ports, state: TopicState) -> Iterable[int]:
     """Yields when the oldest message is due that each subscription has not been handed yet."""
-    for subscription in ports.topics.subscriptions(fence.topic):
-        if not subscription.takes_plans or subscription.cursor >= fence.planned:
+    for subscription in ports.topics.subscriptions(state.topic):
+        if not subscription.takes_plans or subscription.cursor >= state.planned:
             continue
-        plan = ports.topics.next_plan(fence.topic, subscription.cursor, whole=False)
-        if plan is not None and plan.a < fence.planned:
-            yield _first_due_ms(plan, fence, range(len(plan.parts())), subscription.start)
+        plan = ports.topics.next_plan(state.topic, subscription.cursor, whole=False)
+        if plan is not None and plan.a < state.planned:
+            yield _first_due_ms(plan, state, range(len(plan.parts())), subscription.start)
 
 
 def _with_delivery(found: Health, ports: Ports, key: DeliveryKey, now_ms: int) -> Health:
@@ -134,26 +134,26 @@ def _with_delivery(found: Health, ports: Ports, key: DeliveryKey, now_ms: int) -
     found = replace(found, open_deliveries=found.open_deliveries + 1)
     if key.replay is not None:
         return found
-    fence, plan = ports.topics.fence(key.topic), ports.topics.plan(key.topic, key.plan, whole=False)
-    if fence is None or plan is None:
+    state, plan = ports.topics.state(key.topic), ports.topics.plan(key.topic, key.plan, whole=False)
+    if state is None or plan is None:
         return found
-    return found.with_age(now_ms - _first_due_ms(plan, fence, _open_parts(delivery), delivery.start))
+    return found.with_age(now_ms - _first_due_ms(plan, state, _open_parts(delivery), delivery.start))
 
 
 def _open_parts(delivery: Delivery) -> Sequence[int]:
     return [part for part in range(delivery.parts) if part not in delivery.done]
 
 
-def _first_due_ms(plan: Plan, fence: Fence, parts: Sequence[int], start: int) -> int:
+def _first_due_ms(plan: Plan, state: TopicState, parts: Sequence[int], start: int) -> int:
     """Returns when the first message of some parts of a plan is due, or before; without segments, when it begins."""
     cut = plan.parts()
     firsts = [piece.planned.segment.first_deliver_at_ms for part in parts if cut for piece in cut[part]]
-    return max(max(plan.a, start) * fence.slot_ms, min(firsts, default=0))
+    return max(max(plan.a, start) * state.slot_ms, min(firsts, default=0))
 
 
 def _backlog(ports: Ports, now_ms: int) -> int | None:
     topics = ports.topics.due_for_look(now_ms + _EVER_MS).topics
     if len(topics) > MOST_TOPICS:
         return None
-    fences = (ports.topics.fence(topic) for topic in topics)
-    return sum(max(0, fence.waiting) for fence in fences if fence is not None)
+    states = (ports.topics.state(topic) for topic in topics)
+    return sum(max(0, state.waiting) for state in states if state is not None)

@@ -18,7 +18,7 @@ from tidewheel.flows.upkeep.consider_merge import most_of, size_of
 from tidewheel.flows.upkeep.merge_planning import Merge, Most, choose
 from tidewheel.flows.upkeep.merge_rows import MergeWork, write_output
 from tidewheel.ledger.bucket import Bucket
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 _MOST_REFUSED = 3
 _SWAPS = 5
@@ -93,22 +93,22 @@ def merge(
         time_left: asked before each further merge.
         progress: told each merge before it begins.
     """
-    fence = ports.topics.fence(topic)
+    state = ports.topics.state(topic)
     now_ms = ports.clock.now_ms()
     until_ms = now_ms + lease_s * 1000
     # Where nobody can take a larger one over, all are as small as this run needs them.
     most = most_of(MergeSize.SMALL if {largest, ports.runs.largest} == {MergeSize.SMALL} else MergeSize.LARGE)
-    if fence is None or not ports.topics.lease_merge(topic, now_ms, until_ms):
+    if state is None or not ports.topics.lease_merge(topic, now_ms, until_ms):
         return None
     merged = Merged()
     try:
         while (chosen := _choose(ports, topic, merged, most, everything)) is not None:
-            fence, next_merge = chosen
+            state, next_merge = chosen
             if size_of(next_merge) is MergeSize.LARGE and largest is MergeSize.SMALL:
                 merged.handed_over = True
                 break
             progress(next_merge)
-            _merge(ports, fence, next_merge, engine, merged)
+            _merge(ports, state, next_merge, engine, merged)
             if merged.refused > _MOST_REFUSED or not time_left():
                 break
     finally:
@@ -118,38 +118,39 @@ def merge(
     return merged
 
 
-def _choose(ports: Ports, topic: str, merged: Merged, most: Most, everything: bool) -> tuple[Fence, Merge] | None:
-    """Returns the next merge; the fence is read before the buckets: rows below its `planned` are in plans already."""
-    fence = ports.topics.fence(topic)
-    if fence is None:
+def _choose(ports: Ports, topic: str, merged: Merged, most: Most, everything: bool) -> tuple[TopicState, Merge] | None:
+    """Returns the next merge; the topic state is read before the buckets: rows below its `planned` are in plans
+    already."""
+    state = ports.topics.state(topic)
+    if state is None:
         return None
     # A run that merges everything leaves alone what it has written itself: so it ends.
     left_alone = {error.object_name for error in merged.skipped} | (merged.written if everything else set())
     buckets = [bucket for bucket in ports.topics.buckets(topic) if bucket.object_name not in left_alone]
-    chosen = choose(buckets, fence.planned, fence.slot_ms, fence.settings.max_buckets, everything=everything, most=most)
-    return None if chosen is None else (fence, chosen)
+    chosen = choose(buckets, state.planned, state.slot_ms, state.settings.max_buckets, everything=everything, most=most)
+    return None if chosen is None else (state, chosen)
 
 
-def _merge(ports: Ports, fence: Fence, chosen: Merge, engine: Engine, merged: Merged) -> None:
+def _merge(ports: Ports, state: TopicState, chosen: Merge, engine: Engine, merged: Merged) -> None:
     written: list[Bucket] = []
     try:
         work = MergeWork(
-            topic=fence.topic,
-            generation=fence.generation,
-            settings=fence.settings,
+            topic=state.topic,
+            generation=state.generation,
+            settings=state.settings,
             merge=replace(chosen, sources=tuple(complete(ports.objects, each) for each in chosen.sources)),
-            purge_ms=fence.purge_ms,
-            purges=fence.purges,
+            purge_ms=state.purge_ms,
+            purges=state.purges,
         )
         written += (output for output in engine(work) if output is not None)
     except (ObjectMissing, CorruptLedger) as error:
         ports.objects.delete(output.object_name for output in written)
-        if _replaced(ports, fence, chosen, error.object_name):
+        if _replaced(ports, state, chosen, error.object_name):
             merged.refused += 1
         else:
             merged.skipped.append(error)
         return
-    if not _swap(ports, fence, chosen, written):
+    if not _swap(ports, state, chosen, written):
         ports.objects.delete(output.object_name for output in written)
         merged.refused += 1
         return
@@ -161,27 +162,27 @@ def _merge(ports: Ports, fence: Fence, chosen: Merge, engine: Engine, merged: Me
     merged.live_bytes += chosen.live_bytes
 
 
-def _swap(ports: Ports, fence: Fence, chosen: Merge, written: list[Bucket]) -> bool:
+def _swap(ports: Ports, state: TopicState, chosen: Merge, written: list[Bucket]) -> bool:
     """Swaps sources for outputs; the trash is stamped with `sealed` as it is now.
 
     A plan made since the sources were read may name them, and ends at or below `planned`; that is at or below the
     stamp when the swap is done. Only a dispatch between the two steps can refuse it, so it is tried again.
     """
     for _ in range(_SWAPS):
-        current = ports.topics.fence(fence.topic)
+        current = ports.topics.state(state.topic)
         # A rebuild lowers `planned`: rows that were left out as planned may be due again.
-        if current is None or current.generation != fence.generation or current.planned < fence.planned:
+        if current is None or current.generation != state.generation or current.planned < state.planned:
             return False
         names = tuple(source.object_name for source in chosen.sources)
         trash = Trash(sealed=current.sealed, id=secrets.token_hex(8), objects=names)
         if ports.topics.swap(current, chosen.sources, written, trash):
             return True
-        if any(ports.topics.bucket(fence.topic, source.id) is None for source in chosen.sources):
+        if any(ports.topics.bucket(state.topic, source.id) is None for source in chosen.sources):
             return False
     return False
 
 
-def _replaced(ports: Ports, fence: Fence, chosen: Merge, object_name: str) -> bool:
+def _replaced(ports: Ports, state: TopicState, chosen: Merge, object_name: str) -> bool:
     """Whether the bucket of an unreadable source has gone meanwhile: another merge, or a collection, was faster."""
     source = next(each for each in chosen.sources if each.object_name == object_name)
-    return ports.topics.bucket(fence.topic, source.id) is None
+    return ports.topics.bucket(state.topic, source.id) is None

@@ -38,7 +38,7 @@ MAX_MERGE_BYTES = 4 * 1024 * 1024 * 1024
 MAX_OUTPUT_BYTES = 512 * 1024 * 1024
 MAX_OUTPUT_ROWS = 5_000_000
 MAX_ITEMS = 98
-"""Sources and outputs of one swap: a transaction has 100 items, two of them the trash and the fence."""
+"""Sources and outputs of one swap: a transaction has 100 items, two of them the trash and the topic state."""
 _MAX_INDEX_BYTES = 3 * 1024 * 1024  # of 4 MB a transaction
 _TIER_FACTOR = 8
 _TIER_MEMBERS = 8
@@ -102,7 +102,7 @@ def choose(
 
     Args:
         buckets: all of the topic's.
-        planned: the fence's mark; rows below it are not rewritten.
+        planned: the topic state's mark; rows below it are not rewritten.
         slot_ms: the topic's slot length.
         max_buckets: live buckets up to which nothing is merged.
         everything: merge all that can be, however few they are.

@@ -42,7 +42,7 @@ class MergeWork:
 
     Attributes:
         merge: its sources are complete.
-        purge_ms, purges: the fence's: what was purged is left out.
+        purge_ms, purges: the topic state's: what was purged is left out.
     """
 
     topic: str

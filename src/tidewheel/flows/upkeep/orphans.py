@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tidewheel.flows.ports import CHECKPOINTS, LEDGERS, PARKED, PLANS, Ports, StoredObject, Topics
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.daily import Visit, walk, walk_daily
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 ORPHAN_GRACE_S = 24 * 3600
 """A younger object may still get named by its writer: no function and no job lives that long."""
@@ -27,7 +27,7 @@ class Orphans:
     """What was deleted.
 
     Attributes:
-        left: topics whose objects were left alone: their fence is lost, or was rebuilt meanwhile.
+        left: topics whose objects were left alone: their topic state is lost, or was rebuilt meanwhile.
         failures: topic -> why its objects were not looked at; the others' were.
     """
 
@@ -51,7 +51,7 @@ def sweep_orphans(ports: Ports) -> Orphans:
     """Deletes all ledgers, also those of parks, and manifests that are older than the grace and that nothing names.
 
     A topic's checkpoint is brought up to date first, so that each topic has one; that it is there tells a topic whose
-    fence is lost from one that is no more. If it stops anywhere, the next one sees the same orphans.
+    topic state is lost from one that is no more. If it stops anywhere, the next one sees the same orphans.
     """
     orphans = Orphans()
     walk(ports, list(_NAMED), _visit(ports, orphans))
@@ -74,10 +74,10 @@ def _visit(ports: Ports, orphans: Orphans) -> Visit:
 
 
 def _delete(ports: Ports, topic: str, old: list[StoredObject], named: Named, orphans: Orphans) -> None:
-    fence = ports.topics.fence(topic)
+    state = ports.topics.state(topic)
     kept = named(ports.topics, topic)
-    # A rebuild takes the fence away first and brings it back, with other counters, last.
-    if _era(fence) != _era(ports.topics.fence(topic)) or (fence is None and _is_lost(ports, topic)):
+    # A rebuild takes the topic state away first and brings it back, with other counters, last.
+    if _era(state) != _era(ports.topics.state(topic)) or (state is None and _is_lost(ports, topic)):
         orphans.left.add(topic)
         return
     found = [each for each in old if each.name not in kept]
@@ -103,8 +103,8 @@ _NAMED: dict[str, Named] = {LEDGERS: _ledgers_named, PLANS: _manifests_named, PA
 """What names the objects under a prefix."""
 
 
-def _era(fence: Fence | None) -> tuple[str, int] | None:
-    return None if fence is None else (fence.generation, fence.subs_ver)
+def _era(state: TopicState | None) -> tuple[str, int] | None:
+    return None if state is None else (state.generation, state.subscriptions_version)
 
 
 def _is_lost(ports: Ports, topic: str) -> bool:

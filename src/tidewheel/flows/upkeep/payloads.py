@@ -16,7 +16,7 @@ from tidewheel.flows.ports import COLLECTED, PAYLOADS, Ports, StoredObject
 from tidewheel.flows.upkeep.daily import Visit, walk, walk_daily
 from tidewheel.ledger.delayed_index import next_slot
 from tidewheel.model.checksum import opened, sealed
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 from tidewheel.model.untrusted import json_of, whole
 
 DAILY = "PAYLOADS"
@@ -71,8 +71,8 @@ def _sweep_topic(ports: Ports, topic: str, stored: list[StoredObject]) -> int:
     now_ms = ports.clock.now_ms()
     marks_name = f"{PAYLOADS}{topic}/{COLLECTED}"
     bodies = [each for each in stored if each.name != marks_name]
-    fence = ports.topics.fence(topic)
-    if fence is None:
+    state = ports.topics.state(topic)
+    if state is None:
         # The topic is no more, or its table is lost: what is old enough for either goes.
         done = [each.name for each in bodies if (_due_day_end_ms(each) or now_ms) + KEPT_MS < now_ms]
         ports.objects.delete(done)
@@ -80,7 +80,7 @@ def _sweep_topic(ports: Ports, topic: str, stored: list[StoredObject]) -> int:
     marks = _marks(ports, [each for each in stored if each.name == marks_name])
     handed_out_ms = max((to_ms for at_ms, to_ms in marks if at_ms <= now_ms - KEPT_MS), default=0)
     done = [each.name for each in bodies if (ends_ms := _due_day_end_ms(each)) is not None and ends_ms <= handed_out_ms]
-    collected_ms = _collected_ms(ports, fence)
+    collected_ms = _collected_ms(ports, state)
     if ports.topics.parks(topic):
         # What a park holds is handed out when it is drained.
         collected_ms = max((to_ms for _, to_ms in marks), default=0)
@@ -93,13 +93,13 @@ def _sweep_topic(ports: Ports, topic: str, stored: list[StoredObject]) -> int:
     return len(done)
 
 
-def _collected_ms(ports: Ports, fence: Fence) -> int:
+def _collected_ms(ports: Ports, state: TopicState) -> int:
     """Returns the time before which every message is handed out: now, or where the first one is that is not."""
-    topics, topic = ports.topics, fence.topic
-    needed = [next_slot(topics.buckets(topic), fence.gc_until)]
+    topics, topic = ports.topics, state.topic
+    needed = [next_slot(topics.buckets(topic), state.collected_until)]
     needed += [a for a, _ in topics.plan_ranges(topic)]
     needed += [each.key.plan for each in topics.open_deliveries(topic)]
-    return min([ports.clock.now_ms(), *(slot * fence.slot_ms for slot in needed if slot is not None)])
+    return min([ports.clock.now_ms(), *(slot * state.slot_ms for slot in needed if slot is not None)])
 
 
 def _marks(ports: Ports, stored: list[StoredObject]) -> Marks:

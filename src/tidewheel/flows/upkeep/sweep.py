@@ -38,7 +38,7 @@ _DELETIONS_MS = 60_000
 
 
 @dataclass(slots=True, kw_only=True)
-class Swept:
+class SweepResult:
     """What a sweep started.
 
     Attributes:
@@ -69,7 +69,7 @@ class Swept:
     lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
 
-def sweep(ports: Ports, due: Due | None = None) -> Swept:
+def sweep(ports: Ports, due: Due | None = None) -> SweepResult:
     """Looks after the topics, open deliveries and parks whose time to be looked at has come.
 
     Every action is one of the other flows, or a stamp and an enqueue: if it stops, the next sweep sees the same
@@ -77,14 +77,14 @@ def sweep(ports: Ports, due: Due | None = None) -> Swept:
 
     Args:
         ports: the service.
-        due: what the wake index says, if it was read just now. It may be old: each item is read again before
+        due: what the index of checks says, if it was read just now. It may be old: each item is read again before
             anything is done with it, and what is written is conditional.
     """
     now_ms = ports.clock.now_ms()
     ends_ms = now_ms + SWEEP_MS
     if due is None:
         due = ports.topics.due_for_look(now_ms)
-    swept = Swept()
+    swept = SweepResult()
     # Deliveries first: they are late already, and there are few where there are many topics.
     _all(ports, swept, due.deliveries, lambda key: _look_after_delivery(ports, key, swept), ends_ms)
     for park in due.parks:  # one after the other: of a broken subscription, one is tried
@@ -96,7 +96,7 @@ def sweep(ports: Ports, due: Due | None = None) -> Swept:
     return swept
 
 
-def _finish_deletions(ports: Ports, swept: Swept, ends_ms: int) -> None:
+def _finish_deletions(ports: Ports, swept: SweepResult, ends_ms: int) -> None:
     """Takes away what is left of topics that were deleted, as much as the time allows."""
     deletions_end_ms = min(ends_ms, ports.clock.now_ms() + _DELETIONS_MS)
 
@@ -107,13 +107,13 @@ def _finish_deletions(ports: Ports, swept: Swept, ends_ms: int) -> None:
     _all(ports, swept, swept.ended, delete, deletions_end_ms)
 
 
-def _sweep_orphans(ports: Ports, swept: Swept, ends_ms: int) -> None:
+def _sweep_orphans(ports: Ports, swept: SweepResult, ends_ms: int) -> None:
     swept.orphans = sweep_orphans_daily(ports, ends_ms)
     if swept.orphans is not None:
         swept.failures |= {f"orphans of {topic}": error for topic, error in swept.orphans.failures.items()}
 
 
-def _sweep_payloads(ports: Ports, swept: Swept, ends_ms: int) -> None:
+def _sweep_payloads(ports: Ports, swept: SweepResult, ends_ms: int) -> None:
     payloads = sweep_payloads_daily(ports, ends_ms)
     if payloads is not None:
         swept.payloads = payloads.objects
@@ -121,7 +121,7 @@ def _sweep_payloads(ports: Ports, swept: Swept, ends_ms: int) -> None:
 
 
 def _all(
-    ports: Ports, swept: Swept, things: Sequence[_Thing], look_after: Callable[[_Thing], None], ends_ms: int
+    ports: Ports, swept: SweepResult, things: Sequence[_Thing], look_after: Callable[[_Thing], None], ends_ms: int
 ) -> None:
     """Looks after things side by side; what does so must not use `parallel` itself, or it would wait for its turn."""
 
@@ -133,7 +133,7 @@ def _all(
         pass
 
 
-def _in_time(ports: Ports, swept: Swept, what: object, action: Callable[[], None], ends_ms: int) -> None:
+def _in_time(ports: Ports, swept: SweepResult, what: object, action: Callable[[], None], ends_ms: int) -> None:
     """Does something if there is time left for it; its failure is noted."""
     if ports.clock.now_ms() >= ends_ms:
         with swept.lock:
@@ -145,32 +145,32 @@ def _in_time(ports: Ports, swept: Swept, what: object, action: Callable[[], None
         swept.failures[str(what)] = error
 
 
-def look_after_topic(ports: Ports, topic: str, swept: Swept) -> None:
-    """Has a topic dispatched whose wake is due, collects one whose collection is, has one with many new ledgers merged,
-    and notes one that is no more."""
-    fence = ports.topics.fence(topic)
+def look_after_topic(ports: Ports, topic: str, swept: SweepResult) -> None:
+    """Has a topic dispatched whose next slot is due, collects one whose collection is, has one with many new ledgers
+    merged, and notes one that is no more."""
+    state = ports.topics.state(topic)
     now_ms = ports.clock.now_ms()
-    if fence is None:
+    if state is None:
         swept.ended.append(topic)
         return
-    if fence.look_at_ms == AT_ONCE_MS:
+    if state.next_check_ms == AT_ONCE_MS:
         arm_again(ports, topic)
-    if fence.wake_slot is not None and fires_at_ms(fence.wake_slot, fence.settings) <= now_ms:
+    if state.next_slot is not None and fires_at_ms(state.next_slot, state.settings) <= now_ms:
         _start_dispatch(ports, topic, swept)
-    if fence.collect_at_ms is not None and fence.collect_at_ms <= now_ms:
+    if state.collect_at_ms is not None and state.collect_at_ms <= now_ms:
         collected = collect(ports, topic)
         swept.collected.append(topic)
         if collected is not None and collected.idle_leftovers:
             # Nothing else would move the marks of an idle topic past its trash.
             _start_dispatch(ports, topic, swept)
-    if fence.merge_at_ms is not None and fence.merge_at_ms <= now_ms:
+    if state.merge_at_ms is not None and state.merge_at_ms <= now_ms:
         # Read again: what was done above has moved the marks.
-        current = ports.topics.fence(topic)
+        current = ports.topics.state(topic)
         if current is not None and current.merge_at_ms is not None and consider_merge(ports, current) is not None:
             swept.merging.append(topic)
 
 
-def _start_dispatch(ports: Ports, topic: str, swept: Swept) -> None:
+def _start_dispatch(ports: Ports, topic: str, swept: SweepResult) -> None:
     """Has a topic dispatched, unless it is already, or enough others are."""
     with swept.lock:
         if topic in swept.dispatched:
@@ -187,7 +187,7 @@ def _start_dispatch(ports: Ports, topic: str, swept: Swept) -> None:
         raise
 
 
-def _look_after_delivery(ports: Ports, key: DeliveryKey, swept: Swept) -> None:
+def _look_after_delivery(ports: Ports, key: DeliveryKey, swept: SweepResult) -> None:
     """Enqueues the open parts of an old delivery again, or deletes one that is complete or nobody's any more.
 
     The first stamp keeps other sweeps off while this one enqueues. If it stops after that, or the queue takes no jobs
@@ -201,29 +201,29 @@ def _look_after_delivery(ports: Ports, key: DeliveryKey, swept: Swept) -> None:
     if subscription is None or subscription.generation != key.generation or delivery.complete:
         ports.topics.delete_deliveries([key])
         return
-    fence = ports.topics.fence(key.topic)
+    state = ports.topics.state(key.topic)
     now_ms = ports.clock.now_ms()
-    if fence is None or delivery.look_at_ms > now_ms:  # another sweep has it
+    if state is None or delivery.next_check_ms > now_ms:  # another sweep has it
         return
     enqueued_ms = now_ms + LEASE_MS
-    if ports.topics.stamp_delivery(key, delivery.look_at_ms, enqueued_ms):
+    if ports.topics.stamp_delivery(key, delivery.next_check_ms, enqueued_ms):
         parts = [part for part in range(delivery.parts) if part not in delivery.done]
         ports.queues.enqueue_parts(key, parts)
-        ports.topics.stamp_delivery(key, enqueued_ms, now_ms + fence.settings.redrive_s * 1000)
+        ports.topics.stamp_delivery(key, enqueued_ms, now_ms + state.settings.redrive_s * 1000)
         with swept.lock:
             swept.redriven += len(parts)
 
 
-def _look_after_park(ports: Ports, key: ParkKey, swept: Swept) -> None:
+def _look_after_park(ports: Ports, key: ParkKey, swept: SweepResult) -> None:
     """Enqueues an old park of an active subscription, one park of a broken one, and deletes one that is nobody's.
 
     One park tells whether a queue takes messages again, and the drain of it enqueues the others; so it is looked at
     again as soon as its drain must be over, the others after `redrive_s`. If it stops after the first stamp, or the
     queue takes no jobs for now, the next sweep tries again.
     """
-    fence = ports.topics.fence(key.topic)
+    state = ports.topics.state(key.topic)
     park = ports.topics.park(key)
-    if fence is None or park is None:
+    if state is None or park is None:
         return
     subscription = ports.topics.subscription(key.topic, key.subscription)
     if subscription is None or subscription.generation != key.generation:
@@ -233,11 +233,11 @@ def _look_after_park(ports: Ports, key: ParkKey, swept: Swept) -> None:
     broken = subscription.state is State.BROKEN
     waits = subscription.state is State.PAUSED or owner in swept.tried
     now_ms = ports.clock.now_ms()
-    if park.look_at_ms > now_ms:  # another sweep has it
+    if park.next_check_ms > now_ms:  # another sweep has it
         return
-    settled_ms = now_ms + fence.settings.redrive_s * 1000
+    settled_ms = now_ms + state.settings.redrive_s * 1000
     enqueued_ms = settled_ms if waits else now_ms + LEASE_MS
-    if not ports.topics.stamp_park(key, park.look_at_ms, enqueued_ms) or waits:
+    if not ports.topics.stamp_park(key, park.next_check_ms, enqueued_ms) or waits:
         return
     if broken:
         swept.tried.add(owner)

@@ -20,8 +20,8 @@ from tidewheel.ledger.ledger import decode_segment
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms
 from tidewheel.model.plan import Plan
 from tidewheel.model.segment import Segment
-from tidewheel.model.topic_state import Fence
-from tidewheel.model.validation import CheckedMessage, Options
+from tidewheel.model.topic_state import TopicState
+from tidewheel.model.validation import Options, OutgoingMessage
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class FoundMessage:
         cancelled: whether that plan leaves it out.
     """
 
-    checked: CheckedMessage
+    checked: OutgoingMessage
     sent_at_ms: int
     object_name: str
     plan: int | None = None
@@ -50,26 +50,26 @@ class FoundMessage:
         return None if self.checked.options is None else self.checked.options.expires_at_ms
 
 
-def find_message(topics: Topics, objects: Objects, fence: Fence, message_id: MessageId) -> FoundMessage | None:
+def find_message(topics: Topics, objects: Objects, state: TopicState, message_id: MessageId) -> FoundMessage | None:
     """Returns the row of an id, purged or expired though it may be; None if no ledger that is kept has it.
 
     It asks for the buckets, then for each segment whose span has the delivery time, until the row is there. Of a slot
     that is planned, the plan is looked at first, since a merge leaves such rows out.
 
     Args:
-        fence: of the topic, read by the caller.
+        state: of the topic, read by the caller.
 
     Raises:
         InvalidValue: the id is not one.
         CorruptLedger: a segment is damaged.
         ObjectMissing: a ledger that the metadata names is gone.
     """
-    found = reading_again(lambda: _find(topics, objects, fence, message_id))
+    found = reading_again(lambda: _find(topics, objects, state, message_id))
     if found is not None:
         return found
-    slot = id_deliver_at_ms(id_bytes(message_id)) // fence.slot_ms
-    now = topics.fence(fence.topic)
-    if now is None or not fence.planned <= slot < now.planned:
+    slot = id_deliver_at_ms(id_bytes(message_id)) // state.slot_ms
+    now = topics.state(state.topic)
+    if now is None or not state.planned <= slot < now.planned:
         return None
     # Its slot was planned meanwhile, and a merge after that has left the row out.
     return reading_again(lambda: _find(topics, objects, now, message_id))
@@ -111,7 +111,7 @@ def found_messages(rows: pa.Table, object_name: str) -> list[FoundMessage]:
             only=header.get("only"),
             first_version=first,
         )
-        checked = CheckedMessage(
+        checked = OutgoingMessage(
             id=id_bytes(header["id"]),
             text=release.text,
             encoding=Encoding(header["enc"]),
@@ -122,13 +122,13 @@ def found_messages(rows: pa.Table, object_name: str) -> list[FoundMessage]:
     return found
 
 
-def _find(topics: Topics, objects: Objects, fence: Fence, message_id: MessageId) -> FoundMessage | None:
+def _find(topics: Topics, objects: Objects, state: TopicState, message_id: MessageId) -> FoundMessage | None:
     binary = id_bytes(message_id)
     due_ms = id_deliver_at_ms(binary)
-    slot = due_ms // fence.slot_ms
-    plan = _plan_of(topics, fence, slot) if slot < fence.planned else None
+    slot = due_ms // state.slot_ms
+    plan = _plan_of(topics, state, slot) if slot < state.planned else None
     seen: set[tuple[str, Segment]] = set()
-    for object_name, segment in _places(topics, objects, fence, plan, slot):
+    for object_name, segment in _places(topics, objects, state, plan, slot):
         outside = not segment.first_deliver_at_ms <= due_ms <= segment.last_deliver_at_ms
         if outside or (object_name, segment) in seen:
             continue
@@ -143,20 +143,20 @@ def _find(topics: Topics, objects: Objects, fence: Fence, message_id: MessageId)
     return None
 
 
-def _plan_of(topics: Topics, fence: Fence, slot: int) -> Plan | None:
+def _plan_of(topics: Topics, state: TopicState, slot: int) -> Plan | None:
     """Returns the plan of a slot, while it is kept."""
-    for a, b in topics.plan_ranges(fence.topic):
+    for a, b in topics.plan_ranges(state.topic):
         if a <= slot < b:
-            return topics.plan(fence.topic, a)
+            return topics.plan(state.topic, a)
     return None
 
 
 def _places(
-    topics: Topics, objects: Objects, fence: Fence, plan: Plan | None, slot: int
+    topics: Topics, objects: Objects, state: TopicState, plan: Plan | None, slot: int
 ) -> Iterator[tuple[str, Segment]]:
     """Names the segments that may hold rows of a slot; a bucket's only when the plan's have been looked at."""
     if plan is not None:
         yield from ((each.object_name, each.segment) for each in plan.segments)
-    occupied = [each for each in topics.buckets(fence.topic) if each.occupies(slot, slot + 1)]
+    occupied = [each for each in topics.buckets(state.topic) if each.occupies(slot, slot + 1)]
     live = [complete(objects, each) for each in occupied]
-    yield from ((each.object_name, each.segment) for each in due_segments(live, slot, slot + 1, fence.slot_ms))
+    yield from ((each.object_name, each.segment) for each in due_segments(live, slot, slot + 1, state.slot_ms))

@@ -17,13 +17,13 @@ from tidewheel.flows.ports import Objects, Topics
 from tidewheel.flows.waiting.find import FoundMessage, find_message, found_messages, reading_again, segment_rows
 from tidewheel.model.message import MessageId, id_deliver_at_ms, id_floor, id_text
 from tidewheel.model.segment import Segment
-from tidewheel.model.topic_state import Fence
+from tidewheel.model.topic_state import TopicState
 
 __all__ = ["FoundMessage", "find_message", "peek_messages"]
 
 
 def peek_messages(
-    topics: Topics, objects: Objects, fence: Fence, count: int, now_ms: int, *, after: bytes | None = None
+    topics: Topics, objects: Objects, state: TopicState, count: int, now_ms: int, *, after: bytes | None = None
 ) -> list[FoundMessage]:
     """Returns the next messages that are not planned, by due time and id, without cancelled, purged and expired ones.
 
@@ -32,7 +32,7 @@ def peek_messages(
     tombstones up to the last row looked at.
 
     Args:
-        fence: of the topic, read by the caller: what it does not call planned waits.
+        state: of the topic, read by the caller: what it does not call planned waits.
         count: at most so many.
         after: only messages whose ids are above it.
 
@@ -40,27 +40,29 @@ def peek_messages(
         CorruptLedger: a segment is damaged.
         ObjectMissing: a ledger that the metadata names is gone.
     """
-    return reading_again(lambda: _Peek(topics, objects, fence, count, now_ms, after or b"").messages())
+    return reading_again(lambda: _Peek(topics, objects, state, count, now_ms, after or b"").messages())
 
 
 class _Peek:
     """One look at what waits."""
 
-    def __init__(self, topics: Topics, objects: Objects, fence: Fence, count: int, now_ms: int, after: bytes) -> None:
+    def __init__(
+        self, topics: Topics, objects: Objects, state: TopicState, count: int, now_ms: int, after: bytes
+    ) -> None:
         self._topics = topics
         self._objects = objects
-        self._fence = fence
+        self._state = state
         self._count = count
         self._now_ms = now_ms
-        self._start_ms = fence.planned * fence.slot_ms
+        self._start_ms = state.planned * state.slot_ms
         if after:
             self._start_ms = max(self._start_ms, id_deliver_at_ms(after))
-        self._after = max(after, id_floor(fence.planned * fence.slot_ms))
-        self._buckets = topics.buckets(fence.topic)
+        self._after = max(after, id_floor(state.planned * state.slot_ms))
+        self._buckets = topics.buckets(state.topic)
         self._heap: list[tuple[int, int, int]] = []
         self._kept: dict[bytes, FoundMessage] = {}
         self._cancelled: set[MessageId] = set()
-        self._asked_to_slot = self._start_ms // fence.slot_ms
+        self._asked_to_slot = self._start_ms // state.slot_ms
 
     def messages(self) -> list[FoundMessage]:
         """Reads until it is certain that the messages found are the next ones."""
@@ -81,9 +83,9 @@ class _Peek:
         """Names segments by the earliest time at which they may hold a row that waits, until that is after the rows
         that were found; tails are read when it comes to them."""
         for number, bucket in enumerate(self._buckets):
-            slot = bucket.next_slot(self._start_ms // self._fence.slot_ms)
+            slot = bucket.next_slot(self._start_ms // self._state.slot_ms)
             if slot is not None:
-                self._push(number, slot * self._fence.slot_ms, 0)
+                self._push(number, slot * self._state.slot_ms, 0)
         while self._heap and not (self._full and id_deliver_at_ms(self._last) < self._heap[0][0]):
             bound_ms, number, position = heapq.heappop(self._heap)
             bucket = self._buckets[number]
@@ -106,7 +108,7 @@ class _Peek:
 
     def _next_of(self, number: int, position: int) -> tuple[int, int] | None:
         """Returns a complete bucket's next segment that may hold a row that waits, and the earliest time of one."""
-        bucket, slot_ms = self._buckets[number], self._fence.slot_ms
+        bucket, slot_ms = self._buckets[number], self._state.slot_ms
         for at in range(position, len(bucket.segments)):
             segment = bucket.segments[at]
             first_ms = max(self._start_ms, segment.first_deliver_at_ms)
@@ -143,11 +145,11 @@ class _Peek:
         expires = rows.column("expires_at_ms")
         if expires.null_count < rows.num_rows:
             keep = pc.and_(keep, pc.fill_null(pc.greater_equal(expires, self._now_ms), True))
-        return without_purged(rows.filter(keep), self._fence)
+        return without_purged(rows.filter(keep), self._state)
 
     def _ask_for_tombstones(self, ids: list[bytes]) -> None:
         """Reads the tombstones up to the last of some sorted ids, beyond those that are known."""
-        end_slot = id_deliver_at_ms(ids[-1]) // self._fence.slot_ms + 1
+        end_slot = id_deliver_at_ms(ids[-1]) // self._state.slot_ms + 1
         if end_slot > self._asked_to_slot:
-            self._cancelled |= self._topics.tombstones(self._fence.topic, self._asked_to_slot, end_slot)
+            self._cancelled |= self._topics.tombstones(self._state.topic, self._asked_to_slot, end_slot)
             self._asked_to_slot = end_slot

@@ -205,7 +205,7 @@ class Emulator:
             raise PermissionError(denial.message)
 
     def least_look_at_ms(self, table_name: str) -> int | None:
-        """When the next sweep can find something, by the sparse index `wake`; None if nothing waits."""
+        """When the next sweep can find something, by the sparse index `checks`; None if nothing waits."""
         return self._wake_index.least_ms(table_name)
 
     def item_bytes(self, table_name: str, attributes: dict[str, Any]) -> int:

@@ -58,7 +58,7 @@ _S3_BUCKET_ACTIONS = {
 
 def partition_key_of_ours(_table: str, index: str | None) -> str:
     """The `PartitionKey` of Tidewheel's table."""
-    return layout.WAKE_PARTITION_KEY if index == layout.WAKE_INDEX else layout.PARTITION_KEY
+    return layout.CHECK_PARTITION_KEY if index == layout.CHECK_INDEX else layout.PARTITION_KEY
 
 
 def requests_of(

@@ -22,11 +22,11 @@ from moto.dynamodb.parsing.expressions import UpdateExpressionParser  # type: ig
 
 from tidewheel.local.emulator.patching import Patches
 
-WAKE_INDEX_HASH, WAKE_INDEX_RANGE = "wake_shard", "look_at_ms"
+WAKE_INDEX_HASH, WAKE_INDEX_RANGE = "check_shard", "next_check_ms"
 
 
 def install(patches: Patches, index: WakeIndex) -> None:
-    """Replaces the slow parts of moto's DynamoDB backend, and keeps the wake index from now on."""
+    """Replaces the slow parts of moto's DynamoDB backend, and keeps the index of checks from now on."""
     _quicken_values(patches)
     _quicken_update_expressions(patches)
     _narrow_queries(patches)
@@ -35,13 +35,13 @@ def install(patches: Patches, index: WakeIndex) -> None:
 
 
 class WakeIndex:
-    """The times in the sparse `wake` index, kept as items are written, so that nobody has to walk the table."""
+    """The times in the sparse index `checks`, kept as items are written, so that nobody has to walk the table."""
 
     def __init__(self) -> None:
         self._look_at_ms: dict[tuple[str, str, str], int] = {}
 
     def least_ms(self, table_name: str) -> int | None:
-        """The earliest look_at_ms of a table; None if its index is empty."""
+        """The earliest next_check_ms of a table; None if its index is empty."""
         return min((at_ms for key, at_ms in self._look_at_ms.items() if key[0] == table_name), default=None)
 
     def note(self, backend: DynamoDBBackend, table_name: str, attributes: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Fences, and the buckets that are committed under them, in DynamoDB."""
+"""TopicStates, and the buckets that are committed under them, in DynamoDB."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from tidewheel.aws import dynamodb_items as items
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_table import Table
 from tidewheel.aws.dynamodb_writes import Change, Item, Put, Value, item_of
-from tidewheel.flows.ports import Commit, DailyClaim, Due, Wake
+from tidewheel.flows.ports import Commit, DailyClaim, Due, NextWork
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.model.subscription import Subscription
-from tidewheel.model.topic_state import Fence, above
+from tidewheel.model.topic_state import TopicState, above
 
 IMPORT_TTL_S = 90 * 86_400
 """How long an import can be repeated without adding anything, once its ledgers are merged or delivered."""
 
 
 def wake_comparison(is_above: bool, slot: str) -> str:
-    """Returns the condition that wake_slot is above a slot, or that it is not; no mark is above every slot."""
+    """Returns the condition that next_slot is above a slot, or that it is not; no mark is above every slot."""
     if is_above:
-        return f"(attribute_not_exists(wake_slot) OR wake_slot > {slot})"
-    return f"wake_slot <= {slot}"
+        return f"(attribute_not_exists(next_slot) OR next_slot > {slot})"
+    return f"next_slot <= {slot}"
 
 
 def _import_mark(topic: str, once: str) -> Put:
@@ -29,68 +29,68 @@ def _import_mark(topic: str, once: str) -> Put:
     return Put(item=item_of(layout.import_key(topic, once), fields), if_absent=True)
 
 
-class DynamoFences:
+class DynamoTopicStates:
     """The part of the port `Topics` that is about a topic's marks and its buckets."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
         self._not_before_ms: dict[str, int] = {}
 
-    def create_topic(self, fence: Fence) -> bool:
+    def create_topic(self, state: TopicState) -> bool:
         """One PutItem."""
-        put = Put(item=items.encode_fence(fence), if_absent=True)
-        return self._table.put(put, action="create_topic", topic=fence.topic)
+        put = Put(item=items.encode_topic_state(state), if_absent=True)
+        return self._table.put(put, action="create_topic", topic=state.topic)
 
-    def fence(self, topic: str) -> Fence | None:
+    def state(self, topic: str) -> TopicState | None:
         """One GetItem."""
-        item = self._table.get(layout.fence_key(topic))
-        found = None if item is None else items.decode_fence(item)
+        item = self._table.get(layout.topic_state_key(topic))
+        found = None if item is None else items.decode_topic_state(item)
         return None if found is None or found.deleting_at_ms is not None else found
 
-    def topics(self) -> list[Fence]:
+    def topics(self) -> list[TopicState]:
         """Scans the whole table: for administrators only."""
-        found = self._table.scan("sk = :fence AND attribute_not_exists(deleting_at_ms)", {"fence": layout.FENCE})
-        return sorted((items.decode_fence(item) for item in found), key=lambda fence: fence.topic)
+        found = self._table.scan("sk = :topic state AND attribute_not_exists(deleting_at_ms)", {"state": layout.STATE})
+        return sorted((items.decode_topic_state(item) for item in found), key=lambda state: state.topic)
 
-    def seal(self, fence: Fence, slot: int) -> Fence | None:
+    def seal(self, state: TopicState, slot: int) -> TopicState | None:
         """One UpdateItem, whether it has anything to change or not."""
         change = Change(
-            key=layout.fence_key(fence.topic),
+            key=layout.topic_state_key(state.topic),
             condition=f"{items.SAME_TOPIC} AND sealed < :slot",
-            values={"generation": fence.generation, "slot": slot},
+            values={"generation": state.generation, "slot": slot},
             sets={"sealed": slot},
         )
-        _, item = self._table.update(change, action="seal", topic=fence.topic, returns=True)
-        current = None if item is None else items.decode_fence(item)
-        return current if current is not None and current.generation == fence.generation else None
+        _, item = self._table.update(change, action="seal", topic=state.topic, returns=True)
+        current = None if item is None else items.decode_topic_state(item)
+        return current if current is not None and current.generation == state.generation else None
 
     def commit_bucket(
         self,
-        fence: Fence,
+        state: TopicState,
         bucket: Bucket,
-        wake: Wake | None,
+        next_work: NextWork | None,
         merge_at_ms: int | None = None,
         once: str | None = None,
     ) -> Commit:
-        """One transaction; a bucket or a mark that exists counts as such even if the fence moved too."""
+        """One transaction; a bucket or a mark that exists counts as such even if the topic state moved too."""
         first = bucket.first_slot
         sets: dict[str, Value | None] = {}
-        if wake is not None:
-            sets = {"wake_slot": wake.wake_slot, **items.look_fields(fence.topic, wake.look_at_ms)}
+        if next_work is not None:
+            sets = {"next_slot": next_work.next_slot, **items.check_fields(state.topic, next_work.next_check_ms)}
         if merge_at_ms is not None:
-            sets |= {"merge_at_ms": merge_at_ms, **items.look_fields(fence.topic, merge_at_ms)}
+            sets |= {"merge_at_ms": merge_at_ms, **items.check_fields(state.topic, merge_at_ms)}
         change = Change(
-            key=layout.fence_key(fence.topic),
+            key=layout.topic_state_key(state.topic),
             condition=f"{items.SAME_TOPIC} AND sealed <= :first AND "
-            + wake_comparison(above(fence.wake_slot, first), ":first"),
-            values={"generation": fence.generation, "first": first},
+            + wake_comparison(above(state.next_slot, first), ":first"),
+            values={"generation": state.generation, "first": first},
             sets=sets,
-            adds={"ver": 1, "waiting": bucket.rows},
+            adds={"work_version": 1, "waiting": bucket.rows},
         )
-        puts = [Put(item=items.encode_bucket(fence.topic, bucket), if_absent=True)]
+        puts = [Put(item=items.encode_bucket(state.topic, bucket), if_absent=True)]
         if once is not None:
-            puts.append(_import_mark(fence.topic, once))
-        failed = self._table.transact([*puts, change], action="commit_bucket", topic=fence.topic)
+            puts.append(_import_mark(state.topic, once))
+        failed = self._table.transact([*puts, change], action="commit_bucket", topic=state.topic)
         if any(i < len(puts) for i in failed):
             return Commit.EXISTS
         return Commit.MOVED if failed else Commit.COMMITTED
@@ -102,48 +102,50 @@ class DynamoFences:
         )
         return frozenset(layout.import_cut(items.key_of(item)[1]) for item in found)
 
-    def raise_wake(self, fence: Fence, wake: Wake) -> bool:
+    def raise_next_slot(self, state: TopicState, next_work: NextWork) -> bool:
         """One UpdateItem."""
-        return self._change_fence(
-            fence,
-            "raise_wake",
-            condition="ver = :ver AND cver = :cver",
-            values={"ver": fence.ver, "cver": fence.cver},
-            sets=items.wake_fields(fence.topic, wake),
+        return self._change_state(
+            state,
+            "raise_next_slot",
+            condition="work_version = :work_version AND swap_version = :swap_version",
+            values={"work_version": state.work_version, "swap_version": state.swap_version},
+            sets=items.next_work_fields(state.topic, next_work),
         )
 
-    def raise_gc(self, fence: Fence, gc_until: int) -> bool:
+    def raise_gc(self, state: TopicState, collected_until: int) -> bool:
         """One UpdateItem."""
-        return self._change_fence(
-            fence,
+        return self._change_state(
+            state,
             "raise_gc",
-            condition="gc_until < :until AND subs_ver = :subs_ver",
-            values={"until": gc_until, "subs_ver": fence.subs_ver},
-            sets={"gc_until": gc_until},
+            condition="collected_until < :until AND subscriptions_version = :subscriptions_version",
+            values={"until": collected_until, "subscriptions_version": state.subscriptions_version},
+            sets={"collected_until": collected_until},
         )
 
-    def set_collect_at(self, fence: Fence, collect_at_ms: int | None, look_at_ms: int | None) -> bool:
+    def set_collect_at(self, state: TopicState, collect_at_ms: int | None, next_check_ms: int | None) -> bool:
         """One UpdateItem."""
-        return self._set_looks(fence, "set_collect_at", {"collect_at_ms": collect_at_ms}, look_at_ms)
+        return self._set_looks(state, "set_collect_at", {"collect_at_ms": collect_at_ms}, next_check_ms)
 
-    def merge_considered(self, fence: Fence, look_at_ms: int | None) -> bool:
+    def merge_considered(self, state: TopicState, next_check_ms: int | None) -> bool:
         """One UpdateItem."""
-        sets: dict[str, Value | None] = {"merge_ver": fence.ver, "merge_at_ms": None}
-        return self._set_looks(fence, "merge_considered", sets, look_at_ms)
+        sets: dict[str, Value | None] = {"merge_considered_version": state.work_version, "merge_at_ms": None}
+        return self._set_looks(state, "merge_considered", sets, next_check_ms)
 
-    def _set_looks(self, fence: Fence, action: str, sets: dict[str, Value | None], look_at_ms: int | None) -> bool:
-        condition, values = "ver = :ver AND ", {"ver": fence.ver}
-        if fence.wake_slot is None:
-            condition += "attribute_not_exists(wake_slot)"
+    def _set_looks(
+        self, state: TopicState, action: str, sets: dict[str, Value | None], next_check_ms: int | None
+    ) -> bool:
+        condition, values = "work_version = :work_version AND ", {"work_version": state.work_version}
+        if state.next_slot is None:
+            condition += "attribute_not_exists(next_slot)"
         else:
-            condition += "wake_slot = :wake_slot"
-            values["wake_slot"] = fence.wake_slot
-        looks = items.look_fields(fence.topic, look_at_ms)
-        return self._change_fence(fence, action, condition=condition, values=values, sets={**sets, **looks})
+            condition += "next_slot = :next_slot"
+            values["next_slot"] = state.next_slot
+        looks = items.check_fields(state.topic, next_check_ms)
+        return self._change_state(state, action, condition=condition, values=values, sets={**sets, **looks})
 
-    def _change_fence(
+    def _change_state(
         self,
-        fence: Fence,
+        state: TopicState,
         action: str,
         *,
         condition: str,
@@ -152,26 +154,28 @@ class DynamoFences:
     ) -> bool:
         done, _ = self._table.update(
             Change(
-                key=layout.fence_key(fence.topic),
+                key=layout.topic_state_key(state.topic),
                 condition=f"{items.SAME_TOPIC} AND {condition}",
-                values={"generation": fence.generation, **values},
+                values={"generation": state.generation, **values},
                 sets=sets,
             ),
             action=action,
-            topic=fence.topic,
+            topic=state.topic,
         )
         return done
 
     def due_for_look(self, now_ms: int) -> Due:
         """One query for each of the 16 shards of the index."""
         due: list[Item] = []
-        for shard in layout.wake_shards():
+        for shard in layout.check_shards():
             due += self._table.query(
-                "wake_shard = :shard AND look_at_ms <= :now", {"shard": shard, "now": now_ms}, index=layout.WAKE_INDEX
+                "check_shard = :shard AND next_check_ms <= :now",
+                {"shard": shard, "now": now_ms},
+                index=layout.CHECK_INDEX,
             )
         found = Due([], [], [])
-        for key in map(items.key_of, sorted(due, key=items.look_at_ms_of)):
-            if key[1] == layout.FENCE:
+        for key in map(items.key_of, sorted(due, key=items.next_check_ms_of)):
+            if key[1] == layout.STATE:
                 found.topics.append(layout.topic_of(key[0]))
             elif key[1].startswith(layout.PARKS):
                 found.parks.append(layout.parse_park_key(key))
@@ -193,9 +197,9 @@ class DynamoFences:
         self._table.delete(layout.bucket_key(topic, bucket_id), action="delete_bucket", topic=topic)
 
     # ---- rebuilding
-    def delete_fence(self, topic: str) -> None:
+    def delete_topic_state(self, topic: str) -> None:
         """One DeleteItem."""
-        self._table.delete(layout.fence_key(topic), action="delete_fence", topic=topic)
+        self._table.delete(layout.topic_state_key(topic), action="delete_topic_state", topic=topic)
 
     def restore_bucket(self, topic: str, bucket: Bucket) -> None:
         """One PutItem."""
