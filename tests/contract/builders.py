@@ -55,14 +55,16 @@ def a_segment(number: int = 0, start_ms: int = 100 * SLOT_MS) -> Segment:
     )
 
 
-def a_plan(a: int = 100, b: int = 103, *, segments: int = 1, objects: int = 1, cancelled: int = 0) -> Plan:
+def a_plan(
+    first_slot: int = 100, end_slot: int = 103, *, segments: int = 1, objects: int = 1, cancelled: int = 0
+) -> Plan:
     """A plan; with many objects its manifest is large."""
     planned = tuple(
         PlannedSegment(object_name=f"ledgers/orders/{i % objects:032x}", segment=a_segment(i), due_rows=7)
         for i in range(segments)
     )
     ids = frozenset(a_message_id(i) for i in range(cancelled))
-    return Plan(topic="orders", a=a, b=b, segments=planned, cancelled=ids)
+    return Plan(topic="orders", first_slot=first_slot, end_slot=end_slot, segments=planned, cancelled=ids)
 
 
 def a_message_id(number: int = 0) -> MessageId:

@@ -298,7 +298,7 @@ def test_a_plan_that_is_not_read_whole_has_its_range_though_its_manifest_is_gone
     for name in store.object_names():
         store.objects.delete([name])
     large = store.topics.plan("orders", 100, whole=False)
-    assert large is not None and (large.a, large.b, large.segments) == (100, 103, ())
+    assert large is not None and (large.first_slot, large.end_slot, large.segments) == (100, 103, ())
     assert store.topics.next_plan("orders", 90, whole=False) == large
     assert store.topics.next_plan("orders", 101, whole=False) == a_plan(103, 105)
 

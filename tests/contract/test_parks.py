@@ -79,14 +79,14 @@ def test_marking_as_broken_is_refused_when_the_subscription_is_another_or_gone(s
 
 
 # ---- resume
-@pytest.mark.parametrize(("state", "sealed"), [(State.PAUSED, 300), (State.BROKEN, 300), (State.PAUSED, 200)])
+@pytest.mark.parametrize(("stopped", "sealed"), [(State.PAUSED, 300), (State.BROKEN, 300), (State.PAUSED, 200)])
 def test_a_resumed_subscription_is_active_and_the_sweep_looks_at_its_cursor(
-    store: Store, state: State, sealed: int
+    store: Store, stopped: State, sealed: int
 ) -> None:
     store.topic(next_slot=400, next_check_ms=10**9, collect_at_ms=5, planned=sealed, sealed=sealed)
     [subscription] = store.subscribed(cursor=200)
-    seen = replace(subscription, state=state)
-    _ = store.topics.pause(seen) if state is State.PAUSED else store.topics.mark_broken("orders", "billing", "s1")
+    seen = replace(subscription, state=stopped)
+    _ = store.topics.pause(seen) if stopped is State.PAUSED else store.topics.mark_broken("orders", "billing", "s1")
     assert store.topics.raise_next_slot(store.current(), _next_work(400))
     state = store.current()
     assert store.topics.resume(state, seen)

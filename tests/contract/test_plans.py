@@ -114,7 +114,7 @@ def test_the_next_plan_is_the_first_at_or_after_a_slot(store: Store) -> None:
     plans = [a_plan(5, 8), a_plan(90, 95), a_plan(1000, 1001)]
     for plan in plans:
         state = store.current()
-        assert store.topics.commit_plan(replace(state, planned=state.planned), plan, plan.b)
+        assert store.topics.commit_plan(replace(state, planned=state.planned), plan, plan.end_slot)
     assert [store.topics.next_plan("orders", slot) for slot in (0, 5, 6, 90, 91, 1000)] == [
         plans[0],
         plans[0],

@@ -162,7 +162,7 @@ def test_what_is_occupied_and_what_comes_next_is_the_same_with_tails_as_without(
 
 
 def _cut(bucket: Bucket, a: int, b: int) -> Bucket:
-    """Returns a bucket with the segments that have a part of slots [a, b)."""
+    """Returns a bucket with the segments that have a part of slots [first_slot, end_slot)."""
     ended = [each for each in bucket.segments if each.last_deliver_at_ms // SLOT_MS >= a]
     return replace(bucket, segments=tuple(each for each in ended if each.first_deliver_at_ms // SLOT_MS < b))
 

@@ -72,8 +72,8 @@ SLOTS = [
 PLAN = encode_plan(
     Plan(
         topic="orders",
-        a=_SLOT,
-        b=_SLOT + 1,
+        first_slot=_SLOT,
+        end_slot=_SLOT + 1,
         segments=tuple(
             PlannedSegment(object_name=f"ledgers/orders/{i // 2}", segment=segment, due_rows=3)
             for i, segment in enumerate(_SEGMENTS)

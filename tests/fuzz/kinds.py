@@ -148,7 +148,7 @@ def _read_planned(data: bytes) -> object:
     objects.put("plans/orders/1.parquet", data)
     planned = PlannedSegment(object_name="plans/orders/1.parquet", segment=_segment(_ledger()), due_rows=20)
     first = NOW_MS // _SLOT_MS
-    plan = Plan(topic="orders", a=first, b=first + 9, segments=(planned,), part_rows=100)
+    plan = Plan(topic="orders", first_slot=first, end_slot=first + 9, segments=(planned,), part_rows=100)
     ports = SimpleNamespace(objects=objects, parallel=map)
     state = SimpleNamespace(slot_ms=_SLOT_MS, purge_ms=0, purges=())
     return releases(due_rows(cast(Ports, ports), cast(TopicState, state), plan, plan.parts()[0]))
@@ -200,7 +200,7 @@ def _read_bucket(attribute: str) -> Callable[[bytes], object]:
 
 def _read_plan_item(data: bytes) -> object:
     item = items.decode_plan_item(ITEMS["plan_item"] | {"manifest": {"B": data}})
-    return decode_plan(item.topic, item.a, item.b, item.manifest or b"")
+    return decode_plan(item.topic, item.first_slot, item.end_slot, item.manifest or b"")
 
 
 def _read_plan_object(data: bytes) -> object:

@@ -237,7 +237,7 @@ def is_left_by_its_subscription(world: World) -> None:
     world.client.pause(topic, "mail")
     world.client.send(topic, secrets.token_urlsafe(400_000), delay=5)
     world.stack.advance(minutes=5)
-    with world.patched(tidewheel__flows__pause__drop_parks=lambda *_: None):
+    with world.patched(tidewheel__flows__administration__pause__drop_parks=lambda *_: None):
         world.client.delete_subscription(topic, "mail", delete_queue=True)
     assert len(world.names(f"{PARKED}{topic}/")) == 1
     world.stack.advance(days=1)
@@ -306,8 +306,8 @@ def is_late_in_a_wide_ledger(world: World) -> None:
     So it does of a plan that is behind, and of a delivery, whose manifest is an object.
     """
     with world.patched(
-        tidewheel__bucket__INLINE_SLOTS_BYTES=20,
-        tidewheel__bucket__INLINE_SEGMENTS_BYTES=1,
+        tidewheel__ledger__bucket__INLINE_SLOTS_BYTES=20,
+        tidewheel__ledger__bucket__INLINE_SEGMENTS_BYTES=1,
         tidewheel__aws__dynamodb_topics__MAX_INLINE_MANIFEST_BYTES=10,
     ):
         topic = world.topic("wide", inline_rows=1, part_rows=1)
@@ -404,7 +404,7 @@ def is_refused_a_merge(world: World) -> None:
     world.send_batches(topic, 7)
     before = world.names(f"{LEDGERS}{topic}/")
     world.client.update_topic(topic, max_buckets=2)
-    with world.patched(tidewheel__flows__merge___swap=lambda *_: False):
+    with world.patched(tidewheel__flows__upkeep__merge___swap=lambda *_: False):
         world.invoke("compact", topic)
     assert world.names(f"{LEDGERS}{topic}/") == before
     with world.patched(
@@ -427,11 +427,11 @@ def _refuses_to_finish(_: object) -> None:
 def is_merged_large(world: World) -> None:
     """The sweep starts the Glue job for a large merge; so does compact, when the next one is too large for it."""
     topic = world.topic("heavy", max_buckets=8)
-    with world.patched(tidewheel__flows__consider_merge__SMALL_BYTES=100):
+    with world.patched(tidewheel__flows__upkeep__consider_merge__SMALL_BYTES=100):
         world.send_batches(topic, 12)
     assert ("merge_buckets", topic) in world.jobs
     world.jobs.clear()
-    with world.patched(tidewheel__flows__consider_merge__SMALL_BYTES=100):
+    with world.patched(tidewheel__flows__upkeep__consider_merge__SMALL_BYTES=100):
         world.invoke("compact", topic)
     assert ("merge_buckets", topic) in world.jobs
     world.stack.advance(days=4)
@@ -470,7 +470,7 @@ def has_orphans(world: World) -> None:
 def is_collected_by_dispatch(world: World) -> None:
     """Dispatch collects a topic when it comes before the sweep, tombstones that are old enough with it."""
     topic = world.topic("collected", collect_interval_s=3_600)
-    with world.patched(tidewheel__tombstone__KEPT_S=0):
+    with world.patched(tidewheel__model__tombstone__KEPT_S=0):
         world.client.cancel(topic, world.client.send(topic, "x", delay="2h").id)
     world.client.send(topic, "y", delay="3h")
     world.stack.advance(hours=3)

@@ -49,7 +49,7 @@ def test_the_archive_has_every_handler_and_of_this_package_what_is_deployed() ->
     names = set(own_files())
     handlers = {path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "functions").glob("*/handler.py")}
     assert len(handlers) == 6
-    assert {*handlers, "tidewheel/__init__.py", "tidewheel/flows/ingest.py", "tidewheel/sdk/client.py"} <= names
+    assert {*handlers, "tidewheel/__init__.py", "tidewheel/flows/delivery/ingest.py", "tidewheel/__init__.pyi"} <= names
     rooms = ("cdk", "cli", "cost", "local", "memory", "spark", "_functions", "_glue_jobs")
     assert [name for name in names if name.startswith(tuple(f"tidewheel/{room}/" for room in rooms))] == []
 
@@ -368,7 +368,7 @@ def test_the_jobs_get_their_modules_as_one_file_that_ends_in_zip(
     [name] = re.findall(r"/([0-9a-f]{64}\.zip)", location)
     with ZipFile(tmp_path / f"asset.{name}") as archive:
         names = archive.namelist()
-    assert {"tidewheel/__init__.py", "tidewheel/spark/merging.py", "tidewheel/ledger.py"} <= set(names)
+    assert {"tidewheel/__init__.py", "tidewheel/__init__.pyi", "tidewheel/spark/merging.py"} <= set(names)
     assert not [name for name in names if not name.endswith(".py")]
 
 

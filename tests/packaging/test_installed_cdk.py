@@ -117,7 +117,7 @@ def test_the_app_makes_an_archive_for_every_function(environments: Environments,
         assert f"{module.replace('.', '/')}.py" in names, function["Handler"]
     [layer] = of_type(template, "AWS::Lambda::LayerVersion")
     names = set(ZipFile(sources[layer["Content"]["S3Key"].removesuffix(".zip")]).namelist())
-    assert {"python/tidewheel/__init__.py", "python/tidewheel/sdk/client.py"} <= names
+    assert {"python/tidewheel/__init__.py", "python/tidewheel/__init__.pyi"} <= names
 
 
 @pytest.mark.long  # it fetches a release of 45 MB that nothing else needs

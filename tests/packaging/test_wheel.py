@@ -44,6 +44,7 @@ def test_the_wheel_holds_all_that_the_package_reads(wheel: Path) -> None:
         "tidewheel/_examples/messages.jsonl.gz",
         "tidewheel/cdk/requirements.lock",
         "tidewheel/local/template.json",
+        "tidewheel/__init__.pyi",
         "tidewheel/py.typed",
     } <= names
     pages = {path.relative_to(REPOSITORY / "docs").as_posix() for path in (REPOSITORY / "docs").rglob("*.md")}

@@ -316,7 +316,7 @@ class _Opening:
         finally:
             plan = items.plans.get(delivery.key.plan)
             if delivery.key in items.deliveries and plan is not None:
-                self._world.promises.replaying(self._life, self._reader, delivery, plan.b)
+                self._world.promises.replaying(self._life, self._reader, delivery, plan.end_slot)
 
 
 def _void(_: object) -> None:

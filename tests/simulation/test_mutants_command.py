@@ -51,7 +51,11 @@ def test_all_guards_that_are_missed_end_it_well(
 def test_a_guard_that_nobody_misses_ends_it_with_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    harmless = replace(_CAUGHT, guard="none", changes=(("items.plans[plan.a] = plan", "items.plans[plan.a] = plan  "),))
+    harmless = replace(
+        _CAUGHT,
+        guard="none",
+        changes=(("items.plans[plan.first_slot] = plan", "items.plans[plan.first_slot] = plan  "),),
+    )
     monkeypatch.setattr(mutants, "MUTANTS", (harmless,))
 
     assert mutants.main([]) == 1

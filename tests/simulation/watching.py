@@ -200,6 +200,6 @@ def _needed(items: Items) -> Iterator[tuple[str, str]]:
         if owner is not None and owner.generation == key.generation:
             wanted.add(key.plan)
     for plan in items.plans.values():
-        if plan.a in wanted:
+        if plan.first_slot in wanted:
             for segment in plan.segments:
-                yield segment.object_name, f"plan {plan.a}"
+                yield segment.object_name, f"plan {plan.first_slot}"

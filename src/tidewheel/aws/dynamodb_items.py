@@ -228,8 +228,8 @@ class PlanItem(NamedTuple):
     """A plan's item: the range, and the manifest or the object that holds it."""
 
     topic: str
-    a: int
-    b: int
+    first_slot: int
+    end_slot: int
     manifest: bytes | None
     object_name: str | None
     object_bytes: int
@@ -240,10 +240,10 @@ def encode_plan_item(plan: PlanItem) -> Item:
     """Returns a plan's item."""
     named = plan.object_name is not None
     return item_of(
-        layout.plan_key(plan.topic, plan.a),
+        layout.plan_key(plan.topic, plan.first_slot),
         {
             "v": VERSION,
-            "b": plan.b,
+            "end_slot": plan.end_slot,
             "manifest": plan.manifest,
             "object_name": plan.object_name,
             "object_bytes": plan.object_bytes if named else None,
@@ -254,11 +254,11 @@ def encode_plan_item(plan: PlanItem) -> Item:
 
 @_reading
 def decode_plan_item(item: Item) -> PlanItem:
-    """Reads a plan's item, whole or with `pk, sk, v, b` only."""
+    """Reads a plan's item, whole or with `pk, sk, v, end_slot` only."""
     return PlanItem(
         topic=_topic(item),
-        a=layout.plan_slot(key_of(item)[1]),
-        b=_number(item, "b"),
+        first_slot=layout.plan_slot(key_of(item)[1]),
+        end_slot=_number(item, "end_slot"),
         manifest=_binary(item, "manifest") if "manifest" in item else None,
         object_name=_text(item, "object_name") if "object_name" in item else None,
         object_bytes=_optional(item, "object_bytes") or 0,

@@ -62,7 +62,7 @@ class DynamoTopics(DynamoTopicStates, DynamoDeliveries, DynamoParks, DynamoKeys,
         self,
         state: TopicState,
         plan: Plan | None,
-        b: int,
+        end_slot: int,
         hand_outs: Sequence[HandOut] = (),
         next_work: NextWork | None = None,
     ) -> bool:
@@ -71,7 +71,7 @@ class DynamoTopics(DynamoTopicStates, DynamoDeliveries, DynamoParks, DynamoKeys,
 
         If it stops after that PUT, nothing names the object.
         """
-        state_change = self._planned(state, b, next_work)
+        state_change = self._planned(state, end_slot, next_work)
         writes: list[Write] = [state_change]
         item = None if plan is None else self._plan_item(plan)
         if item is not None:
@@ -86,14 +86,14 @@ class DynamoTopics(DynamoTopicStates, DynamoDeliveries, DynamoParks, DynamoKeys,
             self._drop_unnamed(item)
         return done
 
-    def _planned(self, state: TopicState, b: int, next_work: NextWork | None) -> Change:
+    def _planned(self, state: TopicState, end_slot: int, next_work: NextWork | None) -> Change:
         condition = f"planned = :planned AND swap_version = :swap_version AND {items.SAME_TOPIC}"
         values: dict[str, Value] = {
             "planned": state.planned,
             "swap_version": state.swap_version,
             "generation": state.generation,
         }
-        sets: dict[str, Value | None] = {"planned": b}
+        sets: dict[str, Value | None] = {"planned": end_slot}
         if next_work is not None:
             condition += " AND work_version = :work_version"
             values["work_version"] = state.work_version
@@ -103,20 +103,20 @@ class DynamoTopics(DynamoTopicStates, DynamoDeliveries, DynamoParks, DynamoKeys,
     def _plan_item(self, plan: Plan) -> PlanItem:
         manifest = encode_plan(plan)
         if len(manifest) <= MAX_INLINE_MANIFEST_BYTES:
-            return PlanItem(plan.topic, plan.a, plan.b, manifest, None, 0, plan.occurrences)
-        name = s3_layout.plan_name(plan.topic, plan.a, s3_layout.attempt())
+            return PlanItem(plan.topic, plan.first_slot, plan.end_slot, manifest, None, 0, plan.occurrences)
+        name = s3_layout.plan_name(plan.topic, plan.first_slot, s3_layout.attempt())
         self._objects.put(name, manifest)
-        return PlanItem(plan.topic, plan.a, plan.b, None, name, len(manifest), plan.occurrences)
+        return PlanItem(plan.topic, plan.first_slot, plan.end_slot, None, name, len(manifest), plan.occurrences)
 
     def _drop_unnamed(self, refused: PlanItem) -> None:
         """Deletes a refused plan's manifest, unless it turns out that a try whose answer was lost had put the plan."""
-        item = self._table.get(layout.plan_key(refused.topic, refused.a))
+        item = self._table.get(layout.plan_key(refused.topic, refused.first_slot))
         if item is None or items.decode_plan_item(item).object_name != refused.object_name:
             self._objects.delete([str(refused.object_name)])
 
-    def plan(self, topic: str, a: int, *, whole: bool = True) -> Plan | None:
+    def plan(self, topic: str, first_slot: int, *, whole: bool = True) -> Plan | None:
         """One GetItem, and one GET if the manifest is an object."""
-        item = self._table.get(layout.plan_key(topic, a))
+        item = self._table.get(layout.plan_key(topic, first_slot))
         return None if item is None else self._plan_of(item, whole)
 
     def next_plan(self, topic: str, at_or_after: int, *, whole: bool = True) -> Plan | None:
@@ -134,24 +134,32 @@ class DynamoTopics(DynamoTopicStates, DynamoDeliveries, DynamoParks, DynamoKeys,
         found = items.decode_plan_item(item)
         manifest = found.manifest
         if manifest is None and not whole:
-            return Plan(topic=found.topic, a=found.a, b=found.b, segments=(), occurrences=found.occurrences)
+            return Plan(
+                topic=found.topic,
+                first_slot=found.first_slot,
+                end_slot=found.end_slot,
+                segments=(),
+                occurrences=found.occurrences,
+            )
         if manifest is None:
             manifest = self._objects.get_range(str(found.object_name), 0, found.object_bytes)
-        return decode_plan(found.topic, found.a, found.b, manifest, found.occurrences, found.object_name)
+        return decode_plan(
+            found.topic, found.first_slot, found.end_slot, manifest, found.occurrences, found.object_name
+        )
 
     def plan_ranges(self, topic: str) -> list[tuple[int, int]]:
-        found = self._table.query_prefix(layout.topic_partition(topic), layout.PLANS, projection="pk, sk, v, b")
-        return [(plan.a, plan.b) for plan in map(items.decode_plan_item, found)]
+        found = self._table.query_prefix(layout.topic_partition(topic), layout.PLANS, projection="pk, sk, v, end_slot")
+        return [(plan.first_slot, plan.end_slot) for plan in map(items.decode_plan_item, found)]
 
     def plan_objects(self, topic: str) -> frozenset[str]:
-        partition, projection = layout.topic_partition(topic), "pk, sk, v, b, object_name, occurrences"
+        partition, projection = layout.topic_partition(topic), "pk, sk, v, end_slot, object_name, occurrences"
         found = map(items.decode_plan_item, self._table.query_prefix(partition, layout.PLANS, projection=projection))
         names = (name for plan in found for name in (plan.object_name, plan.occurrences))
         return frozenset(name for name in names if name is not None)
 
-    def delete_plan(self, topic: str, a: int) -> str | None:
+    def delete_plan(self, topic: str, first_slot: int) -> str | None:
         """One DeleteItem, then the deletion of the manifest if it is an object."""
-        item = self._table.delete(layout.plan_key(topic, a), action="delete_plan", topic=topic, returns=True)
+        item = self._table.delete(layout.plan_key(topic, first_slot), action="delete_plan", topic=topic, returns=True)
         if item is None:
             return None
         plan = items.decode_plan_item(item)

@@ -18,9 +18,9 @@ class NewNames:
         """Returns a name of a park's ledger with a random end."""
         return s3_layout.park_name(key, s3_layout.attempt())
 
-    def new_occurrences_name(self, topic: str, a: int) -> str:
+    def new_occurrences_name(self, topic: str, first_slot: int) -> str:
         """Returns a name with a random end."""
-        return s3_layout.occurrences_name(topic, a, s3_layout.attempt())
+        return s3_layout.occurrences_name(topic, first_slot, s3_layout.attempt())
 
     def new_checkpoint_name(self, topic: str, written_at_ms: int) -> str:
         """Returns a checkpoint's name with a random end."""

@@ -51,14 +51,14 @@ def ledger_name(topic: str, first_slot: int, slot_ms: int, bucket_id: BucketId, 
     return f"{LEDGERS}{topic}/{window(first_slot, slot_ms)}/{first_slot}-{bucket_id}-{attempt}.parquet"
 
 
-def plan_name(topic: str, a: int, attempt: str) -> str:
-    """Returns the name of the manifest of the plan that starts at slot a."""
-    return f"{PLANS}{topic}/{a}-{attempt}.json.z"
+def plan_name(topic: str, first_slot: int, attempt: str) -> str:
+    """Returns the name of the manifest of the plan that starts at a slot."""
+    return f"{PLANS}{topic}/{first_slot}-{attempt}.json.z"
 
 
-def occurrences_name(topic: str, a: int, attempt: str) -> str:
-    """Returns the name of what recurring messages add to the plan that starts at slot a."""
-    return f"{PLANS}{topic}/{a}-{attempt}.parquet"
+def occurrences_name(topic: str, first_slot: int, attempt: str) -> str:
+    """Returns the name of what recurring messages add to the plan that starts at a slot."""
+    return f"{PLANS}{topic}/{first_slot}-{attempt}.parquet"
 
 
 def park_name(key: ParkKey, attempt: str) -> str:

@@ -101,9 +101,9 @@ def bucket_key(topic: str, bucket_id: BucketId) -> Key:
     return topic_partition(topic), BUCKETS + bucket_id
 
 
-def plan_key(topic: str, a: int) -> Key:
+def plan_key(topic: str, first_slot: int) -> Key:
     """Returns the key of the plan that starts at slot a."""
-    return topic_partition(topic), PLANS + slot_text(a)
+    return topic_partition(topic), PLANS + slot_text(first_slot)
 
 
 def plan_slot(sort_key: str) -> int:

@@ -81,9 +81,9 @@ def _not_handed_out(topics: Topics, state: TopicState, exact: Mapping[str, Bucke
     first: int | None = None
     for _ in range(MAX_PLANS):
         plan = topics.next_plan(state.topic, at) if at < state.planned else None
-        if plan is None or plan.a >= state.planned:
+        if plan is None or plan.first_slot >= state.planned:
             return Undelivered(rows, first)
-        rows, at = rows + _rows(plan, state, exact), plan.b
+        rows, at = rows + _rows(plan, state, exact), plan.end_slot
         first = _first_slot(plan, state) if first is None else first
     return Undelivered(rows * (state.planned - start) / (at - start), first)
 
@@ -98,10 +98,14 @@ def _rows(plan: Plan, state: TopicState, exact: Mapping[str, Bucket]) -> float:
         if bucket is None or not occupied:  # merged, or its index is in its tail
             rows += each.due_rows
         else:
-            rows += segment.rows * bucket.slots.range_cardinality(max(first, plan.a), min(end, plan.b)) / occupied
+            rows += (
+                segment.rows
+                * bucket.slots.range_cardinality(max(first, plan.first_slot), min(end, plan.end_slot))
+                / occupied
+            )
     return rows
 
 
 def _first_slot(plan: Plan, state: TopicState) -> int:
     """Returns the first slot in which a plan may have a message."""
-    return max(plan.a, plan.segments[0].segment.first_deliver_at_ms // state.slot_ms)
+    return max(plan.first_slot, plan.segments[0].segment.first_deliver_at_ms // state.slot_ms)

@@ -134,14 +134,18 @@ class Bucket:
             return None
         return max(at_or_after, int(self.slots.next_set_bit(at_or_after >> self.slot_shift)) << self.slot_shift)
 
-    def occupies(self, a: int, b: int) -> bool:
-        """Whether it holds messages of slots [a, b); if `slots` is coarse, whether it may."""
-        slot = self.next_slot(a)
-        return slot is not None and slot < b
+    def occupies(self, first_slot: int, end_slot: int) -> bool:
+        """Whether it holds messages of slots [first_slot, end_slot); if `slots` is coarse, whether it may."""
+        slot = self.next_slot(first_slot)
+        return slot is not None and slot < end_slot
 
-    def share(self, a: int, b: int) -> float:
-        """Returns which share of its occupied slots lies in [a, b), about."""
-        inside = self.slots.range_cardinality(a >> self.slot_shift, (b - 1 >> self.slot_shift) + 1) if a < b else 0
+    def share(self, first_slot: int, end_slot: int) -> float:
+        """Returns which share of its occupied slots lies in [first_slot, end_slot), about."""
+        inside = (
+            self.slots.range_cardinality(first_slot >> self.slot_shift, (end_slot - 1 >> self.slot_shift) + 1)
+            if first_slot < end_slot
+            else 0
+        )
         return float(inside) / len(self.slots)
 
     def with_tail(self, data: bytes) -> Bucket:

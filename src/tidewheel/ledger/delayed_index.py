@@ -13,21 +13,25 @@ from tidewheel.model.plan import PlannedSegment
 from tidewheel.model.segment import Segment
 
 
-def due_segments(buckets: Iterable[Bucket], a: int, b: int, slot_ms: int) -> tuple[PlannedSegment, ...]:
-    """Returns the segments that may hold rows of slots [a, b), in order of time; buckets that do must be complete.
+def due_segments(buckets: Iterable[Bucket], first_slot: int, end_slot: int, slot_ms: int) -> tuple[PlannedSegment, ...]:
+    """Returns the segments that may hold rows of slots [first_slot, end_slot), in order of time; buckets that do must
+    be complete.
 
     A bucket that occupies none of the slots is left out whole, and its segments are not read; of the others, a segment
     is named only if an occupied slot of the range touches its span.
     """
     found = [
         PlannedSegment(
-            object_name=bucket.object_name, segment=segment, due_rows=_due_rows(segment, a * slot_ms, b * slot_ms)
+            object_name=bucket.object_name,
+            segment=segment,
+            due_rows=_due_rows(segment, first_slot * slot_ms, end_slot * slot_ms),
         )
         for bucket in buckets
-        if bucket.occupies(a, b)
-        for segment in touching(bucket.segments, a * slot_ms, b * slot_ms)
+        if bucket.occupies(first_slot, end_slot)
+        for segment in touching(bucket.segments, first_slot * slot_ms, end_slot * slot_ms)
         if bucket.occupies(
-            max(a, segment.first_deliver_at_ms // slot_ms), min(b, segment.last_deliver_at_ms // slot_ms + 1)
+            max(first_slot, segment.first_deliver_at_ms // slot_ms),
+            min(end_slot, segment.last_deliver_at_ms // slot_ms + 1),
         )
     ]
     found.sort(key=lambda p: (p.segment.first_deliver_at_ms, p.object_name, p.segment.offset))

@@ -57,11 +57,11 @@ class MemoryObjects:
             self._attempts += 1
             return f"parked/{key.topic}/{key.subscription}/{key.id}-{self._attempts:08x}.parquet"
 
-    def new_occurrences_name(self, topic: str, a: int) -> str:
+    def new_occurrences_name(self, topic: str, first_slot: int) -> str:
         """Returns a name that ends in the number of the attempt."""
         with self._lock:
             self._attempts += 1
-            return f"plans/{topic}/{a}-{self._attempts:08x}.parquet"
+            return f"plans/{topic}/{first_slot}-{self._attempts:08x}.parquet"
 
     def new_checkpoint_name(self, topic: str, written_at_ms: int) -> str:
         """Returns a name that ends in the number of the attempt."""

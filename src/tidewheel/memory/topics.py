@@ -83,10 +83,9 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
     def raise_next_slot(self, state: TopicState, next_work: NextWork) -> bool:
         with self._lock:
             current = self._same(state)
-            if current is None or (current.work_version, current.swap_version) != (
-                state.work_version,
-                state.swap_version,
-            ):
+            if current is None:
+                return False
+            if (current.work_version, current.swap_version) != (state.work_version, state.swap_version):
                 return False
             self._of(state.topic).state = _woken(current, next_work)
             return True
@@ -116,7 +115,7 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
         self,
         state: TopicState,
         plan: Plan | None,
-        b: int,
+        end_slot: int,
         hand_outs: Sequence[HandOut] = (),
         next_work: NextWork | None = None,
     ) -> bool:
@@ -129,18 +128,18 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
             if not all(self._unmoved(step) for step in hand_outs):
                 return False
             items = self._of(state.topic)
-            items.state = replace(current, planned=b)
+            items.state = replace(current, planned=end_slot)
             if next_work is not None:
                 items.state = _woken(items.state, next_work)
             if plan is not None:
-                items.plans[plan.a] = plan
+                items.plans[plan.first_slot] = plan
             for step in hand_outs:
                 self._step(step)
             return True
 
-    def plan(self, topic: str, a: int, *, whole: bool = True) -> Plan | None:  # noqa: ARG002
+    def plan(self, topic: str, first_slot: int, *, whole: bool = True) -> Plan | None:  # noqa: ARG002
         with self._lock:
-            return self._of(topic).plans.get(a)
+            return self._of(topic).plans.get(first_slot)
 
     def next_plan(self, topic: str, at_or_after: int, *, whole: bool = True) -> Plan | None:  # noqa: ARG002
         with self._lock:
@@ -257,7 +256,7 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
 
     def plan_ranges(self, topic: str) -> list[tuple[int, int]]:
         with self._lock:
-            return sorted((plan.a, plan.b) for plan in self._of(topic).plans.values())
+            return sorted((plan.first_slot, plan.end_slot) for plan in self._of(topic).plans.values())
 
     def plan_objects(self, topic: str) -> frozenset[str]:
         """Manifests are kept as they are here: none is an object."""
@@ -265,9 +264,9 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
             plans = self._of(topic).plans.values()
             return frozenset(plan.occurrences for plan in plans if plan.occurrences is not None)
 
-    def delete_plan(self, topic: str, a: int) -> str | None:
+    def delete_plan(self, topic: str, first_slot: int) -> str | None:
         with self._lock:
-            plan = self._of(topic).plans.pop(a, None)
+            plan = self._of(topic).plans.pop(first_slot, None)
             return None if plan is None else plan.occurrences
 
     def delete_bucket(self, topic: str, bucket_id: BucketId) -> None:

@@ -46,7 +46,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is due in slots [a, b) of a topic.
+    """What is due in slots [first_slot, end_slot) of a topic.
 
     Attributes:
         segments: where the rows are.
@@ -56,8 +56,8 @@ class Plan:
     """
 
     topic: str
-    a: int
-    b: int
+    first_slot: int
+    end_slot: int
     segments: tuple[PlannedSegment, ...]
     cancelled: frozenset[MessageId] = frozenset()
     part_rows: int = 1000
@@ -141,14 +141,19 @@ def encode_plan(plan: Plan) -> bytes:
 
 
 def decode_plan(
-    topic: str, a: int, b: int, manifest: bytes, occurrences: str | None = None, object_name: str | None = None
+    topic: str,
+    first_slot: int,
+    end_slot: int,
+    manifest: bytes,
+    occurrences: str | None = None,
+    object_name: str | None = None,
 ) -> Plan:
     """Reads a plan's manifest.
 
     Args:
         topic: the topic's name.
-        a: the first slot.
-        b: the slot behind the last.
+        first_slot: the first slot.
+        end_slot: the slot behind the last.
         manifest: as `encode_plan` returned it.
         occurrences: the plan's own rows.
         object_name: the object that holds the manifest, for the error; None if the table does.
@@ -167,13 +172,13 @@ def decode_plan(
     except (KeyError, TypeError, ValueError, IndexError) as error:
         place = "the table" if object_name is None else f"object {object_name}, bytes 0-{len(manifest) - 1}"
         raise CorruptMetadata(
-            f"plan {a} of topic {topic!r}, in {place}, is not readable ({error}); restore it from a backup, or rebuild "
-            "the topic's index"
+            f"plan {first_slot} of topic {topic!r}, in {place}, is not readable ({error}); restore it from a backup, "
+            "or rebuild the topic's index"
         ) from None
     return Plan(
         topic=topic,
-        a=a,
-        b=b,
+        first_slot=first_slot,
+        end_slot=end_slot,
         segments=segments,
         cancelled=cancelled,
         part_rows=part_rows,

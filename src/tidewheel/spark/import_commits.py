@@ -19,7 +19,7 @@ from tidewheel.spark.ledger_sink import CutLedger, Target, write_ledger
 _ATTEMPTS = 20
 
 RejectLate = Callable[[int, int, int], None]
-"""Takes a cut and the slots [a, b) of it that were sealed meanwhile; keeps their rows as rejected."""
+"""Takes a cut and the slots [first_slot, end_slot) of it that were sealed meanwhile; keeps their rows as rejected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -238,9 +238,9 @@ class _Run:
         return ledgers
 
     def _commit(self, cuts: Cuts, ledgers: list[CutLedger], report: Imported) -> None:
-        def reject_late(cut: int, a: int, b: int) -> None:
+        def reject_late(cut: int, first_slot: int, end_slot: int) -> None:
             slot = F.col(SLOT)
-            sealed = cuts.position(slot, [cut]).isNotNull() & (slot >= a) & (slot < b)
+            sealed = cuts.position(slot, [cut]).isNotNull() & (slot >= first_slot) & (slot < end_slot)
             good = F.col(REJECT).isNull() & F.col(TIMING).isNull()
             self._keep_rejected(rows_of.input_rows(self.frame.where(good & sealed), F.lit(LATE)))
 

@@ -20,7 +20,7 @@ import botocore.client
 NAME = "of_a_newer_release"
 _VALUE = {"M": {"count": {"N": "7"}, "names": {"L": [{"S": "x"}]}}}
 _DOCUMENT = {NAME: {"count": 7}}
-_JSON_WRITERS = ("aws.runs", "aws.scheduler_wheel", "checkpoint", "job", "plan", "settings")
+_JSON_WRITERS = ("aws.runs", "aws.scheduler_wheel", "model.checkpoint", "model.job", "model.plan", "model.settings")
 
 
 def with_more(operation, parameters):

@@ -219,6 +219,8 @@ MUTANTS = (
         guard="a plan brings what is due in its slots, and nothing else of a segment",
         function=due_rows._due,
         world=worlds.SEGMENT,
-        changes=(("pc.less(times, plan.b * state.slot_ms)", "pc.less(times, (plan.b + 10) * state.slot_ms)"),),
+        changes=(
+            ("pc.less(times, plan.end_slot * state.slot_ms)", "pc.less(times, (plan.end_slot + 10) * state.slot_ms)"),
+        ),
     ),
 )

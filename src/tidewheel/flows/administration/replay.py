@@ -119,14 +119,14 @@ class _Run:
             end_ms=self._end_ms,
         )
 
-    def replay_plan(self, a: int, b: int, now_ms: int, enqueue: Enqueue | None) -> None:
+    def replay_plan(self, first_slot: int, end_slot: int, now_ms: int, enqueue: Enqueue | None) -> None:
         """Opens a delivery of a plan with something in the range, and has its parts enqueued."""
-        if a in self._open:
+        if first_slot in self._open:
             self._skipped += 1
             return
-        plan = self._topics.plan(self._state.topic, a)
+        plan = self._topics.plan(self._state.topic, first_slot)
         if plan is None:
-            self.first_ms = max(self.first_ms, b * self._state.slot_ms)
+            self.first_ms = max(self.first_ms, end_slot * self._state.slot_ms)
             return
         parts = plan.parts()
         untouched = frozenset(number for number, part in enumerate(parts) if not any(map(self._touches, part)))
@@ -135,7 +135,7 @@ class _Run:
         delivery = self._delivery(plan, len(parts), untouched, now_ms)
         match self._topics.open_replay(self._state, delivery):
             case Replay.COLLECTED:
-                self.first_ms = max(self.first_ms, b * self._state.slot_ms)
+                self.first_ms = max(self.first_ms, end_slot * self._state.slot_ms)
             case Replay.REFUSED:
                 raise self.paused
             case Replay.OPENED:
@@ -150,7 +150,7 @@ class _Run:
                 topic=to.topic,
                 subscription=to.name,
                 generation=to.generation,
-                plan=plan.a,
+                plan=plan.first_slot,
                 replay=secrets.token_hex(8),
             ),
             queue_url=to.queue_url,
@@ -181,8 +181,8 @@ class _Run:
         """Estimates the rows of a plan in the range, as if they lay evenly over their segment's part of the plan."""
         total = 0.0
         for planned in plan.segments:
-            first = max(planned.segment.first_deliver_at_ms, plan.a * self._state.slot_ms)
-            end = min(planned.segment.last_deliver_at_ms + 1, plan.b * self._state.slot_ms)
+            first = max(planned.segment.first_deliver_at_ms, plan.first_slot * self._state.slot_ms)
+            end = min(planned.segment.last_deliver_at_ms + 1, plan.end_slot * self._state.slot_ms)
             inside = min(end, self._end_ms) - max(first, self.first_ms)
             total += planned.due_rows * max(0, inside) / max(1, end - first)
         return round(total)

@@ -98,8 +98,7 @@ def make_plan(
 
     Buckets that occupy this range must be complete. What recurring messages add is put into an object before.
     """
-    a, b = state.planned, state.sealed
-    segments = due_segments(buckets, a, b, state.slot_ms)
+    segments = due_segments(buckets, state.planned, state.sealed, state.slot_ms)
     occurrences = None
     if recurring:
         occurrences = store_occurrences(ports, state, recurring)
@@ -109,10 +108,10 @@ def make_plan(
         return None
     return Plan(
         topic=state.topic,
-        a=a,
-        b=b,
+        first_slot=state.planned,
+        end_slot=state.sealed,
         segments=segments,
-        cancelled=ports.topics.tombstones(state.topic, a, b),
+        cancelled=ports.topics.tombstones(state.topic, state.planned, state.sealed),
         part_rows=state.settings.part_rows,
         occurrences=None if occurrences is None else occurrences.object_name,
     )
@@ -192,12 +191,12 @@ def hand_out(ports: Ports, topic: str, name: str, done: Dispatched, *, most_step
         if subscription.cursor >= state.planned:
             return True
         plan = ports.topics.next_plan(topic, subscription.cursor)
-        if plan is None or plan.a >= state.planned:
+        if plan is None or plan.first_slot >= state.planned:
             stepped = ports.topics.hand_out(HandOut(subscription=subscription, to=state.planned, delivery=None))
         else:
             at_once = _small(plan, state, 1)
             delivery = _delivery(subscription, plan, state, ports.clock.now_ms(), at_once)
-            stepped = ports.topics.hand_out(HandOut(subscription=subscription, to=plan.b, delivery=delivery))
+            stepped = ports.topics.hand_out(HandOut(subscription=subscription, to=plan.end_slot, delivery=delivery))
             if stepped:
                 _start(ports, state, plan, [delivery], at_once, done)
         lost = 0 if stepped else lost + 1
@@ -262,7 +261,7 @@ def _delivery(subscription: Subscription, plan: Plan, state: TopicState, now_ms:
     parts = len(plan.parts())
     return Delivery(
         key=DeliveryKey(
-            topic=plan.topic, subscription=subscription.name, generation=subscription.generation, plan=plan.a
+            topic=plan.topic, subscription=subscription.name, generation=subscription.generation, plan=plan.first_slot
         ),
         queue_url=subscription.queue_url,
         parts=parts,

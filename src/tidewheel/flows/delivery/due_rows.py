@@ -45,7 +45,9 @@ def due_rows(ports: Ports, state: TopicState, plan: Plan, pieces: Sequence[Piece
 def _due(rows: pa.Table, state: TopicState, plan: Plan) -> pa.Table:
     """Drops what is outside the plan, cancelled or purged."""
     times = rows.column("deliver_at_ms")
-    keep = pc.and_(pc.greater_equal(times, plan.a * state.slot_ms), pc.less(times, plan.b * state.slot_ms))
+    keep = pc.and_(
+        pc.greater_equal(times, plan.first_slot * state.slot_ms), pc.less(times, plan.end_slot * state.slot_ms)
+    )
     if plan.cancelled:
         cancelled = pa.array([id_bytes(each) for each in plan.cancelled], pa.binary())
         keep = pc.and_(keep, pc.invert(pc.is_in(rows.column("message_id").cast(pa.binary()), cancelled)))

@@ -23,8 +23,8 @@ def complete(objects: Objects, bucket: Bucket) -> Bucket:
     return bucket.with_tail(objects.get_range(bucket.object_name, bucket.tail.offset, bucket.tail.length))
 
 
-def completed(ports: Ports, buckets: Sequence[Bucket], a: int, b: int, slot_ms: int) -> list[Bucket]:
-    """Returns the buckets, with what their tails have for slots of [a, b); tails are read side by side.
+def completed(ports: Ports, buckets: Sequence[Bucket], first_slot: int, end_slot: int, slot_ms: int) -> list[Bucket]:
+    """Returns the buckets, with what their tails have for slots of [first_slot, end_slot); tails are read side by side.
 
     Of a tail that is read, all slots are kept, and the segments that the range touches: a large ledger has thousands,
     and a dispatch that kept them would grow with what waits.
@@ -33,9 +33,9 @@ def completed(ports: Ports, buckets: Sequence[Bucket], a: int, b: int, slot_ms: 
 
     def read(i: int) -> None:
         whole = complete(ports.objects, found[i])
-        found[i] = replace(whole, segments=touching(whole.segments, a * slot_ms, b * slot_ms))
+        found[i] = replace(whole, segments=touching(whole.segments, first_slot * slot_ms, end_slot * slot_ms))
 
-    wanted = [i for i, bucket in enumerate(found) if not bucket.complete and bucket.occupies(a, b)]
+    wanted = [i for i, bucket in enumerate(found) if not bucket.complete and bucket.occupies(first_slot, end_slot)]
     for _ in ports.parallel(read, wanted):
         pass
     return found

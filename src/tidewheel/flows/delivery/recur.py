@@ -53,8 +53,8 @@ def arm_again(ports: Ports, topic: str) -> None:
             return
 
 
-def delete_plan(ports: Ports, topic: str, a: int) -> None:
+def delete_plan(ports: Ports, topic: str, first_slot: int) -> None:
     """Deletes a plan, then the object with what recurring messages added; if it stops between, an orphan is left."""
-    occurrences = ports.topics.delete_plan(topic, a)
+    occurrences = ports.topics.delete_plan(topic, first_slot)
     if occurrences is not None:
         ports.objects.delete([occurrences])

@@ -197,7 +197,7 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         self,
         state: TopicState,
         plan: Plan | None,
-        b: int,
+        end_slot: int,
         hand_outs: Sequence[HandOut] = (),
         next_work: NextWork | None = None,
     ) -> bool:
@@ -208,7 +208,7 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         """
         ...
 
-    def plan(self, topic: str, a: int, *, whole: bool = True) -> Plan | None:
+    def plan(self, topic: str, first_slot: int, *, whole: bool = True) -> Plan | None:
         """Reads the plan that starts at slot a.
 
         Args:
@@ -277,14 +277,14 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         ...
 
     def plan_ranges(self, topic: str) -> list[tuple[int, int]]:
-        """Reads [a, b) of every plan, without the manifests."""
+        """Reads [first_slot, end_slot) of every plan, without the manifests."""
         ...
 
     def plan_objects(self, topic: str) -> frozenset[str]:
         """Reads the names of all manifests that are objects of their own."""
         ...
 
-    def delete_plan(self, topic: str, a: int) -> str | None:
+    def delete_plan(self, topic: str, first_slot: int) -> str | None:
         """Deletes a plan and, after it, its manifest if that is an object of its own.
 
         Returns:
@@ -364,7 +364,7 @@ class Objects(Protocol):
         """Returns a name for a park's ledger that no other attempt has."""
         ...
 
-    def new_occurrences_name(self, topic: str, a: int) -> str:
+    def new_occurrences_name(self, topic: str, first_slot: int) -> str:
         """Returns the name of what recurring messages add to the plan of slot a; no other attempt has it."""
         ...
 

@@ -120,7 +120,7 @@ def _waiting_plans(ports: Ports, state: TopicState) -> Iterable[int]:
         if not subscription.takes_plans or subscription.cursor >= state.planned:
             continue
         plan = ports.topics.next_plan(state.topic, subscription.cursor, whole=False)
-        if plan is not None and plan.a < state.planned:
+        if plan is not None and plan.first_slot < state.planned:
             yield _first_due_ms(plan, state, range(len(plan.parts())), subscription.start)
 
 
@@ -148,7 +148,7 @@ def _first_due_ms(plan: Plan, state: TopicState, parts: Sequence[int], start: in
     """Returns when the first message of some parts of a plan is due, or before; without segments, when it begins."""
     cut = plan.parts()
     firsts = [piece.planned.segment.first_deliver_at_ms for part in parts if cut for piece in cut[part]]
-    return max(max(plan.a, start) * state.slot_ms, min(firsts, default=0))
+    return max(max(plan.first_slot, start) * state.slot_ms, min(firsts, default=0))
 
 
 def _backlog(ports: Ports, now_ms: int) -> int | None:

@@ -162,9 +162,10 @@ class _Weight(NamedTuple):
     rows: float
 
 
-def _weight(sources: Sequence[Bucket], a: int, b: int) -> _Weight:
-    """Estimates what lies in slots [a, b): each bucket's rows, spread evenly over its occupied slots."""
-    shares = [(source.share(a, b), source) for source in sources]
+def _weight(sources: Sequence[Bucket], first_slot: int, end_slot: int) -> _Weight:
+    """Estimates what lies in slots [first_slot, end_slot): each bucket's rows, spread evenly over its occupied
+    slots."""
+    shares = [(source.share(first_slot, end_slot), source) for source in sources]
     return _Weight(
         sum(share * source.size_bytes for share, source in shares), sum(share * source.rows for share, source in shares)
     )
@@ -183,13 +184,17 @@ def _cuts(sources: Sequence[Bucket], planned: int, slot_ms: int) -> tuple[int, .
     return tuple(cuts) if len(cuts) <= len(sources) else (first, end)
 
 
-def _bounded(sources: Sequence[Bucket], a: int, b: int, most: int) -> list[int]:
+def _bounded(sources: Sequence[Bucket], first_slot: int, end_slot: int, most: int) -> list[int]:
     """Halves a window until no part is too large for one ledger; returns the ends of its parts."""
-    weight = _weight(sources, a, b)
-    if b - a < 2 or most < 2 or (weight.encoded_bytes <= MAX_OUTPUT_BYTES and weight.rows <= MAX_OUTPUT_ROWS):
-        return [b]
-    middle = (a + b) // 2
-    return _bounded(sources, a, middle, most // 2) + _bounded(sources, middle, b, most // 2)
+    weight = _weight(sources, first_slot, end_slot)
+    if (
+        end_slot - first_slot < 2
+        or most < 2
+        or (weight.encoded_bytes <= MAX_OUTPUT_BYTES and weight.rows <= MAX_OUTPUT_ROWS)
+    ):
+        return [end_slot]
+    middle = (first_slot + end_slot) // 2
+    return _bounded(sources, first_slot, middle, most // 2) + _bounded(sources, middle, end_slot, most // 2)
 
 
 class _Rung(NamedTuple):

@@ -139,7 +139,7 @@ def _find(topics: Topics, objects: Objects, state: TopicState, message_id: Messa
             [found] = found_messages(rows.slice(0, 1), object_name)
             if plan is None:
                 return found
-            return replace(found, plan=plan.a, cancelled=message_id in plan.cancelled)
+            return replace(found, plan=plan.first_slot, cancelled=message_id in plan.cancelled)
     return None
 
 
