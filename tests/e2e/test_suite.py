@@ -317,7 +317,9 @@ def test_listeners_poll_on_threads_until_nobody_listens_whether_polls_fail_or_no
     assert cloud._threads == []
 
 
-def test_only_the_bulk_queues_window_is_shortened_and_restored_whatever_happens(cloud: AccountCloud, session: Stubbed) -> None:
+def test_only_the_bulk_queues_window_is_shortened_and_restored_whatever_happens(
+    cloud: AccountCloud, session: Stubbed
+) -> None:
     urgent, bulk = "14e0db71-5d35-4eb5-b481-8945cf9d10c1", "14e0db71-5d35-4eb5-b481-8945cf9d10c2"
     session.has(("AWS::Lambda::EventSourceMapping", urgent), ("AWS::Lambda::EventSourceMapping", bulk))
     session.answers("lambda", "get_event_source_mapping", {"State": "Enabled"}, {"UUID": urgent})
