@@ -14,8 +14,11 @@ INDEX := $(or $(UV_DEFAULT_INDEX),$(PIP_INDEX_URL),$(shell $(PYTHON) -m pip conf
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-all test-independent lint types imports simulate bench bench-all bench-record report crash fuzz peers soak synth deploy diff destroy build bundle lock aws-smoke clean
 
+##@ Start
+
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+	@awk -F ' *## *' '/^##@/ { print (NR > 1 && seen++ ? "\n" : "") substr($$0, 5) } \
+		/^[a-z-]+:.*##/ { sub(/:.*/, "", $$1); printf "  %-18s%s\n", $$1, $$2; if ($$3) printf "%22s%s\n", "", $$3 }' $(MAKEFILE_LIST)
 
 install: $(VENV)/.installed  ## make .venv from the lock file
 
@@ -29,8 +32,20 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: install  ## replay 60 days of real messages on the local stack, then 30 seconds of real time
+demo: install  ## replay 60 days of real messages, then 30 real seconds
 	$(BIN)/tidewheel demo
+
+##@ Check a change
+
+lint: install  ## check the format, and lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: install  ## check types with strict mypy
+	$(BIN)/mypy
+
+imports: install  ## check import directions
+	$(BIN)/lint-imports
 
 test: install  ## run the tests
 	$(PYTEST) -m "not long"
@@ -38,73 +53,71 @@ test: install  ## run the tests
 test-all: install  ## run all tests, also those that take minutes
 	$(PYTEST)
 
-test-independent: install  ## the adapters and archives on DynamoDB Local, ElasticMQ and versitygw; needs Java, Maven and Go (INDEPENDENT="race")
+test-independent: install  ## run tests on DynamoDB Local, ElasticMQ, versitygw  ## INDEPENDENT="contract race"; needs Java, Maven and Go
 	$(BIN)/python -m tests.independent $(INDEPENDENT)
 
-lint: install  ## format check and lint
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+##@ Try to break it
 
-types: install  ## strict mypy
-	$(BIN)/mypy
-
-imports: install  ## import directions
-	$(BIN)/lint-imports
-
-peers: install  ## Tidewheel beside Redis, DynamoDB and EventBridge Scheduler, on the same stream
-	$(BIN)/python -m benchmarks.peers
-
-simulate: install  ## the flows under SEEDS=100 seeds of failures, crashes and late triggers (SIMULATE="--mode calm" for options)
+simulate: install  ## run the flows under seeds of failures and crashes  ## SEEDS=100 SIMULATE="--mode calm"
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),100) $(SIMULATE)
 
-bench: install  ## every hot path beside its bare floor (BENCH="--compare" or "ledger --quick" for options)
+crash: install  ## let each flow die at each of its AWS calls  ## CRASH="--story ingest"
+	$(BIN)/python -m tests.crash --all $(or $(CRASH),--save)
+
+fuzz: install  ## damage stored data, and give decoders hostile input  ## DAMAGES=200000 EXAMPLES=20000 FUZZ="--save"
+	$(BIN)/python -m tests.fuzz $(or $(EXAMPLES),20000) --damages $(or $(DAMAGES),200000) $(FUZZ)
+
+soak: install  ## run virtual weeks in memory, and check each promise  ## SOAK="--small"
+	$(BIN)/python -m benchmarks.soak $(if $(SOAK),$(SOAK),--save)
+
+##@ Measure
+
+bench: install  ## run each hot path beside its bare floor  ## BENCH="--compare" or BENCH="ledger --quick"
 	$(BIN)/python -m benchmarks $(BENCH)
 
-bench-all: install  ## the same with the slow ones: merging, rebuilding, importing, cost
+bench-all: install  ## the same, with merging, rebuilding, importing and cost
 	$(BIN)/python -m benchmarks --all $(BENCH)
 
-bench-record: install  ## all of them into benchmarks/results/, and docs/performance.md anew
+bench-record: install  ## run all benchmarks, and write results and documents
 	$(BIN)/python -m benchmarks --all --record $(BENCH)
 	$(BIN)/python -m benchmarks.report
+
+peers: install  ## run the same messages through Redis and others
+	$(BIN)/python -m benchmarks.peers
 
 report: install  ## write the documents that are made of results
 	$(BIN)/python -m benchmarks.report
 
-crash: install  ## let every flow die at each of its AWS calls, on moto; prints a table (CRASH="--story ingest" for a part)
-	$(BIN)/python -m tests.crash --all $(or $(CRASH),--save)
-
-fuzz: install  ## random damage of all that is stored (DAMAGES=200000 a way), hostile input of each decoder (EXAMPLES=20000); FUZZ="--save" writes the counts
-	$(BIN)/python -m tests.fuzz $(or $(EXAMPLES),20000) --damages $(or $(DAMAGES),200000) $(FUZZ)
-
-soak: install  ## virtual weeks, bursts, backlogs, fan-out and an outage in memory; exit code 1 if a promise is broken (SOAK="--small")
-	$(BIN)/python -m benchmarks.soak $(if $(SOAK),$(SOAK),--save)
-
-synth: install  ## synthesize the CloudFormation template into cdk.out/, refresh the local runtime's copy and the snapshot
-	CDK_OUTDIR=cdk.out $(BIN)/python app.py
-	$(BIN)/python -m infra.local_template
-	$(BIN)/python -m infra.snapshot
+##@ Deploy
 
 node_modules/.installed: package.json package-lock.json
 	@command -v npm > /dev/null || { echo "The CDK's command line needs npm: install Node 22 or newer."; exit 1; }
 	npm ci --no-audit --no-fund
 	@touch $@
 
-deploy: install node_modules/.installed  ## deploy the stack to your AWS account (ENVIRONMENT=production, STACK=name, ARGS="--yes")
-	@$(DEPLOY) deploy $(TARGET) $(ARGS)
-
-diff: install node_modules/.installed  ## show what a deployment would change (the same variables)
+diff: install node_modules/.installed  ## show what a deployment would change  ## ENVIRONMENT=production STACK=name
 	@$(DEPLOY) diff $(TARGET) $(ARGS)
 
-destroy: install node_modules/.installed  ## remove the stack from your AWS account (the same variables)
+deploy: install node_modules/.installed  ## deploy the stack to your AWS account  ## ENVIRONMENT=production STACK=name ARGS="--yes"
+	@$(DEPLOY) deploy $(TARGET) $(ARGS)
+
+destroy: install node_modules/.installed  ## remove the stack from your AWS account  ## ENVIRONMENT=production STACK=name ARGS="--yes"
 	@$(DEPLOY) destroy $(TARGET) $(ARGS)
 
-aws-smoke: install node_modules/.installed  ## deploy a service to your AWS account, try all of it, remove it (SMOKE="--yes --region eu-west-1" for options)
+aws-smoke: install node_modules/.installed  ## deploy a service, try all of it, remove it  ## SMOKE="--yes --region eu-west-1"
 	$(BIN)/python -m pytest -p no:xdist -v -s tests/e2e --account $(SMOKE)
 
-build: install  ## the wheel and the source distribution, in dist/
+##@ Build
+
+synth: install  ## synthesize the template into cdk.out/, and its copies
+	CDK_OUTDIR=cdk.out $(BIN)/python app.py
+	$(BIN)/python -m infra.local_template
+	$(BIN)/python -m infra.snapshot
+
+build: install  ## make the wheel and the source distribution, in dist/
 	$(BIN)/python -m hatchling build -d dist
 
-bundle: install  ## the archives as they are deployed, in build/bundles/, with their sizes
+bundle: install  ## make the archives that are deployed, in build/bundles/
 	$(BIN)/python -m infra.bundle build/bundles
 
 lock: install  ## resolve the newest allowed versions into requirements.lock

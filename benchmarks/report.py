@@ -1,4 +1,4 @@
-"""Writes what is made of results: `docs/performance.md`, `docs/reliability.md`, their plots and parts of `README.md`.
+"""Writes what is made of results: `docs/performance.md`, `docs/reliability.md` and their plots.
 
     python -m benchmarks.report            writes them
     python -m benchmarks.report --check    says which are not what the results say; exit code 1 then
@@ -6,7 +6,7 @@
 A damaged file of results is told, with exit code 2.
 
 Nothing is measured here, and no figure comes from elsewhere: the same results give the same bytes. The words stand in
-`benchmarks.report_performance`, `benchmarks.report_reliability`, `benchmarks.report_readme` and in the registry.
+`benchmarks.report_performance`, `benchmarks.report_reliability` and in the registry.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import report_performance, report_readme, report_reliability, results
+from benchmarks import report_performance, report_reliability, results
 from benchmarks.plots import save_plot
 from benchmarks.results import Result
 from tidewheel.errors import InvalidValue
 
-README = Path(__file__).parent.parent / "README.md"
-DOCS = README.parent / "docs"
+DOCS = Path(__file__).parent.parent / "docs"
 Document = Callable[[Mapping[str, Result]], str]
 DOCUMENTS: Mapping[str, Document] = {
     "performance.md": report_performance.document,
@@ -67,19 +66,6 @@ def differing(folder: Path = DOCS, directory: Path = results.RESULTS) -> list[Pa
         ]
 
 
-def readme(path: Path = README, directory: Path = results.RESULTS) -> str:
-    """Returns README as the results have it.
-
-    Args:
-        path: README as it is: what stands around its parts is kept.
-        directory: of the results.
-
-    Raises:
-        InvalidValue: a part's marks are missing, or results are of a quick run.
-    """
-    return report_readme.renewed(path.read_text(encoding="utf-8"), _published(directory))
-
-
 def _published(directory: Path) -> dict[str, Result]:
     found = {name: results.load(name, directory) for name in results.names(directory)}
     for name, result in found.items():
@@ -95,12 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         if not given.check:
-            README.write_text(readme(), encoding="utf-8")
-            print(f"Written: {README.name}; into {DOCS.name}/: {', '.join(map(str, written(DOCS)))}")
+            print(f"Written into {DOCS.name}/: {', '.join(map(str, written(DOCS)))}")
             return 0
         stale = [f"{DOCS.name}/{file}" for file in differing()]
-        if readme() != README.read_text(encoding="utf-8"):
-            stale.append(README.name)
     except InvalidValue as error:
         print(error, file=sys.stderr)
         return UNREADABLE

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", EXAMPLES / "README.md", *(ROOT / "docs").rglob("*.md")])
-NOT_OURS = ("aws", "cd", "cdk", "docker", "export", "git", "node", "npm", "npx", "pip", "python")
+DOCUMENTS = sorted([*ROOT.glob("*.md"), EXAMPLES / "README.md", *(ROOT / "docs").rglob("*.md")])
+NOT_OURS = (".venv/bin/python", "aws", "cd", "cdk", "docker", "export", "git", "node", "npm", "npx", "pip", "python")
 """Commands of shell blocks that this project does not define."""
 COMMANDS_OF_THEIR_OWN = {"demo": demo.app, "local": local.app}
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import signal
+import sys
 import threading
-from collections.abc import Callable
-from types import SimpleNamespace
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import boto3
@@ -15,7 +18,17 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, pro
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from moto import mock_aws
 
-from tidewheel import Backoff, Consumer, ConsumerCounts, InvalidValue, Message, ReceivedMessage, RetryLater, Tidewheel
+from tidewheel import (
+    Backoff,
+    Consumer,
+    ConsumerCounts,
+    InvalidValue,
+    Message,
+    ReceivedMessage,
+    RetryLater,
+    Tidewheel,
+    parse_received,
+)
 from tidewheel.local import LocalTidewheel, MemoryTidewheel
 
 TOPIC = "orders"
@@ -612,16 +625,21 @@ def test_the_worker_example_does_what_it_can_and_tries_the_rest_again() -> None:
     assert {each.json()["id"]: each.attempt for each in service.consumer.receive()} == {1: 1, 3: 1}
 
 
-def test_the_powertools_example_handles_each_message_once_over_copies_and_retries(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+# ---- with Powertools
+
+
+CONTEXT = SimpleNamespace(get_remaining_time_in_millis=lambda: 30_000)
+
+
+@pytest.fixture
+def powertools(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    """A service with two orders that are due, and the table that Powertools needs."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     service = Service()
-    service.client.send_many(TOPIC, [Message(body={"id": i}) for i in range(2)])
+    service.client.send_many(TOPIC, [Message(body={"id": i}, attributes={"kind": "order"}) for i in range(2)])
     service.stack.advance(seconds=1)
-    context = SimpleNamespace(get_remaining_time_in_millis=lambda: 30_000)
     with mock_aws():
         boto3.client("dynamodb").create_table(
             TableName="handled-orders",
@@ -629,15 +647,102 @@ def test_the_powertools_example_handles_each_message_once_over_copies_and_retrie
             AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
             BillingMode="PAY_PER_REQUEST",
         )
-        from examples import powertools_consumer as example
+        yield service
 
-        monkeypatch.setattr(example, "consumer", service.consumer)
-        first = service.event()
-        for _ in range(2):  # SQS hands out copies
-            assert example.handler(first, context) == {"batchItemFailures": []}
-        service.delete_as_lambda_does(first, {"batchItemFailures": []})
-        service.stack.advance(seconds=31)
-        again = service.event()
-        assert [json.loads(record["body"]) for record in again["Records"]] == [{"id": 1}] * 2
-        assert example.handler(again, context) == {"batchItemFailures": []}
-    assert sorted(capsys.readouterr().out.splitlines()) == ["order 0 is paid", "order 1 is paid"]
+
+def example_of(name: str) -> ModuleType:
+    """Imports an example anew: its clients belong to the AWS of one test."""
+    sys.modules.pop(f"examples.{name}", None)
+    return importlib.import_module(f"examples.{name}")
+
+
+def handled_orders() -> list[dict[str, Any]]:
+    """The records that Powertools keeps."""
+    return boto3.resource("dynamodb").Table("handled-orders").scan()["Items"]
+
+
+def test_the_powertools_example_tries_an_order_again_later(
+    powertools: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = example_of("powertools_consumer")
+    monkeypatch.setattr(example, "consumer", powertools.consumer)
+    event = powertools.event()
+    answer = example.handler(event, CONTEXT)
+    assert answer == {"batchItemFailures": []}
+    powertools.delete_as_lambda_does(event, answer)
+    assert capsys.readouterr().out.splitlines() == ["order 0 is paid"]
+    powertools.stack.advance(seconds=31)
+    assert example.handler(powertools.event(), CONTEXT) == {"batchItemFailures": []}
+    assert capsys.readouterr().out.splitlines() == ["order 1 is paid"]
+
+
+def test_the_idempotent_example_handles_each_message_once_over_copies_and_retries(
+    powertools: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example = example_of("idempotent_consumer")
+    paid: list[tuple[int, str]] = []
+    tried: list[int] = []
+
+    def pay(order: int, request_id: str) -> None:
+        tried.append(order)
+        if tried == [0, 1]:
+            raise example.BankIsBusy
+        paid.append((order, request_id))
+
+    monkeypatch.setattr(example, "pay", pay)
+    monkeypatch.setattr(example, "consumer", powertools.consumer)
+    first = powertools.event()
+    for _ in range(2):  # SQS hands out copies
+        assert example.handler(first, CONTEXT) == {"batchItemFailures": []}
+    powertools.delete_as_lambda_does(first, {"batchItemFailures": []})
+    powertools.stack.advance(seconds=31)
+    again = powertools.event()
+    assert [json.loads(record["body"]) for record in again["Records"]] == [{"id": 1}]
+    for _ in range(2):
+        assert example.handler(again, CONTEXT) == {"batchItemFailures": []}
+    ids = [parse_received(record).id for record in first["Records"]]
+    assert paid == [(0, ids[0]), (1, ids[1])]
+    records = handled_orders()
+    assert {record["id"].partition("#")[0] for record in records} == {"charge"}
+    now_s = datetime.now(UTC).timestamp()
+    assert all(27 < (int(record["expiration"]) - now_s) / example.DAY_S <= 28 for record in records)
+
+
+def test_an_idempotent_function_that_died_runs_again_once_its_time_is_over(
+    powertools: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Died(BaseException):
+        """The environment is gone: no code of the function runs any more."""
+
+    def dies(order: int, request_id: str) -> None:
+        raise Died
+
+    example = example_of("idempotent_consumer")
+    monkeypatch.setattr(example, "consumer", powertools.consumer)
+    event = powertools.event()
+    with monkeypatch.context() as dying:
+        dying.setattr(example, "pay", dies)
+        no_time = SimpleNamespace(get_remaining_time_in_millis=lambda: -1)
+        with pytest.raises(Died):
+            example.handler({"Records": event["Records"][:1]}, no_time)
+    assert [record["status"] for record in handled_orders()] == ["INPROGRESS"]
+    assert example.handler(event, CONTEXT) == {"batchItemFailures": []}
+    assert _paid(capsys) == ["order 0 is paid", "order 1 is paid"]
+
+
+def test_two_messages_about_one_order_are_handled_once_if_the_order_is_the_key(
+    powertools: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A sender that got no answer sends again, and the second message has another id."""
+    powertools.client.send(TOPIC, {"id": 1})
+    powertools.stack.advance(seconds=1)
+    example = example_of("idempotent_consumer")
+    monkeypatch.setattr(example, "consumer", powertools.consumer)
+    monkeypatch.setattr(example.once, "event_key_jmespath", "powertools_json(body).id")
+    assert example.handler(powertools.event(), CONTEXT) == {"batchItemFailures": []}
+    assert _paid(capsys) == ["order 0 is paid", "order 1 is paid"]
+
+
+def _paid(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The lines that the idempotent example printed, without request ids."""
+    return sorted(line.partition(",")[0] for line in capsys.readouterr().out.splitlines())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -182,6 +183,8 @@ def test_a_demo_that_was_killed_runs_again_and_is_sound(tmp_path: Path) -> None:
     for figure in figures.values():
         assert figure["sent"] == 60 and figure["delivered"] == 120
         assert (figure["lost"], figure["early"], figure["duplicates"]) == (0, 0, 0)
+        assert figure["dollars"] == pytest.approx(figure["dollars_per_million"] * 120 / 1_000_000, rel=0.05)
+        assert figure["dollars_with_eventbridge_scheduler"] == pytest.approx(120 * 1.40 / 1_000_000)
     root = ElementTree.parse(tmp_path / "out" / "demo.svg").getroot()
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
 
@@ -205,6 +208,15 @@ def test_a_demo_that_loses_nothing_exits_with_zero(tmp_path: Path) -> None:
     done = CliRunner().invoke(demo.app, _demo(tmp_path))
     assert done.exit_code == 0, done.output
     assert "Every message arrived once, none early." in done.output
+
+
+def test_a_demo_shows_its_costs_in_cents_beside_those_of_a_schedule_for_each_copy(tmp_path: Path) -> None:
+    """Twenty messages are forty copies, and a schedule costs $1.40 a million."""
+    lines = CliRunner().invoke(demo.app, _demo(tmp_path)).output.splitlines()
+    schedules = [line.split("│")[2].strip() for line in lines if demo.INSTEAD in line]
+    assert schedules == ["0.01 cents", "$1.40"]
+    [run] = [line.split("│")[2].strip() for line in lines if "this run" in line]
+    assert re.fullmatch(r"0\.\d\d cents", run)
 
 
 def test_a_demo_that_loses_one_message_is_unsound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,14 +14,13 @@ from benchmarks import report, results
 from benchmarks.figures import Figure
 from benchmarks.plots import PLOTS, save_plot
 from benchmarks.registry import BENCHMARKS, chosen, run
-from benchmarks.report import DOCS, README, differing, readme, written
+from benchmarks.report import DOCS, differing, written
 from benchmarks.results import Result, load, names
 from tidewheel.errors import InvalidValue
 
 
 def test_the_documents_are_what_the_committed_results_say() -> None:
     assert differing() == [], "python -m benchmarks.report"
-    assert readme() == README.read_text(encoding="utf-8"), "python -m benchmarks.report"
 
 
 def test_every_goal_that_is_missed_on_the_page_is_explained() -> None:
@@ -50,20 +49,6 @@ def test_the_slow_ones_run_when_all_do_or_when_they_are_named() -> None:
     assert [each.name for each in chosen(["merge", "ledger", "merge"], slow=False)] == ["merge", "ledger"]
 
 
-_README_WORDS = ["Before.", "Before the table.", "After."]
-_README = """Before.
-
-<!-- reliability -->
-<!-- end of reliability -->
-
-Before the table.
-<!-- benchmarks -->
-| what was there | before |
-<!-- end of benchmarks -->
-<!-- peers -->
-<!-- end of peers -->
-After.
-"""
 _GUARDS = {
     "guards": 3,
     "caught": 3,
@@ -74,10 +59,6 @@ _GUARDS = {
         {"guard": "two", "place": "tidewheel.flows.plan.plan", "schedules": 2, "violation": "b never came"},
         {"guard": "three", "place": "tidewheel.memory.topics.seal", "schedules": 3, "violation": "c never came"},
     ],
-}
-_PEERS = {
-    "cheaper_from": {"schedules": 96955.4, "schedules_after_free_tier": 460218.2, "ahead": None},
-    "precision": {"redis_fast": {"p50_ms": 5}},
 }
 
 
@@ -151,30 +132,6 @@ def test_the_page_on_reliability_has_what_each_decoder_got_and_names_exceptions_
     text = (tmp_path / "docs" / "reliability.md").read_text()
     assert "40,000 inputs of 2 decoders" in text and "| plans | 20,000 | 18,500 | 2 |" in text
     assert "| what heals ended with ObjectMissing |" in text
-
-
-def test_readme_has_the_goals_of_what_was_measured_and_keeps_its_other_words(made: Path, tmp_path: Path) -> None:
-    path = tmp_path / "README.md"
-    path.write_text(_README)
-    assert "Benchmarks" not in readme(path, tmp_path / "none") and "measured" not in readme(path, tmp_path / "none")
-    results.save("mutants", _GUARDS, command="x", directory=made)
-    results.save("peers", _PEERS, command="make peers", directory=made)
-    text = readme(path, made)
-    assert "| ≤ 2 | 2.50, **missed** |" in text and "encode" not in text
-    assert "3 guards" in text and "runs of the real flows" not in text
-    assert "below 97,000 messages a day, with its free tier below 460,000" in " ".join(text.split())
-    assert [line for line in text.splitlines() if line.startswith("Before") or line == "After."] == _README_WORDS
-    path.write_text(text)
-    assert readme(path, made) == text
-    results.save("merge", {"spark_to_duckdb": 1.5}, command="python -m benchmarks merge", directory=made)
-    assert "| ≤ 2 | 1.50 |" in readme(path, made) and "2.50" not in readme(path, made)
-
-
-def test_a_readme_without_a_mark_is_refused(made: Path, tmp_path: Path) -> None:
-    path = tmp_path / "README.md"
-    path.write_text(_README.replace("<!-- end of benchmarks -->", ""))
-    with pytest.raises(InvalidValue, match="end of benchmarks"):
-        readme(path, made)
 
 
 def test_the_same_results_give_the_same_bytes_and_others_are_told(made: Path, tmp_path: Path) -> None:

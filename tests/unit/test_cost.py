@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def test_what_larger_batches_save_and_subscriptions_more_cost() -> None:
         (100, "production", 0.099, 0.43),
     ],
 )
-def test_what_a_million_messages_cost_at_a_million_a_day_is_what_readme_and_the_page_of_costs_say(
+def test_what_a_million_messages_cost_at_a_million_a_day_is_what_the_page_of_costs_says(
     batch: int, environment: str, requests: float, all_told: float
 ) -> None:
     """The goal is ten cents for requests and function time, sent a hundred at a time."""
@@ -111,11 +112,43 @@ def test_what_a_million_messages_cost_at_a_million_a_day_is_what_readme_and_the_
     everything = found.a_million(total((*found.messages, *found.standing)))
     assert counted == pytest.approx(requests, abs=0.0005 if requests < 0.5 else 0.005)
     assert everything == pytest.approx(all_told, abs=0.005)
-    page, readme = ((REPOSITORY / name).read_text() for name in ("docs/cost.md", "README.md"))
+    page = (REPOSITORY / "docs" / "cost.md").read_text()
     if environment == "development":
         assert f"| {batch:,} | ${requests:.{2 if batch == 1 else 3}f} | ${all_told:.2f} |" in page
     if batch == 100:
-        assert f"${all_told:.2f}" in page and f"${all_told:.2f}" in readme
+        assert f"${all_told:.2f}" in page
+
+
+def test_what_readme_says_of_typical_users_is_what_the_calculator_says() -> None:
+    table = (REPOSITORY / "README.md").read_text().partition("| messages a day |")[2]
+    rows = re.findall(r"^\| ([\d,]+).*?\|(?: (\d+) at a time)? \| (\$.*) \| (\$.*) \| (\$.*) \|$", table, re.MULTILINE)
+    assert len(rows) == 5
+    for per_day, batch, *dollars in rows:
+        workload = Workload(per_day=int(per_day.replace(",", "")), batch=int(batch or 1))
+        bills = [bill(workload, ENVIRONMENTS[name]) for name in ("development", "production")]
+        costs = [total((*found.messages, *found.standing)) for found in bills]
+        [scheduler] = [rival.dollars for rival in rivals(workload) if rival.name == "EventBridge Scheduler"]
+        assert dollars == [f"${cost:,.2f}" for cost in (*costs, scheduler)], per_day
+
+
+@pytest.mark.parametrize(
+    ("per_day", "batch", "environment"),
+    [
+        (100_000, 100, "development"),
+        (300_000, 1, "development"),
+        (260_000, 100, "production"),
+        (720_000, 1, "production"),
+    ],
+)
+def test_a_schedule_a_message_is_cheaper_below_the_rates_that_readme_says(
+    per_day: int, batch: int, environment: str
+) -> None:
+    assert f"{per_day:,}" in (REPOSITORY / "README.md").read_text().partition("## When not to use it")[2]
+    for share, cheaper in ((0.95, False), (1.05, True)):
+        workload = Workload(per_day=per_day * share, batch=batch)
+        found = bill(workload, ENVIRONMENTS[environment])
+        [scheduler] = [rival.dollars for rival in rivals(workload) if rival.name == "EventBridge Scheduler"]
+        assert (total((*found.messages, *found.standing)) < scheduler) is cheaper
 
 
 @pytest.mark.parametrize("subscriptions", [1, 2])

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from tidewheel.cost.prices import cost
+from tidewheel.cost.rivals import schedules_dollars
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.replay import (
     SUBSCRIPTIONS,
@@ -29,6 +30,16 @@ _REAL_SLOT_S = 1
 _REAL_LOOKAHEAD_S = 4
 # As deployed: the local runtime has one clock and would leave no room for skew.
 _SKEW = {"TIDEWHEEL_MAX_SKEW_MS": "100"}
+
+INSTEAD = "a schedule a copy instead"
+"""The label of EventBridge Scheduler's costs."""
+_ABOUT_COSTS = """\
+A schedule a copy: EventBridge Scheduler calls SQS once for each copy.
+Few copies share a slot here, so each pays for most of the slot's requests. At a
+higher rate a copy costs less: tidewheel cost --per-day 1000000. A deployed
+service also costs something while nothing is due: tidewheel cost --per-day 0.
+Function time is assumed: 0.1 GB-seconds a call.
+"""
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
@@ -76,8 +87,10 @@ def run_demo(output: Path, real_seconds: int, limit: int | None, as_json: bool) 
     if as_json:
         print(json.dumps({name: summary(result) for name, result in results.items()} | {"sound": sound}, indent=1))
     else:
-        console.print(_outcome(results))
-        console.print(_requests(results))
+        for table in (_outcome(results), _requests(results), _costs(results)):
+            console.print(table)
+            console.print()
+        console.print(_ABOUT_COSTS, highlight=False)
         console.print(f"Plot: {plot}")
         console.print(
             "[green]Every message arrived once, none early.[/]" if sound else "[red]The replay is unsound.[/]"
@@ -90,7 +103,7 @@ def run_demo(output: Path, real_seconds: int, limit: int | None, as_json: bool) 
 
 def summary(result: Result) -> dict[str, Any]:
     """Returns a result's figures."""
-    dollars = cost(result.units)
+    dollars = sum(cost(result.units).values())
     return {
         "sent": sum(result.sent.values()),
         "delivered": result.delivered,
@@ -103,7 +116,9 @@ def summary(result: Result) -> dict[str, Any]:
         "objects_written": result.objects_written,
         "objects_read": result.objects_read,
         "requests": dict(sorted(result.requests.items())),
-        "dollars_per_million": round(sum(dollars.values()) / max(1, result.delivered) * 1_000_000, 2),
+        "dollars": round(dollars, 6),
+        "dollars_per_million": round(_a_million(dollars, result), 2),
+        "dollars_with_eventbridge_scheduler": round(schedules_dollars(result.delivered), 6),
     }
 
 
@@ -134,10 +149,7 @@ def _squeeze(samples: list[Sample], seconds: int) -> list[Sample]:
 
 
 def _outcome(results: dict[str, Result]) -> Table:
-    table = Table(title="What arrived", title_justify="left")
-    table.add_column("")
-    for name in results:
-        table.add_column(name, justify="right")
+    table = _table("What arrived", results)
     rows: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
         ("messages sent", lambda s: f"{s['sent']:,}"),
         ("copies delivered", lambda s: f"{s['delivered']:,}"),
@@ -157,27 +169,48 @@ def _outcome(results: dict[str, Result]) -> Table:
 
 
 def _requests(results: dict[str, Result]) -> Table:
-    table = Table(title="AWS requests, and what a million copies cost at this rate", title_justify="left")
-    table.add_column("")
-    for name in results:
-        table.add_column(name, justify="right")
+    table = _table("AWS requests", results)
     for operation in sorted({key for result in results.values() for key in result.requests}):
         table.add_row(operation, *(f"{result.requests[operation]:,}" for result in results.values()))
-    table.add_section()
-    costs = [cost(result.units) for result in results.values()]
-    for service in costs[0]:
-        table.add_row(service, *(_dollars(c[service], r) for c, r in zip(costs, results.values(), strict=True)))
-    table.add_row("all", *(_dollars(sum(c.values()), r) for c, r in zip(costs, results.values(), strict=True)))
-    table.caption = (
-        "Few messages share a slot here, so each slot's fixed requests weigh on one or two copies;\n"
-        "at a million messages a day some 3,500 share them. Function time is assumed (0.1 GB-s a call)."
-    )
-    table.caption_justify = "left"
     return table
 
 
+def _costs(results: dict[str, Result]) -> Table:
+    """Returns the costs of the runs, and those of the same copies with EventBridge Scheduler."""
+    table = _table("What these requests cost", results)
+    runs = list(results.values())
+    costs = [cost(run.units) for run in runs]
+    totals = [sum(by_service.values()) for by_service in costs]
+    schedules = [schedules_dollars(run.delivered) for run in runs]
+    table.add_row("this run", *(_cents(dollars) for dollars in totals), style="bold")
+    table.add_row(INSTEAD, *(_cents(dollars) for dollars in schedules))
+    table.add_section()
+    table.add_row("a million copies", *(_dollars(d, run) for d, run in zip(totals, runs, strict=True)), style="bold")
+    for service in costs[0]:
+        table.add_row(f"  {service}", *(_dollars(each[service], run) for each, run in zip(costs, runs, strict=True)))
+    table.add_section()
+    table.add_row(INSTEAD, *(_dollars(d, run) for d, run in zip(schedules, runs, strict=True)))
+    return table
+
+
+def _table(title: str, results: dict[str, Result]) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column("", no_wrap=True)
+    for name in results:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _cents(dollars: float) -> str:
+    return f"{dollars * 100:,.2f} cents"
+
+
 def _dollars(dollars: float, result: Result) -> str:
-    return f"${dollars / max(1, result.delivered) * 1_000_000:,.2f}"
+    return f"${_a_million(dollars, result):,.2f}"
+
+
+def _a_million(dollars: float, result: Result) -> float:
+    return dollars / max(1, result.delivered) * 1_000_000
 
 
 def save_plot(path: Path, results: dict[str, Result]) -> None:

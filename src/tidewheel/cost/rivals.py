@@ -53,13 +53,22 @@ def _chunks(workload: Workload) -> int:
     return math.ceil(workload.size_bytes / CHUNK_BYTES)
 
 
+def schedules_dollars(copies: float, chunks: int = 1) -> float:
+    """Returns what EventBridge Scheduler costs with one schedule for each copy.
+
+    Args:
+        copies: Messages times subscriptions.
+        chunks: SQS requests that a copy is billed as, one for each 64 KiB.
+    """
+    return copies * (dollars("scheduler.invocation", 1) + dollars("sqs.request", chunks))
+
+
 def _scheduler(workload: Workload) -> Rival:
-    sqs = dollars("sqs.request", _chunks(workload))
     return Rival(
         name="EventBridge Scheduler",
         formula=f"1 invocation ($1.00 a million) + {_chunks(workload)} SQS request ($0.40 a million)",
         limit="no limit stated; a minute late",
-        dollars=_copies(workload) * (dollars("scheduler.invocation", 1) + sqs),
+        dollars=schedules_dollars(_copies(workload), _chunks(workload)),
     )
 
 
