@@ -141,7 +141,7 @@ def test_a_bucket_is_refused_when_the_topic_is_another_of_the_same_name(store: S
 
 
 @pytest.mark.parametrize(
-    ("read", "now", "checks"),
+    ("read", "now", "next_work"),
     [(None, 105, LOW), (200, 105, LOW), (200, 1, LOW), (105, None, None), (105, 106, None)],
 )
 def test_a_bucket_is_refused_when_wake_moved_across_its_first_slot(
@@ -151,7 +151,7 @@ def test_a_bucket_is_refused_when_wake_moved_across_its_first_slot(
     _assert_bucket_refused(store, a_state(next_slot=read), next_work)
 
 
-@pytest.mark.parametrize(("read", "now", "checks"), [(None, 106, LOW), (106, None, LOW), (105, 1, None)])
+@pytest.mark.parametrize(("read", "now", "next_work"), [(None, 106, LOW), (106, None, LOW), (105, 1, None)])
 def test_a_bucket_is_committed_when_wake_moved_but_not_across_its_first_slot(
     store: Store, read: int | None, now: int | None, next_work: NextWork | None
 ) -> None:

@@ -226,7 +226,7 @@ def test_a_topic_with_marks_of_merges_is_read_as_it_was_created(store: Store) ->
 
 
 # ---- commit_bucket with merge_at_ms
-@pytest.mark.parametrize("checks", [LOW, None])
+@pytest.mark.parametrize("next_work", [LOW, None])
 def test_a_bucket_that_asks_for_a_merge_makes_the_sweep_look(store: Store, next_work: NextWork | None) -> None:
     state = store.topic(next_slot=None if next_work else 103, next_check_ms=None if next_work else 50_000)
     assert store.topics.commit_bucket(state, a_bucket(105), next_work, 500) is Commit.COMMITTED

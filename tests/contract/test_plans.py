@@ -60,7 +60,7 @@ def test_as_many_subscriptions_as_dispatch_hands_out_at_once_fit_into_one_step(s
 
 
 @pytest.mark.parametrize("moved", [{"planned": 101}, {"swap_version": 1}, {"generation": "g2"}])
-@pytest.mark.parametrize("checks", [None, WAKE])
+@pytest.mark.parametrize("next_work", [None, WAKE])
 @pytest.mark.parametrize("plan", [None, a_plan()])
 def test_nothing_is_planned_when_the_topic_state_moved(
     store: Store, moved: dict[str, Any], next_work: NextWork | None, plan: Plan | None

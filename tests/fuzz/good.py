@@ -146,7 +146,7 @@ _PARK = Park(
 )
 
 ITEMS: dict[str, dict[str, Any]] = {
-    "state": items.encode_topic_state(_STATE),
+    "topic_state": items.encode_topic_state(_STATE),
     "bucket": items.encode_bucket("orders", _BUCKET),
     "plan_item": items.encode_plan_item(PlanItem("orders", _SLOT, _SLOT + 1, PLAN, None, 0, None)),
     "subscription": items.encode_subscription(_SUBSCRIPTION),

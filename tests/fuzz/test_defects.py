@@ -156,7 +156,7 @@ def test_what_earlier_imports_stored_as_a_key_arrives_however_long_it_is() -> No
 
 def test_a_purge_that_an_earlier_release_wrote_with_a_bound_before_1970_is_read() -> None:
     purges = [[-5, -1, 7], [-62_135_596_800_000, 9, 7]]
-    state = items.decode_topic_state(ITEMS["state"] | {"purges": {"S": json.dumps(purges)}})
+    state = items.decode_topic_state(ITEMS["topic_state"] | {"purges": {"S": json.dumps(purges)}})
     assert [[each.first_ms, each.end_ms, each.sent_before_ms] for each in state.purges] == purges
     document = json.loads(zlib.decompress(opened(CHECKPOINT))) | {"purges": purges}
     assert decode_checkpoint(sealed(zlib.compress(json.dumps(document).encode()))).purges == state.purges
