@@ -376,7 +376,9 @@ def test_an_alarm_that_cannot_be_set_holds_up_nothing_that_is_due(monkeypatch: p
     ids = world.send(HOUR, 5 * HOUR)
     world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
     with monkeypatch.context() as broken:
-        broken.setattr(type(world.service.wheel), "arm", lambda *_: (_ for _ in ()).throw(OSError("scheduler is down")))
+        broken.setattr(
+            type(world.service.wheel), "schedule", lambda *_: (_ for _ in ()).throw(OSError("scheduler is down"))
+        )
         with pytest.raises(OSError, match="scheduler is down"):
             dispatch(world.ports, TOPIC)
     assert world.received() == once(ids[:1])

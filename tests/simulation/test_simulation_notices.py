@@ -68,7 +68,7 @@ def armed_too_rarely(patch: Patch) -> None:
         if not any(armed == topic for armed, _, _ in self.schedules.values()):
             schedule(self, topic, slot, fires_at_ms)
 
-    patch.setattr(MemoryWheel, "arm", once)
+    patch.setattr(MemoryWheel, "schedule", once)
 
 
 def expired_at_once(patch: Patch) -> None:

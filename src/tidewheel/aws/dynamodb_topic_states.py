@@ -49,7 +49,7 @@ class DynamoTopicStates:
 
     def topics(self) -> list[TopicState]:
         """Scans the whole table: for administrators only."""
-        found = self._table.scan("sk = :topic state AND attribute_not_exists(deleting_at_ms)", {"state": layout.STATE})
+        found = self._table.scan("sk = :state AND attribute_not_exists(deleting_at_ms)", {"state": layout.STATE})
         return sorted((items.decode_topic_state(item) for item in found), key=lambda state: state.topic)
 
     def seal(self, state: TopicState, slot: int) -> TopicState | None:
