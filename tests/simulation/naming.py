@@ -32,7 +32,7 @@ def _name(value: object) -> str:
         case Bucket():
             return f"{value.id[:8]}[{value.first_slot}..{value.last_slot}]"
         case Plan():
-            return f"plan {value.a}..{value.b}"
+            return f"plan {value.first_slot}..{value.end_slot}"
         case NextWork():
             return f"next_slot={value.next_slot}"
         case HandOut():
