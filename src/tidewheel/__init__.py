@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from importlib import import_module
-from importlib.metadata import version
 from pkgutil import get_data
 from typing import Any
 
@@ -26,6 +25,8 @@ __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604  # all of them are texts
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
+        from importlib.metadata import version
+
         value = version(__name__)
     elif name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
