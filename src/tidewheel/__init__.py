@@ -6,17 +6,16 @@ client.
 
 from __future__ import annotations
 
-import ast
+import re
 from importlib import import_module
-from pkgutil import get_data
 from typing import Any
 
 
 def _homes() -> dict[str, str]:
     """Returns the module of each public name, as the stub file imports it."""
-    stub = ast.parse(get_data(__name__, "__init__.pyi") or b"")
-    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
-    return {alias.name: f"{__name__}.{node.module}" for node in imports for alias in node.names}
+    # The loader reads from a zip archive too, which Glue imports this package from.
+    stub = __spec__.loader.get_data(f"{__file__}i").decode()  # type: ignore[union-attr]
+    return {name: f"{__name__}{module}" for module, name in re.findall(r"^from (\S+) import (\w+)", stub, re.MULTILINE)}
 
 
 _HOMES = _homes()
