@@ -95,7 +95,7 @@ def checkpoint_of(
 def with_effective_cursors(subscriptions: Iterable[Subscription], opened: Iterable[Delivery]) -> Iterable[Subscription]:
     """Yields subscriptions with the cursor from which each still needs its rows."""
     first_open: dict[tuple[str, str], int] = {}
-    # A replay that is under way brings what was delivered before: it ends with the index that it reads.
+    # An open replay delivers old messages again, and ends with the index that it reads. Its plans do not count here.
     for key in (delivery.key for delivery in opened if delivery.key.replay is None):
         owner = (key.subscription, key.generation)
         first_open[owner] = min(key.plan, first_open.get(owner, key.plan))

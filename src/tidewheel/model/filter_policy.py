@@ -57,7 +57,7 @@ _Policy = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterPolicy:
-    """A checked policy that is tested against each message.
+    """A checked policy for testing messages.
 
     `FilterPolicy.parse` makes a policy. Policies that differ only in order are equal.
     """
@@ -148,7 +148,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> _Policy:
 
 
 def _check_policy(policy: object, where: str, names: set[str]) -> tuple[_Policy, int]:
-    """Returns the canonical policy and the number of its combinations. Adds its names."""
+    """Returns the canonical policy and the number of combinations. Adds the policy's names."""
     if not isinstance(policy, dict):
         raise InvalidValue(where, policy, 'give an object of names with lists, such as {"store": ["example_corp"]}')
     if not policy:

@@ -32,7 +32,7 @@ _OWNER: dict[str, type] = {"topic": str, "subscription": str, "generation": str}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartJob:
-    """Sends one part of a delivery."""
+    """Sends a part of a delivery."""
 
     key: DeliveryKey
     part: int
@@ -47,7 +47,7 @@ class DrainJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatchUpJob:
-    """Hands out the plans that a subscription missed and drains its parks, after a resume."""
+    """Hands out missed plans and drains parks after a resume."""
 
     topic: str
     subscription: str

@@ -44,7 +44,7 @@ def level_delay_ms(level: int, table: Sequence[int] | None = None) -> int:
 
 
 def check_levels(table: Sequence[int], field: str = "delay_levels") -> tuple[int, ...]:
-    """Returns a topic's own table of levels if it is valid.
+    """Returns a topic's own valid table of levels.
 
     The delays need not rise. RocketMQ takes them in any order, and a level's meaning is its place alone.
 

@@ -1,4 +1,4 @@
-"""Defines the messages that callers send, and message ids.
+"""Defines messages to send, and message ids.
 
 A message id is a ULID: 26 characters of Crockford's base 32, 128 bits, of which the first 48 are the
 *delivery time* in milliseconds and the rest is random. Ids therefore sort by due time, and an id alone tells
@@ -55,7 +55,7 @@ class Encoding(IntEnum):
 
 
 class IdSource:
-    """Makes message ids that keep one sender's order.
+    """Makes message ids in the order of sending.
 
     Ids made for the same millisecond count up.
     """
@@ -128,7 +128,7 @@ def id_floor(deliver_at_ms: int) -> bytes:
 
 
 def id_deliver_at_ms(binary: bytes) -> int:
-    """Returns the delivery time that is part of an id."""
+    """Returns the delivery time in an id."""
     return int.from_bytes(binary[:6])
 
 
@@ -174,7 +174,7 @@ class Receipt:
 
 
 def bytes_of_text(text: str, encoding: Encoding) -> bytes:
-    """Returns the bytes that a ledger stores for a body.
+    """Returns a body's bytes for a ledger.
 
     These are the raw bytes of base64 text, and UTF-8 of other text.
 

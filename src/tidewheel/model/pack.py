@@ -154,7 +154,7 @@ def _encode(topic: str, generation: str, sent_at_ms: int, messages: Sequence[Out
 
 
 def decode_pack(data: bytes, now_ms: int) -> Pack:
-    """Reads an untrusted pack. Accepts only messages that pass a sender's checks.
+    """Reads an untrusted pack. Accepts only messages valid for a sender.
 
     Args:
         data: the attribute's bytes.
@@ -286,7 +286,7 @@ def _check_sizes(
     ids: bytes,
     sent_at_ms: int,
 ) -> None:
-    """Raises ValueError for the first message that is too large for SQS with its header."""
+    """Raises ValueError if a message with a header is too large for SQS."""
     for i, text in enumerate(texts):
         size = len(text) if text.isascii() else len(text.encode())
         given = None if options is None else options[i]
@@ -300,7 +300,7 @@ def _check_sizes(
 
 
 def _header_bytes(binary: bytes, sent_at_ms: int, given: Options) -> int:
-    """Returns the bytes that SQS counts for a message's header.
+    """Returns the size of a message's header, as SQS counts bytes.
 
     The attribute's name and type are included.
     """

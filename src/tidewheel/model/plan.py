@@ -1,4 +1,4 @@
-"""Defines plans, which list the messages that a sealed slot range must deliver.
+"""Defines plans, which list the messages to deliver for a sealed slot range.
 
 A plan is cut into parts for delivery.
 """
@@ -73,7 +73,7 @@ class Plan:
 
     @property
     def raw_bytes(self) -> int:
-        """Memory that reading all segments takes."""
+        """Memory for reading all segments."""
         return sum(planned.segment.raw_bytes for planned in self.segments)
 
     def parts(self) -> tuple[tuple[Piece, ...], ...]:
@@ -97,7 +97,7 @@ class Plan:
             yield tuple(part)
 
     def _ranges(self, planned: PlannedSegment) -> Iterator[Piece]:
-        """Cuts one large segment by rows."""
+        """Cuts a large segment by rows."""
         rows, raw_bytes = planned.segment.rows, planned.segment.raw_bytes
         step = min(self.part_rows, max(1, rows * MAX_PART_RAW_BYTES // max(1, raw_bytes)))
         for first in range(0, rows, step):
@@ -216,5 +216,5 @@ def _planned(
 
 
 def _message_id(each: str) -> MessageId:
-    id_bytes(each)  # raises what the caller expects
+    id_bytes(each)  # raises InvalidValue, a ValueError
     return MessageId(each)

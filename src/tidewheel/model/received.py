@@ -1,4 +1,4 @@
-"""Decodes received messages and the header that comes with them.
+"""Decodes received messages and their headers.
 
 The header is the value of the message attribute `tidewheel`: a JSON object with
 
@@ -118,7 +118,7 @@ def header_text(
     expires_at_ms: int | None = None,
     extras: str | None = None,
 ) -> str:
-    """Returns a header. Without a key or extras, it is below HEADER_BYTES.
+    """Returns a header. Headers without a key or extras are below HEADER_BYTES.
 
     Args:
         extras: the result of `header_extras`.
@@ -134,7 +134,7 @@ def header_text(
 
 
 def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
-    """Decodes one message of SQS's ReceiveMessage answer, or one record of a Lambda SQS event.
+    """Decodes a message of SQS's ReceiveMessage answer, or a record of a Lambda SQS event.
 
     Raises:
         InvalidValue: the message was not delivered by Tidewheel.

@@ -55,7 +55,7 @@ _NOT_ZONES = ("posix", "right/", "localtime", "Factory")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A checked rule of due times. Exactly one of cron and period_s is set.
+    """A checked rule of due times, with either cron or period_s.
 
     `parse_rule` makes a rule from a caller's arguments.
 
@@ -132,7 +132,7 @@ class Rule:
 
     @classmethod
     def from_json(cls, text: str) -> Rule:
-        """Returns the rule that to_json wrote.
+        """Reads the result of to_json.
 
         Raises:
             InvalidValue: the text is not such JSON, or this machine does not know the zone.
@@ -248,7 +248,7 @@ def _next_fixed_s(cron: str, zone: ZoneInfo, after_s: int) -> int | None:
 
 def _next_interval_s(cron: str, zone: ZoneInfo, after_s: int) -> int | None:
     now = _wall(after_s, zone)
-    # In the first pass of an overlap, clocks will show again what they have shown since its start.
+    # In the first pass of an overlap, clocks will show all times since the overlap's start again.
     shown_again = _offset(now) - _offset(now.replace(fold=1)) if not now.fold else timedelta(0)
     now = now.replace(tzinfo=None)
     best_s: int | None = None
@@ -294,7 +294,7 @@ def _instants_s(wall: datetime, zone: ZoneInfo) -> list[int]:
 
 
 def _gap_end_s(wall: datetime, zone: ZoneInfo) -> int:
-    """Returns the end of the gap that holds this wall time, in seconds since 1970."""
+    """Returns when the gap around a wall time ends, in seconds since 1970."""
     first, second = _offsets(wall, zone)
     before_s, end_s = _since_epoch_s(wall, second), _since_epoch_s(wall, first)
     while end_s - before_s > 1:

@@ -21,7 +21,7 @@ MAX_BODY_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recurring:
-    """A message that is delivered at every time of a rule.
+    """A message delivered at every time of a rule.
 
     Attributes:
         name: the sender's key. A topic has one recurring message per name.

@@ -1,4 +1,4 @@
-"""Defines segments, each with its place in a ledger and its expected content.
+"""Defines segments, each with a place in a ledger and the expected content.
 
 Imports no pyarrow: the SDK and the dispatcher use segments without reading any.
 """

@@ -110,7 +110,7 @@ class TopicSettings:
 
     @property
     def heal_grace_ms(self) -> int:
-        """How late a schedule may be before the sweep does its work.
+        """How late a schedule may be before the sweep takes over.
 
         A minute, or less for short lookaheads.
         """
@@ -212,7 +212,7 @@ class ServiceSettings:
             raise InvalidValue("send_threads", self.send_threads, "at least 1: none would send nothing")
 
     def ingest_queues(self, topic: str) -> tuple[str, str]:
-        """Returns the URLs of the urgent and the bulk queue that a topic's senders use."""
+        """Returns the URLs of a topic's urgent and bulk ingest queue."""
         return self.topic_queues.get(topic, (self.urgent_queue_url, self.bulk_queue_url))
 
     @property

@@ -18,7 +18,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """Whether a subscription's messages go to its queue."""
+    """Whether a subscription's messages go to the queue."""
 
     ACTIVE = "ACTIVE"
     PAUSED = "PAUSED"
@@ -29,7 +29,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """One named reader of a topic.
+    """A named reader of a topic.
 
     Attributes:
         generation: distinguishes subscriptions with the same name, when a deleted name is used again.
@@ -55,7 +55,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryKey:
-    """Names a delivery, which is one plan handed out to one subscription.
+    """Names a delivery of a plan to a subscription.
 
     Attributes:
         replay: id of a replay that delivers the plan again. It separates the deliveries of a plan, so that a late

@@ -10,7 +10,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,48}\Z")
 
 
 def check_name(kind: str, name: object) -> str:
-    """Returns the name of a topic or subscription if it is valid.
+    """Returns a valid name of a topic or subscription.
 
     The limit is 48 characters because a schedule's name (at most 64) holds the topic's name and a slot.
 

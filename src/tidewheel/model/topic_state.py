@@ -1,4 +1,4 @@
-"""Defines the topic state, the item that every decision about a slot is checked against.
+"""Defines the topic state, which every decision about a slot is checked against.
 
       collected_until        cursor            planned            sealed        now + lookahead
          |              |                  |                 |                  |
@@ -60,7 +60,7 @@ class Purge:
 
 
 class PurgeMarks(Protocol):
-    """The purges of a topic, from its topic state or a copy in a merge or checkpoint."""
+    """The purges of a topic, from the topic state or a copy in a merge or checkpoint."""
 
     @property
     def purge_ms(self) -> int:

@@ -54,7 +54,7 @@ def json_object_of(text: str | bytes) -> dict[str, Any]:
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """Returns a value that must be a JSON object.
+    """Returns an untrusted value as a JSON object.
 
     Raises:
         ValueError: the value is not an object.
@@ -77,7 +77,7 @@ def whole(value: object, least: int = 0) -> int:
 
 
 def text(value: object) -> str:
-    """Returns a value that must be text.
+    """Returns an untrusted value as text.
 
     Raises:
         ValueError: the value is not text.

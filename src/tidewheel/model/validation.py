@@ -1,4 +1,4 @@
-"""Checks messages before they are sent, encodes them and gives them ids."""
+"""Checks and encodes messages before sending."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_PAYLOAD_BYTES = 100 * 1024 * 1024
 
 _NO_ATTRIBUTES: Mapping[str, str] = MappingProxyType({})
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-# What SQS refuses: see the SendMessage reference, "Valid unicode characters".
+# Characters that SQS refuses: see the SendMessage reference, "Valid unicode characters".
 _REFUSED = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _REFUSED_ASCII = bytes({*range(32)} - set(b"\t\n\r"))
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -45,13 +45,14 @@ _PAYLOAD_NAME = re.compile(r"payloads/([A-Za-z0-9_-]{1,48})/\d{4}-\d\d-\d\d/[A-Z
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options that few messages have, beside a body and attributes.
+    """Rare options of a message, beside body and attributes.
 
     Attributes:
         key, replace: the sender's.
         seq: the sender's own count. With the sending time, the version of a message with a key.
         expires_at_ms: from this time on the message is no longer handed out.
-        moves: the message that this message replaces if its slot was not sealed yet. Otherwise this message is dropped.
+        moves: the message that this message replaces, if the old message's slot was not sealed yet. Otherwise this
+            message is dropped.
         attempt: how often the message's work was tried before, for `retry_later`.
         original_id: the first message's id, if this message was sent again.
         payload: the S3 object with the body, if the body is too large for SQS.
@@ -103,7 +104,7 @@ class Options:
             raise ValueError("replace is not true or false, or a key has no seq")
         if options.expires_at_ms is not None and options.expires_at_ms <= deliver_at_ms:
             raise ValueError("it expires before it is due")
-        # Whoever may read this topic's bodies gets what the name says: it must be one of them.
+        # A reader of this topic's bodies gets the object of this name, so the object must be a body of the topic.
         if options.payload is not None and payload_topic(options.payload) != topic:
             raise ValueError("payload is not the name of a body of the topic")
         if options.only is not None:
@@ -137,7 +138,7 @@ _OPTION_NAMES = {f.name for f in fields(Options)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingMessage:
-    """A checked message, as packs and ledgers hold it.
+    """A checked message for packs and ledgers.
 
     Attributes:
         id: 16 bytes.
@@ -173,7 +174,7 @@ class OutgoingMessage:
         return self.size > MAX_MESSAGE_BYTES
 
     def with_payload(self, name: str, pointer: str) -> OutgoingMessage:
-        """Returns the message with its body in an S3 object and a pointer as its text."""
+        """Returns the message with a pointer as text, and the body in an S3 object."""
         return replace(self, text=pointer, options=replace(self.options or Options(), payload=name))
 
 
@@ -186,7 +187,7 @@ def check_message(
     large: bool = False,
     resend: Options | None = None,
 ) -> OutgoingMessage:
-    """Checks a message, encodes its body and creates an id.
+    """Checks a message, encodes the body and creates an id.
 
     Args:
         message: the caller's message.
@@ -266,7 +267,7 @@ def _options(message: Message, ids: IdSource, due_ms: int, options: Options) -> 
 
 
 def check_key(key: object) -> str:
-    """Returns a message's key if it is valid.
+    """Returns a valid message key.
 
     Raises:
         InvalidValue: the key is not text of 1 to 256 characters, or has control characters or others that SQS refuses.
@@ -312,7 +313,7 @@ def _encode_body(body: object) -> tuple[str, Encoding]:
 
 def check_characters(name: str, text: str) -> None:
     """Raises InvalidValue if SQS refuses a character of the text."""
-    # Most texts are ASCII: 0.4 µs for 280 characters, where looking at each of them takes 7.
+    # Most texts are ASCII. This check takes 0.4 µs for 280 characters, the search below takes 7 µs.
     if text.isascii() and len(text.encode().translate(None, _REFUSED_ASCII)) == len(text):
         return
     bad = _REFUSED.search(text)
