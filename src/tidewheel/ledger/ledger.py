@@ -11,8 +11,8 @@ the magic in front, is a Parquet file too, so that one GET is enough and no foot
 
 Segments are contiguous, the first at offset 4. The pages are encoded once and named by two footers. The segment's own
 footer has offsets from the segment's start, the ledger's footer has offsets from the file's start. Only the ledger's
-footer has statistics (of deliver_at_ms) and the tags `tidewheel.topic`, `.generation`, `.sources` (a JSON list of the
-merged ledgers). Both have `tidewheel.schema_version`. `ledger/footer.py` draws the footers.
+footer has statistics (of deliver_at_ms) and the tags `tidewheel.topic`, `.generation`, `.sources` (a JSON list of
+the ledgers it was merged from). Both have `tidewheel.schema_version`. `ledger/footer.py` draws the footers.
 
 Rows are sorted by (deliver_at_ms, message_id). Payloads, keys and attributes are compressed with zstd. Times and ids
 are stored as differences instead, which is smaller and faster than zstd.

@@ -148,7 +148,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> _Policy:
 
 
 def _check_policy(policy: object, where: str, names: set[str]) -> tuple[_Policy, int]:
-    """Returns the canonical policy and the number of combinations. Adds the policy's names."""
+    """Returns the canonical policy and the number of combinations. Adds to `names`."""
     if not isinstance(policy, dict):
         raise InvalidValue(where, policy, 'give an object of names with lists, such as {"store": ["example_corp"]}')
     if not policy:

@@ -50,7 +50,7 @@ MAX_PACK_BYTES = 1_000_000
 MAX_RAW_BYTES = 3 * 1_048_576
 """Limit of the decoded JSON, against decompression bombs.
 
-A message of 1 MiB takes two if JSON escapes every character.
+A message of 1 MiB takes 2 MiB if JSON escapes every character.
 """
 MAX_MESSAGES = 10_000
 _TARGET_RAW_BYTES = 1_500_000

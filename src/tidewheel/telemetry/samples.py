@@ -1,4 +1,4 @@
-"""Reduces many values to a sample with the same percentiles."""
+"""Reduces many values to a sample with nearly the same percentiles."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ MOST_VALUES = 99
 def sample(values: Sequence[int], most: int = MOST_VALUES) -> list[int]:
     """Returns a sorted sample with the least, the greatest and the percentiles of all values.
 
-    The sample is every n-th of the sorted values. Any percentile of the sample is within half a step (one part in
-    `most`) of the same percentile of all values.
+    The sample is every n-th of the sorted values. Any percentile of the sample is a value within half a step (one
+    part in `most`) of the same percentile of all values.
 
     Args:
         values: any number of values, in any order.

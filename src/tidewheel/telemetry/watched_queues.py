@@ -1,4 +1,4 @@
-"""Records how many messages were sent, their lateness, and the refused messages."""
+"""Records how many messages were sent, their lateness, and which were refused."""
 
 from __future__ import annotations
 
