@@ -1,4 +1,4 @@
-"""Where time comes from: nothing else in this package asks the machine what time it is."""
+"""Provides clocks, the only source of time in this package."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time."""
+    """Returns the current time."""
 
     def now_ms(self) -> int:
         """Returns milliseconds since the Unix epoch, UTC."""
@@ -26,23 +26,23 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to: for tests and for the local runtime's virtual time."""
+    """A clock that moves only by its methods, for tests and the local runtime's virtual time."""
 
     def __init__(self, start_ms: int = 0) -> None:
         self._now_ms = start_ms
 
     def now_ms(self) -> int:
-        """Returns what it was last moved to."""
+        """Returns the time to which the clock was last moved."""
         return self._now_ms
 
     def set_ms(self, now_ms: int) -> None:
-        """Moves to a time; moving back is refused with ValueError."""
+        """Moves the clock to a time. Raises ValueError for an earlier time."""
         if now_ms < self._now_ms:
             raise ValueError(f"time does not go back from {self._now_ms} to {now_ms}")
         self._now_ms = now_ms
 
     def advance_ms(self, delta_ms: int) -> None:
-        """Moves forward by delta_ms."""
+        """Moves the clock forward by delta_ms."""
         self.set_ms(self._now_ms + delta_ms)
 
 
@@ -50,7 +50,7 @@ _current: ContextVar[Clock | None] = ContextVar("tidewheel_clock", default=None)
 
 
 def current() -> Clock:
-    """Returns the clock that `use` put in place, else the machine's."""
+    """Returns the clock of the enclosing `use`, or the machine's clock."""
     return _current.get() or SystemClock()
 
 

@@ -1,4 +1,7 @@
-"""Every error that Tidewheel raises: each names the value that was wrong and says what to do."""
+"""Defines every error of Tidewheel.
+
+Each error names the wrong value and the remedy.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ class TidewheelError(Exception):
 
 
 class InvalidValue(TidewheelError, ValueError):
-    """A value that a caller gave cannot be used; nothing was sent or changed.
+    """A caller's value cannot be used. Nothing was sent or changed.
 
     Attributes:
         field: the name of the argument or setting.
-        value: what was given.
-        advice: what to do.
+        value: the caller's value.
+        advice: the remedy.
     """
 
     def __init__(self, field: str, value: object, advice: str) -> None:
@@ -30,7 +33,7 @@ class InvalidValue(TidewheelError, ValueError):
 
 
 class UnknownTopic(TidewheelError, LookupError):
-    """The topic does not exist; create it with create_topic or correct its name."""
+    """The topic does not exist. Create it with create_topic or correct its name."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -38,7 +41,7 @@ class UnknownTopic(TidewheelError, LookupError):
 
 
 class UnknownSubscription(TidewheelError, LookupError):
-    """The subscription does not exist; create it with create_subscription or correct its name."""
+    """The subscription does not exist. Create it with create_subscription or correct its name."""
 
     def __init__(self, topic: str, subscription: str) -> None:
         self.topic = topic
@@ -50,7 +53,7 @@ class UnknownSubscription(TidewheelError, LookupError):
 
 
 class TopicDeleting(TidewheelError):
-    """The topic is being deleted; its name is free again about ten minutes after that began."""
+    """The topic is being deleted. Its name is free again about ten minutes after the deletion began."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -60,7 +63,7 @@ class TopicDeleting(TidewheelError):
 
 
 class TooManyPurges(TidewheelError):
-    """A topic has as many purged ranges of time as it can hold; purge a wider range, or the whole topic."""
+    """The topic has the maximum number of purged time ranges. Purge a wider range, or the whole topic."""
 
     def __init__(self, topic: str, ranges: int) -> None:
         self.topic = topic
@@ -71,7 +74,7 @@ class TooManyPurges(TidewheelError):
 
 
 class RetentionExpired(TidewheelError):
-    """The ledgers of the range of time that was to be replayed are not kept any more; ask for a later one."""
+    """The ledgers of the time range to replay are no longer kept. Ask for a later range."""
 
     def __init__(self, topic: str, kept_from: str, retention_s: int) -> None:
         self.topic = topic
@@ -82,7 +85,7 @@ class RetentionExpired(TidewheelError):
 
 
 class AlreadyExists(TidewheelError):
-    """A topic or subscription of this name exists with other settings; use another name, or these settings."""
+    """A topic or subscription of this name has other settings. Use another name, or the existing settings."""
 
     def __init__(self, kind: str, name: str, difference: str) -> None:
         super().__init__(
@@ -91,7 +94,7 @@ class AlreadyExists(TidewheelError):
 
 
 class LimitExceeded(TidewheelError):
-    """A limit of the topic is reached; the message was not sent. Send it later, or raise the limit."""
+    """A limit of the topic is reached and the message was not sent. Send it later, or raise the limit."""
 
     def __init__(self, topic: str, limit: str, value: int, state: str, advice: str) -> None:
         self.topic = topic
@@ -100,7 +103,10 @@ class LimitExceeded(TidewheelError):
 
 
 class UnknownMessage(TidewheelError, LookupError):
-    """The message is in no ledger: it was never sent, is still in an ingest queue, went direct, or is collected."""
+    """The message is in no ledger.
+
+    It was never sent, is still in an ingest queue, went direct, or was collected.
+    """
 
     def __init__(self, topic: str, message_id: str, advice: str) -> None:
         self.topic = topic
@@ -109,7 +115,7 @@ class UnknownMessage(TidewheelError, LookupError):
 
 
 class UnknownRecurring(UnknownMessage):
-    """There is no recurring message with this key; list them with `recurring`, or correct the key."""
+    """The topic has no recurring message with this key. List the keys with `recurring`, or correct the key."""
 
     def __init__(self, topic: str, key: str) -> None:
         self.topic = topic
@@ -119,11 +125,11 @@ class UnknownRecurring(UnknownMessage):
 
 
 class NotConfigured(TidewheelError):
-    """The service's settings were not found; deploy the stack, or give its name or its settings."""
+    """The service's settings were not found. Deploy the stack, or give its name or settings."""
 
 
 class ExtraMissing(TidewheelError, ImportError):
-    """A package that this module or call needs is not installed; install Tidewheel with the extra that brings it.
+    """A package for this module or call is not installed. Install Tidewheel with the named extra.
 
     Attributes:
         extra: the extra, such as "local".
@@ -136,11 +142,11 @@ class ExtraMissing(TidewheelError, ImportError):
 
 @contextmanager
 def needs_extra(what: str, extra: str) -> Iterator[None]:
-    """Names the extra to install if an import within the block finds no package.
+    """Raises ExtraMissing if an import within the block finds no package.
 
     Args:
         what: the module or call that needs the packages.
-        extra: the extra that brings them.
+        extra: the extra that installs the packages.
 
     Raises:
         ExtraMissing: a package of another project is not installed.
@@ -154,11 +160,11 @@ def needs_extra(what: str, extra: str) -> Iterator[None]:
 
 
 class SendFailed(TidewheelError):
-    """Some messages were not accepted; each is listed with its reason, all others were accepted.
+    """Some messages were not accepted. Each is listed with its reason. All other messages were accepted.
 
     Attributes:
         failures: index in the caller's list -> the error of that message.
-        receipts: one entry a message, in order; None for those that failed.
+        receipts: one entry a message, in order. None for failed messages.
     """
 
     def __init__(self, failures: dict[int, Exception], receipts: list[object]) -> None:
@@ -170,16 +176,16 @@ class SendFailed(TidewheelError):
 
 
 class CorruptPack(TidewheelError):
-    """An ingest message could not be read; it goes to the dead-letter queue, nothing else is affected."""
+    """An ingest message could not be read. It goes to the dead-letter queue. Nothing else is affected."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"not a readable pack: {reason}")
 
 
 class WrongQueue(TidewheelError):
-    """A pack came through an ingest queue that is not its topic's; send again with a client made since the deployment.
+    """A pack came through another topic's ingest queue. Send again with a client made since the deployment.
 
-    A topic with queues of its own takes messages from these only, and they take no other topic's.
+    A topic with its own queues takes messages from these queues only, and the queues take no other topic's messages.
     """
 
     def __init__(self, queue_arn: str, topic: str) -> None:
@@ -190,7 +196,7 @@ class WrongQueue(TidewheelError):
 
 
 class CorruptLedger(TidewheelError):
-    """A byte range of a ledger is damaged; restore the object from a backup, or rebuild the topic's index.
+    """A byte range of a ledger is damaged. Restore the object from a backup, or rebuild the topic's index.
 
     Attributes:
         object_name: the ledger's object.
@@ -210,7 +216,9 @@ class CorruptLedger(TidewheelError):
 
 
 class UnsupportedLayout(TidewheelError):
-    """A topic's data has a newer layout than this release reads; nothing was changed. Upgrade this client or function.
+    """A topic's data has a newer layout than this release reads.
+
+    Nothing was changed. Upgrade this client or function.
 
     Attributes:
         topic: the topic.
@@ -229,11 +237,11 @@ class UnsupportedLayout(TidewheelError):
 
 
 class CorruptMetadata(TidewheelError):
-    """An item of the table, or an object that it names, is damaged or of a newer version; see the message."""
+    """An item of the table, or an object of such an item, is damaged or of a newer version. See the message."""
 
 
 class KeysNotSettled(TidewheelError):
-    """An item that a message with a key names is not readable; delete the item, or send the message without its key."""
+    """An item for the key of a message cannot be read. Delete the item, or send the message without a key."""
 
     def __init__(self, topic: str, error: Exception) -> None:
         self.topic = topic
@@ -241,7 +249,7 @@ class KeysNotSettled(TidewheelError):
 
 
 class ObjectMissing(TidewheelError, LookupError):
-    """An object that the metadata names is gone; restore the object from a backup."""
+    """An object named in the metadata does not exist. Restore the object from a backup."""
 
     def __init__(self, object_name: str) -> None:
         self.object_name = object_name
@@ -249,7 +257,10 @@ class ObjectMissing(TidewheelError, LookupError):
 
 
 class DelayTooLong(TidewheelError):
-    """A message was about to be released more than 900 s ahead, which SQS refuses: a defect, nothing was sent."""
+    """A message was to be released more than 900 s ahead, which SQS refuses. Nothing was sent.
+
+    This error is a defect of Tidewheel.
+    """
 
     def __init__(self, deliver_at_ms: int, now_ms: int) -> None:
         super().__init__(
@@ -259,10 +270,10 @@ class DelayTooLong(TidewheelError):
 
 
 class QueueUnavailable(TidewheelError):
-    """A subscription's queue does not exist or refuses messages; create it again or correct its policy.
+    """A subscription's queue does not exist or refuses messages. Create the queue again or correct its policy.
 
     Attributes:
-        unsent: places, among the messages that were to be sent, of those that the queue did not take.
+        unsent: indexes of the messages that the queue did not take, in the batch to be sent.
     """
 
     def __init__(self, queue_url: str, reason: str, unsent: Sequence[int] = ()) -> None:
@@ -273,7 +284,7 @@ class QueueUnavailable(TidewheelError):
 
 
 class NotTaken(TidewheelError):
-    """SQS did not take some messages, for its own reasons, in several tries; the work is safe to try again."""
+    """SQS did not take some messages in several tries, for its own reasons. The work is safe to retry."""
 
     def __init__(self, queue_url: str, messages: int, tries: int, reason: str) -> None:
         self.queue_url = queue_url
@@ -281,14 +292,14 @@ class NotTaken(TidewheelError):
 
 
 class PartLeased(TidewheelError):
-    """Another worker has this part of a delivery; it is tried again in case that worker dies."""
+    """Another worker has this part of a delivery. The part is retried in case that worker dies."""
 
     def __init__(self, delivery: object, part: int) -> None:
         super().__init__(f"part {part} of {delivery} is another worker's for now; it comes again")
 
 
 class ConcurrentModification(TidewheelError):
-    """Too many writers changed the same topic at once; the work is safe to try again."""
+    """Too many writers changed the same topic at once. The work is safe to retry."""
 
     def __init__(self, action: str, topic: str, attempts: int) -> None:
         super().__init__(f"{action} on topic {topic!r} lost {attempts} races in a row; try again")

@@ -1,1 +1,1 @@
-"""The ledger: its file format and the metadata of one file."""
+"""Encodes ledgers and their metadata."""

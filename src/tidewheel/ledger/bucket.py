@@ -1,17 +1,17 @@
-"""A bucket: one ledger's metadata, all that a plan needs to know which of its segments to read.
+"""Defines buckets, each the metadata by which plans choose segments of a ledger.
 
 Encoded, a bucket's index is two byte strings in one item, each with its checksum in front (`tidewheel.model.checksum`):
 
     slots      the bitmap of the occupied slots (`tidewheel.ledger.slots`)
     segments   the segment table (`tidewheel.ledger.segment_table`)
 
-Where either is too large for an item that every dispatch reads, the ledger itself holds both in its *tail*, between its
-last segment and its footer:
+Every dispatch reads the item. If either string is too large for the item, the ledger itself holds both in its *tail*,
+between its last segment and its footer:
 
     tail       slots | segments
 
-The item then has the tail's place, no segments, and a bitmap of coarser slots (number >> slot_shift) that is small
-enough. `Bucket.with_tail` makes such a bucket complete.
+The item then has the tail's place, no segments, and a small bitmap of coarser slots (number >> slot_shift).
+`Bucket.with_tail` makes such a bucket complete.
 """
 
 from __future__ import annotations
@@ -31,17 +31,19 @@ from tidewheel.model.segment import Segment
 BucketId = NewType("BucketId", str)
 
 INLINE_SEGMENTS_BYTES = 1024
-"""A longer segment table is read from the tail, when it is needed."""
+"""A longer segment table is read from the tail, when needed."""
 INLINE_SLOTS_BYTES = 16 * 1024
-"""A larger bitmap is read from the tail; the item has a coarser one."""
+"""A larger bitmap is read from the tail, and the item has a coarser bitmap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """Where a ledger holds its own index: the bitmap of slots, and behind it the segment table.
+    """The place of a ledger's own index in the object.
+
+    The index is the bitmap of slots, followed by the segment table.
 
     Attributes:
-        offset: of its first byte in the object.
+        offset: of the first byte in the object.
         slots_bytes: length of the bitmap.
         segments_bytes: length of the segment table.
     """
@@ -52,10 +54,10 @@ class Tail:
 
     @classmethod
     def of_tag(cls, text: str) -> Tail:
-        """Reads what `tag` returned.
+        """Reads the result of `tag`.
 
         Raises:
-            ValueError: it is not that.
+            ValueError: the text is not a tag.
         """
         offset, slots_bytes, segments_bytes = map(int, text.split(","))
         if min(offset, slots_bytes, segments_bytes) < 0:
@@ -64,19 +66,19 @@ class Tail:
 
     @property
     def tag(self) -> str:
-        """Its place, as the ledger's own footer holds it."""
+        """The tail's place, as text for the ledger's footer."""
         return f"{self.offset},{self.slots_bytes},{self.segments_bytes}"
 
     @property
     def length(self) -> int:
-        """Its bytes altogether."""
+        """Length of the tail in bytes."""
         return self.slots_bytes + self.segments_bytes
 
     def index(self, data: bytes, object_name: str) -> tuple[BitMap, SegmentTable]:
         """Reads the bytes of the tail.
 
         Raises:
-            CorruptLedger: they are damaged.
+            CorruptLedger: the bytes are damaged.
         """
         try:
             return decode_slots(data[: self.slots_bytes]), decode_segments(data[self.slots_bytes :])
@@ -92,14 +94,15 @@ class Tail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """Metadata of one live ledger.
+    """Metadata of a live ledger.
 
     Attributes:
-        id: hash of the ledger's content, or of what it was merged from: the same one committed twice is one bucket.
+        id: hash of the ledger's content, or of the ledgers merged into it. Two commits of the same ledger make one
+            bucket.
         object_name: the ledger's key in S3.
         size_bytes, rows: of the whole ledger.
         slots: occupied slots, each shifted right by `slot_shift` bits.
-        segments: its segments, in order of time and of offset; none while they are in the tail only.
+        segments: the ledger's segments, in order of time and of offset. Empty while only the tail has the segments.
         tail: where the ledger holds its index, if not in the item.
         slot_shift: above 0 if `slots` is coarse.
     """
@@ -115,32 +118,38 @@ class Bucket:
 
     @property
     def first_slot(self) -> int:
-        """The first slot that holds a message; a lower bound of it if `slots` is coarse."""
+        """The first slot with a message, or a lower bound if `slots` is coarse."""
         return int(self.slots.min()) << self.slot_shift
 
     @property
     def last_slot(self) -> int:
-        """The last slot that holds a message; an upper bound of it if `slots` is coarse."""
+        """The last slot with a message, or an upper bound if `slots` is coarse."""
         return ((int(self.slots.max()) + 1) << self.slot_shift) - 1
 
     @property
     def complete(self) -> bool:
-        """Whether nothing of the index is in the tail only."""
+        """Whether the bucket has the whole index, without the tail."""
         return bool(self.segments) and not self.slot_shift
 
     def next_slot(self, at_or_after: int) -> int | None:
-        """Returns the first occupied slot at or after one, or a lower bound of it if `slots` is coarse."""
+        """Returns the first occupied slot at or after a slot.
+
+        Returns a lower bound if `slots` is coarse.
+        """
         if self.last_slot < at_or_after:
             return None
         return max(at_or_after, int(self.slots.next_set_bit(at_or_after >> self.slot_shift)) << self.slot_shift)
 
     def occupies(self, first_slot: int, end_slot: int) -> bool:
-        """Whether it holds messages of slots [first_slot, end_slot); if `slots` is coarse, whether it may."""
+        """Returns whether the bucket has messages of slots [first_slot, end_slot).
+
+        If `slots` is coarse, returns whether the bucket may have such messages.
+        """
         slot = self.next_slot(first_slot)
         return slot is not None and slot < end_slot
 
     def share(self, first_slot: int, end_slot: int) -> float:
-        """Returns which share of its occupied slots lies in [first_slot, end_slot), about."""
+        """Returns the approximate share of occupied slots in [first_slot, end_slot)."""
         inside = (
             self.slots.range_cardinality(first_slot >> self.slot_shift, (end_slot - 1 >> self.slot_shift) + 1)
             if first_slot < end_slot
@@ -152,14 +161,17 @@ class Bucket:
         """Returns the complete bucket, given the bytes of its tail.
 
         Raises:
-            CorruptLedger: they are not that.
+            CorruptLedger: the bytes are not the tail.
         """
         assert self.tail is not None
         slots, segments = self.tail.index(data, self.object_name)
         return replace(self, slots=slots, segments=segments, slot_shift=0)
 
     def without_tail(self) -> Bucket:
-        """Returns what an item holds of it: what is too large is left to the tail, if there is one."""
+        """Returns the bucket as an item holds it.
+
+        If the ledger has a tail, the parts that are too large for the item are left out.
+        """
         if self.tail is None:
             return self
         segments = self.segments if self.tail.segments_bytes <= INLINE_SEGMENTS_BYTES else ()
@@ -170,11 +182,14 @@ class Bucket:
 
 
 def content_id(data: bytes | memoryview) -> BucketId:
-    """Returns the id of a bucket whose ledger has these bytes: 128 bits of BLAKE2b, in hex."""
+    """Returns the id of a bucket, from the bytes of its ledger.
+
+    The id is 128 bits of BLAKE2b, in hex.
+    """
     return BucketId(hashlib.blake2b(data, digest_size=16).hexdigest())
 
 
 def encode_tail(slots: BitMap, segments: Sequence[Segment], *, offset: int) -> tuple[bytes, Tail]:
-    """Returns a ledger's tail, and where it is if it begins at an offset."""
+    """Returns a ledger's tail and its place, given its offset."""
     bitmap, table = encode_slots(slots), encode_segments(segments)
     return bitmap + table, Tail(offset=offset, slots_bytes=len(bitmap), segments_bytes=len(table))

@@ -1,6 +1,6 @@
-"""The delayed index of a topic: what is due in a range of slots, and which slot comes next.
+"""Finds a topic's due segments in a slot range, and the next slot.
 
-A dispatch looks at bitmaps and segment tables only; its memory grows with what is due, not with what waits.
+A dispatch reads bitmaps and segment tables only. Its memory grows with the due messages, not with the waiting messages.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from tidewheel.model.segment import Segment
 
 
 def due_segments(buckets: Iterable[Bucket], first_slot: int, end_slot: int, slot_ms: int) -> tuple[PlannedSegment, ...]:
-    """Returns the segments that may hold rows of slots [first_slot, end_slot), in order of time; buckets that do must
-    be complete.
+    """Returns the segments that may hold rows of slots [first_slot, end_slot), by time.
 
-    A bucket that occupies none of the slots is left out whole, and its segments are not read; of the others, a segment
-    is named only if an occupied slot of the range touches its span.
+    Buckets that occupy a slot of the range must be complete. The segments of other buckets are not read. A segment is
+    returned only if its span touches an occupied slot of the range.
     """
     found = [
         PlannedSegment(
@@ -39,20 +38,29 @@ def due_segments(buckets: Iterable[Bucket], first_slot: int, end_slot: int, slot
 
 
 def _due_rows(segment: Segment, from_ms: int, until_ms: int) -> int:
-    """Estimates the rows of a segment that are due in [from_ms, until_ms): its rows, spread evenly over its span."""
+    """Estimates the rows of a segment that are due in [from_ms, until_ms).
+
+    The estimate spreads the rows evenly over the segment's span.
+    """
     first, last = segment.first_deliver_at_ms, segment.last_deliver_at_ms
     overlap = min(last + 1, until_ms) - max(first, from_ms)
     return max(1, -(-segment.rows * overlap // (last - first + 1)))
 
 
 def next_slot(buckets: Iterable[Bucket], at_or_after: int) -> int | None:
-    """Returns the first occupied slot at or after one, or None; a lower bound where a bucket's slots are coarse."""
+    """Returns the first occupied slot at or after a slot, or None.
+
+    The result is a lower bound where a bucket's slots are coarse.
+    """
     slots = (bucket.next_slot(at_or_after) for bucket in buckets)
     return min((slot for slot in slots if slot is not None), default=None)
 
 
 def waiting_rows(buckets: Iterable[Bucket], at_or_after: int) -> int:
-    """Estimates the rows of slots at or after one: a bucket's rows, spread evenly over its occupied slots."""
+    """Estimates the rows of slots at or after a slot.
+
+    The estimate spreads a bucket's rows evenly over its occupied slots.
+    """
     found = 0
     for bucket in buckets:
         share = 1.0 if bucket.first_slot >= at_or_after else bucket.share(at_or_after, bucket.last_slot + 1)

@@ -1,7 +1,7 @@
-r"""The two kinds of Parquet footer in a ledger, written from the sizes of column chunks already encoded.
+r"""Writes the two kinds of Parquet footer in a ledger.
 
-pyarrow encodes every row group once and reads everything back; it offers no way to give one row group a
-second footer. So this module, and only this, speaks Thrift's compact protocol, and only writes it:
+pyarrow encodes every row group once and reads all footers, but cannot give a row group a second footer. So only
+this module uses Thrift's compact protocol, and only to write:
 
     varint      7 bits a byte, lowest first, high bit set on all but the last byte
     integer     varint of its zigzag form: 0, -1, 1, -2, ... -> 0, 1, 2, 3, ...
@@ -11,7 +11,7 @@ second footer. So this module, and only this, speaks Thrift's compact protocol, 
     field       1 byte: (its number - the number of the field before) << 4 | type | value
     types       1 true, 2 false, 5 i32, 6 i64, 8 string, 9 list, 12 struct
 
-A footer, with the numbers of parquet.thrift (* in the ledger's own footer only):
+A footer has these fields, with the numbers of parquet.thrift (* in the ledger's own footer only):
 
     FileMetaData    1 version = 2 | 2 schema | 3 num_rows | 4 row_groups | 5 key_value_metadata | 6 created_by
                     | 7 column_orders *
@@ -21,7 +21,7 @@ A footer, with the numbers of parquet.thrift (* in the ledger's own footer only)
                     | 6 total_uncompressed_size | 7 total_compressed_size | 9 data_page_offset
                     | 12 statistics * (of deliver_at_ms: 5 max_value | 6 min_value)
 
-followed by its length (4 bytes, little-endian) and `PAR1`.
+The footer is followed by its length (4 bytes, little-endian) and `PAR1`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Type(IntEnum):
 
 
 class _Repetition(IntEnum):
-    """Whether a node of the schema is there once, perhaps, or many times."""
+    """Whether a node of the schema is required, optional or repeated."""
 
     REQUIRED = 0
     OPTIONAL = 1
@@ -75,10 +75,10 @@ class Column:
     """How a leaf column is stored, the same in every ledger.
 
     Attributes:
-        path: its names from the root.
-        type: its physical type.
-        encoding: of its values; levels are RLE always.
-        codec: its compression, where its row group has any values.
+        path: names from the root to the column.
+        type: physical type.
+        encoding: encoding of the values. Levels are always RLE.
+        codec: compression, if the row group has any values in the column.
     """
 
     path: tuple[str, ...]
@@ -106,10 +106,10 @@ COLUMNS = tuple(
 
 
 class Chunk(NamedTuple):
-    """One column of one row group, as encoded.
+    """An encoded column of a row group.
 
     Attributes:
-        codec: its compression.
+        codec: compression.
         values: how many, nulls included.
         raw_bytes: pages with their headers, uncompressed.
         encoded_bytes: the same, compressed.
@@ -122,11 +122,11 @@ class Chunk(NamedTuple):
 
 
 class RowGroup:
-    """A row group's entry in a footer, for any place that its pages may have.
+    """A row group's entry in a footer, for any place of its pages.
 
     Args:
         rows: how many.
-        chunks: one for each of COLUMNS; their pages lie one after the other.
+        chunks: one for each of COLUMNS. Their pages are contiguous.
     """
 
     def __init__(self, rows: int, chunks: Sequence[Chunk]) -> None:
@@ -153,7 +153,7 @@ class RowGroup:
         """Returns the entry in the segment's own footer.
 
         Args:
-            first_page: offset of the first page in the file that the segment is.
+            first_page: offset of the first page in the segment's own file.
         """
         return self._entry(first_page, b"", b"")
 
@@ -181,10 +181,10 @@ class RowGroup:
 
 
 def segment_footer(row_group: RowGroup, first_page: int, tags: Mapping[str, str]) -> bytes:
-    """Returns the footer that makes one row group a Parquet file of its own.
+    """Returns the footer that makes a row group a Parquet file.
 
     Args:
-        row_group: the only one.
+        row_group: the only row group.
         first_page: offset of its first page in that file.
         tags: key-value metadata.
     """
@@ -192,7 +192,10 @@ def segment_footer(row_group: RowGroup, first_page: int, tags: Mapping[str, str]
 
 
 def ledger_footer(rows: int, row_groups: Sequence[bytes], tags: Mapping[str, str]) -> bytes:
-    """Returns the footer of the whole ledger; `row_groups` were made by `RowGroup.in_ledger`."""
+    """Returns the footer of the whole ledger.
+
+    `row_groups` are results of `RowGroup.in_ledger`.
+    """
     return _footer(rows, row_groups, tags, _COLUMN_ORDERS)
 
 
@@ -256,7 +259,10 @@ def _node(
     converted: int | None = None,
     logical: bytes | None = None,
 ) -> bytes:
-    """SchemaElement: 1 type, 2 type_length, 3 repetition, 4 name, 5 num_children, 6 converted, 10 logical."""
+    """Encodes a SchemaElement.
+
+    Its fields are 1 type, 2 type_length, 3 repetition, 4 name, 5 num_children, 6 converted, 10 logical.
+    """
     fields: tuple[tuple[int, int, bytes | None], ...] = (
         (1, _I32, None if type_ is None else _integer(type_)),
         (2, _I32, None if type_length is None else _integer(type_length)),
@@ -298,7 +304,7 @@ def _schema() -> bytes:
 
 
 def _chunk_head(column: Column, codec: Codec) -> bytes:
-    """The fields of a column chunk that are the same in every row group, up to the codec."""
+    """Returns the fields of a column chunk up to the codec, which are the same in every row group."""
     encodings = sorted({Encoding.RLE, column.encoding})
     return b"".join(
         (
@@ -318,5 +324,5 @@ _VERSION_AND_SCHEMA = b"\x15\x04" + b"\x19" + _schema()
 _CHUNK_HEADS = {(i, codec): _chunk_head(column, codec) for i, column in enumerate(COLUMNS) for codec in Codec}
 # Rows are sorted by the columns 0 and 1: SortingColumn is 1 column_idx, 2 descending, 3 nulls_first.
 _SORTING_COLUMNS = b"\x19" + _list_head(2, _STRUCT) + b"\x15\x00\x12\x12\x00" + b"\x15\x02\x12\x12\x00"
-# Every column has the order that its type defines; without this, readers do not trust min_value, max_value.
+# Every column has the order of its type. Without this field, readers do not trust min_value and max_value.
 _COLUMN_ORDERS = b"\x19" + _list_head(len(COLUMNS), _STRUCT) + b"\x1c\x00\x00" * len(COLUMNS)

@@ -1,4 +1,4 @@
-"""Inspecting a ledger: all of it is read and verified, and what is readable says what its bucket must say."""
+"""Inspects a ledger. Reads and verifies all bytes, and computes the expected bucket."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tidewheel.model.segment import Segment
 from tidewheel.model.untrusted import json_of, text
 
 READ_BYTES = 64 * 1024 * 1024
-"""What is held of a ledger at once; a segment may be larger."""
+"""How much of a ledger is held in memory at once. A larger segment is held whole."""
 _NAME = re.compile(r"/\d+-([^-/]+)-[^-/]+\.parquet\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """What of a ledger cannot be read.
+    """The damage of a ledger.
 
     Attributes:
-        lost_rows: how many rows; None if not even that is known.
+        lost_rows: how many rows cannot be read. None if the number is unknown.
     """
 
     object_name: str
@@ -38,12 +38,12 @@ class Damage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspected:
-    """A ledger as its object shows it.
+    """A ledger, as found in the object.
 
     Attributes:
-        bucket: of the segments that are readable; None if none is.
-        sources: names of the ledgers that it was merged from.
-        damage: what is not readable.
+        bucket: the bucket of the readable segments. None if no segment is readable.
+        sources: names of the ledgers from which this ledger was merged.
+        damage: the damage, if any.
     """
 
     object_name: str
@@ -55,12 +55,12 @@ class Inspected:
 
     @property
     def whole(self) -> bool:
-        """Whether all of it is readable."""
+        """Whether the complete ledger is readable."""
         return self.bucket is not None and self.damage is None
 
 
 def inspect(read: Read, size_bytes: int, object_name: str, slot_ms: int) -> Inspected:
-    """Reads a ledger whole, verifies every segment's checksum, and returns what its bucket must say."""
+    """Reads a whole ledger, verifies every segment, and returns the expected bucket."""
     named = _NAME.search(object_name)
     if named is None:
         return _unreadable(object_name, "this is no ledger's name")
@@ -121,7 +121,7 @@ def _tail(tags: dict[str, str]) -> Tail | None:
 def _decoded(
     read: Read, segments: Sequence[Segment], object_name: str
 ) -> Iterator[tuple[Segment, np.ndarray | CorruptLedger]]:
-    """Yields each segment with its delivery times, or with why it has none."""
+    """Yields each segment with its delivery times, or with its error."""
     for segment, data in read_segments(read, segments):
         try:
             table = decode_segment(data, object_name=object_name, segment=segment, columns=("deliver_at_ms",))
@@ -131,7 +131,10 @@ def _decoded(
 
 
 def read_segments(read: Read, segments: Sequence[Segment]) -> Iterator[tuple[Segment, bytes]]:
-    """Yields the bytes of segments that are in the order of their offsets, several with one read."""
+    """Yields the bytes of segments, which must be sorted by offset.
+
+    Several segments are read at once.
+    """
     held, held_from = b"", 0
     for position, segment in enumerate(segments):
         if segment.last_byte >= held_from + len(held):

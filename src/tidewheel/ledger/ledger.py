@@ -1,7 +1,7 @@
-r"""The ledger: messages sorted by delivery time in one Parquet file, each segment of it readable alone.
+r"""Encodes ledgers as Parquet files in which each segment can be read alone.
 
-Any Parquet reader reads the whole file. A segment's range, with the magic in front, is a Parquet file too,
-so that one GET is enough and no footer needs to be fetched or kept:
+A ledger holds messages sorted by delivery time, and any Parquet reader reads the whole file. A segment's range, with
+the magic in front, is a Parquet file too, so that one GET is enough and no footer needs to be fetched or kept:
 
     ledger   | "PAR1" | segment | segment | ... | tail | ending |
     segment  | CRC-32 of the rest of the segment, 4 bytes LE | pages | footer | footer length, 4 bytes LE | "PAR1" |
@@ -9,18 +9,18 @@ so that one GET is enough and no footer needs to be fetched or kept:
     pages    | deliver_at_ms | message_id | key | attributes: keys | values | payload | encoding
              | sent_at_ms | expires_at_ms |
 
-Segments lie one after the other, the first at offset 4. The pages, encoded once, are named by two footers: the
-segment's own, with offsets from its start, and the ledger's, with offsets from the file's. Only the ledger's
-has statistics (of deliver_at_ms) and the tags `tidewheel.topic`, `.generation`, `.sources` (a JSON list of the
-ledgers it was merged from); both have `tidewheel.schema_version`. `parquet_footer` draws them.
+Segments are contiguous, the first at offset 4. The pages are encoded once and named by two footers. The segment's own
+footer has offsets from the segment's start, the ledger's footer has offsets from the file's start. Only the ledger's
+footer has statistics (of deliver_at_ms) and the tags `tidewheel.topic`, `.generation`, `.sources` (a JSON list of
+the ledgers it was merged from). Both have `tidewheel.schema_version`. `ledger/footer.py` draws the footers.
 
-Rows are sorted by (deliver_at_ms, message_id). Payloads, keys and attributes are compressed with zstd; times
-and ids are stored as differences instead, which is smaller and faster than zstd on them.
+Rows are sorted by (deliver_at_ms, message_id). Payloads, keys and attributes are compressed with zstd. Times and ids
+are stored as differences instead, which is smaller and faster than zstd.
 
-The checksum is of whole segments, not Parquet's of pages: it costs a third of that, it covers page headers and
-footers too, and it is checked before the bytes reach a parser. So is that of the ledger's own footer; Parquet's readers
-pass over it, since no footer names those four bytes. A tail (`bucket.py`) is there only if an item cannot hold
-the ledger's index.
+The checksum covers whole segments instead of Parquet's pages. It costs a third of Parquet's checksums, covers page
+headers and footers too, and is verified before a parser reads the bytes. The ledger's own footer has such a checksum
+too. Parquet's readers ignore those four bytes, since no footer names them. A tail (`bucket.py`) exists only if an item
+cannot hold the ledger's index.
 """
 
 from __future__ import annotations
@@ -57,21 +57,21 @@ __all__ = [
     "rows_table",
 ]
 
-# In a ledger of less than two days each slot's rows are a larger share of it: smaller segments, less read in vain.
+# In a ledger of less than two days each slot has a larger share of the rows. Smaller segments save useless reads.
 _SHORT_SEGMENT_BYTES = 16 * 1024
 _SHORT_SPAN_MS = 2 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """An encoded ledger: the object's bytes, and what they hold."""
+    """An encoded ledger, as the object's bytes and a summary."""
 
     data: bytes
     summary: LedgerSummary
 
 
 class _Pieces:
-    """A sink that keeps what it is given."""
+    """A sink in memory."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes | memoryview] = []
@@ -90,20 +90,20 @@ def encode_ledger(
     segment_bytes: int | None = None,
     sources: Sequence[str] = (),
 ) -> Ledger:
-    """Encodes messages as a ledger; the same rows give the same bytes.
+    """Encodes messages as a ledger. The same rows give the same bytes.
 
     Args:
-        table: rows in SCHEMA, in any order; those with equal time and id keep theirs.
+        table: rows in SCHEMA, in any order. Rows with equal time and id keep their order.
         topic: the topic's name.
         generation: the topic's generation.
         slot_ms: the topic's slot length.
         segment_rows: most rows of a segment.
-        segment_bytes: encoded bytes after which a segment ends with its slot; by default 64 KiB, or 16 KiB in a
-            ledger spanning under 2 days.
-        sources: names of the ledgers that this one replaces.
+        segment_bytes: encoded bytes after which a segment ends with its slot. None: 64 KiB, or 16 KiB in a ledger
+            spanning under 2 days.
+        sources: names of the ledgers that this ledger replaces.
 
     Raises:
-        InvalidValue: no rows, or not in SCHEMA.
+        InvalidValue: no rows, or rows not in SCHEMA.
     """
     table = conform(table).combine_chunks()
     if table.num_rows == 0:
@@ -131,16 +131,16 @@ def encode_ledger(
 def decode_segment(
     range_bytes: bytes, *, object_name: str, segment: Segment, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """Returns the rows of one segment, in SCHEMA.
+    """Returns the rows of a segment, in SCHEMA.
 
     Args:
-        range_bytes: what a range GET of `segment` returned.
+        range_bytes: the result of a range GET of `segment`.
         object_name: the ledger's object, for the error.
-        segment: what the bucket says is there.
-        columns: names of the columns wanted, in this order; all by default.
+        segment: the segment as its bucket describes it.
+        columns: names of the columns wanted, in this order. None: all columns.
 
     Raises:
-        CorruptLedger: the bytes are not that segment, whatever the reason.
+        CorruptLedger: the bytes are not the segment, for any reason.
     """
     reason = _damage(range_bytes, segment)
     if reason is None:
@@ -172,11 +172,11 @@ def _read(range_bytes: bytes, segment: Segment, columns: Sequence[str] | None) -
         raise ValueError(f"schema version is {version}, this release reads {SCHEMA_VERSION}")
     if not file.schema_arrow.equals(SCHEMA):
         raise ValueError(f"columns are {file.schema_arrow.to_string(show_field_metadata=False)}")
-    if file.metadata.num_rows != segment.rows:  # asked before, since a few bytes can stand for any number of rows
+    if file.metadata.num_rows != segment.rows:  # a few bytes can stand for any number of rows
         raise ValueError(f"{file.metadata.num_rows} rows instead of {segment.rows}")
     wanted = None if columns is None else list({"deliver_at_ms", *columns})
     table = file.read(columns=wanted, use_threads=False)
-    # Parquet's readers believe that texts are UTF-8; whoever makes messages of them cannot.
+    # Parquet's readers do not check that texts are UTF-8, but messages must be.
     table.validate(full=True)
     return table
 

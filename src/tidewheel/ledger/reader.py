@@ -1,4 +1,4 @@
-"""Reads what a ledger holds from its own footer, where no bucket says it."""
+"""Reads a ledger's segments and tags from its own footer, without a bucket."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from tidewheel.model.checksum import CHECKSUM_BYTES, opened
 from tidewheel.model.segment import Segment
 
 Read = Callable[[int, int], bytes]
-"""Takes an offset and a length, returns these bytes of the object."""
+"""Takes an offset and a length. Returns these bytes of the object."""
 
-# The footer takes some 550 bytes a segment: this holds those of a hundred segments, in one read.
+# The footer takes about 550 bytes a segment, so one read gets the footer of a hundred segments.
 _TAIL_BYTES = 64 * 1024
 _LENGTH_BYTES = 4
 _LEAST_BYTES = CHECKSUM_BYTES + _LENGTH_BYTES + len(MAGIC)
 _FOOTER_BYTES = 1 << 30
-"""Of a footer: that of two million segments, more than a merge writes. A longer one is none."""
+"""Largest footer, for two million segments, more than a merge writes. A longer footer is refused."""
 
 
 def segments_of(read: Read, size_bytes: int, object_name: str) -> tuple[Segment, ...]:
-    """Returns a ledger's segments, as its bucket has them but for `raw_bytes`.
+    """Returns a ledger's segments, equal to the bucket's except for `raw_bytes`.
 
-    `raw_bytes` here are those of all columns, with the headers of their pages: somewhat more than the bucket's.
+    `raw_bytes` here counts all columns with their page headers, which is slightly more than the bucket's.
 
     Args:
-        read: reads a range of the object; called at most twice.
-        size_bytes: of the object.
+        read: reads a range of the object. Called at most twice.
+        size_bytes: size of the object.
         object_name: the ledger's object, for the error.
 
     Raises:
-        CorruptLedger: the footer is not that of a ledger.
+        CorruptLedger: the object does not end with a ledger's footer.
     """
     metadata, ending = _read_footer(read, size_bytes, object_name)
     try:
@@ -49,7 +49,7 @@ def segments_of(read: Read, size_bytes: int, object_name: str) -> tuple[Segment,
 
 
 def tags_of(read: Read, size_bytes: int, object_name: str) -> dict[str, str]:
-    """Returns the tags in a ledger's footer; arguments and errors as of `segments_of`."""
+    """Returns the tags in a ledger's footer. Arguments and errors are those of `segments_of`."""
     metadata, ending = _read_footer(read, size_bytes, object_name)
     try:
         return {key.decode(): value.decode() for key, value in (metadata.metadata or {}).items()}
@@ -58,7 +58,10 @@ def tags_of(read: Read, size_bytes: int, object_name: str) -> dict[str, str]:
 
 
 def _read_footer(read: Read, size_bytes: int, object_name: str) -> tuple[pq.FileMetaData, int]:
-    """Returns the footer, and where the ledger's ending starts, which is the footer's checksum."""
+    """Returns the footer, and the offset of the ledger's ending.
+
+    The ending starts with the footer's checksum.
+    """
     start = max(0, size_bytes - _TAIL_BYTES)
     data = read(start, size_bytes - start)
     if len(data) != size_bytes - start or len(data) < _LEAST_BYTES or not data.endswith(MAGIC):

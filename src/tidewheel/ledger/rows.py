@@ -1,4 +1,4 @@
-"""The rows of a ledger as Arrow tables: their schema, how they are made and how they are sorted."""
+"""Makes and sorts the rows of a ledger as Arrow tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCHEMA: pa.Schema = pa.schema(
         pa.field("expires_at_ms", pa.int64()),
     ]
 )
-"""Columns of a ledger; `encoding` is the number of a `tidewheel.model.message.Encoding`."""
+"""Columns of a ledger. `encoding` is the number of a `tidewheel.model.message.Encoding`."""
 
 Int64s = npt.NDArray[np.int64]
 _Uint64s = npt.NDArray[np.uint64]
@@ -40,10 +40,10 @@ def rows_table(
     attributes: Sequence[Mapping[str, str] | None] | None = None,
     expires_at_ms: Sequence[int | None] | None = None,
 ) -> pa.Table:
-    """Returns rows in SCHEMA, made from columns; a column left out is null throughout.
+    """Returns rows in SCHEMA, made from columns. A missing column is null in every row.
 
     Raises:
-        InvalidValue: an id has not 16 bytes, a value has the wrong type, or the columns differ in length.
+        InvalidValue: an id does not have 16 bytes, a value has the wrong type, or the columns differ in length.
     """
     rows = len(deliver_at_ms)
     pairs = None if attributes is None else [None if a is None else list(a.items()) for a in attributes]
@@ -63,10 +63,10 @@ def rows_table(
 
 
 def conform(table: pa.Table) -> pa.Table:
-    """Returns the table in SCHEMA exactly, cast where nothing is lost by it.
+    """Returns the table in SCHEMA exactly. Casts columns if the cast loses nothing.
 
     Raises:
-        InvalidValue: it has other columns, or values that do not fit.
+        InvalidValue: the table has other columns, or values that do not fit.
     """
     if not table.schema.equals(SCHEMA):
         try:
@@ -80,12 +80,12 @@ def conform(table: pa.Table) -> pa.Table:
 
 
 def sort_rows(table: pa.Table) -> pa.Table:
-    """Returns the rows sorted by (deliver_at_ms, message_id); those that are equal keep their order."""
+    """Returns the rows sorted by (deliver_at_ms, message_id). Equal rows keep their order."""
     if in_order(table):
         return table
     order = pa.array(_sorted_order(table))
     columns = [
-        # Nulls have no order, and to take a column of maps costs as much as one of payloads.
+        # Nulls need no sorting, and sorting a column of maps costs as much as a column of payloads.
         column if column.null_count == len(column) else column.take(order)
         for column in table.columns
     ]
@@ -93,10 +93,10 @@ def sort_rows(table: pa.Table) -> pa.Table:
 
 
 def _sorted_order(table: pa.Table) -> npt.NDArray[np.intp]:
-    """Returns which row comes first, which second, and so on.
+    """Returns the row numbers in sorted order.
 
-    Most rows differ in their times, and they come as some sorted runs, which a stable sort of one column merges. Ids
-    are compared only where times are equal: a sort by all three columns takes ten times as long.
+    Most rows differ in their times, and arrive as some sorted runs, which a stable sort of the time column merges. Ids
+    are compared only where times are equal, because a sort by all three columns takes ten times as long.
     """
     times = times_of(table)
     order: npt.NDArray[np.intp] = np.argsort(times, kind="stable")
@@ -111,7 +111,7 @@ def _sorted_order(table: pa.Table) -> npt.NDArray[np.intp]:
 
 
 def without_repeats(table: pa.Table) -> pa.Table:
-    """Returns sorted rows without those whose id the row before has: copies of one message."""
+    """Returns sorted rows without repeated ids, which are copies of a message."""
     times = times_of(table)
     same = np.flatnonzero(times[1:] == times[:-1])
     if not same.size:
@@ -126,7 +126,7 @@ def without_repeats(table: pa.Table) -> pa.Table:
 
 
 def in_order(table: pa.Table) -> bool:
-    """Says whether the rows are sorted by (deliver_at_ms, message_id)."""
+    """Returns whether the rows are sorted by (deliver_at_ms, message_id)."""
     times = times_of(table)
     if np.any(times[1:] < times[:-1]):
         return False
@@ -145,7 +145,7 @@ def times_of(table: pa.Table) -> Int64s:
 
 
 def text_bytes(table: pa.Table) -> Int64s:
-    """Returns for each row the bytes of payload, key and attributes together."""
+    """Returns the total bytes of payload, key and attributes of each row."""
     total: Int64s = pc.binary_length(table.column("payload")).to_numpy().astype(np.int64)
     keys = table.column("key")
     if keys.null_count < len(keys):
@@ -168,7 +168,7 @@ def _map_bytes(maps: pa.MapArray) -> Int64s:
 
 
 def _id_halves(table: pa.Table) -> tuple[_Uint64s, _Uint64s]:
-    """Returns the upper and lower 64 bits of the ids, which compare as the ids do."""
+    """Returns the upper and lower 64 bits of the ids, which sort as the ids do."""
     halves = [
         np.frombuffer(chunk.buffers()[1], ">u8", 2 * len(chunk), chunk.offset * 16)
         for chunk in table.column("message_id").chunks

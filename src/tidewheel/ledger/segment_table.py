@@ -1,10 +1,11 @@
-"""The segment table: what a ledger's segments are, as bytes that are read when they are asked for.
+"""Encodes a ledger's segments as a table of bytes, decoded on first use.
 
     sealed (`tidewheel.model.checksum`), a zlib stream of unsigned LEB128 numbers:
       first segment's offset, then a segment each:
       length   rows   raw_bytes   first_deliver_at_ms - last_deliver_at_ms of the one before   last - first
 
-Segments follow one another without a gap, so lengths give the offsets. None begins before the one before it ends.
+Segments follow one another without a gap, so lengths give the offsets. No segment begins before the end of the previous
+segment.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ from tidewheel.model.segment import Segment
 from tidewheel.model.untrusted import decompressed
 
 _TABLE_BYTES = 64 * 1024 * 1024
-"""Of a segment table before compression: that of five million segments. What is longer is no table."""
+"""Largest segment table before compression, for five million segments. Longer data is refused."""
 _SEGMENT_NUMBERS = 5
-# A number has at most nine bytes that say that another follows: 63 bits, and those of its last byte.
+# A number has at most nine continuation bytes (63 bits) before its last byte.
 _NO_END = bytes(10)
 _ENDS = bytes(byte < 0x80 for byte in range(256))
 _LAST_DELIVER_AT_MS = attrgetter("last_deliver_at_ms")
 
 
 class SegmentTable(Sequence[Segment]):
-    """The segments of a ledger, in order of time and of offset, made of the table's bytes when they are looked at.
+    """The segments of a ledger, sorted by time and offset, and decoded on first use.
 
-    Most plans need the segments of few buckets, and a few of theirs. That the bytes are a table is checked here, at
-    once: numbers that end, five a segment. Any such numbers can be read, so nothing that is wrong shows up later.
+    Most plans need the segments of few buckets, and few segments of each. The constructor checks at once that the bytes
+    are a table: complete numbers, five per segment. Such a table can always be decoded, so no error appears later.
 
     Args:
         raw: the table's bytes before compression.
 
     Raises:
-        ValueError: they are no table.
+        ValueError: the bytes are not a table.
     """
 
     __slots__ = ("_all", "_count", "_raw")
@@ -60,7 +61,7 @@ class SegmentTable(Sequence[Segment]):
         self._all: tuple[Segment, ...] | None = None
 
     def touching(self, from_ms: int, until_ms: int) -> tuple[Segment, ...]:
-        """Returns the segments whose span has a part of [from_ms, until_ms); reads none behind them."""
+        """Returns the segments whose span touches [from_ms, until_ms). Decodes no later segments."""
         found = []
         for record in self._records():
             if record[4] >= until_ms:
@@ -117,7 +118,10 @@ class SegmentTable(Sequence[Segment]):
 
 
 def touching(segments: Sequence[Segment], from_ms: int, until_ms: int) -> tuple[Segment, ...]:
-    """Returns those of a ledger's segments, all or a run of them, whose span has a part of [from_ms, until_ms)."""
+    """Returns the segments whose span touches [from_ms, until_ms).
+
+    The argument holds all of a ledger's segments, or a run of them.
+    """
     if isinstance(segments, SegmentTable):
         return segments.touching(from_ms, until_ms)
     first = bisect_left(segments, from_ms, key=_LAST_DELIVER_AT_MS)
@@ -128,7 +132,10 @@ def touching(segments: Sequence[Segment], from_ms: int, until_ms: int) -> tuple[
 
 
 def encode_segments(segments: Sequence[Segment]) -> bytes:
-    """Returns the segment table; at most 13 bytes a segment before compression, as a rule."""
+    """Returns the segment table.
+
+    A segment usually takes at most 13 bytes before compression.
+    """
     out = bytearray()
     _put(out, segments[0].offset)
     before = 0
@@ -143,10 +150,10 @@ def encode_segments(segments: Sequence[Segment]) -> bytes:
 
 
 def decode_segments(data: bytes) -> SegmentTable:
-    """Reads `encode_segments`' result: checks all of it, and leaves the numbers to whoever looks at a segment.
+    """Reads the result of `encode_segments`. Checks the table, but does not decode segments.
 
     Raises:
-        CorruptMetadata: it is not one.
+        CorruptMetadata: the data is not a segment table.
     """
     try:
         return SegmentTable(decompressed(opened(data), _TABLE_BYTES))

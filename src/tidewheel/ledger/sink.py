@@ -1,4 +1,4 @@
-"""Where bytes go that are written piece by piece."""
+"""Defines sinks, which take an object's bytes piece by piece."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Sink(Protocol):
-    """Takes an object's bytes in order: a file, an upload."""
+    """Takes an object's bytes in order, such as a file or an upload."""
 
     def write(self, data: bytes | memoryview, /) -> object:
         """Takes the next bytes."""

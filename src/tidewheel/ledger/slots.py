@@ -1,8 +1,9 @@
-"""The occupied slots of a ledger as bytes: a portable roaring bitmap, sealed, and checked whole before it is used.
+"""Encodes the occupied slots of a ledger as a sealed portable roaring bitmap.
 
-Behind the checksum (`tidewheel.model.checksum`), the layout is that of https://github.com/RoaringBitmap/RoaringFormatSpec.
-CRoaring itself checks what is in a container when it has read it (`roaring_bitmap_internal_validate`, which pyroaring
-calls since 1.0.1). What it passes over is checked here, and nothing twice: a dispatch reads the bitmaps of all buckets.
+The layout behind the checksum (`tidewheel.model.checksum`) is that of
+https://github.com/RoaringBitmap/RoaringFormatSpec. A bitmap is checked completely before use. CRoaring checks the
+content of containers after reading (`roaring_bitmap_internal_validate`, which pyroaring calls since 1.0.1). This module
+checks only the rest, because a dispatch reads the bitmaps of all buckets.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ def slots_of(numbers: Iterable[int]) -> BitMap:
 
 
 def encode_slots(slots: BitMap) -> bytes:
-    """Returns the sealed portable form of a bitmap, with runs where they are shorter."""
+    """Returns the sealed portable form of a bitmap, with runs where runs are shorter."""
     compact = BitMap(slots)
     compact.run_optimize()
     return sealed(bytes(compact.serialize()))
 
 
 def decode_slots(data: bytes) -> BitMap:
-    """Reads `encode_slots`' result.
+    """Reads the result of `encode_slots`.
 
-    CRoaring refuses containers and numbers that are not in order, and bits that are more or fewer than said. It passes
-    over what is behind the last container, where numbers are if one says that it has fewer, and over what a container
-    of runs says of its numbers: a slot that is not seen is never planned.
+    CRoaring refuses unsorted containers and numbers, and a wrong number of bits. CRoaring does not notice bytes behind
+    the last container, such as the numbers of a container with a too low count, or a wrong count in a container of
+    runs. This function checks both, because a slot that is not seen is never planned.
 
     Raises:
-        CorruptMetadata: it is damaged, no bitmap, or an empty one.
+        CorruptMetadata: the data is damaged, not a bitmap, or an empty bitmap.
     """
     try:
         bitmap = opened(data)
@@ -58,10 +59,10 @@ def decode_slots(data: bytes) -> BitMap:
 
 
 def _containers_of_runs(data: bytes) -> Iterator[tuple[int, int]]:
-    """Walks over the containers, and yields of each with runs its key and how many numbers it says that it has.
+    """Yields the key and the stated count of numbers of each container with runs.
 
     Raises:
-        ValueError: they do not end where the data ends.
+        ValueError: the containers do not end where the data ends.
     """
     cookie = int.from_bytes(data[:4], "little")
     with_runs = cookie & 0xFFFF == _COOKIE_WITH_RUNS

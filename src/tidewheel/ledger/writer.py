@@ -1,4 +1,4 @@
-"""Writes a ledger as a stream: sorted batches in, segments out, memory flat."""
+"""Writes a ledger as a stream from sorted batches, with constant memory."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ SEGMENT_BYTES = 64 * 1024
 
 # A segment must fit a function's memory whatever its messages' size, even when all are due in one slot.
 _MAX_RAW_BYTES = 64 * 1024 * 1024
-# In segments of 64 KiB of real messages level 2 takes 19 % more time and saves 2 %, level 3 takes 50 % more and
-# saves no more than that.
+# In segments of 64 KiB of real messages level 2 takes 19 % more time and saves 2 %. Level 3 takes 50 % more time
+# and saves no more.
 _ZSTD_LEVEL = 1
-# Encoded bytes in a raw byte, assumed until the first segment shows the ledger's own.
+# Encoded bytes per raw byte, assumed until the first segment gives the ledger's own share.
 _FIRST_SHARE = 0.4
-# What a row weighs besides payload, key and attributes: differences of id and times, lengths.
+# Bytes of a row besides payload, key and attributes: differences of id and times, lengths.
 _ROW_BYTES = 24
 # Encoded bytes and segments that a writer keeps before it passes them on.
 _FLUSH_BYTES = 8 * 1024 * 1024
@@ -50,16 +50,16 @@ _SEGMENT_TAGS = {VERSION_TAG: SCHEMA_VERSION}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerSummary:
-    """What a ledger holds; the bucket's metadata is made from it.
+    """The content of a ledger, from which the bucket's metadata is made.
 
     Attributes:
-        segments: in the order of the file, which is that of time.
+        segments: in the order of the file, which is the order of time.
         rows: how many messages.
         first_deliver_at_ms: the earliest delivery time.
         last_deliver_at_ms: the latest.
-        slots: those that hold a message.
-        size_bytes: of the object, in bytes.
-        tail: where the object holds its own index, if that is too large for the bucket's item.
+        slots: the slots that hold a message.
+        size_bytes: size of the object, in bytes.
+        tail: where the object holds its own index, if the index is too large for the bucket's item.
     """
 
     segments: tuple[Segment, ...]
@@ -92,11 +92,13 @@ class _Span:
 
 
 class _RowGroups:
-    """Some row groups, encoded by pyarrow as one Parquet file in memory, of which only the pages are kept.
+    """Row groups that pyarrow encodes as one Parquet file in memory.
+
+    Only the pages of that file are used.
 
     Args:
-        with_texts: there are keys or attributes. Where all are null, their columns are not compressed: zstd would
-            make them larger, and take a tenth of the whole time to do so.
+        with_texts: whether any row has a key or attributes. If all are null, their columns are not compressed, because
+            zstd would make them larger and take a tenth of the whole time.
     """
 
     def __init__(self, *, with_texts: bool) -> None:
@@ -128,15 +130,15 @@ class _RowGroups:
         return int(self._sink.tell())
 
     def add(self, rows: pa.Table, raw_bytes: int, first_ms: int, last_ms: int) -> int:
-        """Encodes rows as one row group and returns its size."""
+        """Encodes rows as a row group and returns the encoded size."""
         before = self.size
-        # In one piece: pyarrow may end a page where a chunk ends, and then bytes would depend on the batches.
+        # One chunk, because pyarrow may end a page where a chunk ends. The bytes must not depend on the batches.
         self._writer.write_table(rows.combine_chunks(), row_group_size=rows.num_rows)
         self.spans.append(_Span(rows.num_rows, raw_bytes, first_ms, last_ms))
         return self.size - before
 
     def finish(self) -> Iterator[tuple[memoryview, RowGroup, _Span]]:
-        """Returns each row group's pages, its entry for a footer, and what it spans."""
+        """Yields the pages, footer entry and span of each row group."""
         self._writer.close()
         encoded = memoryview(self._sink.getvalue())
         (metadata,) = self._metadata
@@ -153,12 +155,12 @@ class _RowGroups:
 
 
 class LedgerWriter:
-    """Encodes sorted batches of rows as one ledger.
+    """Encodes sorted batches of rows as a ledger.
 
-    A segment ends at `segment_rows` rows, or with the slot in which it reaches `segment_bytes`, or, whatever the
-    slot, before its raw bytes pass 64 MiB. Encoded bytes are estimated: raw bytes times the share that the last
-    segments took, each counting half as much as the one after it. Where segments end does not depend on how the
-    rows were cut into batches.
+    A segment ends at `segment_rows` rows, or with the slot in which it reaches `segment_bytes`. In any slot, a segment
+    ends before its raw bytes exceed 64 MiB. Encoded bytes are estimated as raw bytes times the share of the last
+    segments, where each segment counts half as much as the next. The ends of segments do not depend on how the rows
+    were cut into batches.
 
     Args:
         sink: takes the bytes.
@@ -167,7 +169,7 @@ class LedgerWriter:
         slot_ms: the topic's slot length.
         segment_rows: most rows of a segment.
         segment_bytes: encoded bytes after which a segment ends with its slot.
-        sources: names of the ledgers that this one replaces.
+        sources: names of the ledgers that this ledger replaces.
     """
 
     def __init__(
@@ -202,7 +204,7 @@ class LedgerWriter:
         self._put(MAGIC)
 
     def write(self, table: pa.Table) -> None:
-        """Adds rows, none of them before those already written.
+        """Adds rows. No row may sort before the rows already written.
 
         Raises:
             InvalidValue: the rows are not in SCHEMA or not in order.
@@ -215,10 +217,10 @@ class LedgerWriter:
         self._encode_pending(to_the_end=False)
 
     def close(self) -> LedgerSummary:
-        """Writes what is left and the footer.
+        """Writes the remaining rows and the footer.
 
         Raises:
-            InvalidValue: nothing was written.
+            InvalidValue: no rows were written.
         """
         if self._last_row is None:
             raise InvalidValue("rows", 0, "a ledger holds at least one message")
@@ -276,7 +278,10 @@ class LedgerWriter:
         self._pending = rows.slice(start)
 
     def _segment_end(self, start: int, weights: Int64s, slot_starts: Int64s) -> int | None:
-        """Returns where the segment that starts at a row ends; None if that depends on rows not yet written."""
+        """Returns the end of the segment that starts at a row.
+
+        Returns None if the end depends on rows not yet written.
+        """
         rows = len(weights) - 1
         before = int(weights[start])
         full = int(weights.searchsorted(before + int(self._segment_bytes / self._share)))

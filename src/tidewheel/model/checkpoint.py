@@ -1,6 +1,6 @@
-"""A checkpoint: what a rebuild of a topic's index needs and the ledgers do not hold.
+"""Encodes checkpoints, which hold the data that a rebuild needs beside the ledgers.
 
-Encoded it is sealed (`tidewheel.model.checksum`), a zlib stream of JSON:
+An encoded checkpoint is sealed (`tidewheel.model.checksum`), a zlib stream of JSON:
 
     {"v": 1, "topic": ..., "generation": ..., "settings": {...}, "written_at_ms": ...,
      "marks": [sealed, planned, collected_until, purge_ms],
@@ -9,8 +9,8 @@ Encoded it is sealed (`tidewheel.model.checksum`), a zlib stream of JSON:
      "tombstones": [[slot, message id, ttl_s], ...],     with the id of the message it was moved to, if any
      "recurring": [[name, generation, rule, first_ms, text, encoding, attributes, expires_in_ms], ...]}    likewise
 
-Subscriptions are in the order of their names, tombstones in that of slots and ids. What a newer release adds, names or
-values behind these, is passed over; `v` is the layout of the topic's data, and a newer one is refused.
+Subscriptions are sorted by name, tombstones by slot and id. Names and trailing values added by a newer release are
+ignored. `v` is the layout of the topic's data, and a newer layout is refused.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from tidewheel.model.topic_state import LAYOUT, Purge, TopicState, check_layout
 from tidewheel.model.untrusted import decompressed, json_object_of, mapping, text, whole
 
 _RAW_BYTES = 1024 * 1024 * 1024
-"""Of a checkpoint before compression: that of ten million tombstones. What is longer is none."""
+"""Largest checkpoint before compression, for ten million tombstones. Longer data is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A topic's marks and cursors at a moment; slots, unless named otherwise.
+    """A topic's marks and cursors at a moment, in slots unless named otherwise.
 
     Attributes:
-        written_at_ms: when its reading began.
-        subscriptions: each with the cursor from which it still needs its rows: its own, or that of its first plan
-            whose delivery is open.
+        written_at_ms: when the reading of the topic began.
+        subscriptions: each with the cursor from which the subscription still needs its rows. This is its own cursor, or
+            that of its first plan with an open delivery.
     """
 
     topic: str
@@ -60,7 +60,7 @@ class Checkpoint:
     recurring: tuple[Recurring, ...] = ()
 
     def says_the_same(self, other: Checkpoint) -> bool:
-        """Whether nothing but the time differs."""
+        """Returns whether the checkpoints differ only in their time."""
         return replace(self, written_at_ms=other.written_at_ms) == other
 
 
@@ -72,7 +72,10 @@ def checkpoint_of(
     written_at_ms: int,
     recurring: Iterable[Recurring] = (),
 ) -> Checkpoint:
-    """Returns the checkpoint of a topic; deliveries must have been read after subscriptions."""
+    """Returns the checkpoint of a topic.
+
+    The deliveries must have been read after the subscriptions.
+    """
     return Checkpoint(
         topic=state.topic,
         generation=state.generation,
@@ -92,7 +95,7 @@ def checkpoint_of(
 def with_effective_cursors(subscriptions: Iterable[Subscription], opened: Iterable[Delivery]) -> Iterable[Subscription]:
     """Yields subscriptions with the cursor from which each still needs its rows."""
     first_open: dict[tuple[str, str], int] = {}
-    # A replay that is under way brings what was delivered before: it ends with the index that it reads.
+    # An open replay delivers old messages again, and ends with the index that it reads. Its plans do not count here.
     for key in (delivery.key for delivery in opened if delivery.key.replay is None):
         owner = (key.subscription, key.generation)
         first_open[owner] = min(key.plan, first_open.get(owner, key.plan))
@@ -127,8 +130,8 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
     """Reads a checkpoint.
 
     Raises:
-        CorruptMetadata: it is not one.
-        UnsupportedLayout: the topic's data had a newer layout when it was written.
+        CorruptMetadata: the data is not a checkpoint.
+        UnsupportedLayout: the topic's data had a newer layout when the checkpoint was written.
     """
     try:
         document = json_object_of(decompressed(opened(data), _RAW_BYTES))

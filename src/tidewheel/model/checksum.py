@@ -1,8 +1,8 @@
-"""Sealed bytes: a checksum in front of everything that Tidewheel stores, verified before a parser sees the rest.
+"""Seals stored bytes with a checksum, verified before a parser reads them.
 
     sealed   | CRC-32 of the rest, 4 bytes LE | the rest, at least 1 byte |
 
-Parsers in C and C++ trust what they read: damaged bytes can make Arrow end the whole process.
+Parsers in C and C++ trust their input. Damaged bytes can make Arrow end the whole process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ CHECKSUM_BYTES = 4
 
 
 def seal_of(*pieces: bytes | memoryview) -> bytes:
-    """Returns the checksum that stands in front of these pieces, joined."""
+    """Returns the checksum of the joined pieces."""
     checksum = 0
     for piece in pieces:
         checksum = zlib.crc32(piece, checksum)

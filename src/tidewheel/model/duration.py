@@ -1,4 +1,4 @@
-"""Delays and times as callers write them."""
+"""Parses delays and times given by callers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_DELAY_MS = 3653 * 86_400_000
 """Ten years, with their leap days."""
 
 _BEYOND_MS = 1e15
-"""Past every limit here, yet a float that still tells milliseconds apart."""
+"""Above every limit here, but small enough for a float to distinguish milliseconds."""
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)", re.ASCII)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -29,7 +29,7 @@ def delay_ms(delay: float | timedelta | str, field: str = "delay") -> int:
         field: the argument's name for the error.
 
     Raises:
-        InvalidValue: not a delay, negative, or over ten years.
+        InvalidValue: the value is not a delay, is negative, or is over ten years.
     """
     if isinstance(delay, timedelta):
         result = _ceil_ms(delay)
@@ -66,7 +66,7 @@ def _ceil_ms(delta: timedelta) -> int:
 
 
 def _whole_ms(seconds: float, field: str, value: object, advice: str) -> int:
-    """Rounds up to a millisecond, but for what float arithmetic adds."""
+    """Rounds up to a millisecond, without errors of float arithmetic."""
     if type(seconds) is int and -_BEYOND_MS < seconds * 1000 < _BEYOND_MS:
         return seconds * 1000
     try:
@@ -86,7 +86,7 @@ def at_ms(field: str, at: datetime | float) -> int:
         at: an aware datetime, or Unix seconds.
 
     Raises:
-        InvalidValue: a naive datetime, or not a time.
+        InvalidValue: the value is a naive datetime, or not a time.
     """
     if isinstance(at, datetime):
         if at.tzinfo is None or at.utcoffset() is None:
@@ -98,7 +98,7 @@ def at_ms(field: str, at: datetime | float) -> int:
 
 
 def deliver_at_ms(deliver_at: datetime | float, now_ms: int, field: str = "deliver_at") -> int:
-    """Returns a due time in milliseconds since the epoch; a past time means now.
+    """Returns a due time in milliseconds since the epoch. A past time means now.
 
     Args:
         deliver_at: an aware datetime, or Unix seconds.
@@ -106,7 +106,7 @@ def deliver_at_ms(deliver_at: datetime | float, now_ms: int, field: str = "deliv
         field: the argument's name for the error.
 
     Raises:
-        InvalidValue: a naive datetime, not a time, or more than ten years ahead.
+        InvalidValue: the value is a naive datetime, not a time, or more than ten years ahead.
     """
     result = at_ms(field, deliver_at)
     if result > now_ms + MAX_DELAY_MS:

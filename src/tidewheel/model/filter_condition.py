@@ -1,6 +1,6 @@
-"""The conditions that a filter policy puts on one attribute, compiled once and asked of each message.
+"""Compiles a filter policy's conditions on one attribute into a test.
 
-What each condition means stands in `tidewheel.model.filter_policy`, which checks them.
+`tidewheel.model.filter_policy` checks the conditions and documents their meaning.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 }
 
 Test = Callable[[Mapping[str, str]], bool]
-"""Whether a message with these attributes is taken."""
+"""Returns whether a message with these attributes is taken."""
 
 _KEYWORDS = {"true": True, "false": False, "null": None}
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
 
 
 class _Value(NamedTuple):
-    """One value of an attribute, in each of the senses that it has."""
+    """One value of an attribute, as text, number and keyword."""
 
     text: str | None
     number: float | None
@@ -43,7 +43,7 @@ _Condition = Callable[[_Value], bool]
 
 
 def attribute_test(name: str, conditions: Sequence[Any]) -> Test:
-    """Returns a test of a message's attributes: does one of the conditions on this name hold?
+    """Returns a test of whether any condition on an attribute holds.
 
     Args:
         name: the attribute.
@@ -105,7 +105,10 @@ def _anything_but(operand: Any) -> _Condition:
 
 
 def _values(text: str) -> list[_Value]:
-    """Returns an attribute's values: one, or the elements of a JSON array of plain values."""
+    """Returns an attribute's values.
+
+    The attribute is one value, or a JSON array of plain values.
+    """
     if text.lstrip()[:1] == "[":
         try:
             elements = json_of(text)
@@ -126,7 +129,7 @@ def _element(element: object) -> _Value:
 
 
 def _rounded(number: float) -> float | None:
-    """Returns the number to the decimals that are compared; None for one that no float holds."""
+    """Returns the number rounded to five decimals, or None if no float holds the number."""
     try:
         result = round(float(number), DECIMALS)
     except OverflowError:

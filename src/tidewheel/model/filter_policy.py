@@ -1,27 +1,28 @@
-"""Which messages a subscription takes: Amazon SNS's filter-policy syntax over a message's attributes.
+"""Selects the messages that a subscription takes, by Amazon SNS's filter-policy syntax.
 
     {"store": ["example_corp"], "price": [{"numeric": [">", 0, "<=", 150]}], "region": [{"anything-but": ["eu", "us"]}]}
 
-A message is taken if every name of the policy matches (AND), and a name matches if one of its conditions does (OR):
+A message is taken if every name of the policy matches its attributes (AND). A name matches if any of its conditions
+does (OR):
 
 | condition | matches |
 |---|---|
 | `"text"` | exactly this text |
 | `5`, `true`, `false`, `null` | this number; this keyword |
-| `{"prefix": "text"}`, `{"suffix": "text"}` | text that starts or ends so |
+| `{"prefix": "text"}`, `{"suffix": "text"}` | text with this start or end |
 | `{"equals-ignore-case": "text"}` | this text in small or capital letters |
 | `{"anything-but": ...}` | all but a text, a number, a list of them, `{"prefix": ..}` or `{"suffix": ..}` |
 | `{"numeric": ["=", 5]}`, `{"numeric": [">", 0, "<=", 150]}` | numbers in this range, by `=`, `<`, `<=`, `>`, `>=` |
-| `{"exists": true}`, `{"exists": false}` | a message that has this attribute; one that has not |
+| `{"exists": true}`, `{"exists": false}` | a message with this attribute; a message without it |
 
-`"$or": [{...}, {...}]` beside the names matches if one of its policies does. As in SNS, no condition but
-`exists: false` matches a message without the attribute, also not `anything-but`; and a message without any attributes
-is never taken.
+`"$or": [{...}, {...}]` beside the names matches if one of its policies does. As in SNS, only `exists: false` matches a
+message without the attribute; `anything-but` does not. A message without any attributes is never taken.
 
-Where SNS looks at an attribute's type, we have only text. So text that is a JSON number is compared as text and as a
-number (to five decimals, as in SNS), the text `true`, `false` or `null` also as the keyword, and a JSON array of such
-values is read as SNS reads String.Array: it matches if one of its elements does, `anything-but` if each of them does.
-An array's elements have JSON's types, so there `"5"` is text only. An empty array counts as no attribute.
+SNS looks at an attribute's type, but Tidewheel has only text. So text that is a JSON number is compared as text and as
+a number (to five decimals, as in SNS). The text `true`, `false` or `null` is compared as text and as the keyword. A
+JSON array of such values is read as SNS reads String.Array: it matches if any element matches, and `anything-but`
+matches if every element does. An array's elements have JSON's types, so `"5"` in an array is text only. An empty array
+counts as no attribute.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ MAX_BYTES = 256 * 1024
 
 _FIELD = "filter_policy"
 _LARGEST = 1_000_000_000
-"""SNS: a policy's numbers are from -10^9 to 10^9, exact to five decimals."""
+"""SNS's limit. A policy's numbers are from -10^9 to 10^9, exact to five decimals."""
 _MAX_NAME_CHARACTERS = 256
 _OR = "$or"
 _OPERATORS = ("anything-but", "equals-ignore-case", "exists", "numeric", "prefix", "suffix")
@@ -56,9 +57,9 @@ _Policy = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterPolicy:
-    """A checked policy, ready to be asked of each message; made by `FilterPolicy.parse`.
+    """A checked policy for testing messages.
 
-    Policies that say the same in another order are equal.
+    `FilterPolicy.parse` makes a policy. Policies that differ only in order are equal.
     """
 
     _json: str
@@ -69,10 +70,11 @@ class FilterPolicy:
         """Reads and checks a policy.
 
         Args:
-            policy: JSON text, or the mapping that it stands for.
+            policy: JSON text, or the equivalent mapping.
 
         Raises:
-            InvalidValue: it is not JSON, is empty or over SNS's limits, or a part of it, which is named, is no policy.
+            InvalidValue: the policy is not JSON, is empty, is over SNS's limits, or has an invalid part. The error
+                names the part.
         """
         try:
             names: set[str] = set()
@@ -93,11 +95,17 @@ class FilterPolicy:
         return cls(_json=text, _test=_policy_test(canonical))
 
     def matches(self, attributes: Mapping[str, str] | None) -> bool:
-        """Returns whether a message with these attributes is taken; one without any never is."""
+        """Returns whether a message with these attributes is taken.
+
+        A message without attributes is never taken.
+        """
         return attributes is not None and len(attributes) > 0 and self._test(attributes)
 
     def to_json(self) -> str:
-        """Returns the policy as JSON with sorted names and conditions: equal policies have equal text."""
+        """Returns the policy as JSON with sorted names and conditions.
+
+        Equal policies have equal text.
+        """
         return self._json
 
 
@@ -105,7 +113,7 @@ class FilterPolicy:
 
 
 def _read(policy: object) -> object:
-    """Returns the policy as json.loads gives it, whichever way it came."""
+    """Returns the policy as json.loads reads it, from text or a mapping."""
     how = 'give a JSON object of names with lists of conditions, such as {"store": ["example_corp"]}'
     if not isinstance(policy, (str, Mapping)):
         raise InvalidValue(_FIELD, policy, how)
@@ -140,7 +148,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> _Policy:
 
 
 def _check_policy(policy: object, where: str, names: set[str]) -> tuple[_Policy, int]:
-    """Returns the canonical policy and the number of its combinations; adds its names."""
+    """Returns the canonical policy and the number of combinations. Adds to `names`."""
     if not isinstance(policy, dict):
         raise InvalidValue(where, policy, 'give an object of names with lists, such as {"store": ["example_corp"]}')
     if not policy:
@@ -182,7 +190,7 @@ def _check_name(name: str, conditions: object, where: str) -> list[Any]:
 
 
 def _sorted(parts: Sequence[Any]) -> list[Any]:
-    """Returns the parts once each, in the order of their JSON."""
+    """Returns the distinct parts, in the order of their JSON."""
     by_text = {_TO_JSON(part): part for part in parts}
     return [by_text[text] for text in sorted(by_text)]
 

@@ -1,11 +1,12 @@
-"""Jobs: what is in the work queue, as JSON.
+"""Encodes the jobs in the work queue as JSON.
 
 part        {"topic": ..., "subscription": ..., "generation": ..., "plan": ..., "part": ...}, and "replay" of a replay
 drain       {"topic": ..., "subscription": ..., "generation": ..., "park": ...}
 catch up    {"topic": ..., "subscription": ..., "generation": ...}
 
-Fields of a newer release are passed over: it adds only what a function may ignore without harm. A job of a new kind has
-the field `kind`, and this release refuses it: it comes again, and after five times it waits in the dead-letter queue.
+Unknown fields are ignored: a newer release adds only fields that a function may ignore without harm. A job of a new
+kind has the field `kind`, which this release refuses. SQS then delivers the job again, and after five times moves it to
+the dead-letter queue.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from tidewheel.model.untrusted import json_of
 
 _ADVICE = "give a JSON object as the service's functions put it into the work queue"
 _PART_OF_A_KEY = re.compile(r"[A-Za-z0-9_.:-]{1,128}\Z")
-"""Generations, and the ids of parks and replays: what stands between the separators of a table's key."""
+"""Generations, and the ids of parks and replays. They stand between the separators of a table's key."""
 _MOST = 10**12 - 1
-"""Slots have twelve digits in keys, and no plan has so many parts."""
+"""Slots have twelve digits in keys, and no plan has as many parts."""
 _OWNER: dict[str, type] = {"topic": str, "subscription": str, "generation": str}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartJob:
-    """Sends one part of a delivery."""
+    """Sends a part of a delivery."""
 
     key: DeliveryKey
     part: int
@@ -46,7 +47,7 @@ class DrainJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatchUpJob:
-    """Hands out what a subscription has missed and drains its parks, after a resume."""
+    """Hands out missed plans and drains parks after a resume."""
 
     topic: str
     subscription: str
@@ -71,10 +72,10 @@ def job_body(job: Job) -> str:
 
 
 def job_of(body: str) -> Job:
-    """Reads `job_body`'s result.
+    """Reads the result of `job_body`.
 
     Raises:
-        InvalidValue: it is not one.
+        InvalidValue: the text is not a job.
     """
     try:
         document = json_of(body)

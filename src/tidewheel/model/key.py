@@ -1,4 +1,4 @@
-"""A key's entry: which message a key stands for.
+"""Defines key entries, which record the message that a key stands for.
 
     absent --claim--> names a message --newer version--> names another message
                            |    ^
@@ -6,10 +6,11 @@
                            v    |
                         cancelled
 
-The version of a message is (sender's clock in ms, sender's count); ids tell apart what is equal in both. A message
-that replaces moves the entry if its own version is newer, else it is dropped. One that does not replace is dropped if
-the entry's message and it overlap: the older one still waited when the newer one was sent. Whatever is older than the
-newest cancel, or the newest that replaced, is dropped. The entry is kept for 28 days after its message is due.
+The version of a message is (sender's clock in ms, sender's count). Ids order messages with equal versions. A message
+with `replace` moves the entry if its own version is newer. Otherwise the message is dropped. A message without
+`replace` is dropped if it overlaps the entry's message, which means that the older message still waited when the newer
+was sent. Messages older than the newest cancel, or than the newest message with `replace`, are dropped. The entry is
+kept for 28 days after its message is due.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyEntry:
-    """What is known of a key.
+    """The state of a key.
 
     Attributes:
-        id: the newest message; None if the key was cancelled before one came.
-        sent_ms, seq: its version, or that of the cancel.
-        ttl_s: Unix second after which the entry may be forgotten.
-        replace: whether that message takes the place of others.
-        cancelled: whether a cancel was the last to change it.
-        floor: the newest version of a cancel, or of a message that replaces: whatever is older is dropped.
-        tail_ms: when the last message is due that was superseded after its slot was sealed; it may still come. 0: none.
+        id: the newest message. None if the key was cancelled before a message came.
+        sent_ms, seq: the version of that message, or of the cancel.
+        ttl_s: Unix second after which the entry may be deleted.
+        replace: whether the message replaces others.
+        cancelled: whether the last change was a cancel.
+        floor: the newest version of a cancel or of a message with `replace`. Older messages are dropped.
+        tail_ms: due time of the last message that was superseded after its slot was sealed. That message may still be
+            delivered. 0: none.
     """
 
     key: str
@@ -45,10 +47,10 @@ class KeyEntry:
 
     @property
     def version(self) -> tuple[int, int, str]:
-        """What tells which of two is newer."""
+        """The version, by which the newer of two entries is found."""
         return self.sent_ms, self.seq, self.id or ""
 
     @property
     def deliver_at_ms(self) -> int:
-        """When its message is due; 0 without one."""
+        """The due time of the message, or 0 without a message."""
         return 0 if self.id is None else id_deliver_at_ms(id_bytes(self.id))

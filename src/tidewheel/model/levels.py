@@ -1,4 +1,4 @@
-"""Delay levels, RocketMQ's numbers for delays, and the backoff of a consumer's retries."""
+"""Defines delay levels (RocketMQ's numbers for delays) and retry backoff."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _PART = re.compile(r"(\d{1,12})([smhd])", re.ASCII)
 _MAX_FACTOR = 1000
 _MOST_STEPS = 1 << 52
-"""More attempts than this make no difference, but overflow a float."""
+"""Higher attempts make no difference to the delay, but overflow a float."""
 
 
 def level_delay_ms(level: int, table: Sequence[int] | None = None) -> int:
     """Returns the delay of a level in milliseconds.
 
     Args:
-        level: 0 is now; from 1 on a place in the table; above its top, the top, as in RocketMQ.
-        table: seconds of level 1, 2, ...; None: RocketMQ's eighteen levels.
+        level: 0 is now. From 1 on, a place in the table. A level above the table means the last place, as in RocketMQ.
+        table: seconds of level 1, 2, ... None: RocketMQ's eighteen levels.
 
     Raises:
-        InvalidValue: the level is negative or no whole number.
+        InvalidValue: the level is negative or not a whole number.
     """
     if not isinstance(level, int) or isinstance(level, bool) or level < 0:
         raise InvalidValue(
@@ -44,16 +44,16 @@ def level_delay_ms(level: int, table: Sequence[int] | None = None) -> int:
 
 
 def check_levels(table: Sequence[int], field: str = "delay_levels") -> tuple[int, ...]:
-    """Returns a topic's own table of levels if it is one.
+    """Returns a topic's own valid table of levels.
 
-    The delays need not rise: RocketMQ takes them in any order, and a level's meaning is its place alone.
+    The delays need not rise. RocketMQ takes them in any order, and a level's meaning is its place alone.
 
     Args:
         table: 1 to 100 delays in whole seconds, each above 0 and at most ten years.
         field: the argument's name for the error.
 
     Raises:
-        InvalidValue: it is empty, too long, or holds something else.
+        InvalidValue: the table is empty, too long, or holds an invalid delay.
     """
     if not isinstance(table, (list, tuple)) or not 1 <= len(table) <= MAX_LEVELS:
         raise InvalidValue(field, table, f"give a list of 1 to {MAX_LEVELS} delays in whole seconds")
@@ -65,14 +65,14 @@ def check_levels(table: Sequence[int], field: str = "delay_levels") -> tuple[int
 
 
 def parse_levels(text: str, field: str = "delay_levels") -> tuple[int, ...]:
-    """Returns the seconds of each level from RocketMQ's text, such as "1s 5s 10s 30s 1m 2m 1h".
+    """Returns the seconds of each level from RocketMQ's text, such as "1s 5s 10s".
 
     Args:
-        text: what a RocketMQ broker has as `messageDelayLevel`: numbers with the unit s, m, h or d.
+        text: a RocketMQ broker's `messageDelayLevel`, numbers with the unit s, m, h or d.
         field: the argument's name for the error.
 
     Raises:
-        InvalidValue: it is not such text, or not a table that check_levels takes.
+        InvalidValue: the text has another form, or check_levels refuses the table.
     """
     if not isinstance(text, str):
         raise InvalidValue(field, text, "give text such as '1s 5s 10s 30s 1m 2m 1h'")
@@ -88,20 +88,20 @@ def parse_levels(text: str, field: str = "delay_levels") -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """Delays of retries that grow by a factor.
+    """Computes retry delays that grow by a factor.
 
-    Attempt n waits `base * factor ** (n - 1)`, at most `maximum`. Jitter then takes away a random share, so that what
-    failed together is not tried again together: no delay is above `maximum` or below `1 - jitter` of its full length.
+    Attempt n waits `base * factor ** (n - 1)`, at most `maximum`. Jitter then subtracts a random share, so that work
+    that failed together is not retried together. No delay is above `maximum` or below `1 - jitter` of its full length.
 
     Attributes:
-        base: delay of the first retry: seconds, a timedelta, or text such as "1s"; above 0.
-        factor: by which each delay is longer than the one before, 1 to 1000.
-        maximum: the longest delay, written as base is.
-        jitter: the share of a delay that may be taken away, 0 to 1.
+        base: delay of the first retry: seconds, a timedelta, or text such as "1s". Above 0.
+        factor: each delay is this many times the delay before, 1 to 1000.
+        maximum: the longest delay, in the same forms as base.
+        jitter: the share of a delay that may be subtracted, 0 to 1.
         random: returns a float from 0 to below 1.
 
     Raises:
-        InvalidValue: one of them cannot be used.
+        InvalidValue: one of the values cannot be used.
     """
 
     base: float | timedelta | str = "1s"
@@ -129,7 +129,7 @@ class Backoff:
         object.__setattr__(self, "_maximum_ms", maximum_ms)
 
     def delay_ms(self, attempt: int) -> int:
-        """Returns how long to wait before a retry, in milliseconds.
+        """Returns the wait before a retry, in milliseconds.
 
         Args:
             attempt: 1 for the first retry.

@@ -1,4 +1,4 @@
-"""What callers send, and the id that names it.
+"""Defines messages to send, and message ids.
 
 A message id is a ULID: 26 characters of Crockford's base 32, 128 bits, of which the first 48 are the
 *delivery time* in milliseconds and the rest is random. Ids therefore sort by due time, and an id alone tells
@@ -29,16 +29,16 @@ from tidewheel.errors import InvalidValue
 MessageId = NewType("MessageId", str)
 
 SQS_MAX_BYTES = 1_048_576
-"""SQS: a message's body and attributes together, since August 2025."""
+"""SQS's limit for a message's body and attributes together, since August 2025."""
 HEADER_ATTRIBUTE = "tidewheel"
 HEADER_BYTES = 256
-"""Room kept for our own attribute: its name, type and value, without a key or a payload's name, are below this."""
+"""Room kept for our own attribute. Its name, type and value are smaller, without a key or a payload's name."""
 MAX_MESSAGE_BYTES = SQS_MAX_BYTES - HEADER_BYTES
-"""A sender's body and attributes together, as SQS counts them."""
+"""Limit for a sender's body and attributes together, as SQS counts them."""
 TIMES_END_MS = 253_402_300_800_000
-"""The year 10000: no time from there on is one that a consumer's clock can show."""
+"""The year 10000. A consumer's clock cannot show this time or a later one."""
 MAX_ATTRIBUTES = 9
-"""SQS takes ten attributes; one is ours."""
+"""SQS takes ten attributes, and one is ours."""
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _DIGITS = {c: i for i, c in enumerate(_ALPHABET)}
@@ -47,7 +47,7 @@ _ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
 
 
 class Encoding(IntEnum):
-    """How a body travels: as it is, as JSON text, or as base64 of bytes."""
+    """How a body is encoded: as text, as JSON text, or as base64 of bytes."""
 
     TEXT = 0
     JSON = 1
@@ -55,7 +55,10 @@ class Encoding(IntEnum):
 
 
 class IdSource:
-    """Makes message ids; ids made for the same millisecond count up, so one sender's order is kept."""
+    """Makes message ids in the order of sending.
+
+    Ids made for the same millisecond count up.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -106,7 +109,7 @@ def id_bytes(text: str) -> bytes:
     """Returns the 16 bytes of an id.
 
     Raises:
-        InvalidValue: it is not a message id.
+        InvalidValue: the text is not a message id.
     """
     if not isinstance(text, str) or not _ID.match(text):
         raise InvalidValue("message id", text, "give the 26 characters that send returned")
@@ -117,12 +120,15 @@ def id_bytes(text: str) -> bytes:
 
 
 def id_floor(deliver_at_ms: int) -> bytes:
-    """Returns the least 16 bytes of an id that carries a delivery time: ids of earlier times sort below it."""
+    """Returns the lowest 16-byte id for a delivery time.
+
+    Ids of earlier delivery times sort below this id.
+    """
     return (deliver_at_ms << 80).to_bytes(16)
 
 
 def id_deliver_at_ms(binary: bytes) -> int:
-    """Returns the delivery time that an id carries."""
+    """Returns the delivery time in an id."""
     return int.from_bytes(binary[:6])
 
 
@@ -131,15 +137,16 @@ class Message:
     """A message to send.
 
     Attributes:
-        body: text, bytes, or anything that json.dumps takes. Text goes out as it is, bytes as base64.
-        delay: seconds, a timedelta, or text such as "3d 4h"; 0 when none of the three is given.
+        body: text, bytes, or any value that json.dumps takes. Text is sent unchanged, bytes as base64.
+        delay: seconds, a timedelta, or text such as "3d 4h". 0 if delay, deliver_at and delay_level are all missing.
         deliver_at: an aware datetime or Unix seconds, instead of delay.
-        delay_level: the number of a delay level of the topic's table, instead of delay; 0 is now.
+        delay_level: the number of a delay level of the topic's table, instead of delay. 0 is now.
         attributes: up to nine names with text values, delivered as SQS message attributes.
-        key: what cancels, replaces or deduplicates it; 1 to 256 characters.
-        replace: with a key: this message takes the place of an earlier one that waits; otherwise it is dropped while
-            another one waits.
-        expires_in: seconds, a timedelta or text, from the due time on; what is not handed out by then never is.
+        key: cancels, replaces or deduplicates the message by this name. 1 to 256 characters.
+        replace: with a key: this message replaces an earlier message that waits. Without replace, this message is
+            dropped while another message with the key waits.
+        expires_in: seconds, a timedelta or text, counted from the due time. A message not handed out by then is
+            dropped.
     """
 
     body: Any
@@ -154,7 +161,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What send returns: the message's id and when it is due."""
+    """The result of send, with the message's id and due time."""
 
     id: MessageId
     topic: str
@@ -162,15 +169,17 @@ class Receipt:
 
     @property
     def deliver_at(self) -> datetime:
-        """When it is due, UTC."""
+        """The due time, UTC."""
         return datetime.fromtimestamp(self.deliver_at_ms / 1000, UTC)
 
 
 def bytes_of_text(text: str, encoding: Encoding) -> bytes:
-    """Returns what a ledger stores of a body: raw bytes for base64 text, else UTF-8.
+    """Returns a body's bytes for a ledger.
+
+    These are the raw bytes of base64 text, and UTF-8 of other text.
 
     Raises:
-        ValueError: base64 was promised and is not there.
+        ValueError: the encoding is base64, but the text is not.
     """
     if encoding is Encoding.BYTES:
         try:

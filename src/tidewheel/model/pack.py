@@ -1,7 +1,7 @@
-"""A pack: many messages of one topic in one message of an ingest queue.
+"""Encodes many messages of one topic as a pack for an ingest queue.
 
-The SQS message's body is a line for people (`{"topic": "orders", "messages": 120}`); the pack itself is the
-Binary attribute `pack`, which SQS counts without base64's third:
+The SQS message's body is a line for people (`{"topic": "orders", "messages": 120}`). The pack itself is the Binary
+attribute `pack`, which SQS counts without base64's third:
 
     byte 0..3   CRC-32 of the rest, little-endian
     byte 4      version (1, or 2 with options)
@@ -10,9 +10,10 @@ Binary attribute `pack`, which SQS counts without base64's third:
                   sent    sender's ms      ids    base64 of n x 16 bytes
                   enc     n digits, one Encoding each
                   bodies  n texts          attrs  n objects, or absent when all are empty
-                  opts    n objects or nulls (`outgoing.Options`), or absent; with them the version is 2
+                  opts    n objects or nulls (`validation.Options`), or absent; with them the version is 2
 
-Columns, not rows: ids decode to one buffer, and nothing is looked at a message at a time before it must be.
+The pack holds columns instead of rows. Ids decode to one buffer, and messages are handled one by one only where
+necessary.
 """
 
 from __future__ import annotations
@@ -45,17 +46,20 @@ from tidewheel.model.validation import Options, OutgoingMessage, check_attribute
 
 PACK_ATTRIBUTE = "pack"
 MAX_PACK_BYTES = 1_000_000
-"""Encoded; below SQS's 1 MiB with room for the body and the attribute's name and type."""
+"""Limit of the encoded pack. Below SQS's 1 MiB, with room for the body and the attribute's name and type."""
 MAX_RAW_BYTES = 3 * 1_048_576
-"""Decoded JSON: a message of 1 MiB whose every character JSON escapes comes to two; the bound for bombs."""
+"""Limit of the decoded JSON, against decompression bombs.
+
+A message of 1 MiB takes 2 MiB if JSON escapes every character.
+"""
 MAX_MESSAGES = 10_000
 _TARGET_RAW_BYTES = 1_500_000
 _OPTIONS_BYTES = 150
-"""About what options come to as JSON."""
+"""Approximate size of options as JSON."""
 _LEVEL = 4
 _VERSIONS = (1, 2)
 _MOST_HEADER_BYTES = 4096
-"""Of our own attribute: two keys of 256 characters of four bytes, and what else it holds."""
+"""Limit of our own attribute: two keys of 256 characters of four bytes, and its other fields."""
 _GENERATION = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 _NO_ATTRIBUTES: dict[str, str] = {}
 _CLOCK_TOLERANCE_MS = 86_400_000
@@ -66,9 +70,9 @@ class Pack:
     """Messages of one topic, as columns of equal length.
 
     Attributes:
-        ids: 16 bytes a message, one after the other.
+        ids: 16 bytes a message, concatenated.
         attributes, options: None when no message has any.
-        raw_bytes: of its JSON: what holding it takes of memory, some times over.
+        raw_bytes: size of the JSON. The pack takes a few times as much memory.
     """
 
     topic: str
@@ -96,8 +100,8 @@ def packs(
     """Encodes messages as packs that SQS takes, each of at most max_messages.
 
     Yields:
-        The indexes of the messages in a pack, and its bytes: at most MAX_PACK_BYTES, unless one large message
-        that does not compress is alone in it; SQS takes that too.
+        The indexes of the messages in a pack, and the pack's bytes. A pack has at most MAX_PACK_BYTES, except a pack of
+            one large message that does not compress. SQS takes that pack too.
     """
     group: list[int] = []
     raw = 0
@@ -150,15 +154,15 @@ def _encode(topic: str, generation: str, sent_at_ms: int, messages: Sequence[Out
 
 
 def decode_pack(data: bytes, now_ms: int) -> Pack:
-    """Reads a pack that anybody may have written: what passes is what a sender's checks let through.
+    """Reads an untrusted pack. Accepts only messages valid for a sender.
 
     Args:
         data: the attribute's bytes.
-        now_ms: ingest's time; a delivery time more than ten years after it is refused.
+        now_ms: ingest's time. Delivery times more than ten years after it are refused.
 
     Raises:
-        CorruptPack: it is not a pack, is too large, a column does not fit the others, or a message cannot be
-            delivered.
+        CorruptPack: the data is not a pack, is too large, has columns that do not match, or has a message that cannot
+            be delivered.
     """
     raw = _decompressed(data)
     document = _document(raw)
@@ -200,7 +204,10 @@ def decode_pack(data: bytes, now_ms: int) -> Pack:
 
 
 def _fault(error: Exception) -> str:
-    """Returns what is wrong without the value: this goes into logs, and the value may be a body or a key."""
+    """Returns an error's text without the value.
+
+    The text goes into logs, and the value may be a body or a key.
+    """
     if isinstance(error, InvalidValue):
         return f"{error.field}: {error.advice}"
     return str(error)
@@ -253,7 +260,10 @@ def _check_messages(
     attributes: Sequence[Mapping[str, str]] | None,
     options: Sequence[Options | None] | None,
 ) -> None:
-    """Raises ValueError (InvalidValue is one) for the first message that SQS or a ledger would not take."""
+    """Raises ValueError for the first message that SQS or a ledger would refuse.
+
+    InvalidValue is a ValueError.
+    """
     for i, (text, encoding) in enumerate(zip(texts, encodings, strict=True)):
         if not isinstance(text, str) or not text:
             raise ValueError("a body is not text, or is empty")
@@ -276,7 +286,7 @@ def _check_sizes(
     ids: bytes,
     sent_at_ms: int,
 ) -> None:
-    """Raises ValueError for the first message that is larger than SQS takes, with the header that it will have."""
+    """Raises ValueError if a message with a header is too large for SQS."""
     for i, text in enumerate(texts):
         size = len(text) if text.isascii() else len(text.encode())
         given = None if options is None else options[i]
@@ -290,7 +300,10 @@ def _check_sizes(
 
 
 def _header_bytes(binary: bytes, sent_at_ms: int, given: Options) -> int:
-    """Returns what SQS will count for the header of a message with options, its name and type included."""
+    """Returns the size of a message's header, as SQS counts bytes.
+
+    The attribute's name and type are included.
+    """
     header = header_text(
         id_text(binary),
         Encoding.TEXT,

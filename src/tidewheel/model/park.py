@@ -1,10 +1,10 @@
-"""A park: messages that a subscription's queue must not have yet, or does not take, held until it does.
+"""Defines parks, which hold messages that a subscription's queue cannot take yet.
 
     put ----> waiting ----> leased by a worker ----> deleted, when its messages are sent
                  ^                  |
                  +------------------+  the queue refuses; or the worker dies, and its lease ends
 
-A park belongs to one generation of a subscription, and is nobody's once that is gone.
+A park belongs to one generation of a subscription. Once that generation is deleted, the park has no owner.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MAX_INLINE_PARK_BYTES = 300_000
-"""Ledgers of parks above it are objects: an item has 400 KB at most."""
+"""A park's larger ledger is an object, because an item has at most 400 KB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class ParkKey:
     """Names a park.
 
     Attributes:
-        id: hash of its ledger, so that a repetition makes the same park.
+        id: hash of the park's ledger, so that a repetition makes the same park.
     """
 
     topic: str
@@ -31,15 +31,17 @@ class ParkKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Park:
-    """Messages that wait for a queue, as a ledger: in the park itself, or as an object.
+    """Messages that wait for a queue.
+
+    Their ledger is in the park itself, or in an object.
 
     Attributes:
-        rows: how many messages it holds.
-        size_bytes: of the ledger.
-        next_check_ms: when the sweep looks at it next.
-        ledger: the ledger's bytes; None if it is an object, or was not asked for.
-        object_name: the ledger's object, if it is one.
-        leased_ms: when a worker took it.
+        rows: how many messages the park holds.
+        size_bytes: size of the ledger.
+        next_check_ms: when the sweep checks the park next.
+        ledger: the ledger's bytes. None if the ledger is an object, or was not read.
+        object_name: the ledger's object, if any.
+        leased_ms: when a worker took the park.
     """
 
     key: ParkKey

@@ -1,4 +1,7 @@
-"""A plan: the one list of what a sealed slot range must deliver, and the parts that its delivery is cut into."""
+"""Defines plans, which list the messages to deliver for a sealed slot range.
+
+A plan is cut into parts for delivery.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,19 @@ from tidewheel.model.untrusted import decompressed, json_object_of, text, whole
 
 MAX_PART_SEGMENTS = 100
 MAX_PART_ROWS = 5_000
-"""Rows of a part's segments, due or not: the estimate of what is due may be far too low."""
+"""Limit of rows in a part's segments, due or not. The estimate of due rows may be far too low."""
 MAX_PART_RAW_BYTES = 16 * 1024 * 1024
-"""Bytes of a part's segments before compression: a function holds them several times over."""
+"""Limit of a part's segments before compression. A function holds several times as much."""
 _MANIFEST_BYTES = 64 * 1024 * 1024
-"""Of a manifest before compression: that of 900,000 segments, which a function of a gigabyte can just hold."""
+"""Largest manifest before compression, for 900,000 segments. A function of a gigabyte can just hold such a manifest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSegment:
-    """A segment to read.
+    """A segment to read for a plan.
 
     Attributes:
-        due_rows: estimate of how many of its rows are due in the plan's range.
+        due_rows: estimate of the segment's rows that are due in the plan's range.
     """
 
     object_name: str
@@ -37,7 +40,7 @@ class PlannedSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Rows [first_row, end_row) of a planned segment, of which those that are due are sent."""
+    """Rows [first_row, end_row) of a planned segment. The due rows are sent."""
 
     planned: PlannedSegment
     first_row: int
@@ -46,13 +49,13 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is due in slots [first_slot, end_slot) of a topic.
+    """The messages due in slots [first_slot, end_slot) of a topic.
 
     Attributes:
         segments: where the rows are.
         cancelled: ids that are not sent.
-        occurrences: the object with what recurring messages add, if they do; it goes with the plan.
-        part_rows: about how many rows a part has; with the segments it fixes the parts for good.
+        occurrences: the object with the rows of recurring messages, if any. Deleted with the plan.
+        part_rows: approximate rows of a part. The segments and part_rows determine the parts.
     """
 
     topic: str
@@ -70,11 +73,11 @@ class Plan:
 
     @property
     def raw_bytes(self) -> int:
-        """What reading all its segments takes of memory."""
+        """Memory for reading all segments."""
         return sum(planned.segment.raw_bytes for planned in self.segments)
 
     def parts(self) -> tuple[tuple[Piece, ...], ...]:
-        """Cuts the plan into units of work: the same cut whenever and wherever it is made."""
+        """Cuts the plan into units of work. Every call returns the same cut."""
         return tuple(self._parts())
 
     def _parts(self) -> Iterator[tuple[Piece, ...]]:
@@ -94,7 +97,7 @@ class Plan:
             yield tuple(part)
 
     def _ranges(self, planned: PlannedSegment) -> Iterator[Piece]:
-        """Cuts one large segment by rows."""
+        """Cuts a large segment by rows."""
         rows, raw_bytes = planned.segment.rows, planned.segment.raw_bytes
         step = min(self.part_rows, max(1, rows * MAX_PART_RAW_BYTES // max(1, raw_bytes)))
         for first in range(0, rows, step):
@@ -115,7 +118,10 @@ class _Load:
 
 
 def encode_plan(plan: Plan) -> bytes:
-    """Returns a plan's manifest: a sealed zlib stream of JSON, objects named once."""
+    """Returns a plan's manifest.
+
+    The manifest is a sealed zlib stream of JSON that names each object once.
+    """
     objects = list(dict.fromkeys(planned.object_name for planned in plan.segments))
     index = {name: i for i, name in enumerate(objects)}
     document = {
@@ -154,12 +160,12 @@ def decode_plan(
         topic: the topic's name.
         first_slot: the first slot.
         end_slot: the slot behind the last.
-        manifest: as `encode_plan` returned it.
-        occurrences: the plan's own rows.
-        object_name: the object that holds the manifest, for the error; None if the table does.
+        manifest: the result of `encode_plan`.
+        occurrences: the object with the rows of recurring messages, if any.
+        object_name: the object that holds the manifest, for the error. None if the table holds the manifest.
 
     Raises:
-        CorruptMetadata: it is not one, or a newer version's.
+        CorruptMetadata: the bytes are not a manifest, or have a newer version.
     """
     try:
         document = json_object_of(decompressed(opened(manifest), _MANIFEST_BYTES))
@@ -210,5 +216,5 @@ def _planned(
 
 
 def _message_id(each: str) -> MessageId:
-    id_bytes(each)  # raises what the caller expects
+    id_bytes(each)  # raises InvalidValue, a ValueError
     return MessageId(each)

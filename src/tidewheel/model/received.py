@@ -1,4 +1,4 @@
-"""What consumers receive, and the header that comes with it.
+"""Decodes received messages and their headers.
 
 The header is the value of the message attribute `tidewheel`: a JSON object with
 
@@ -7,10 +7,10 @@ The header is the value of the message attribute `tidewheel`: a JSON object with
     exp      when it expires, ms         seq      the sender's count, with a key
     attempt  how often it was tried      of       id of the first message, if it was sent again
     ref      the S3 object that holds the body
-    only     the subscription that it is for
-    first    sender's ms of the first message, if it was sent again and that one had a key; `key` and `seq` are its too
+    only     the only subscription that gets the message
+    first    sender's ms of the first message, if it had a key and was sent again; then `key` and `seq` are its too
 
-of which all but the first three are there only if they say something.
+Only the first three fields are always present.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ class ReceivedMessage:
     """A delivered message, decoded.
 
     Attributes:
-        id: its stable id; every copy of a message has the same one.
+        id: the message's stable id, the same in every copy.
         body: the body as SQS carried it (base64 for bytes).
         attributes: the sender's attributes.
-        deliver_at: when it was due.
-        sent_at: when its sender sent it.
+        deliver_at: when the message was due.
+        sent_at: when the sender sent the message.
         sqs_message_id, receipt_handle: SQS's own names for this copy.
-        receive_count: how often SQS has handed it out.
-        visible_at: when SQS made it receivable; the local runtime alone knows it.
+        receive_count: how often SQS has handed out this copy.
+        visible_at: when SQS made this copy receivable. Only the local runtime knows this time.
         key: the sender's key.
         seq: with sent_at, the version of a message with a key.
-        expires_at: when its work is no longer wanted.
-        attempt: how often it was sent again by `retry_later`; 0 for the first time.
-        original_id: the id of the first message, if it was sent again.
-        payload: the S3 object that holds the body; None once it is put back, and for most.
-        only: the subscription that it is for, of one that was sent again; None: it goes to all.
-        first_sent_at: when the first message was sent, of one that was sent again and has a key.
-        header: the attribute from which all this was read.
+        expires_at: when the message's work is no longer wanted.
+        attempt: how often `retry_later` sent the message again. 0 for the first time.
+        original_id: the id of the first message, if this message was sent again.
+        payload: the S3 object that holds the body. None for most messages, and once the body is put back.
+        only: the only subscription that gets this message, if it was sent again. None: all subscriptions get it.
+        first_sent_at: when the first message was sent, if this message was sent again and the first has a key.
+        header: the attribute with the header.
     """
 
     id: MessageId
@@ -76,7 +76,10 @@ class ReceivedMessage:
 
     @property
     def version(self) -> tuple[int, int]:
-        """Which of two with one key is newer: sending time in ms and seq; of the first, if it was sent again."""
+        """The version of a message with a key, as sending time in ms and seq.
+
+        The higher version of two messages is newer. A message that was sent again has the version of the first message.
+        """
         return _ms(self.first_sent_at or self.sent_at), self.seq
 
     def json(self) -> Any:
@@ -84,12 +87,15 @@ class ReceivedMessage:
         return json.loads(self.body)
 
     def bytes(self) -> bytes:
-        """Returns the bytes that were sent, or the text's UTF-8 bytes."""
+        """Returns the sent bytes, or the text's UTF-8 bytes."""
         return base64.b64decode(self.body) if self.encoding is Encoding.BYTES else self.body.encode()
 
 
 def header_extras(options: Options) -> str | None:
-    """Returns what of a message's options its header holds beside the key and the expiry: JSON, None if nothing."""
+    """Returns the header's fields other than the key and the expiry, as JSON.
+
+    Returns None if there are no such fields.
+    """
     names = {
         "seq": options.seq,
         "attempt": options.attempt,
@@ -112,10 +118,10 @@ def header_text(
     expires_at_ms: int | None = None,
     extras: str | None = None,
 ) -> str:
-    """Returns a header; without a key or extras it is below HEADER_BYTES.
+    """Returns a header. Headers without a key or extras are below HEADER_BYTES.
 
     Args:
-        extras: what `header_extras` returned.
+        extras: the result of `header_extras`.
     """
     text = f'{{"id":"{message_id}","enc":{encoding},"sent":{sent_at_ms}'
     if key is not None:
@@ -128,7 +134,7 @@ def header_text(
 
 
 def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
-    """Decodes one message of SQS's ReceiveMessage answer, or one record of a Lambda SQS event.
+    """Decodes a message of SQS's ReceiveMessage answer, or a record of a Lambda SQS event.
 
     Raises:
         InvalidValue: the message was not delivered by Tidewheel.

@@ -1,22 +1,23 @@
-"""When a recurring message is due: a cron expression in a time zone, or a fixed rate.
+"""Computes the due times of recurring messages from a cron expression or a fixed rate.
 
-**cron** has five fields: minute, hour, day of month, month, day of week. They are what Debian's cron takes, with names
-(`MON-FRI`, `JAN`), ranges, steps and lists, and also `L` and `LW` (last day, last weekday of the month), `5L` (last
-Friday) and `MON#2` (second Monday). If day of month or day of week starts with `*`, both must match, else one of them.
-What happens when clocks change is Debian's cron too, and depends on how the expression is written:
+**cron** has five fields, read in a time zone: minute, hour, day of month, month, day of week. They are the fields of
+Debian's cron, with names (`MON-FRI`, `JAN`), ranges, steps and lists, and also `L` and `LW` (last day, last weekday of
+the month), `5L` (last Friday) and `MON#2` (second Monday). If day of month or day of week starts with `*`, both must
+match. Otherwise either of them must match. Clock changes are handled as in Debian's cron, and the result depends on the
+form of the expression:
 
 | expression | when clocks go forward (a gap) | when clocks go back (an overlap) |
 |---|---|---|
 | fixed: minute and hour do not start with `*` | times in the gap are due once, all at its end | due in the first pass |
 | interval: minute or hour starts with `*` | times in the gap are left out | due in both passes |
 
-So `30 2 * * *` comes once every day, and `*/15 * * * *` or `30 * * * *` follow real time. (Where clocks change by half
-an hour, as on Lord Howe Island, `15 * * * *` has no 02:15 on the day of the gap.) In the overlap a fixed
-`30 0-23 * * *` rests for an hour: for every hour write `30 * * * *`.
+So `30 2 * * *` is due once every day, and `*/15 * * * *` or `30 * * * *` follow real time. (Where clocks change by half
+an hour, as on Lord Howe Island, `15 * * * *` has no 02:15 on the day of the gap.) In the overlap a fixed `30 0-23 * *
+*` is not due for an hour. For every hour write `30 * * * *`.
 
 **every** is a fixed rate from an anchor: anchor + k * period, without drift, whatever clocks do.
 
-All times are UTC in milliseconds and fall on whole seconds; none is before the rule's start.
+All times are UTC in milliseconds and fall on whole seconds. No time is before the rule's start.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from tidewheel.errors import InvalidValue
 from tidewheel.model.duration import MAX_DELAY_MS, delay_ms
 
 MIN_PERIOD_S = 60
-"""Cron's granularity, and the least period of a fixed rate."""
+"""Cron's granularity, and the shortest period of a fixed rate."""
 MAX_PERIOD_S = MAX_DELAY_MS // 1000
 
 _MAX_CRON_CHARACTERS = 200
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END_MS = (datetime(9000, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
-"""datetime ends with the year 9999, and cron looks ahead from here."""
+"""datetime ends with the year 9999, and cron looks ahead from this time."""
 _FIELDS = {
     "minute": "0-59",
     "hour": "0-23",
@@ -49,21 +50,24 @@ _FIELDS = {
 _HOW_CRON = "give five fields: minute hour day-of-month month day-of-week, such as '0 9 * * MON-FRI'"
 _HOW_TIME = "give UTC milliseconds since 1970 as a whole number"
 _NOT_ZONES = ("posix", "right/", "localtime", "Factory")
-"""Files beside the zones: copies, zones that count leap seconds, and what this machine is set to."""
+"""Files beside the zones: copies, zones that count leap seconds, and this machine's own setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A checked rule: exactly one of cron and period_s is set. `parse_rule` makes one from what a caller wrote.
+    """A checked rule of due times, with either cron or period_s.
+
+    `parse_rule` makes a rule from a caller's arguments.
 
     Attributes:
         cron: five fields, in the rule's time zone.
         period_s: the fixed rate, in seconds.
-        timezone: IANA name of the zone that cron's fields mean; a fixed rate has none of its own.
-        start_ms: nothing is due before; the anchor of a fixed rate, and so its first time. A whole second.
+        timezone: IANA name of the zone of cron's fields. A fixed rate does not use a zone.
+        start_ms: no time is due before the start. Also the anchor of a fixed rate, and so its first time. A whole
+            second.
 
     Raises:
-        InvalidValue: any of them cannot be used.
+        InvalidValue: any of the values cannot be used.
     """
 
     cron: str | None = None
@@ -84,18 +88,21 @@ class Rule:
             raise InvalidValue("every", self.period_s, "give whole seconds from 60 to ten years (3653 days)")
 
     def next_after(self, at_ms: int) -> int | None:
-        """Returns the first time that is due strictly after at_ms; None if there is none within fifty years.
+        """Returns the first due time strictly after at_ms.
+
+        Returns None if no time is due within fifty years.
 
         Raises:
-            InvalidValue: at_ms is no time from 1970 to 8999.
+            InvalidValue: at_ms is not a time from 1970 to 8999.
         """
         return self._after(_check_ms("at_ms", at_ms))
 
     def between(self, from_ms: int, until_ms: int, limit: int) -> list[int]:
-        """Returns what is due from from_ms (inclusive) until until_ms (exclusive): the first `limit` times at most.
+        """Returns at most `limit` due times from from_ms until before until_ms.
 
         Raises:
-            InvalidValue: one of the times is no time from 1970 to 8999, or limit is not a whole number of at least 1.
+            InvalidValue: from_ms or until_ms is not a time from 1970 to 8999, or limit is not a whole number of at
+                least 1.
         """
         _check_ms("from_ms", from_ms)
         _check_ms("until_ms", until_ms)
@@ -125,10 +132,10 @@ class Rule:
 
     @classmethod
     def from_json(cls, text: str) -> Rule:
-        """Returns the rule that to_json wrote.
+        """Reads the result of to_json.
 
         Raises:
-            InvalidValue: it is not such JSON, or its zone is unknown here.
+            InvalidValue: the text is not such JSON, or this machine does not know the zone.
         """
         try:
             fields = json.loads(text)
@@ -142,17 +149,18 @@ class Rule:
 def parse_rule(
     cron: str | None, every: float | timedelta | str | None, timezone: str = "UTC", *, start_ms: int
 ) -> Rule:
-    """Returns the rule that a caller wrote.
+    """Returns the rule for a caller's arguments.
 
     Args:
         cron: five fields, such as "0 9 * * MON-FRI"; or None.
-        every: a fixed rate instead: seconds, a timedelta, or text such as "1h 30m"; whole seconds, from a minute to
-            ten years.
-        timezone: IANA name of the zone that cron's fields mean.
-        start_ms: the first time that may be due, and the anchor of a fixed rate; the second above it is taken.
+        every: a fixed rate instead: seconds, a timedelta, or text such as "1h 30m". Whole seconds, from a minute to ten
+            years.
+        timezone: IANA name of the zone of cron's fields.
+        start_ms: the first time that may be due, and the anchor of a fixed rate. Rounded up to a whole second.
 
     Raises:
-        InvalidValue: both or none of cron and every, an unknown zone, a bad expression, or one that is never due.
+        InvalidValue: both or none of cron and every, an unknown zone, a bad expression, or an expression that is never
+            due.
     """
     if (cron is None) == (every is None):
         raise InvalidValue("cron, every", (cron, every), "give exactly one of the two")
@@ -210,7 +218,7 @@ def _check_cron(cron: object) -> None:
 
 
 def _each_alone(parts: list[str]) -> list[str]:
-    """Returns an expression for each field that has * in all others."""
+    """Returns for each field an expression with * in all other fields."""
     return [" ".join(part if j == i else "*" for j in range(len(parts))) for i, part in enumerate(parts)]
 
 
@@ -240,7 +248,7 @@ def _next_fixed_s(cron: str, zone: ZoneInfo, after_s: int) -> int | None:
 
 def _next_interval_s(cron: str, zone: ZoneInfo, after_s: int) -> int | None:
     now = _wall(after_s, zone)
-    # In the first pass of an overlap, clocks will show again what they have shown since its start.
+    # In the first pass of an overlap, clocks will show all times since the overlap's start again.
     shown_again = _offset(now) - _offset(now.replace(fold=1)) if not now.fold else timedelta(0)
     now = now.replace(tzinfo=None)
     best_s: int | None = None
@@ -263,7 +271,10 @@ def _offset(wall: datetime) -> timedelta:
 
 
 def _offsets(wall: datetime, zone: ZoneInfo) -> tuple[timedelta, timedelta]:
-    """Returns the zone's offsets for both readings of a wall clock; the first is the smaller one in a gap."""
+    """Returns the zone's offsets for both readings of a wall clock.
+
+    In a gap the first offset is the smaller.
+    """
     return _offset(wall.replace(tzinfo=zone, fold=0)), _offset(wall.replace(tzinfo=zone, fold=1))
 
 
@@ -272,7 +283,10 @@ def _since_epoch_s(wall: datetime, offset: timedelta) -> int:
 
 
 def _instants_s(wall: datetime, zone: ZoneInfo) -> list[int]:
-    """Returns when clocks show this, in seconds since 1970: once; twice in an overlap; never in a gap."""
+    """Returns when clocks show this wall time, in seconds since 1970.
+
+    Once; twice in an overlap; never in a gap.
+    """
     first, second = _offsets(wall, zone)
     if first < second:
         return []
@@ -280,7 +294,7 @@ def _instants_s(wall: datetime, zone: ZoneInfo) -> list[int]:
 
 
 def _gap_end_s(wall: datetime, zone: ZoneInfo) -> int:
-    """Returns when the gap that holds this ends, in seconds since 1970."""
+    """Returns when the gap around a wall time ends, in seconds since 1970."""
     first, second = _offsets(wall, zone)
     before_s, end_s = _since_epoch_s(wall, second), _since_epoch_s(wall, first)
     while end_s - before_s > 1:

@@ -1,7 +1,8 @@
-"""A recurring message: a rule of when, and what is delivered each time.
+"""Defines recurring messages, which are delivered repeatedly by a rule.
 
-It is never changed: planning a range of slots makes the rows that are due in it, which are a pure function of the rule,
-and each range is planned exactly once. Their ids are made from what they are, so every copy has the same.
+A recurring message never changes. Planning a range of slots creates the rows that are due in the range. The rows are a
+pure function of the rule, and each range is planned exactly once. Row ids are computed from the row's content, so every
+copy of a row has the same id.
 """
 
 from __future__ import annotations
@@ -13,22 +14,23 @@ from dataclasses import dataclass
 from tidewheel.model.message import Encoding
 
 MAX_NAME_BYTES = 900
-"""The name is part of a table's key, which has 1,024 bytes at most."""
+"""The name is part of a table key, which has at most 1,024 bytes."""
 MAX_BODY_BYTES = 256 * 1024
-"""An item of the table has 400 KB at most."""
+"""A table item has at most 400 KB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recurring:
-    """A message that comes again and again.
+    """A message delivered at every time of a rule.
 
     Attributes:
-        name: the sender's key; one recurring message a topic and name.
-        generation: tells apart those of one name, one cancelled and one made again.
+        name: the sender's key. A topic has one recurring message per name.
+        generation: distinguishes recurring messages with the same name, when a cancelled name is used again.
         rule: `tidewheel.model.recurrence.Rule` as JSON.
-        first_ms: earlier times of the rule are not planned: they were sent, or lie before it was made.
+        first_ms: earlier times of the rule are not planned. They were sent already, or lie before the message's
+            creation.
         text, encoding, attributes: as a queue carries them.
-        expires_in_ms: how long after its due time each may be handed out; None: for ever.
+        expires_in_ms: how long after its due time each occurrence may be handed out. None: no limit.
     """
 
     topic: str
@@ -42,13 +44,16 @@ class Recurring:
     expires_in_ms: int | None = None
 
     def says_the_same(self, other: Recurring) -> bool:
-        """Whether both deliver the same at the same times from now on."""
+        """Returns whether both deliver the same messages at the same times from now on."""
         mine = (self.rule, self.text, self.encoding, dict(self.attributes), self.expires_in_ms)
         theirs = (other.rule, other.text, other.encoding, dict(other.attributes), other.expires_in_ms)
         return mine == theirs
 
 
 def occurrence_id(generation: str, name: str, due_ms: int) -> bytes:
-    """Returns the 16 bytes of the id of what is due at a time: the time, and a hash of what it is one of."""
+    """Returns the 16-byte id of the occurrence due at a time.
+
+    The id is the due time followed by a hash of generation, due time and name.
+    """
     digest = hashlib.blake2b(f"{generation}\n{due_ms}\n{name}".encode(), digest_size=10).digest()
     return due_ms.to_bytes(6) + digest

@@ -1,4 +1,4 @@
-"""Where one segment of a ledger is, and what it must hold.
+"""Defines segments, each with a place in a ledger and the expected content.
 
 Imports no pyarrow: the SDK and the dispatcher use segments without reading any.
 """
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A run of a ledger's rows that can be read alone with one range GET.
+    """A run of a ledger's rows, readable alone with one range GET.
 
     Attributes:
-        offset: of its first byte in the object.
+        offset: of the first byte in the object.
         length: in bytes.
         rows: how many messages.
-        raw_bytes: of their payloads, keys and attributes before compression: what reading it takes of memory.
-        first_deliver_at_ms: the earliest delivery time in it.
+        raw_bytes: size of the payloads, keys and attributes before compression, which is the memory for reading them.
+        first_deliver_at_ms: the earliest delivery time in the segment.
         last_deliver_at_ms: the latest.
     """
 
@@ -30,5 +30,5 @@ class Segment:
 
     @property
     def last_byte(self) -> int:
-        """Offset of its last byte, inclusive, as HTTP ranges count."""
+        """Offset of the last byte, inclusive, as in HTTP ranges."""
         return self.offset + self.length - 1

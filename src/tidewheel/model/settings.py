@@ -1,4 +1,4 @@
-"""Settings of a topic and of the service, checked when they are made."""
+"""Defines the settings of a topic and of the service, checked on creation."""
 
 from __future__ import annotations
 
@@ -15,46 +15,45 @@ from tidewheel.model.untrusted import json_object_of
 
 SQS_MAX_DELAY_S = 900
 VARIABLE_PREFIX = "TIDEWHEEL_"
-"""Of the variables that the stack gives to each function."""
+"""Prefix of the variables that the stack gives to each function."""
 
 SCHEDULER_LATENESS_S = 60
 """EventBridge Scheduler invokes a target within a minute of its time (its documented precision)."""
 
 
 MAX_FUNCTION_S = 300
-"""No function of the service runs longer."""
+"""The longest time that any function of the service runs."""
 
 MAX_DELIVERY_S = 120
-"""No function that delivers runs longer: dispatch may take so long, ingest and deliver half of it."""
+"""The longest time that a delivering function runs. Dispatch may take this long, ingest and deliver half of it."""
 
 LEASE_MS = (MAX_DELIVERY_S + 30) * 1000
-"""A worker's part is its own for this long: longer than any function that delivers may run.
+"""How long a worker has a part alone. Longer than a delivering function may run.
 
-And shorter than the work queue's visibility time-out (180 s), so that a part whose worker died is free when it comes
-again.
+Shorter than the work queue's visibility timeout (180 s), so that a dead worker's part is free when its message returns.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """What a topic is created with; slot_s and lookahead_s never change afterwards, the others may (`update_topic`).
+    """Settings of a topic. `update_topic` changes all but slot_s and lookahead_s.
 
     Attributes:
         slot_s: length of a slot of the coarse wheel, in seconds.
-        lookahead_s: how long before a slot starts it is dispatched, in seconds.
+        lookahead_s: how long before its start a slot is dispatched, in seconds.
         segment_rows: rows at which a segment is closed.
-        segment_bytes: encoded bytes after which a segment is closed at the next slot; None: 64 KiB, or
-            16 KiB in ledgers that span under two days.
-        collect_interval_s: how often what every subscription has passed is deleted, in seconds.
-        inline_rows: sends up to which a plan is delivered by the dispatcher itself.
+        segment_bytes: encoded bytes after which a segment is closed at the next slot. None: 64 KiB, or 16 KiB in
+            ledgers that span under two days.
+        collect_interval_s: how often ledgers that every subscription has passed are deleted, in seconds.
+        inline_rows: sends up to which the dispatcher itself delivers a plan.
         part_rows: messages in one part of a larger delivery.
-        max_buckets: live ledgers above which small ones are merged.
-        redrive_s: age at which an open delivery is enqueued again, in seconds: older than a function can live and
-            than the oldest message of the work queue.
-        retention_s: how long ledgers are kept after every subscription has passed them, for replay, in seconds.
-        max_waiting: messages in ledgers from which on the client refuses to send; None: no limit.
-        max_send_rate: messages a second that one client sends at most; None: no limit.
-        delay_levels: seconds of delay level 1, 2, ...; None: RocketMQ's eighteen.
+        max_buckets: live ledgers above which small ledgers are merged.
+        redrive_s: age at which an open delivery is enqueued again, in seconds. Above the longest life of a function and
+            the age of the oldest message of the work queue.
+        retention_s: how long ledgers are kept for replay after every subscription has passed them, in seconds.
+        max_waiting: number of messages in ledgers at which the client refuses to send. None: no limit.
+        max_send_rate: messages a second that one client sends at most. None: no limit.
+        delay_levels: seconds of delay level 1, 2, ... None: RocketMQ's eighteen.
     """
 
     slot_s: int = 300
@@ -111,24 +110,27 @@ class TopicSettings:
 
     @property
     def heal_grace_ms(self) -> int:
-        """How late a schedule may be before the sweep does its work: a minute, less for short lookaheads."""
+        """How late a schedule may be before the sweep takes over.
+
+        A minute, or less for short lookaheads.
+        """
         return min(SCHEDULER_LATENESS_S * 1000, self.lookahead_ms // 8)
 
     def to_json(self, keeping: str = "{}") -> str:
         """Returns the settings as a JSON object.
 
         Args:
-            keeping: what it takes the place of; settings in it that only a newer release knows stay.
+            keeping: JSON of the settings that are replaced. Its settings that only a newer release knows are kept.
         """
         newer = {k: v for k, v in json.loads(keeping).items() if k not in _topic_setting_names()}
         return json.dumps(newer | {k: v for k, v in asdict(self).items() if v is not None}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> TopicSettings:
-        """Reads to_json's result; names that this version does not know are passed over.
+        """Reads the result of to_json. Ignores names unknown to this version.
 
         Raises:
-            InvalidValue: it is no JSON object, or a setting has a value that cannot be.
+            InvalidValue: the text is not a JSON object, or a setting has an invalid value.
         """
         try:
             found = json_object_of(text)
@@ -171,16 +173,18 @@ def _topic_setting_names() -> set[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSettings:
-    """Where the deployed service's parts are; read from the environment or from the SSM parameter.
+    """Where the deployed service's resources are.
+
+    Read from the environment or from the SSM parameter.
 
     Attributes:
-        merge_job: the Glue job that merges what is large; None where the stack has no Spark jobs.
-        max_skew_ms: by how much two clocks may differ; added to every delay, so that nothing is early.
+        merge_job: the Glue job for large merges. None if the stack has no Spark jobs.
+        max_skew_ms: largest difference between two clocks. Added to every delay, so that no message is early.
         send_threads: parallel SQS requests of one function call.
-        topic_queues: topic -> URLs of its own urgent and bulk ingest queue, for the topics that have such; both
-            sources hold it as one JSON text.
-        encryption_key_arn: the KMS key that encrypts the S3 bucket, the table and the service's queues; None if AWS's
-            own keys do.
+        topic_queues: topic -> URLs of its own urgent and bulk ingest queue, for the topics that have their own queues.
+            Both sources hold this mapping as one JSON text.
+        encryption_key_arn: the KMS key that encrypts the S3 bucket, the table and the service's queues. None: AWS's own
+            keys encrypt them.
     """
 
     stack: str
@@ -208,20 +212,23 @@ class ServiceSettings:
             raise InvalidValue("send_threads", self.send_threads, "at least 1: none would send nothing")
 
     def ingest_queues(self, topic: str) -> tuple[str, str]:
-        """Returns the URLs of the urgent and the bulk queue that a topic's senders use."""
+        """Returns the URLs of a topic's urgent and bulk ingest queue."""
         return self.topic_queues.get(topic, (self.urgent_queue_url, self.bulk_queue_url))
 
     @property
     def own_queue_urls(self) -> list[str]:
-        """The URLs of the queues that the service's functions read: all ingest queues and the work queue."""
+        """The URLs of all ingest queues and the work queue.
+
+        The service's functions read these queues.
+        """
         pairs = [(self.urgent_queue_url, self.bulk_queue_url), *self.topic_queues.values()]
         return [*dict.fromkeys(url for pair in pairs for url in pair), self.work_queue_url]
 
     def check_ingest_queue(self, queue_arn: str, topic: str) -> None:
-        """Raises WrongQueue if a topic's messages must not come through this ingest queue.
+        """Raises WrongQueue if a topic's messages must not use this ingest queue.
 
-        Permission to send to a queue must be permission for its topic alone, so a topic's own queues take nothing
-        else, and nothing of a topic that has queues of its own is taken from the shared ones.
+        Permission to send to a queue must be permission for its topic alone. So a topic's own queues take no other
+        topic's messages, and the shared queues take no messages of a topic with its own queues.
         """
         queue = tuple(queue_arn.split(":")[-2:])
         if queue not in [tuple(url.split("/")[-2:]) for url in self.ingest_queues(topic)]:
@@ -233,12 +240,12 @@ class ServiceSettings:
 
         Args:
             values: the fields' values, by their names.
-            source: where they come from, for the message of an error.
-            prefix: what stands before each name in the mapping; with one, names are in upper case.
+            source: where the values come from, for the error message.
+            prefix: text before each name in the mapping. With a prefix, names are in upper case.
 
         Raises:
-            NotConfigured: a field is missing; the message names it, as the source has it.
-            InvalidValue: a field has a value that cannot be.
+            NotConfigured: a field is missing. The message has the field's name in the source.
+            InvalidValue: a field has an invalid value.
         """
         names = {f.name: prefix + f.name.upper() if prefix else f.name for f in fields(cls)}
         missing = [name for field, name in names.items() if name not in values and field not in _OPTIONAL]
@@ -254,7 +261,7 @@ class ServiceSettings:
 
     @classmethod
     def from_json(cls, text: str, source: str) -> ServiceSettings:
-        """Reads the SSM parameter's value; errors as of `from_mapping`."""
+        """Reads the SSM parameter's value. Raises the errors of `from_mapping`."""
         try:
             values = json_object_of(text)
         except ValueError as error:
@@ -263,7 +270,7 @@ class ServiceSettings:
 
 
 def _topic_queues(value: object) -> dict[str, tuple[str, str]]:
-    """Reads the setting of this name: the mapping, or its JSON text."""
+    """Reads the setting `topic_queues`, a mapping or its JSON text."""
     try:
         queues: Any = json.loads(value) if isinstance(value, str) else value
         return {str(topic): (str(urgent), str(bulk)) for topic, (urgent, bulk) in queues.items()}
@@ -289,7 +296,7 @@ _OPTIONAL: dict[str, Callable[[Any], Any]] = {
     "topic_queues": _topic_queues,
     "encryption_key_arn": _text_or_none,
 }
-"""Settings that may be missing, and how each is read; all others are texts."""
+"""Settings that may be missing, and how each is read. All other settings are texts."""
 
 
 def parameter_name(stack: str) -> str:
@@ -298,7 +305,7 @@ def parameter_name(stack: str) -> str:
 
 
 DELIVERY_ROLES = 3
-"""Roles that deliver: those of ingest, dispatch and deliver."""
+"""Number of roles that deliver, those of ingest, dispatch and deliver."""
 
 
 def roles_parameter_name(stack: str) -> str:

@@ -1,4 +1,4 @@
-"""A subscription: a queue, and a cursor over its topic's plans.
+"""Defines subscriptions, each a queue and a cursor over its topic's plans.
 
          pause                       mark_broken: its queue does not take messages
 PAUSED <--------- ACTIVE, BROKEN             ACTIVE ---------> BROKEN
@@ -18,24 +18,24 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """Whether a subscription's messages go to its queue."""
+    """Whether a subscription's messages go to the queue."""
 
     ACTIVE = "ACTIVE"
     PAUSED = "PAUSED"
-    """Told to wait: nothing new enters its queue, and its cursor stands."""
+    """Nothing new enters the queue, and the cursor does not move."""
     BROKEN = "BROKEN"
-    """Its queue is gone or refuses everything: its work is parked, so that it keeps no ledger from being collected."""
+    """The queue is gone or refuses every message. Its work is parked, so that its ledgers can be collected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """One named reader of a topic.
+    """A named reader of a topic.
 
     Attributes:
-        generation: tells apart subscriptions of the same name, one deleted and one created again.
-        cursor: slots below it are handed out.
-        start: slots below it are not delivered to it.
-        filter_policy: JSON of the `FilterPolicy` of what it takes; None: everything.
+        generation: distinguishes subscriptions with the same name, when a deleted name is used again.
+        cursor: slots below the cursor are handed out.
+        start: slots below the start are not delivered to this subscription.
+        filter_policy: JSON of the subscription's `FilterPolicy`. None: all messages are taken.
     """
 
     topic: str
@@ -49,17 +49,17 @@ class Subscription:
 
     @property
     def takes_plans(self) -> bool:
-        """Whether plans are handed out to it."""
+        """Whether plans are handed out to this subscription."""
         return self.state is not State.PAUSED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryKey:
-    """Names a delivery: one plan handed out to one subscription.
+    """Names a delivery of a plan to a subscription.
 
     Attributes:
-        replay: of a plan that is delivered again: tells it apart from any other delivery of that plan, so that a late
-            worker of one does not touch the other.
+        replay: id of a replay that delivers the plan again. It separates the deliveries of a plan, so that a late
+            worker of one delivery does not touch another.
     """
 
     topic: str
@@ -71,17 +71,17 @@ class DeliveryKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """A plan handed out.
+    """A plan handed out to a subscription.
 
     Attributes:
-        parts: how many units of work it has.
+        parts: how many units of work the delivery has.
         done: parts that are finished.
-        leases: part -> when a worker took it, in ms.
+        leases: part -> when a worker took the part, in ms.
         start: the subscription's start.
-        queue_url: where it goes.
-        next_check_ms: when the sweep looks whether it is still open.
-        filter_policy: the subscription's when the plan was handed out.
-        first_ms, end_ms: of a replay: rows due outside of [first_ms, end_ms) are not sent.
+        queue_url: the queue to which messages are sent.
+        next_check_ms: when the sweep checks whether the delivery is still open.
+        filter_policy: the subscription's filter policy when the plan was handed out.
+        first_ms, end_ms: of a replay. Rows due outside of [first_ms, end_ms) are not sent.
     """
 
     key: DeliveryKey

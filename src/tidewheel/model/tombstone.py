@@ -1,4 +1,4 @@
-"""A tombstone: the record that a message was cancelled, moved or superseded."""
+"""Defines tombstones, the records of cancelled, moved or superseded messages."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ KEPT_S = 28 * 86_400
 
 
 class Tombstone(NamedTuple):
-    """A message that is not to be sent.
+    """A record that a message must not be sent.
 
     Attributes:
-        slot: of the message.
-        ttl_s: Unix second after which it may be forgotten.
-        to: the message that took its place, if it was moved.
-        certain: whether it was put before its slot was sealed, so that it surely took effect.
+        slot: the message's slot.
+        ttl_s: Unix second after which the tombstone may be deleted.
+        to: the message that replaces this message, if it was moved.
+        certain: whether the tombstone was written before the slot was sealed, so that it surely took effect.
     """
 
     slot: int
@@ -30,14 +30,14 @@ class Tombstone(NamedTuple):
 def tombstone(
     message_id: MessageId, slot_ms: int, now_ms: int, *, to: MessageId | None = None, certain: bool = True
 ) -> Tombstone:
-    """Returns a tombstone that is kept until 28 days after now, or after the message is due.
+    """Returns a tombstone kept until 28 days after now or the due time.
 
-    The message was sent before now, so it cannot come out of an ingest queue after that.
+    The later of the two counts. The message was sent before now, so no copy can leave an ingest queue after that time.
     """
     due_ms = id_deliver_at_ms(id_bytes(message_id))
     return Tombstone(due_ms // slot_ms, message_id, ttl_s(due_ms, now_ms), to, certain)
 
 
 def ttl_s(due_ms: int, now_ms: int) -> int:
-    """Returns the Unix second until which what is known of a message must be kept."""
+    """Returns the Unix second until which a message's records must be kept."""
     return max(due_ms, now_ms) // 1000 + KEPT_S

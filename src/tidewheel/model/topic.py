@@ -1,4 +1,4 @@
-"""The names of topics and subscriptions."""
+"""Checks the names of topics and subscriptions."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,48}\Z")
 
 
 def check_name(kind: str, name: object) -> str:
-    """Returns the name of a topic or subscription if it is one.
+    """Returns a valid name of a topic or subscription.
 
-    48 characters, because a schedule's name (64 at most) holds the topic's name and a slot.
+    The limit is 48 characters because a schedule's name (at most 64) holds the topic's name and a slot.
 
     Raises:
-        InvalidValue: it is not `[A-Za-z0-9_-]{1,48}`.
+        InvalidValue: the name does not match `[A-Za-z0-9_-]{1,48}`.
     """
     if not isinstance(name, str) or not _NAME.match(name):
         raise InvalidValue(kind, name, "use 1 to 48 letters, digits, '-' or '_'")

@@ -1,4 +1,4 @@
-"""A topic's state: the one item of marks that every decision about a slot is compared with.
+"""Defines the topic state, which every decision about a slot is checked against.
 
       collected_until        cursor            planned            sealed        now + lookahead
          |              |                  |                 |                  |
@@ -9,9 +9,9 @@
 
     open -> sealed -> planned -> handed out -> collected          collected_until <= planned <= sealed
 
-`next_slot` is a lower bound of the first slot with work left; `work_version` grows with each ledger, subscription and
-resume, `swap_version` with each merge, `subscriptions_version` with each subscription, so that a change based on an
-older sight of them is refused.
+`next_slot` is a lower bound of the first slot with work left. `work_version` grows with each ledger, subscription and
+resume, `swap_version` with each merge, `subscriptions_version` with each subscription. A change based on an older
+version is refused.
 """
 
 from __future__ import annotations
@@ -25,16 +25,19 @@ from tidewheel.model.untrusted import whole
 from tidewheel.model.wheel import fires_at_ms
 
 LAYOUT = 1
-"""The layout of a topic's data that this release writes, and the newest that it reads: see docs/upgrading.md."""
+"""The data layout that this release writes, and the newest layout that it reads. See docs/upgrading.md."""
 ALL_SEALED = 10**12 - 1
-"""What `sealed` becomes when a topic is deleted: above every slot."""
+"""The value of `sealed` once a topic is deleted. It is above every slot."""
 PURGE_KEPT_MS = 28 * 86_400_000
-"""How long a message can wait for ingest: SQS's 14 days in its queue, and as many in the dead-letter queue."""
+"""The longest time that a message can wait for ingest: SQS's 14 days in the queue, and 14 in its dead-letter queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purge:
-    """A purged range of time: rows due in [first_ms, end_ms) and sent before `sent_before_ms` are dropped."""
+    """A purged time range. Rows due in the range and sent before the purge are dropped.
+
+    The rows are due in [first_ms, end_ms), and were sent before `sent_before_ms`.
+    """
 
     first_ms: int
     end_ms: int
@@ -42,31 +45,31 @@ class Purge:
 
     @classmethod
     def of(cls, first_ms: object, end_ms: object, sent_before_ms: object, *_: object) -> Purge:
-        """Reads what the table or a checkpoint holds of it; a bound may lie before 1970.
+        """Reads a purge from the table or a checkpoint. Bounds may lie before 1970.
 
         Raises:
-            ValueError: it is not that.
+            ValueError: the values are not a purge.
         """
         least = -(1 << 63)
         return cls(first_ms=whole(first_ms, least), end_ms=whole(end_ms, least), sent_before_ms=whole(sent_before_ms))
 
     def covers(self, other: Purge) -> bool:
-        """Whether it drops all that another drops."""
+        """Returns whether this purge drops every message that another purge drops."""
         within = self.first_ms <= other.first_ms and other.end_ms <= self.end_ms
         return within and other.sent_before_ms <= self.sent_before_ms
 
 
 class PurgeMarks(Protocol):
-    """What was purged of a topic: its topic state's marks, or a copy of them that a merge or a checkpoint holds."""
+    """The purges of a topic, from the topic state or a copy in a merge or checkpoint."""
 
     @property
     def purge_ms(self) -> int:
-        """Rows sent before it are dropped, whenever they are due."""
+        """Rows sent before this time are dropped, whenever they are due."""
         ...
 
     @property
     def purges(self) -> tuple[Purge, ...]:
-        """Ranges of time whose rows are dropped."""
+        """Time ranges whose rows are dropped."""
         ...
 
 
@@ -75,18 +78,19 @@ class TopicState:
     """The marks of one topic, in slots unless named otherwise.
 
     Attributes:
-        generation: tells apart topics of the same name, one deleted and one created again.
-        next_slot: None when nothing waits.
-        purge_ms: rows sent before it are dropped.
-        purges: ranges of time, of which rows that were sent before are dropped.
-        deleting_at_ms: when the deletion of the topic began; None: it lives.
-        next_check_ms: when the sweep looks at the topic next; None: never.
-        collect_at_ms: when it is collected next; None: nothing to collect.
+        generation: distinguishes topics with the same name, when a deleted name is used again.
+        next_slot: None when no message waits.
+        purge_ms: rows sent before this time are dropped.
+        purges: time ranges whose rows are dropped if they were sent before the purge.
+        deleting_at_ms: when the deletion of the topic began. None: the topic is not being deleted.
+        next_check_ms: when the sweep checks the topic next. None: never.
+        collect_at_ms: when ledgers are collected next. None: nothing to collect.
         merge_considered_version: `work_version` when the sweep last considered a merge.
-        merge_at_ms: when it considers the next one; None: when enough ledgers have come.
-        waiting: messages in ledgers that are not planned: counted by each commit, estimated anew by each dispatch.
+        merge_at_ms: when the sweep considers the next merge. None: when enough ledgers have come.
+        waiting: messages in ledgers that are not planned. Each commit adds to the count, each dispatch estimates it
+            again.
         recurring: how many recurring messages the topic has.
-        layout: by which rules all of the topic's data is read and changed.
+        layout: the layout by which all of the topic's data is read and changed.
     """
 
     topic: str
@@ -116,10 +120,11 @@ class TopicState:
         return self.settings.slot_ms
 
     def check_at(self, next_slot: int | None, collect_at_ms: int | None) -> int | None:
-        """Returns when the sweep must look: for a merge, or a grace after the next slot's schedule's time or the
-        collection's.
+        """Returns when the sweep must check the topic next.
 
-        A dispatch collects on its way when it is time; the sweep does so only if none has come for another interval.
+        This is the earliest of three times: the next merge, the next slot's schedule plus a grace, and the collection
+        plus one collect interval. A dispatch collects when the collection is due. The sweep collects only if no
+        dispatch came within another interval.
         """
         times = [] if collect_at_ms is None else [collect_at_ms + self.settings.collect_interval_s * 1000]
         if next_slot is not None:
@@ -130,21 +135,27 @@ class TopicState:
 
     @property
     def last_purge_ms(self) -> int:
-        """The newest purge: what was sent before it may be dropped, and nothing that was sent at it or later."""
+        """The time of the newest purge, or 0.
+
+        A message sent before this time may be dropped. A message sent at this time or later is not dropped.
+        """
         return max(self.purge_ms, *(each.sent_before_ms for each in self.purges), 0)
 
     def purged(self, due_ms: int, sent_ms: int) -> bool:
-        """Returns whether a message that is due then, and was sent then, was purged."""
+        """Returns whether a message with this due time and send time was purged."""
         return sent_ms < self.purge_ms or any(
             each.first_ms <= due_ms < each.end_ms and sent_ms < each.sent_before_ms for each in self.purges
         )
 
     def sent_at_ms(self, now_ms: int) -> int:
-        """Returns the sending time of what is sent now: never before a purge that is known, whatever the clocks."""
+        """Returns the send timestamp, the later of now and the last known purge."""
         return max(now_ms, self.last_purge_ms)
 
     def purges_in_force(self, now_ms: int) -> tuple[Purge, ...]:
-        """Returns the purged ranges that may still meet a message: one in a ledger, or on its way to ingest."""
+        """Returns the purged ranges that may still affect a message.
+
+        Such a message is in a ledger, or on its way to ingest.
+        """
         collected_ms = self.collected_until * self.slot_ms
         return tuple(
             each for each in self.purges if each.end_ms > collected_ms or each.sent_before_ms + PURGE_KEPT_MS > now_ms
@@ -152,7 +163,11 @@ class TopicState:
 
     @property
     def wants_merge(self) -> bool:
-        """Whether enough ledgers have come since the sweep last considered a merge, and it does not know yet."""
+        """Whether the sweep must be asked to consider a merge.
+
+        True if enough ledgers have come since the sweep last considered a merge, and `next_check_ms` does not ask for a
+        merge already.
+        """
         asked = (
             self.merge_at_ms is not None and self.next_check_ms is not None and self.next_check_ms <= self.merge_at_ms
         )
@@ -160,9 +175,9 @@ class TopicState:
 
 
 def check_layout(topic: str, layout: int) -> None:
-    """Raises UnsupportedLayout if a topic's data has a layout that this release does not know.
+    """Raises UnsupportedLayout if a topic's data layout is unknown to this release.
 
-    A release changes nothing of a topic whose topic state it cannot read: every change names the layout in its
+    A release changes nothing in a topic whose topic state it cannot read. Every change names the layout in its
     condition.
     """
     if layout > LAYOUT:
@@ -170,12 +185,12 @@ def check_layout(topic: str, layout: int) -> None:
 
 
 def above(next_slot: int | None, slot: int) -> bool:
-    """Whether the next slot must be lowered to reach a slot."""
+    """Returns whether the next slot must be lowered to include a slot."""
     return next_slot is None or next_slot > slot
 
 
 def new_topic_state(topic: str, generation: str, settings: TopicSettings, now_ms: int) -> TopicState:
-    """Returns a new topic's state: all marks at slot(now)."""
+    """Returns a new topic's state with all marks at slot(now)."""
     slot = now_ms // settings.slot_ms
     return TopicState(
         topic=topic, generation=generation, settings=settings, sealed=slot, planned=slot, collected_until=slot

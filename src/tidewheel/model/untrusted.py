@@ -1,6 +1,6 @@
-"""What others wrote: compressed bytes, JSON, numbers and texts, read so that nothing but a ValueError comes of it.
+"""Reads untrusted bytes, JSON, numbers and texts. Raises only ValueError.
 
-Bytes are decompressed up to a bound only, so that a bomb takes no memory.
+Decompression stops at a bound, so that a decompression bomb takes no memory.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 
 
 def decompressed(data: bytes, most_bytes: int) -> bytes:
-    """Returns what a whole zlib stream holds.
+    """Returns the content of a complete zlib stream.
 
     Args:
-        data: the stream, and nothing behind it.
-        most_bytes: of what it holds; no more than one byte over it is ever made.
+        data: the stream, with no bytes behind it.
+        most_bytes: largest content. At most one byte more is decompressed.
 
     Raises:
-        ValueError: it is no such stream, or holds more.
+        ValueError: the data is not a complete zlib stream, or the content is too large.
     """
     unpacker = zlib.decompressobj()
     try:
@@ -33,10 +33,10 @@ def decompressed(data: bytes, most_bytes: int) -> bytes:
 
 
 def json_of(text: str | bytes) -> Any:
-    """Returns the value of a JSON text that anybody may have written.
+    """Returns the value of an untrusted JSON text.
 
     Raises:
-        ValueError: it is none, is nested too deeply, or has a number that is none (NaN, Infinity).
+        ValueError: the text is not JSON, is nested too deeply, or has NaN or Infinity.
     """
     try:
         return json.loads(text, parse_constant=refuse_constant)
@@ -45,19 +45,19 @@ def json_of(text: str | bytes) -> Any:
 
 
 def json_object_of(text: str | bytes) -> dict[str, Any]:
-    """Returns the value of a JSON object that anybody may have written.
+    """Returns the value of an untrusted JSON object.
 
     Raises:
-        ValueError: it is none; see `json_of`.
+        ValueError: the text is not a JSON object; see `json_of`.
     """
     return mapping(json_of(text))
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """Returns what JSON has as an object.
+    """Returns an untrusted value as a JSON object.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the value is not an object.
     """
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
@@ -68,7 +68,8 @@ def whole(value: object, least: int = 0) -> int:
     """Returns a whole number of at least `least` and below 2**63.
 
     Raises:
-        ValueError: it is something else: true and 1.0 are.
+        ValueError: the value is not a whole number in this range. Booleans and floats, such as true and 1.0, are
+            refused.
     """
     if type(value) is not int or not least <= value < 1 << 63:
         raise ValueError("not a whole number, or out of range")
@@ -76,10 +77,10 @@ def whole(value: object, least: int = 0) -> int:
 
 
 def text(value: object) -> str:
-    """Returns a text.
+    """Returns an untrusted value as text.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the value is not text.
     """
     if not isinstance(value, str):
         raise ValueError("not a text")
@@ -87,5 +88,8 @@ def text(value: object) -> str:
 
 
 def refuse_constant(name: str) -> float:
-    """Raises ValueError for NaN and Infinity, which Python reads and JSON does not have; for `json.loads`."""
+    """Raises ValueError for NaN and Infinity. For `json.loads`.
+
+    Python reads these numbers, but JSON does not have them.
+    """
     raise ValueError(f"{name} is not JSON")

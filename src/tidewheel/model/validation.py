@@ -1,4 +1,4 @@
-"""What a message must be to be sent: checked, encoded, and given an id."""
+"""Checks and encodes messages before sending."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from tidewheel.model.topic import check_name
 
 MAX_KEY_CHARACTERS = 256
 MAX_PAYLOAD_BYTES = 100 * 1024 * 1024
-"""A body that is kept in S3: the sender and the consumer hold it whole."""
+"""Limit of a body that is kept in S3. The sender and the consumer hold the whole body in memory."""
 
 _NO_ATTRIBUTES: Mapping[str, str] = MappingProxyType({})
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-# What SQS refuses: see the SendMessage reference, "Valid unicode characters".
+# Characters that SQS refuses: see the SendMessage reference, "Valid unicode characters".
 _REFUSED = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _REFUSED_ASCII = bytes({*range(32)} - set(b"\t\n\r"))
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -45,20 +45,22 @@ _PAYLOAD_NAME = re.compile(r"payloads/([A-Za-z0-9_-]{1,48})/\d{4}-\d\d-\d\d/[A-Z
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What few messages have beside a body and attributes.
+    """Rare options of a message, beside body and attributes.
 
     Attributes:
         key, replace: the sender's.
-        seq: with the sending time, the version of a message with a key: the sender's own count.
-        expires_at_ms: when it is no longer handed out.
-        moves: the message whose place it takes if that was not sealed yet; otherwise it is dropped.
-        attempt: how often its work was tried before, for `retry_later`.
-        original_id: the first message's id, of one that was sent again.
-        payload: the S3 object with the body, if that is too large for SQS.
-        recurring: the name of the recurring message that it is one of; what consumers see as its key.
-        only: the one subscription that it is for, whatever that one's filter says.
-        first_version: key, sending time in ms, and seq of the first message, of one that was sent again. It has no key
-            of its own then, so that it is neither a duplicate of that message, nor supersedes a later one.
+        seq: the sender's own count. With the sending time, the version of a message with a key.
+        expires_at_ms: from this time on the message is no longer handed out.
+        moves: the message that this message replaces, if the old message's slot was not sealed yet. Otherwise this
+            message is dropped.
+        attempt: how often the message's work was tried before, for `retry_later`.
+        original_id: the first message's id, if this message was sent again.
+        payload: the S3 object with the body, if the body is too large for SQS.
+        recurring: the recurring message's name, if this message is an occurrence. Consumers see the name as the key.
+        only: the only subscription that gets the message. Its filter is not applied.
+        first_version: key, sending time in ms, and seq of the first message, if this message was sent again. This
+            message then has no key of its own, so that it does not duplicate the first message or supersede a later
+            one.
     """
 
     key: str | None = None
@@ -74,16 +76,16 @@ class Options:
     first_version: tuple[str, int, int] | None = None
 
     def document(self) -> dict[str, Any]:
-        """Returns them as JSON's values, without those that are absent."""
+        """Returns the options that are set, as JSON values."""
         found = {f.name: getattr(self, f.name) for f in fields(self)}
         return {name: value for name, value in found.items() if value is not None and value is not False}
 
     @classmethod
     def of_document(cls, document: object, topic: str, deliver_at_ms: int) -> Self:
-        """Reads what `document` returned, written by anybody.
+        """Reads the untrusted result of `document`.
 
         Raises:
-            ValueError: it is not that.
+            ValueError: the document is not valid.
         """
         if not isinstance(document, dict) or not document.keys() <= _OPTION_NAMES:
             raise ValueError("options are not an object of known names")
@@ -102,7 +104,7 @@ class Options:
             raise ValueError("replace is not true or false, or a key has no seq")
         if options.expires_at_ms is not None and options.expires_at_ms <= deliver_at_ms:
             raise ValueError("it expires before it is due")
-        # Whoever may read this topic's bodies gets what the name says: it must be one of them.
+        # A reader of this topic's bodies gets the object of this name, so the object must be a body of the topic.
         if options.payload is not None and payload_topic(options.payload) != topic:
             raise ValueError("payload is not the name of a body of the topic")
         if options.only is not None:
@@ -115,7 +117,7 @@ class Options:
 
 
 def payload_topic(name: object) -> str | None:
-    """Returns the topic of the large body that an object's name means; None if it means none."""
+    """Returns the topic of a large body's object name, or None for other names."""
     found = _PAYLOAD_NAME.match(name) if isinstance(name, str) else None
     return None if found is None else found[1]
 
@@ -136,12 +138,12 @@ _OPTION_NAMES = {f.name for f in fields(Options)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingMessage:
-    """A checked message on its way: what a pack and a ledger hold of it.
+    """A checked message for packs and ledgers.
 
     Attributes:
         id: 16 bytes.
         text: the body as SQS will carry it (base64 for bytes).
-        options: None for most.
+        options: None for most messages.
     """
 
     id: bytes
@@ -152,12 +154,12 @@ class OutgoingMessage:
 
     @property
     def deliver_at_ms(self) -> int:
-        """When it is due: what its id says."""
+        """The due time, which is part of the id."""
         return id_deliver_at_ms(self.id)
 
     @property
     def size(self) -> int:
-        """Bytes that SQS will count, our own attribute's fixed part aside."""
+        """Bytes that SQS will count, without the fixed part of our own attribute."""
         size = len(self.text) if self.text.isascii() else len(self.text.encode())
         if self.attributes:
             size += sum(len(n) + len(v.encode()) + len("String") for n, v in self.attributes.items())
@@ -168,11 +170,11 @@ class OutgoingMessage:
 
     @property
     def too_large(self) -> bool:
-        """Whether SQS does not take its body and attributes."""
+        """Whether the body and attributes are too large for SQS."""
         return self.size > MAX_MESSAGE_BYTES
 
     def with_payload(self, name: str, pointer: str) -> OutgoingMessage:
-        """Returns the message whose body is in an S3 object, with what SQS carries instead of it."""
+        """Returns the message with a pointer as text, and the body in an S3 object."""
         return replace(self, text=pointer, options=replace(self.options or Options(), payload=name))
 
 
@@ -185,18 +187,18 @@ def check_message(
     large: bool = False,
     resend: Options | None = None,
 ) -> OutgoingMessage:
-    """Checks a message, encodes its body and gives it an id.
+    """Checks a message, encodes the body and creates an id.
 
     Args:
-        message: the caller's.
-        ids: where its id comes from.
+        message: the caller's message.
+        ids: the source of the id.
         now_ms: the sender's time.
-        levels: seconds of the topic's delay levels; None: RocketMQ's.
-        large: whether the caller keeps in S3 what is too large for SQS, so that it passes here.
-        resend: options of the message that this one repeats or moves, if any.
+        levels: seconds of the topic's delay levels. None: RocketMQ's.
+        large: whether the caller keeps bodies in S3 that are too large for SQS. Such bodies then pass the check.
+        resend: options of the message that this message repeats or moves, if any.
 
     Raises:
-        InvalidValue: anything of it cannot be delivered.
+        InvalidValue: the message cannot be delivered.
     """
     due_ms = due_at_ms(
         now_ms, delay=message.delay, deliver_at=message.deliver_at, delay_level=message.delay_level, levels=levels
@@ -231,10 +233,12 @@ def due_at_ms(
     delay_level: int | None = None,
     levels: Sequence[int] | None = None,
 ) -> int:
-    """Returns when a message is due, given in one of three ways; now, if in none.
+    """Returns the due time from a delay, a time or a delay level.
+
+    Without any of the three, the due time is now.
 
     Raises:
-        InvalidValue: two of them are given, or one is not usable.
+        InvalidValue: more than one is given, or the given value cannot be used.
     """
     ways = {"delay": delay, "deliver_at": deliver_at, "delay_level": delay_level}
     given = {name: value for name, value in ways.items() if value is not None}
@@ -263,10 +267,10 @@ def _options(message: Message, ids: IdSource, due_ms: int, options: Options) -> 
 
 
 def check_key(key: object) -> str:
-    """Returns a message's key if it is one.
+    """Returns a valid message key.
 
     Raises:
-        InvalidValue: it is not text of 1 to 256 characters without control characters, and others that SQS refuses.
+        InvalidValue: the key is not text of 1 to 256 characters, or has control characters or others that SQS refuses.
     """
     if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY_CHARACTERS or _CONTROL.search(key):
         raise InvalidValue("key", key, f"give text of 1 to {MAX_KEY_CHARACTERS} characters, no control characters")
@@ -274,7 +278,10 @@ def check_key(key: object) -> str:
 
 
 def moved(message: OutgoingMessage, ids: IdSource, due_ms: int, old: bytes) -> OutgoingMessage:
-    """Returns the message that takes the place of `old`, due at another time; its expiry moves along."""
+    """Returns a message that replaces `old` at another due time.
+
+    The expiry moves with the due time.
+    """
     options = message.options or Options()
     expires_at_ms = options.expires_at_ms
     if expires_at_ms is not None:
@@ -306,7 +313,7 @@ def _encode_body(body: object) -> tuple[str, Encoding]:
 
 def check_characters(name: str, text: str) -> None:
     """Raises InvalidValue if SQS refuses a character of the text."""
-    # Most texts are ASCII: 0.4 µs for 280 characters, where looking at each of them takes 7.
+    # Most texts are ASCII. This check takes 0.4 µs for 280 characters, the search below takes 7 µs.
     if text.isascii() and len(text.encode().translate(None, _REFUSED_ASCII)) == len(text):
         return
     bad = _REFUSED.search(text)
@@ -319,7 +326,7 @@ def check_attributes(attributes: Mapping[str, str]) -> int:
     """Returns the bytes that SQS counts for the attributes.
 
     Raises:
-        InvalidValue: too many, a bad name, or a value that is not text.
+        InvalidValue: too many attributes, a bad name, or a value that is not text.
     """
     if not attributes:
         return 0

@@ -1,1 +1,1 @@
-"""What the functions tell of themselves: logs, metrics and traces. Only the functions and the constructs import it."""
+"""Emits the functions' logs and metrics. Only functions and constructs import this package."""

@@ -1,7 +1,8 @@
-"""What one function tells: structured logs, and one record of metrics a call.
+"""Writes structured logs and a metrics record for each function call.
 
-No message's body, attribute or key is ever in either. A log has names, ids, slots and counts; an exception of this
-package names what was wrong and not what a message holds. Traces are Lambda's own: this package adds nothing to them.
+Neither ever contains a message's body, attribute or key. A log contains names, ids, slots and counts. An exception of
+this package names the fault, but not the content of a message. Traces are Lambda's own, and this package adds nothing
+to them.
 """
 
 from __future__ import annotations
@@ -31,28 +32,30 @@ Answer = TypeVar("Answer")
 
 
 class Telemetry:
-    """A function's logger and metrics, made once at cold start with the service that they watch.
+    """A function's logger and metrics, made once at cold start.
+
+    The service whose work they record is made with them.
 
     Attributes:
-        service: the ports on AWS; what goes to subscriptions' queues is counted.
-        logger: Powertools' logger; its level is the variable POWERTOOLS_LOG_LEVEL.
+        service: the ports on AWS. Messages to subscriptions' queues are counted.
+        logger: Powertools' logger. Its level is the variable POWERTOOLS_LOG_LEVEL.
     """
 
     def __init__(self, function: str, environ: Mapping[str, str] = os.environ) -> None:
-        """Makes the service of the environment's settings.
+        """Makes the service from the environment's settings.
 
         Args:
-            function: the function's name, such as "ingest"; each log record has it.
+            function: the function's name, such as "ingest". Each log record has this name.
             environ: the environment's variables.
 
         Raises:
             NotConfigured: a variable is missing.
         """
-        # The traceback as text is enough; as JSON it would be logged, and paid, twice.
+        # The traceback as text is enough. As JSON too, the traceback would be logged and paid twice.
         self.logger = Logger(service=function, serialize_stacktrace=False)
         self._function = function
         session = boto3.session.Session()
-        # Before any client is made: each has the session's hooks as they are then.
+        # Before any client is made, because a client copies the session's hooks when it is made.
         self._requests = RequestCount(session.events)
         service = Service.cold_start(session, environ)
         self._queues = WatchedQueues(service.queues, service.clock)
@@ -60,28 +63,31 @@ class Telemetry:
         self._values: defaultdict[str, float] = defaultdict(float)
 
     def add(self, metric: Metric, value: float) -> None:
-        """Adds to a metric of this call; the table of metrics must say that this function emits it."""
+        """Adds to a metric of this call.
+
+        The metric's `emitters` must include this function.
+        """
         assert self._function in metric.emitters, (self._function, metric.name)
         self._values[metric.name] += value
 
     def failed(self, message: str, error: BaseException, **keys: object) -> None:
-        """Logs what went wrong and is left to another try or to people, and counts it."""
+        """Logs and counts a failure that is left to a retry or to people."""
         self.add(own.FAILURES, 1)
         quoting = next((each for each in _chain(error) if isinstance(each, InvalidValue)), None)
         if quoting is not None:
-            # Its text quotes the value, which may be anything, and a traceback would show it.
+            # The error's text quotes the value, which may be a body or a key. A traceback would show the text.
             self.logger.error(message, extra={**keys, "field": quoting.field, "advice": quoting.advice})
             return
         self.logger.error(message, exc_info=error, extra=keys)
 
     @contextmanager
     def step(self, *, topic: str, due: bool = True, **keys: object) -> Iterator[None]:
-        """Gives the log records of a step its topic and other keys.
+        """Adds the topic and other keys to the log records of a step.
 
         Args:
-            topic: what it works for.
-            due: whether what it sends is due now; see `WatchedQueues`.
-            keys: of the log; absent values are left out.
+            topic: the topic of the step's work.
+            due: whether the messages of this step are due now; see `WatchedQueues`.
+            keys: other keys of the log. Absent values are left out.
         """
         known = {key: value for key, value in keys.items() if value is not None}
         self._queues.due = due
@@ -89,7 +95,10 @@ class Telemetry:
             yield
 
     def handler(self, call: Callable[[Any, LambdaContext], Answer]) -> Callable[[Any, LambdaContext], Answer]:
-        """Makes a function's handler of what it does: logs have its context, and its metrics are written at the end."""
+        """Wraps a call as a Lambda handler with log context and metrics.
+
+        The metrics are written at the end of each call.
+        """
 
         @self.logger.inject_lambda_context(clear_state=True)
         @wraps(call)
@@ -103,7 +112,10 @@ class Telemetry:
         return handle
 
     def flush(self) -> None:
-        """Writes this call's metrics so far, as one record in the log; nothing if all are zero."""
+        """Writes this call's metrics so far as a log record.
+
+        Writes nothing if all metrics are zero.
+        """
         sent, requests = self._queues.take_account(), self._requests.take()
         for message_id, code in sent.refused:
             self.logger.error("SQS refused a message for good", extra={"message_id": message_id, "code": code})
@@ -120,7 +132,7 @@ class Telemetry:
 
     def _write(self, values: Mapping[str, Sequence[float]], requests: Mapping[str, int]) -> None:
         record = EphemeralMetrics(namespace=NAMESPACE)
-        # A service would be a dimension of its own, and each function's metrics be billed apart.
+        # A service name would be a second dimension, and each function's metrics would be billed separately.
         record.service = ""
         record.add_dimension(DIMENSION, self.service.settings.stack)
         record.add_metadata("function", self._function)
@@ -131,14 +143,14 @@ class Telemetry:
         record.flush_metrics()
 
     def _forget(self) -> None:
-        """Drops what a call that was cut off has left: the process is the same, the work is not."""
+        """Drops the metrics of an earlier call that was cut off in the same process."""
         self._values.clear()
         self._queues.take_account()
         self._requests.take()
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Gives an error, and all that a traceback of it shows as its causes."""
+    """Yields an error and all causes in the traceback."""
     waiting, seen = [error], set[int]()
     while waiting:
         each = waiting.pop()

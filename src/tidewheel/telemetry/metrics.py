@@ -1,9 +1,10 @@
-"""The service's own metrics: pure data, the same for the functions, the dashboard, the alarms and the documents.
+"""Defines the service's own metrics as pure data.
 
-All are in one namespace with one dimension, the service's name, so each is billed once ($0.30 a month, for the hours in
-which it has data), whichever function emits it. A metric whose value is zero is not emitted: an idle service has none.
-What AWS measures for free (calls, errors and duration of functions, lengths and ages of queues, units of the table) is
-not measured again.
+The functions, the dashboard, the alarms and the documents use the same data. All metrics are in one namespace with one
+dimension, the service's name. So each metric is billed once ($0.30 a month, for the hours in which it has data),
+whichever function emits it. A metric with the value zero is not emitted, so an idle service has none. Values that AWS
+measures for free (calls, errors and duration of functions, lengths and ages of queues, units of the table) are not
+measured again.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from enum import StrEnum
 
 NAMESPACE = "Tidewheel"
 DIMENSION = "Stack"
-"""The name of the dimension; its value is the service's name."""
+"""The name of the dimension. Its value is the service's name."""
 
 
 class Unit(StrEnum):
@@ -26,12 +27,12 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One metric.
+    """A metric of the service.
 
     Attributes:
-        meaning: what one unit of it is.
-        emitters: the functions that emit it.
-        gauge: whether it is a state, of which the greatest value counts, and not an amount to be added up.
+        meaning: the meaning of one unit.
+        emitters: the functions that emit the metric.
+        gauge: whether the metric is a state, whose greatest value counts, instead of an amount to be added up.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Counts the requests that a function's clients make."""
+"""Counts the requests of a function's clients."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 
 class RequestCount:
-    """Requests since it was last asked, by "service.Operation"; it sees clients made later with these events.
+    """Counts requests since the last `take`, by "service.Operation".
 
-    A request that botocore repeats counts once. It costs a function call a request.
+    Counts requests of clients made later with these events. A request that botocore repeats counts once. The cost is
+    one Python call per request.
     """
 
     def __init__(self, events: BaseEventHooks) -> None:
@@ -22,7 +23,7 @@ class RequestCount:
         events.register("after-call", self._count)
 
     def take(self) -> Counter[str]:
-        """Returns the counts, and begins anew."""
+        """Returns the counts and resets them."""
         with self._lock:
             taken, self._counts = self._counts, Counter()
         return taken

@@ -1,22 +1,22 @@
-"""Samples: few values that stand for many."""
+"""Reduces many values to a sample with nearly the same percentiles."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 MOST_VALUES = 99
-"""CloudWatch takes 100 values of a metric in one record, and Powertools writes a record of its own at the hundredth."""
+"""CloudWatch takes 100 values of a metric in one record. Powertools writes a separate record at the hundredth."""
 
 
 def sample(values: Sequence[int], most: int = MOST_VALUES) -> list[int]:
-    """Returns values with the least, the greatest and the percentiles of all, in order.
+    """Returns a sorted sample with the least, the greatest and the percentiles of all values.
 
-    It takes every n-th of the sorted values: any percentile of the sample is one of the values within half a step (one
-    part in `most`) of that percentile of all.
+    The sample is every n-th of the sorted values. Any percentile of the sample is a value within half a step (one
+    part in `most`) of the same percentile of all values.
 
     Args:
-        values: any number, in any order.
-        most: how many to return at most; at least 2.
+        values: any number of values, in any order.
+        most: how many values to return at most. At least 2.
     """
     ordered = sorted(values)
     if len(ordered) <= most:

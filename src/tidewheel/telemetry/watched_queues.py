@@ -1,4 +1,4 @@
-"""Queues whose sends are watched: how many messages went, how late, and which were refused."""
+"""Records how many messages were sent, their lateness, and which were refused."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from tidewheel.model.subscription import DeliveryKey
 
 @dataclass(slots=True, kw_only=True)
 class Sent:
-    """What went through since it was last asked.
+    """The messages sent since the last `take_account`.
 
     Attributes:
-        late_ms: of each message that a subscription's queue took, how long after it was due SQS makes it visible.
-        late_by_nature: how many more were taken that are late whatever the service does.
-        refused: ids of messages that SQS refused for good, with its code, which says nothing of what they hold.
+        late_ms: for each message that a subscription's queue took, the time from its due time until SQS makes it
+            visible.
+        late_by_nature: number of other messages taken, which are late whatever the service does.
+        refused: ids of messages that SQS refused permanently, with SQS's code, which contains nothing of the messages.
     """
 
     late_ms: list[int] = field(default_factory=list)
@@ -29,18 +30,19 @@ class Sent:
 
     @property
     def messages(self) -> int:
-        """Messages that subscriptions' queues took."""
+        """Number of messages that subscriptions' queues took."""
         return len(self.late_ms) + self.late_by_nature
 
 
 class WatchedQueues:
-    """The port `Queues`, passed on, with an account of it; several threads may use it.
+    """Forwards to a port `Queues` and records the sends. Safe for several threads.
 
-    SQS makes a message visible when its delay is over, counted from when it took it. That was before its answer came,
-    so the lateness is at most what is noted here.
+    SQS makes a message visible when its delay is over, counted from when SQS took the message. SQS took the message
+    before its answer came, so the real lateness is at most the recorded lateness.
 
     Attributes:
-        due: whether what is sent is due now. What is sent again, or was put aside, is late whatever the service does.
+        due: whether messages sent now are due now. Messages that were sent again or parked are late whatever the
+            service does.
     """
 
     def __init__(self, queues: Queues, clock: Clock) -> None:
@@ -51,13 +53,13 @@ class WatchedQueues:
         self.due = True
 
     def take_account(self) -> Sent:
-        """Returns what went through, and begins anew."""
+        """Returns the record and resets it."""
         with self._lock:
             taken, self._sent = self._sent, Sent()
         return taken
 
     def send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
-        """Passes on, and notes what was taken."""
+        """Forwards the batch and records the messages taken."""
         refusals = self._queues.send(queue_url, batch)
         now_ms = self._clock.now_ms()
         left = {refusal.index for refusal in refusals}
@@ -74,19 +76,19 @@ class WatchedQueues:
         return refusals
 
     def enqueue_parts(self, key: DeliveryKey, parts: Sequence[int]) -> None:
-        """Passes on."""
+        """Forwards the call."""
         self._queues.enqueue_parts(key, parts)
 
     def enqueue_parks(self, keys: Sequence[ParkKey]) -> None:
-        """Passes on."""
+        """Forwards the call."""
         self._queues.enqueue_parks(keys)
 
     def enqueue_catch_up(self, topic: str, subscription: str, generation: str) -> None:
-        """Passes on."""
+        """Forwards the call."""
         self._queues.enqueue_catch_up(topic, subscription, generation)
 
     def refuse(self, document: Mapping[str, object]) -> None:
-        """Passes on, and notes the message's id and SQS's code."""
+        """Forwards the document and records the message's id and SQS's code."""
         self._queues.refuse(document)
         header = json.loads(str(document["header"]))
         with self._lock:
