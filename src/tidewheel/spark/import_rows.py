@@ -308,7 +308,7 @@ def _attribute_bytes(columns: Columns) -> Column:
 def _message_id(import_id: str) -> Column:
     """Returns 48 bits of time and 80 bits of a hash of the other columns.
 
-    JSON contains no zero byte, so a zero byte after the JSON text separates it from the next part.
+    A zero byte separates the JSON text, which contains no zero byte, from the payload.
     """
     names = ("expires_at_ms", "encoding", "key", "attributes")
     about = F.to_json(F.struct(F.lit(import_id).alias("import"), *(_ours(name).alias(name) for name in names)))
