@@ -113,7 +113,7 @@ class Pump:
         self.invocations: dict[str, int] = {handler.spec.folder: 0 for handler in handlers.values()}
 
     def next_ms(self) -> int | None:
-        """Time of the next event, possibly in the past. None if no event is planned."""
+        """Time of the next event, possibly in the past. None if nothing will fall due."""
         with self._emulator.lock:
             return min((at_ms for at_ms, _, _ in self._things()), default=None)
 
