@@ -26,11 +26,11 @@ class LiveLedger:
 
 
 def in_table(location: Location, table: str, topic: str) -> tuple[list[LiveLedger], int]:
-    """Returns a topic's ledgers from a DynamoDB table, and the start of the first open slot.
+    """Returns a topic's ledgers from a DynamoDB table, and the start of the first slot not planned.
 
     Returns:
-        The ledgers, and the start of the slot `planned` in milliseconds. Messages due earlier are delivered, or
-        planned.
+        The ledgers, and the start of the slot `planned` in milliseconds. Messages due earlier are delivered, or will
+        be.
 
     Raises:
         UnknownTopic: the table has no such topic.

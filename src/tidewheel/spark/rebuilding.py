@@ -150,7 +150,7 @@ def rebuild_index(job: Job) -> RebuildReport:
 def _settle(job: Job) -> None:
     """Waits until every function that may have read the topic state has ended.
 
-    With a virtual clock no function runs at the same time.
+    Returns at once with a virtual clock, since no functions run beside the job.
     """
     if isinstance(job.service.clock, SystemClock):
         job.say(f"waiting {MAX_FUNCTION_S} s for functions that are under way")

@@ -212,8 +212,7 @@ class Emulator:
             raise PermissionError(denial.message)
 
     def least_look_at_ms(self, table_name: str) -> int | None:
-        """Returns the earliest time of work for the sweep, from the sparse index `checks`. Returns None if there is
-        none."""
+        """Returns the next check time in the sparse index `checks`. Returns None if the index is empty."""
         return self._wake_index.least_ms(table_name)
 
     def item_bytes(self, table_name: str, attributes: dict[str, Any]) -> int:

@@ -135,9 +135,10 @@ class Access:
             raise NotImplementedError(f"{role} calls what enforcement of IAM does not know: {error}") from error
 
     def _denial(self, role: str, call: Call) -> Denial | None:
-        """Checks a call.
+        """Checks a call. Refuses a call with unknown resources if no statement names its action.
 
-        If the resources of the call are unknown, the call is refused unless some statement names its action.
+        Raises:
+            NotImplementedError: the resources are unknown, and a statement names the action.
         """
         try:
             requests = requests_of(call.service, call.operation, call.params, _partition_key)

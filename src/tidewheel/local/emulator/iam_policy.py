@@ -141,7 +141,7 @@ def _holds(operator: str, wanted: Sequence[str], given: Sequence[str]) -> bool:
         raise NotImplementedError(f"condition operator {operator}")
     compare, should_match = _COMPARISONS[bare]
     if not given:
-        # A negated operator holds for a missing key. ForAllValues holds for a key without values.
+        # Negated operators, ForAllValues and ...IfExists hold for a missing key.
         return quantifier == _ALL or (quantifier == "" and not should_match) or bare != name
     results = [any(compare(each, value) for each in wanted) is should_match for value in given]
     return any(results) if quantifier == _ANY else all(results)
