@@ -1,6 +1,8 @@
-"""Tidewheel on one machine, without an AWS account: `LocalTidewheel`, and in memory alone: `MemoryTidewheel`.
+"""Runs Tidewheel on one machine, without an AWS account.
 
-Imported lazily, since the pytest plugin is loaded in every project that has this package installed.
+`LocalTidewheel` runs on an emulated AWS, `MemoryTidewheel` in memory alone. Both are imported lazily, since pytest
+loads
+the plugin in every project with this package installed.
 """
 
 from __future__ import annotations
@@ -11,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from tidewheel.errors import needs_extra
 
 _HOME = {"LocalTidewheel": ("stack", "local"), "MemoryTidewheel": ("memory_stack", "lambda")}
-"""Public name -> its module in this package, and the extra that brings all that it imports."""
+"""Public name -> its module in this package, and the extra with the module's dependencies."""
 
 __all__ = ["LocalTidewheel", "MemoryTidewheel"]
 
-# Hidden from type checkers: they would take any name for an existing one.
+# Hidden from type checkers, which would accept any name.
 if TYPE_CHECKING:
     from tidewheel.local.memory_stack import MemoryTidewheel
     from tidewheel.local.stack import LocalTidewheel

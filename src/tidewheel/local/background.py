@@ -1,4 +1,4 @@
-"""The pump in real time, on a thread of its own."""
+"""Runs the pump in real time, on a separate thread."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _LONGEST_SLEEP_S = 60.0
 
 
 def _stay(_: int) -> None:
-    """Real time moves by itself."""
+    """Does nothing, because real time moves by itself."""
 
 
 class BackgroundPump:
-    """Sleeps until the next thing is due or something changes, does it, and so on until stopped."""
+    """Sleeps until the next event is due or something changes, handles the event, and repeats until stopped."""
 
     def __init__(self, pump: Pump, emulator: Emulator, clock: Clock) -> None:
         self._pump = pump
@@ -32,7 +32,7 @@ class BackgroundPump:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stops after the invocation that is under way, if any."""
+        """Stops after the current invocation, if any."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -40,10 +40,10 @@ class BackgroundPump:
             self._thread.join()
 
     def wait_until(self, until_ms: int) -> None:
-        """Returns when that time has come and everything due by then is done.
+        """Waits until a time has come and all work due by then is done.
 
         Raises:
-            RuntimeError: the pump broke; its own error is the cause.
+            RuntimeError: the pump failed; the pump's own error is the cause.
         """
         with self._changed:
             while not self._stopping:
@@ -53,13 +53,13 @@ class BackgroundPump:
                 if left_ms <= 0 and self._done_to_ms >= until_ms:
                     return
                 if left_ms <= 0:
-                    self._changed.notify_all()  # the pump may be asleep: it must see this time, too
+                    self._changed.notify_all()  # wakes the pump, which must see this time too
                 self._changed.wait(max(0.001, left_ms / 1000) if left_ms > 0 else 0.05)
 
     def _run(self) -> None:
         try:
             self._pump_until_stopped()
-        except BaseException as error:  # handlers' own errors are recorded by the pump: this is ours
+        except BaseException as error:  # the pump records handlers' errors: this error is the pump's own
             with self._changed:
                 self._broken = error
                 self._changed.notify_all()

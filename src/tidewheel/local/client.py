@@ -1,4 +1,4 @@
-"""The SDK's client as a local stack hands it out: with the stack's settings as the default of new topics."""
+"""Gives the SDK's client the local stack's settings as defaults of new topics."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class LocalClient(Tidewheel):
     def create_topic(
         self, name: str, *, settings: TopicSettings | None = None, **changes: Unpack[NewTopicSettings]
     ) -> TopicState:
-        """As `Tidewheel.create_topic`; what is not given comes from the local stack's arguments."""
+        """As `Tidewheel.create_topic`, with defaults from the local stack's arguments."""
         if settings is None:
             changes = {**self._topic_settings, **changes}
         return super().create_topic(name, settings=settings, **changes)
 
 
 class Visible(Protocol):
-    """A queue that knows when each of its messages became receivable."""
+    """A queue with the time at which each message became receivable."""
 
     def visible_at_ms(self, sqs_message_id: str, /) -> int | None:
         """Returns when a message became receivable."""
@@ -46,7 +46,10 @@ class Visible(Protocol):
 def take_all(
     client: Tidewheel, queue_of: Callable[[str], Visible], topic: str, subscription: str
 ) -> list[ReceivedMessage]:
-    """Takes and deletes all that a subscription can receive now; each message knows when it became receivable."""
+    """Receives and deletes all receivable messages of a subscription.
+
+    Each message has the time at which it became receivable.
+    """
     messages = client.receive(topic, subscription, max_messages=sys.maxsize)
     if not messages:
         return []

@@ -1,6 +1,6 @@
-"""Custom resources of a stack: the function behind them is asked as CloudFormation asks it, and its answers are read.
+"""Creates a stack's custom resources by calling their functions as CloudFormation does.
 
-An answer is put to a presigned URL, as on AWS: here of an object in the emulated S3, by HTTP.
+The function puts its answer to a presigned URL, as on AWS. Here the URL is an object in the emulated S3, by HTTP.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _S3_BUCKET = "cloudformation-answers"
 
 
 class DeclarationFailed(Exception):
-    """A custom resource was not created: the message is what the stack's events would show."""
+    """A custom resource was not created. The message is the text in the stack's events."""
 
 
 class CustomResources:
-    """Asks the functions behind custom resources, one request after the other."""
+    """Calls the functions behind custom resources, one request after the other."""
 
     def __init__(self, session: boto3.Session, endpoint_url: str) -> None:
         path_style = Config(s3={"addressing_style": "path"})
@@ -37,10 +37,10 @@ class CustomResources:
         self._s3.create_bucket(Bucket=_S3_BUCKET)
 
     def create(self, resources: Iterable[deployed.Custom], handlers: Mapping[str, Handler]) -> None:
-        """Creates what a template declares, in the template's order of dependencies.
+        """Creates the declared resources in the template's order of dependencies.
 
         Raises:
-            DeclarationFailed: one was refused; those before it are there.
+            DeclarationFailed: a resource was refused; the resources before it exist.
         """
         for each in resources:
             answer = self.ask(
@@ -66,7 +66,7 @@ class CustomResources:
         physical_id: str | None = None,
         old_properties: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Sends one request to a function; returns its answer, as CloudFormation reads it.
+        """Sends a request to a function. Returns the answer as CloudFormation reads it.
 
         Raises:
             DeclarationFailed: there was no answer.

@@ -1,4 +1,7 @@
-"""What of a deployed stack the runtime must run: functions, mappings, jobs, the table that the sweep reads."""
+"""Selects the parts of a deployed stack that the local runtime must run.
+
+These are functions, mappings, jobs, custom resources and the table that the sweep reads.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from tidewheel.local.jobs import JOB_ARGUMENT, JobSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """The parts of a stack that do something."""
+    """Holds the parts of a stack that run."""
 
     functions: list[FunctionSpec]
     mappings: list[MappingSpec]
@@ -27,9 +30,9 @@ class Deployment:
 
 
 def read(resources: Iterable[deployed.Resource]) -> Deployment:
-    """Picks functions, mappings, jobs and custom resources out of a stack's resources.
+    """Selects functions, mappings, jobs and custom resources from a stack's resources.
 
-    Functions that are not the service's own, and what reads queues for these, are left alone.
+    Functions outside the service, and the mappings of such functions, are ignored.
     """
     resources = list(resources)
     retries = _async_retries(resources)
@@ -47,10 +50,12 @@ def read(resources: Iterable[deployed.Resource]) -> Deployment:
 
 
 def check_polling(deployed: Deployment, emulator: Emulator) -> None:
-    """Checks that each mapping's function may read its queue, as Lambda does when the mapping is made.
+    """Checks that each mapping's function may read its queue.
+
+    Lambda makes the same check when a mapping is created.
 
     Raises:
-        PermissionError: IAM is enforced, and its role may not.
+        PermissionError: IAM is enforced, and the function's role may not read the queue.
     """
     roles = {function.arn: function.role_arn for function in deployed.functions}
     for spec in deployed.mappings:
@@ -63,7 +68,7 @@ def mapping(spec: MappingSpec, emulator: Emulator, clock: Clock) -> EventSourceM
 
 
 def _is_ours(resource: deployed.Resource) -> TypeGuard[deployed.Function]:
-    """Whether a resource is a function of the service, whose handler is in the folder of handlers."""
+    """Returns whether a resource is a function of the service, with its handler in the folder of handlers."""
     return isinstance(resource, deployed.Function) and str(resource.properties.get("Handler")).startswith("functions.")
 
 
@@ -83,7 +88,7 @@ def _function(resource: deployed.Function, retries: dict[str, int]) -> FunctionS
 
 
 def _async_retries(resources: list[deployed.Resource]) -> dict[str, int]:
-    """How often invocations are tried again, by name of the functions for which the template says it."""
+    """Returns the number of retries by function name, for functions with this setting in the template."""
     return {
         str(resource.properties["FunctionName"]).split(":")[-1]: int(
             resource.properties.get("MaximumRetryAttempts", ASYNC_RETRIES)
@@ -94,7 +99,7 @@ def _async_retries(resources: list[deployed.Resource]) -> dict[str, int]:
 
 
 def _job(resource: deployed.Job) -> JobSpec:
-    """Reads a job; one that does not name its script is called by its own name."""
+    """Reads a job. Without a script argument, the job's own name is the script."""
     given = resource.properties.get("DefaultArguments", {})
     arguments = {name: str(value) for name, value in given.items()}
     script = arguments.get(JOB_ARGUMENT, resource.name)

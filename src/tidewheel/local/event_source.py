@@ -1,12 +1,14 @@
-"""Event source mappings: a queue whose messages invoke a function.
+"""Invokes functions with the messages of their queues, as event source mappings do.
 
 | waiting | becomes |
 |---|---|
-| no batch window | an invocation as soon as a message is receivable, with all that is, up to the batch size |
+| no batch window | an invocation as soon as a message is receivable, with all receivable messages up to the batch size
+|
 | a batch window | a buffer, opened by its first message; flushed when the window ends, or batch or 6 MB are full |
 
-Messages are received when they enter the buffer, as Lambda's pollers do, so their visibility time-out runs from there.
-A handler that fails leaves them in flight: SQS shows them again after that time-out. What it handled is deleted.
+Messages are received when they enter the buffer, as by Lambda's pollers, so their visibility time-out starts then.
+Messages of a failed handler stay in flight: SQS shows the messages again after the time-out. Handled messages are
+deleted.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ from tidewheel.clock import Clock
 from tidewheel.local.emulator import REGION, HeapQueue, QueuedMessage
 
 _MAX_EVENT_BYTES = 6 * 1024 * 1024
-_RECORD_BYTES = 800  # everything of a record but its body and the attributes' values
+_RECORD_BYTES = 800  # bytes of a record, except its body and the attributes' values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappingSpec:
-    """A mapping as the template describes it."""
+    """Describes a mapping in the template."""
 
     queue_arn: str
     function_arn: str
@@ -35,7 +37,7 @@ class MappingSpec:
 
 
 class EventSourceMapping:
-    """Polls one queue for one function."""
+    """Polls a queue for a function."""
 
     def __init__(self, spec: MappingSpec, queue: HeapQueue, clock: Clock) -> None:
         self.spec = spec
@@ -47,7 +49,7 @@ class EventSourceMapping:
         self._opened_ms = 0
 
     def next_ms(self) -> int | None:
-        """When this mapping has something to do next: a message to receive, or a buffer to flush."""
+        """Time of this mapping's next receive or flush."""
         if self._full:
             return self._opened_ms
         ready_ms = self._queue.next_ready_ms()
@@ -57,7 +59,7 @@ class EventSourceMapping:
         return flush_ms if ready_ms is None else min(ready_ms, flush_ms)
 
     def poll(self) -> list[QueuedMessage]:
-        """Receives what is receivable; returns a batch if one is complete, else nothing yet."""
+        """Receives messages. Returns a complete batch, or an empty list."""
         now_ms = self._clock.now_ms()
         if not self._full:
             self._fill(now_ms)
@@ -69,11 +71,13 @@ class EventSourceMapping:
         return batch
 
     def event(self, batch: list[QueuedMessage]) -> dict[str, Any]:
-        """Returns the event that the function gets for a batch."""
+        """Returns the function's event for a batch."""
         return {"Records": [_record(message, self.spec.queue_arn) for message in batch]}
 
     def settle(self, batch: list[QueuedMessage], answer: Any) -> int:
-        """Deletes what the function handled; returns how many. The rest becomes visible again in its time.
+        """Deletes the handled messages. Returns their number.
+
+        The other messages become visible again after the visibility time-out.
 
         Raises:
             ValueError: the answer names failures in a way that Lambda does not understand: nothing is deleted then.
@@ -103,7 +107,7 @@ class EventSourceMapping:
 
 
 def _record_bytes(message: QueuedMessage) -> int:
-    """Bytes that a message adds to the event; worked out once a message."""
+    """Returns the bytes that a message adds to the event, computed once per message."""
     if message.event_bytes is None:
         content = len(json.dumps(message.body))
         for value in message.message_attributes.values():
@@ -147,7 +151,10 @@ def _base64(value: bytes | str | None) -> str | None:
 
 
 def _failed_ids(answer: Any, known: set[str]) -> set[str]:
-    """Reads a partial batch answer as Lambda does: nothing said is success, anything odd is failure of all."""
+    """Reads a partial batch answer as Lambda does.
+
+    No answer means success. A malformed answer means failure of all messages.
+    """
     if answer is None or answer == {}:
         return set()
     if not isinstance(answer, dict):

@@ -1,8 +1,8 @@
-"""The functions' own handlers, loaded as Lambda would: a fresh module, its environment, its clients.
+"""Loads the functions' own handlers as Lambda does, each with a fresh module, environment and clients.
 
-Standard output stays the caller's: what a handler logs while it is loaded or run goes to standard error, from
-CRITICAL on unless another level is asked for; metrics are switched off, unless the function's environment
-says otherwise: then they go to standard output, as on Lambda.
+Standard output stays the caller's. A handler's log goes to standard error, from CRITICAL on unless another level is
+set. Metrics are off, unless the function's environment says otherwise: then metrics go to standard output, as on
+Lambda.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tidewheel.clock import Clock
 from tidewheel.local.emulator import ACCESS_KEY, REGION
 
 ASYNC_RETRIES = 2
-"""Lambda tries an asynchronous invocation again twice, unless the function is configured otherwise."""
+"""Lambda's default number of retries of an asynchronous invocation."""
 
 _SWITCHES = ("POWERTOOLS_METRICS_DISABLED",)
-"""Variables that Powertools reads at each call; the others it reads when a handler is loaded."""
+"""Variables that Powertools reads at each call. It reads the others when a handler is loaded."""
 
 CoreSession = Callable[[], botocore.session.Session]
 
@@ -39,7 +39,7 @@ _loads = itertools.count(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionSpec:
-    """A function as the template describes it, all references resolved."""
+    """Describes a function in the template, with all references resolved."""
 
     function_name: str
     arn: str
@@ -53,12 +53,12 @@ class FunctionSpec:
 
     @property
     def folder(self) -> str:
-        """The handler's folder: what people call the function (ingest, dispatch, deliver, sweep, compact)."""
+        """The handler's folder, which names the function (ingest, dispatch, deliver, sweep, compact)."""
         return self.handler.split(".")[-3]
 
 
 class LambdaContext:
-    """The context object that a handler gets. Its time is the stack's: while a virtual clock stands, so does it."""
+    """Is the context object of a handler. Its time is the stack's, so a virtual clock stops it too."""
 
     def __init__(self, spec: FunctionSpec, clock: Clock) -> None:
         self.function_name = spec.function_name
@@ -74,12 +74,12 @@ class LambdaContext:
         self._deadline_ms = clock.now_ms() + spec.timeout_ms
 
     def get_remaining_time_in_millis(self) -> int:
-        """Returns the time left."""
+        """Returns the time left, in milliseconds."""
         return max(0, self._deadline_ms - self._clock.now_ms())
 
 
 class Handler:
-    """One function, warm: its module is loaded."""
+    """Runs one warm function, with its module loaded."""
 
     def __init__(self, spec: FunctionSpec, root: Path, core_session: CoreSession, clock: Clock, log_level: str) -> None:
         self.spec = spec
@@ -107,10 +107,10 @@ class Handler:
             self._call: Callable[[Any, LambdaContext], Any] = self._load(path, attribute)
 
     def invoke(self, event: Any) -> Any:
-        """Calls the handler with a JSON event; returns its JSON answer.
+        """Calls the handler with a JSON event. Returns the JSON answer.
 
         Raises:
-            Exception: whatever the handler raised, or TypeError for an answer that is not JSON.
+            Exception: any error of the handler, or TypeError for an answer that is not JSON.
         """
         with clocks.use(self._clock), _switched(self._switches):
             try:
@@ -120,13 +120,14 @@ class Handler:
         return json.loads(json.dumps(answer))
 
     def close(self) -> None:
-        """Forgets the module."""
+        """Unloads the module."""
         sys.modules.pop(self._module_name, None)
         for name in self._absent:
             os.environ.pop(name, None)
 
     def _drop_metrics(self) -> None:
-        # Disabled, Powertools' metrics are not flushed: they pile up, and at a hundred they are printed after all.
+        # While disabled, Powertools' metrics are not flushed. They pile up, and at a hundred they are printed after
+        # all.
         for value in vars(sys.modules[self._module_name]).values():
             if hasattr(value, "clear_metrics") and not isinstance(value, type):
                 value.clear_metrics()
@@ -136,7 +137,7 @@ class Handler:
         before = boto3.DEFAULT_SESSION, botocore.session.get_session
         with _environment(self._environment), clocks.use(self._clock), redirect_stdout(sys.stderr):
             boto3.DEFAULT_SESSION = boto3.Session(botocore_session=core_session())
-            # boto3.Session() asks for a botocore session here: sessions that the module makes are ours, too.
+            # boto3.Session() asks for a botocore session here, so the module's own sessions are ours too.
             botocore.session.get_session = _session_maker(core_session)
             try:
                 yield
@@ -180,7 +181,10 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _switched(switches: dict[str, str]) -> Iterator[None]:
-    """Sets variables for a call. None is taken away after it: another thread may just walk over the environment."""
+    """Sets variables for a call. Afterwards restores values but removes no variable.
+
+    Another thread may be iterating over the environment.
+    """
     before = {name: os.environ.get(name, "false") for name in switches}
     os.environ.update(switches)
     try:

@@ -1,4 +1,4 @@
-"""The Glue jobs of a stack, run on Spark on this machine."""
+"""Runs the Glue jobs of a stack on local Spark."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tidewheel.clock import Clock
 from tidewheel.local.emulator.starts import JobStart
 
 JOB_ARGUMENT = "--tidewheel-job"
-"""The default argument by which a job names its script; `tidewheel/cdk/spark_jobs.py` sets it."""
+"""The default argument with the name of a job's script. `tidewheel/cdk/spark_jobs.py` sets it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """A job as the template describes it, all references resolved.
+    """Describes a job in the template, with all references resolved.
 
     Attributes:
-        job_name: Glue's name of it.
-        script: the stem of its file in glue_jobs: what people call the job.
+        job_name: the job's name in Glue.
+        script: the stem of its file in glue_jobs, which users know as the job's name.
         arguments: default arguments of a run.
-        role_arn: the role with which it runs.
+        role_arn: the role of the job's runs.
     """
 
     job_name: str
@@ -36,12 +36,12 @@ class JobRunner(Protocol):
     def __call__(
         self, job: str, arguments: dict[str, str], *, stack_name: str, endpoint_url: str, clock: Clock
     ) -> object:
-        """Runs a job to its end and returns what it returns.
+        """Runs a job to the end. Returns the job's result.
 
         Args:
             job: the stem of its file in glue_jobs, such as merge_buckets.
-            arguments: the job's default arguments, and those of the run over them; names begin with `--`.
-            stack_name: the stack, by which the settings are found.
+            arguments: the job's default arguments, overridden by the run's arguments; names begin with `--`.
+            stack_name: the stack with the settings.
             endpoint_url: where AWS is.
             clock: the stack's time.
 
@@ -52,7 +52,7 @@ class JobRunner(Protocol):
 
 
 def run_on_spark(job: str, arguments: dict[str, str], *, stack_name: str, endpoint_url: str, clock: Clock) -> Any:
-    """Runs a job on local Spark: the default `JobRunner`.
+    """Runs a job on local Spark. This is the default `JobRunner`.
 
     Raises:
         ExtraMissing: pyspark is not installed.
@@ -64,13 +64,13 @@ def run_on_spark(job: str, arguments: dict[str, str], *, stack_name: str, endpoi
 
 
 class Jobs:
-    """The jobs of one stack.
+    """Runs the jobs of a stack.
 
     Args:
         specs: the jobs.
-        runner: what runs their scripts.
+        runner: runs the jobs' scripts.
         stack_name: the stack's name.
-        endpoint_of: returns where a job with this role finds AWS; called at a run, since it starts a server.
+        endpoint_of: returns the endpoint for a job with this role; called at each run, since it starts a server.
         clock: the stack's clock.
     """
 
@@ -90,23 +90,23 @@ class Jobs:
         self._clock = clock
 
     def script(self, start: JobStart) -> str:
-        """Returns what people call the job."""
+        """Returns the script name of a started job."""
         return self._specs[start.job_name].script
 
     def run(self, start: JobStart) -> None:
-        """Runs a job to its end.
+        """Runs a job to the end.
 
         Raises:
-            Exception: whatever the run raised.
+            Exception: any error of the run.
         """
         spec = self._specs[start.job_name]
         self._run(spec.script, {**spec.arguments, **start.arguments}, spec.role_arn)
 
     def run_by_hand(self, script: str, arguments: dict[str, str]) -> Any:
-        """Runs a script with these arguments, and with the role of its job; returns what it returns.
+        """Runs a script with these arguments and the role of its job. Returns the result.
 
         Raises:
-            Exception: whatever the run raised.
+            Exception: any error of the run.
         """
         roles = [spec.role_arn for spec in self._specs.values() if spec.script == script]
         return self._run(script, arguments, roles[0] if roles else None)

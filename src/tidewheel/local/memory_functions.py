@@ -1,7 +1,7 @@
-"""What the handlers under `functions/` do, on ports in memory: the same grouping, the same partial failures.
+"""Does the work of the handlers under `functions/` on ports in memory, with the same partial failures.
 
-A handler parses an event, calls flows and reports. Here there is no event: messages are handed over as they are, and
-what a handler would only log is kept in `logged`.
+A handler parses an event, calls flows and reports. Here there is no event: the messages are passed as they are, in the
+same groups. Failures that a handler would only log are stored in `logged`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tidewheel.model.pack import PACK_ATTRIBUTE, Pack, decode_pack
 from tidewheel.model.settings import MAX_FUNCTION_S
 
 Failed = dict[str, Exception]
-"""SQS's ids of the messages of a batch that failed, with the reasons; the others are handled."""
+"""Failed messages of a batch, as SQS message id -> reason. The other messages are handled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What went wrong in a function: which one, when, with what event (or topic or item), and why."""
+    """Records an error in a function, with its name, time, event (or topic or item) and cause."""
 
     function: str
     at_ms: int
@@ -39,10 +39,10 @@ class Failure:
 
 
 class MemoryFunctions:
-    """The five functions; each method is one handler.
+    """Runs the five functions, each in one method.
 
     Attributes:
-        logged: the failures that a handler logs and goes on after, oldest first.
+        logged: the failures that a handler logs before it continues, oldest first.
     """
 
     def __init__(self, ports: Ports) -> None:
@@ -50,7 +50,7 @@ class MemoryFunctions:
         self.logged: list[Failure] = []
 
     def ingest(self, batch: Sequence[MemoryMessage]) -> Failed:
-        """As `functions/ingest/handler.py`: one call of the flow for each topic and generation."""
+        """As `functions/ingest/handler.py`. Calls the flow once for each topic and generation."""
         failed: Failed = {}
         for packs in groups(self._readable(batch, failed)):
             failed |= self._ingest_group(packs)
@@ -76,7 +76,7 @@ class MemoryFunctions:
         return decode_pack(data, self._ports.clock.now_ms())
 
     def deliver(self, batch: Sequence[MemoryMessage]) -> Failed:
-        """As `functions/deliver/handler.py`: does each job by itself."""
+        """As `functions/deliver/handler.py`. Does each job by itself."""
         failed: Failed = {}
         for message in batch:
             try:
@@ -90,7 +90,7 @@ class MemoryFunctions:
         return failed
 
     def dispatch(self, topic: str) -> None:
-        """As `functions/dispatch/handler.py`: dispatches a topic, and collects it when that is due."""
+        """As `functions/dispatch/handler.py`. Dispatches a topic, and collects it when due."""
         done = dispatch(self._ports, topic)
         if done is None:
             return
@@ -105,7 +105,7 @@ class MemoryFunctions:
             self._log("sweep", what, error)
 
     def compact(self, topic: str, size: MergeSize) -> None:
-        """As `functions/compact/handler.py`; a large merge, which on AWS is a Glue job, is done here likewise."""
+        """As `functions/compact/handler.py`. Also does large merges, which on AWS run as a Glue job."""
         merged = merge(self._ports, topic, in_process(self._ports.objects), lease_s=MAX_FUNCTION_S, largest=size)
         for error in [] if merged is None else merged.skipped:
             self._log("compact", topic, error)

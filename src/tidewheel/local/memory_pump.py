@@ -1,12 +1,14 @@
-"""What makes the service in memory run: the next thing that is due, one after the other, in the order of time.
+"""Runs the service in memory, event by event in the order of time.
 
-    schedules -> the sweep -> urgent, bulk and work queue -> retries -> merges that were asked for
+Events due at the same time have this order, as in the local stack's pump:
 
-is the order of things that are due at the same time, as in the local stack's pump. A function that fails is invoked
-again as Lambda would: what a queue brought comes again after the queue's visibility time-out and goes to the dead
-letters after five receives; what a schedule fired is tried again after one minute, then after two.
+    schedules -> the sweep -> urgent, bulk and work queue -> retries -> requested merges
 
-The sweep is skipped when it would find nothing to look after.
+A function that fails is invoked again as on Lambda. Messages from a queue come again after the queue's visibility
+time-out and go to the dead-letter queue after five receives. A schedule's invocation is retried after one minute, then
+after two.
+
+The sweep is skipped when it would find nothing to check.
 """
 
 from __future__ import annotations
@@ -32,12 +34,15 @@ Thing = tuple[int, int, Callable[[], None]]
 
 
 class PartialFailure(Exception):
-    """A function reported messages of its batch as failed; they come again. The first one's reason is its cause."""
+    """A function reported messages of its batch as failed.
+
+    SQS shows these messages again. The cause is the first message's reason.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Invocation:
-    """A call that nothing but this pump would repeat, and how often it was tried again."""
+    """Holds an invocation that only this pump would retry, and its number of retries."""
 
     function: str
     event: Any
@@ -47,12 +52,12 @@ class _Invocation:
 
 
 class MemoryPump:
-    """Runs functions as their triggers fall due.
+    """Runs functions when their triggers fall due.
 
     Attributes:
         drop_schedules: whether one-time schedules vanish instead of firing.
         failures: the invocations that raised or reported failures, oldest first.
-        invocations: how often each function was invoked.
+        invocations: number of invocations of each function.
     """
 
     def __init__(
@@ -74,7 +79,10 @@ class MemoryPump:
         self.invocations = dict.fromkeys(("ingest", "dispatch", "deliver", "sweep", "compact"), 0)
 
     def run_next(self, until_ms: int) -> bool:
-        """Does the next thing if it is due by until_ms, and moves the clock to its time; returns whether it did."""
+        """Handles the next event if due by until_ms. Returns whether it did.
+
+        Moves the clock to the event's time.
+        """
         following = min(self._things(), key=lambda thing: thing[:2], default=None)
         if following is not None and following[0] > until_ms:
             following = None
@@ -90,7 +98,7 @@ class MemoryPump:
     def _things(self) -> Iterator[Thing]:
         schedules = self._service.wheel.schedules.values()
         if schedules:
-            # EventBridge Scheduler knows whole seconds, and none that has passed.
+            # EventBridge Scheduler uses whole seconds in the future.
             fires_at_ms = -(-min(each for _, _, each in schedules) // 1000) * 1000
             yield max(fires_at_ms, self._fire_from_ms), 0, self._fire
         order = 2
@@ -105,7 +113,7 @@ class MemoryPump:
         if self._merges < len(self._service.runs.merges):
             yield self._clock.now_ms(), order + 3, self._merge
 
-    # ---- what falls due
+    # ---- due events
     def _fire(self) -> None:
         self._fire_from_ms = (self._clock.now_ms() // 1000 + 1) * 1000
         for topic, _, _ in self._service.wheel.take_due(self._clock.now_ms()):
@@ -113,15 +121,15 @@ class MemoryPump:
                 self._start_dispatch(topic)
 
     def _sweep_ms(self, until_ms: int) -> int | None:
-        """The next tick of the sweep, none later than until_ms, that would find something; None if none would.
+        """Returns the next tick of the sweep, up to until_ms, with work to find. Returns None if there is none.
 
-        What is due for a look at some time still is later on, as things stand: that is searched by halves.
+        As long as nothing changes, an item due for a check stays due, so the tick is found by binary search.
         """
 
         def finds_something(tick: int) -> bool:
             return any(self._service.topics.due_for_look(self._created_ms + tick * SWEEP_MS))
 
-        # Ticks that found nothing are in the past and stay there.
+        # Earlier ticks without work stay without work.
         first = max(self._next_tick, -(-(self._clock.now_ms() - self._created_ms) // SWEEP_MS))
         last = (until_ms - self._created_ms) // SWEEP_MS
         if last < first or not finds_something(last):
@@ -186,7 +194,7 @@ class MemoryPump:
             call()
         except (KeyboardInterrupt, SystemExit, GeneratorExit):
             raise
-        except BaseException as error:  # ports that are wrapped for a test die by what no handler catches
+        except BaseException as error:  # ports wrapped for a test fail with errors that no handler catches
             self._note(function, event, error)
             return False
         return True

@@ -1,7 +1,7 @@
-"""A queue in memory whose messages invoke a function: batch size, batch window and the 6 MB limit of Lambda.
+"""Invokes a function with messages of a queue in memory, under Lambda's batch limits.
 
-Messages are taken when they enter the buffer, so their visibility time-out runs from there; with a window, the buffer
-is handed over when the window that its first message opened ends, or when it is full.
+The limits are batch size, batch window and 6 MB. Messages are taken when they enter the buffer, so their visibility
+time-out starts then. The buffer is flushed when it is full, or when the window opened by its first message ends.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from tidewheel.memory.sqs_message import MemoryMessage
 from tidewheel.memory.sqs_queue import MemoryQueue
 
 _MAX_EVENT_BYTES = 6 * 1024 * 1024
-_RECORD_BYTES = 800  # everything of a record but its body and the attributes' values
+_RECORD_BYTES = 800  # bytes of a record, except its body and the attributes' values
 
 
 class MemorySource:
-    """Polls one queue for one function.
+    """Polls a queue for a function.
 
     Attributes:
         function: the function's name.
@@ -46,7 +46,7 @@ class MemorySource:
         self._opened_ms = 0
 
     def next_ms(self) -> int | None:
-        """When there is something to do next: a message to take, or a buffer to hand over; None: never."""
+        """Time of the next receive or flush. None if there is none."""
         if self._full:
             return self._opened_ms
         ready_ms = self._queue.next_ready_ms()
@@ -56,7 +56,7 @@ class MemorySource:
         return flush_ms if ready_ms is None else min(ready_ms, flush_ms)
 
     def poll(self) -> list[MemoryMessage]:
-        """Takes what is receivable; returns a batch if one is complete, else nothing yet."""
+        """Takes messages. Returns a complete batch, or an empty list."""
         now_ms = self._clock.now_ms()
         while not self._full:
             taken = self._queue.take(1)
@@ -72,7 +72,7 @@ class MemorySource:
         return batch
 
     def settle(self, handled: Iterable[MemoryMessage]) -> None:
-        """Deletes what the function handled; the rest becomes receivable again in its time."""
+        """Deletes the handled messages. The others become receivable again after the time-out."""
         for message in handled:
             assert message.receipt_handle is not None
             self._queue.delete(message.receipt_handle)
@@ -86,7 +86,7 @@ class MemorySource:
 
 
 def _record_bytes(message: MemoryMessage) -> int:
-    """Bytes that a message adds to the event: binary values grow by a third there."""
+    """Returns the bytes that a message adds to the event. Binary values grow by a third."""
     content = len(message.body)
     for value in message.message_attributes.values():
         data = value.get("BinaryValue")

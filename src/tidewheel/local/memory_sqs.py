@@ -1,7 +1,7 @@
-"""boto3's SQS client over `tidewheel.memory.sqs`: the same calls, answers and errors, without AWS, HTTP or moto.
+"""Offers boto3's SQS client over `tidewheel.memory.sqs`, without AWS, HTTP or moto.
 
-It has the operations that Tidewheel and its consumers use, on standard queues. Arguments are boto3's; nothing checks
-their types as boto3 does. Long polls answer at once, since the clock stands still while one waits.
+Calls, answers and errors are boto3's. The client has the operations that Tidewheel and its consumers use, on standard
+queues. Argument types are not checked. Long polls answer at once, since the clock stands still during a call.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def _operation(method: Callable[P, T]) -> Callable[P, T]:
-    """Makes a method raise what boto3's would: the exception of the code, or ClientError."""
+    """Makes a method raise boto3's exception for an error code, or ClientError."""
     operation = method.__name__.title().replace("_", "")
 
     @functools.wraps(method)
@@ -58,10 +58,10 @@ def _operation(method: Callable[P, T]) -> Callable[P, T]:
 
 
 class MemorySqsClient:
-    """Speaks as `boto3.client("sqs")` does; several threads may use it.
+    """Behaves as `boto3.client("sqs")`. Safe for several threads.
 
     Attributes:
-        exceptions: the classes that boto3's client has there, such as QueueDoesNotExist.
+        exceptions: the exception classes of boto3's client, such as QueueDoesNotExist.
     """
 
     def __init__(self, sqs: MemorySqs) -> None:
@@ -74,25 +74,25 @@ class MemorySqsClient:
     def create_queue(
         self, *, QueueName: str, Attributes: Mapping[str, str] | None = None, tags: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        """Makes a queue, or answers with the one that has this name and these attributes."""
+        """Makes a queue, or returns an existing queue with this name and these attributes."""
         return {"QueueUrl": self._sqs.create_queue(QueueName, Attributes, tags).url}
 
     @_operation
     def get_queue_url(self, *, QueueName: str, QueueOwnerAWSAccountId: str = ACCOUNT) -> dict[str, Any]:
-        """Finds a queue by its name; there is one account only."""
+        """Finds a queue by name. There is one account only."""
         if QueueOwnerAWSAccountId != ACCOUNT:
             raise SqsError(_CODES["QueueDoesNotExist"], "The specified queue does not exist.")
         return {"QueueUrl": self._sqs.queue(QueueName).url}
 
     @_operation
     def list_queues(self, *, QueueNamePrefix: str = "") -> dict[str, Any]:
-        """Lists queues by name; as of SQS, there is no list without a queue."""
+        """Lists queues by name. As with SQS, the answer has no list if there is no queue."""
         urls = [queue.url for queue in self._sqs.queues(QueueNamePrefix)]
         return {"QueueUrls": urls} if urls else {}
 
     @_operation
     def get_queue_attributes(self, *, QueueUrl: str, AttributeNames: Iterable[str] = ()) -> dict[str, Any]:
-        """Answers with a queue's attributes and counts, all of them text."""
+        """Returns a queue's attributes and counts, all as text."""
         queue = self._sqs.queue(QueueUrl)
         names = set(AttributeNames)
         everything = _queue_attributes(queue)
@@ -100,13 +100,13 @@ class MemorySqsClient:
 
     @_operation
     def set_queue_attributes(self, *, QueueUrl: str, Attributes: Mapping[str, str]) -> dict[str, Any]:
-        """Changes attributes; an empty text takes one away."""
+        """Changes attributes. An empty text removes an attribute."""
         self._sqs.queue(QueueUrl).set_attributes(Attributes)
         return {}
 
     @_operation
     def list_queue_tags(self, *, QueueUrl: str) -> dict[str, Any]:
-        """Answers with a queue's tags; without any, there is no such field."""
+        """Returns a queue's tags. The answer has no field `Tags` if there are no tags."""
         tags = self._sqs.queue(QueueUrl).tags
         return {"Tags": dict(tags)} if tags else {}
 
@@ -118,13 +118,13 @@ class MemorySqsClient:
 
     @_operation
     def delete_queue(self, *, QueueUrl: str) -> dict[str, Any]:
-        """Deletes a queue and its messages, at once."""
+        """Deletes a queue and its messages immediately."""
         self._sqs.delete_queue(QueueUrl)
         return {}
 
     @_operation
     def purge_queue(self, *, QueueUrl: str) -> dict[str, Any]:
-        """Deletes a queue's messages, at once."""
+        """Deletes a queue's messages immediately."""
         self._sqs.queue(QueueUrl).purge()
         return {}
 
@@ -144,7 +144,7 @@ class MemorySqsClient:
 
     @_operation
     def send_message_batch(self, *, QueueUrl: str, Entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Sends up to ten messages; those that SQS would refuse are told by their Id."""
+        """Sends up to ten messages. Reports each refused message by its Id."""
         queue = self._sqs.queue(QueueUrl)
         total = sum(message_bytes(each["MessageBody"], each.get("MessageAttributes") or {}) for each in Entries)
         if total > SQS_MAX_BYTES:
@@ -166,12 +166,12 @@ class MemorySqsClient:
         QueueUrl: str,
         MaxNumberOfMessages: int = 1,
         VisibilityTimeout: int | None = None,
-        WaitTimeSeconds: int = 0,  # noqa: ARG002  # a clock that stands still brings nothing by waiting
+        WaitTimeSeconds: int = 0,  # noqa: ARG002  # waiting is useless while the clock stands still
         MessageAttributeNames: Sequence[str] = (),
         MessageSystemAttributeNames: Sequence[str] = (),
         AttributeNames: Sequence[str] = (),
     ) -> dict[str, Any]:
-        """Takes messages; without any, the answer has no field `Messages`."""
+        """Takes messages. The answer has no field `Messages` if there are none."""
         if not 1 <= MaxNumberOfMessages <= MAX_BATCH:
             reason = f"Value {MaxNumberOfMessages} for parameter MaxNumberOfMessages is invalid. Reason: 1 to 10."
             raise SqsError("InvalidParameterValue", reason)
@@ -182,7 +182,7 @@ class MemorySqsClient:
 
     @_operation
     def delete_message(self, *, QueueUrl: str, ReceiptHandle: str) -> dict[str, Any]:
-        """Deletes a message; a stale handle succeeds and deletes nothing."""
+        """Deletes a message. A stale handle succeeds and deletes nothing."""
         self._sqs.queue(QueueUrl).delete(ReceiptHandle)
         return {}
 
@@ -194,20 +194,20 @@ class MemorySqsClient:
 
     @_operation
     def change_message_visibility(self, *, QueueUrl: str, ReceiptHandle: str, VisibilityTimeout: int) -> dict[str, Any]:
-        """Sets when a message in flight is receivable again."""
+        """Sets the time until a message in flight is receivable again."""
         self._sqs.queue(QueueUrl).change_visibility(ReceiptHandle, VisibilityTimeout)
         return {}
 
     @_operation
     def change_message_visibility_batch(self, *, QueueUrl: str, Entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Sets when up to ten messages in flight are receivable again."""
+        """Sets the time until up to ten messages in flight are receivable again."""
         queue = self._sqs.queue(QueueUrl)
         return _each(Entries, lambda entry: queue.change_visibility(entry["ReceiptHandle"], entry["VisibilityTimeout"]))
 
     # ---- dead letters
     @_operation
     def list_dead_letter_source_queues(self, *, QueueUrl: str) -> dict[str, Any]:
-        """Lists the queues whose poison comes to this one."""
+        """Lists the queues with this dead-letter queue."""
         return {"queueUrls": [queue.url for queue in self._sqs.dead_letter_sources(QueueUrl)]}
 
     @_operation
@@ -216,9 +216,12 @@ class MemorySqsClient:
         *,
         SourceArn: str,
         DestinationArn: str | None = None,
-        MaxNumberOfMessagesPerSecond: int | None = None,  # noqa: ARG002  # all go at once
+        MaxNumberOfMessagesPerSecond: int | None = None,  # noqa: ARG002  # all messages move at once
     ) -> dict[str, Any]:
-        """Moves a dead-letter queue's messages back to where they came from, or elsewhere; done when this returns."""
+        """Moves a dead-letter queue's messages to their source queues, or to another queue.
+
+        The move is complete when this method returns.
+        """
         moved = self._sqs.move_dead_letters(SourceArn, DestinationArn)
         task = {
             "Status": "COMPLETED",
@@ -274,7 +277,7 @@ def _received(message: MemoryMessage, names: Sequence[str], system: set[str]) ->
 
 
 def _is_wanted(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a name is asked for: "All", ".*", itself, or a prefix that ends in ".*"."""
+    """Returns whether a name is requested by "All", ".*", itself, or a prefix ending in ".*"."""
     for pattern in patterns:
         if pattern in ("All", name) or (pattern.endswith(".*") and name.startswith(pattern[:-2])):
             return True
@@ -285,7 +288,7 @@ def _each(entries: Sequence[Mapping[str, Any]], action: Callable[[Mapping[str, A
     """Answers a batch, entry by entry.
 
     Raises:
-        SqsError: the batch as a whole is refused; nothing was done.
+        SqsError: the whole batch is refused; nothing was done.
     """
     ids = [str(entry["Id"]) for entry in entries]
     if not ids:

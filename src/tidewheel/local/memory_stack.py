@@ -1,4 +1,4 @@
-"""The whole service in memory: `MemoryTidewheel`."""
+"""Runs the whole service in memory, as `MemoryTidewheel`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _WORK_RECEIVES = 10
 
 
 class MemoryClient(LocalClient):
-    """The ordinary client over ports in memory; its `create_topic` starts from the service's settings."""
+    """The ordinary client over ports in memory. Its `create_topic` starts from the service's settings."""
 
     def __init__(
         self,
@@ -63,26 +63,27 @@ class MemoryClient(LocalClient):
 
 
 class MemoryTidewheel:
-    """Runs the real flows over ports in memory, in virtual time: for unit tests that cannot wait.
+    """Runs the real flows over ports in memory, in virtual time, for fast unit tests.
 
-    It stands in for `LocalTidewheel`: the same client, `advance` and `receive`, without the function code around the
-    flows, CloudFormation, boto3's requests, an endpoint, or the real clock. One is made in a tenth of a millisecond,
-    and there may be any number at once.
+    Stands in for `LocalTidewheel`: the same client, `advance` and `receive`, without the function code around the
+    flows,
+    CloudFormation, boto3's requests, an endpoint, or the real clock. A `MemoryTidewheel` is made in a tenth of a
+    millisecond, and any number may exist at once.
 
     Args:
-        start: where virtual time begins: ISO 8601 (UTC if it names no zone) or a datetime.
-        stack_name: what names of subscriptions' queues start with.
+        start: start of virtual time: ISO 8601 (UTC if it names no zone) or a datetime.
+        stack_name: prefix of the names of subscriptions' queues.
         bulk_window_s: how long messages that are not due soon are gathered before they are ingested.
-        max_skew_ms: how much later than due messages are sent for, in case two clocks differ; 100 as deployed.
-        wrap: puts something between the flows and the ports, to make them fail or die: what it raises ends the
-            function, and is in `failures`. The client is not affected.
-        topic_settings: settings that `create_topic` takes, such as slot_s or lookahead_s; `client()` uses them for
-            every topic that does not say otherwise.
+        max_skew_ms: time added to the due time of each send, in case two clocks differ; 100 as deployed.
+        wrap: wraps the ports that the flows use, to make ports fail or die: its exceptions end the function and are in
+            `failures`. The client is not affected.
+        topic_settings: settings that `create_topic` takes, such as slot_s or lookahead_s; `client()` uses them as
+            defaults for every topic.
 
     Attributes:
         clock: the virtual clock.
-        service: the ports, for a look at what they hold.
-        sqs: an SQS client as boto3's, for queues of one's own and for plain consumers.
+        service: the ports, to inspect their contents.
+        sqs: an SQS client as boto3's, for other queues and for plain consumers.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class MemoryTidewheel:
         **topic_settings: Unpack[NewTopicSettings],
     ) -> None:
         if topic_settings:
-            TopicSettings(**topic_settings)  # type: ignore[arg-type]  # refuses what no topic could have
+            TopicSettings(**topic_settings)  # type: ignore[arg-type]  # refuses settings that no topic could have
         self.topic_settings = topic_settings
         self.stack_name = stack_name
         self.clock = ManualClock(_start_ms(start or DEFAULT_START))
@@ -112,11 +113,11 @@ class MemoryTidewheel:
         self._consumer: Tidewheel | None = None
 
     def open(self) -> Self:
-        """Returns this; a service in memory is open from the start."""
+        """Returns this object. A service in memory is open from the start."""
         return self
 
     def close(self) -> None:
-        """Does nothing: there is nothing to give back."""
+        """Does nothing, because there is nothing to release."""
 
     def __enter__(self) -> Self:
         return self.open()
@@ -131,9 +132,9 @@ class MemoryTidewheel:
         return MemoryClient(self._settings, self.service, self.sqs, self.topic_settings)
 
     def receive(self, topic: str, subscription: str) -> list[ReceivedMessage]:
-        """Takes and deletes all that a subscription can receive now, oldest first.
+        """Receives and deletes all receivable messages of a subscription, oldest first.
 
-        Each message also knows `visible_at`: when SQS made it receivable.
+        Each message also has `visible_at`, the time at which SQS made it receivable.
         """
         if self._consumer is None:
             self._consumer = self.client()
@@ -141,17 +142,17 @@ class MemoryTidewheel:
 
     @property
     def failures(self) -> list[Failure]:
-        """Every invocation of a function that raised or reported failures, oldest first."""
+        """All invocations of functions with errors or reported failures, oldest first."""
         return self._pump.failures
 
     @property
     def logged(self) -> list[Failure]:
-        """Every failure that a function only logs, since something else will do the work: the work queue, the sweep."""
+        """All failures that a function only logs, since the work queue or the sweep will retry the work."""
         return self._functions.logged
 
     @property
     def invocations(self) -> dict[str, int]:
-        """Invocations so far, by function: ingest, dispatch, deliver, sweep, compact."""
+        """Invocations so far, by function (ingest, dispatch, deliver, sweep, compact)."""
         return dict(self._pump.invocations)
 
     @property
@@ -168,10 +169,12 @@ class MemoryTidewheel:
         return _utc(self.clock.now_ms())
 
     def advance(self, **duration: float) -> None:
-        """Moves time forward, doing on the way what falls due.
+        """Moves time forward, and handles all events due on the way.
 
         Args:
-            duration: as `datetime.timedelta` takes it: days=3, hours=1, seconds=0.5. None at all: what is due now.
+            duration: as `datetime.timedelta` takes it: days=3, hours=1, seconds=0.5. Without arguments, handles events
+                due
+                now.
         """
         until_ms = self.clock.now_ms() + round(dt.timedelta(**duration).total_seconds() * 1000)
         while self._pump.run_next(until_ms):
@@ -179,7 +182,7 @@ class MemoryTidewheel:
         self.clock.set_ms(until_ms)
 
     def advance_to(self, when: dt.datetime) -> None:
-        """Advances to a time; one that has passed already does what is due now.
+        """Advances to a time. For a time in the past, handles events due now.
 
         Raises:
             InvalidValue: the time has no zone.
@@ -189,10 +192,10 @@ class MemoryTidewheel:
         self.advance(milliseconds=max(0, round(when.timestamp() * 1000) - self.clock.now_ms()))
 
     def queue(self, url: str) -> MemoryQueue:
-        """Returns the queue behind a URL, name or ARN, for a look at what it holds.
+        """Returns the queue with a URL, name or ARN, to inspect its contents.
 
         Raises:
-            SqsError: there is none.
+            SqsError: there is no such queue.
         """
         return self._queues.queue(url)
 
@@ -200,7 +203,7 @@ class MemoryTidewheel:
         """Makes the urgent, the bulk and the work queue, each with its dead-letter queue."""
 
         def make(name: str, visibility_s: int, receives: int) -> MemoryQueue:
-            # No subscription's queue can have such a name: those start with the stack's name and "-".
+            # No subscription's queue can have such a name, since those names start with the stack's name and "-".
             full = f"{self.stack_name}_{name}"
             kept = {"MessageRetentionPeriod": str(_RETENTION_S)}
             dead = self._queues.create_queue(f"{full}-dead", kept)
@@ -217,7 +220,7 @@ class MemoryTidewheel:
     def _sources(
         self, urgent: MemoryQueue, bulk: MemoryQueue, work: MemoryQueue, bulk_window_s: float
     ) -> list[MemorySource]:
-        """The event source mappings of the deployed stack."""
+        """Makes the event source mappings of the deployed stack."""
         ingest: dict[str, Any] = {"function": "ingest", "run": self._functions.ingest}
         return [
             MemorySource(urgent, self.clock, batch_size=10, **ingest),

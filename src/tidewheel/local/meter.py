@@ -1,4 +1,4 @@
-"""Counts what a local stack asks of AWS, and estimates the units that AWS would bill."""
+"""Counts a local stack's requests to AWS, and estimates the billed units."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SQS_CHUNK_BYTES = 64 * 1024
 _WRITE_UNIT_BYTES = 1024
 _READ_UNIT_BYTES = 4096
 _RECEIVED_AT_ONCE = 10
-"""Messages of one ReceiveMessage or DeleteMessageBatch at most."""
+"""Limit of messages in a ReceiveMessage or DeleteMessageBatch."""
 _S3_PUT_CLASS = ("Put", "Copy", "Post", "List", "CreateMultipart", "UploadPart", "CompleteMultipart")
 _STARTS = {("lambda", "Invoke"), ("glue", "StartJobRun")}
 _S3_FREE = ("Delete", "AbortMultipart")
@@ -26,16 +26,18 @@ def _unknown(_table: str, _key: dict[str, Any]) -> int:
 
 
 class Requests(Counter[str]):
-    """Requests by "service.Operation", such as "dynamodb.TransactWriteItems"; `units` by kind of bill.
+    """Counts requests by "service.Operation", such as "dynamodb.TransactWriteItems". `units` counts billed units.
 
     Counted: calls by the stack's own functions and by `stack.client()`, function invocations ("lambda.Invoke"),
-    schedules fired ("scheduler.Invoke"), job runs ("glue.StartJobRun"), and the polls of event source mappings, one
-    ReceiveMessage and one DeleteMessageBatch for ten messages. Not counted: what the local runtime does for itself,
-    what a job does, and empty polls.
+    schedules fired ("scheduler.Invoke"), job runs ("glue.StartJobRun"), and the polls of event source mappings, with
+    one
+    ReceiveMessage and one DeleteMessageBatch for ten messages. Not counted: the local runtime's own requests, the
+    requests
+    of jobs, and empty polls.
 
     Units, all estimates: "dynamodb.write", "dynamodb.read" (twice as many in transactions), "sqs.request" (64 KiB
     each), "s3.put", "s3.get" (by request class), "lambda.invocation", "scheduler.invocation", "glue.run". An item
-    that comes into the index of checks, or leaves it, is one write more; one whose place in it changes is two.
+    that enters or leaves the index of checks costs one more write; an item whose place in the index changes costs two.
     """
 
     def __init__(self, item_bytes: ItemBytes | None = None) -> None:
@@ -45,7 +47,7 @@ class Requests(Counter[str]):
         self._indexed: set[tuple[str, str, str]] = set()
 
     def observe(self, service: str, operation: str, request: dict[str, Any], response_bytes: int) -> None:
-        """Counts one call. What starts a function or a job is counted when that runs, and costs nothing itself."""
+        """Counts a call. Calls that start a function or job are counted when it runs."""
         if (service, operation) in _STARTS:
             return
         self[f"{service}.{operation}"] += 1
@@ -59,7 +61,7 @@ class Requests(Counter[str]):
             self._observe_table(operation, json.loads(request["body"] or b"{}"), response_bytes)
 
     def invoked(self, *, by_schedule: bool = False, received: Sequence[int] = (), deleted: int = 0) -> None:
-        """Counts one function invocation and what brought it about.
+        """Counts a function invocation and its trigger.
 
         Args:
             by_schedule: a schedule fired it.
@@ -80,7 +82,7 @@ class Requests(Counter[str]):
             self.units["sqs.request"] += batches
 
     def ran_job(self) -> None:
-        """Counts one run of a Glue job."""
+        """Counts a run of a Glue job."""
         self["glue.StartJobRun"] += 1
         self.units["glue.run"] += 1
 
@@ -90,7 +92,7 @@ class Requests(Counter[str]):
         elif operation == "TransactWriteItems":
             for entry in request["TransactItems"]:
                 [(verb, part)] = entry.items()
-                # The index follows later, outside the transaction.
+                # The index is updated later, outside the transaction.
                 index_units = 0 if verb == "ConditionCheck" else self._index_units(part)
                 self.units["dynamodb.write"] += 2 * self._write_units(part) + index_units
         elif operation == "BatchWriteItem":
@@ -115,8 +117,10 @@ class Requests(Counter[str]):
         return max(1, -(-size // _WRITE_UNIT_BYTES))
 
     def _index_units(self, part: dict[str, Any]) -> int:
-        """Returns what a put, update or delete costs in the index of checks: one write to leave a place, one to take
-        one."""
+        """Returns the writes to the index of checks for a put, update or delete.
+
+        Leaving a place costs one write, and taking a place another.
+        """
         named: dict[str, Any] = part.get("Item") or part["Key"]
         item = (part["TableName"], *(next(iter(named[name].values())) for name in (PARTITION_KEY, SORT_KEY)))
         before = item in self._indexed
@@ -132,7 +136,7 @@ class Requests(Counter[str]):
 
 
 def _clauses(update: dict[str, Any]) -> tuple[str, str]:
-    """Returns what an update sets and what it removes, with the attributes' own names."""
+    """Returns the clauses SET and REMOVE of an update, with the attributes' own names."""
     expression: str = update["UpdateExpression"]
     for placeholder, name in (update.get("ExpressionAttributeNames") or {}).items():
         expression = expression.replace(placeholder, name)
@@ -141,5 +145,5 @@ def _clauses(update: dict[str, Any]) -> tuple[str, str]:
 
 
 def chunks(payload_bytes: int) -> int:
-    """Requests that SQS bills for a payload."""
+    """Returns the number of requests that SQS bills for a payload."""
     return max(1, -(-payload_bytes // _SQS_CHUNK_BYTES))

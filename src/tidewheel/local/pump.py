@@ -1,11 +1,12 @@
-"""What makes a local stack run: the next thing that is due, one after the other, in the order of time.
+"""Runs a local stack, event by event in the order of time.
 
-Five kinds of things fall due: a schedule (once or recurring), a message that an event source mapping can receive, the
-end of a batch window, the retry of an invocation that failed, and a function or job that somebody asked to start.
-`run_next` does them in order of time, at the same time in the order just given. Everything runs on the one thread that
-called it: runs are repeatable.
+There are five kinds of events: a schedule (once or recurring), a message that an event source mapping can receive, the
+end of a batch window, the retry of a failed invocation, and the requested start of a function or job. `run_next`
+handles them in order of time, and at the same time in the order just given. Everything runs on the calling thread, so
+runs are repeatable.
 
-A recurring schedule of the sweep is skipped when nothing is in the table's index of checks: it would find nothing.
+A recurring schedule of the sweep is skipped when the table's index of checks is empty, since the sweep would find
+nothing.
 """
 
 from __future__ import annotations
@@ -30,20 +31,23 @@ from tidewheel.local.jobs import Jobs
 from tidewheel.local.meter import Requests
 
 _RETRY_AFTER_MS = (60_000, 120_000)
-"""When Lambda tries an asynchronous invocation again: after a minute, then after two."""
+"""Delays of Lambda's retries of an asynchronous invocation."""
 
 SWEEP = "sweep"
 
 
 class PartialFailure(Exception):
-    """A function reported messages of its batch as failed; they come again. Its log says why (see log_level)."""
+    """A function reported messages of its batch as failed.
+
+    SQS shows these messages again. The function's log has the reason (see log_level).
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """An invocation that raised or reported failures: which function, when, with what event, and why.
+    """Records an invocation that raised or reported failures, with its function, time, event and error.
 
-    Of a job run, `function` is the job's script and `event` its arguments.
+    For a job run, `function` is the job's script and `event` its arguments.
     """
 
     function: str
@@ -54,17 +58,17 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Invocation:
-    """An asynchronous call of a function, and how often it was tried.
+    """Holds an asynchronous call of a function, and its number of retries.
 
     Attributes:
-        caller: who asked for it: "schedule <name>", or "lambda.Invoke".
+        caller: the origin of the call: "schedule <name>", or "lambda.Invoke".
         arn: the function's.
-        event: what it is called with.
+        event: the function's input.
         by_schedule: whether a schedule fired it.
-        retries: how often it may be tried again.
-        dead_letter_arn: the queue for its event when it has failed for good.
-        role_arn: the role with which a schedule does both.
-        tries: how often it was tried again.
+        retries: limit of retries.
+        dead_letter_arn: the queue for the event after the last retry has failed.
+        role_arn: the role with which a schedule invokes the function and sends the dead letter.
+        tries: retries so far.
     """
 
     caller: str
@@ -81,7 +85,7 @@ Thing = tuple[int, int, Callable[[], None]]
 
 
 class Pump:
-    """Runs functions as their triggers fall due."""
+    """Runs functions when their triggers fall due."""
 
     def __init__(
         self,
@@ -109,16 +113,16 @@ class Pump:
         self.invocations: dict[str, int] = {handler.spec.folder: 0 for handler in handlers.values()}
 
     def next_ms(self) -> int | None:
-        """When the next thing is due (maybe already); None if nothing ever is, as things stand."""
+        """Time of the next event, possibly in the past. None if nothing will fall due."""
         with self._emulator.lock:
             return min((at_ms for at_ms, _, _ in self._things()), default=None)
 
     def run_next(self, until_ms: int, move_to: Callable[[int], None]) -> bool:
-        """Does the next thing if it is due by until_ms; returns whether it did.
+        """Handles the next event if due by until_ms. Returns whether it did.
 
         Args:
-            until_ms: no later than this.
-            move_to: called with the thing's time before it is done, if that is still to come.
+            until_ms: the latest time of the event.
+            move_to: called with the event's time before the event is handled, if that time is in the future.
         """
         with self._emulator.lock:
             following = min(self._things(), key=lambda thing: thing[:2], default=None)
@@ -157,7 +161,7 @@ class Pump:
             if next_check_ms is None:
                 return None
             from_ms = max(from_ms, next_check_ms)
-            # Ticks that found nothing are in the past and stay there.
+            # Earlier ticks without work stay without work.
             from_ms = max(from_ms, self._clock.now_ms())
         return every.first_at_or_after_ms(self._created_ms, from_ms)
 
@@ -226,7 +230,7 @@ class Pump:
             self._bury(invocation, attributes)
 
     def _call(self, handler: Handler, invocation: _Invocation) -> BaseException | None:
-        """Invokes a function if whoever asks may; returns why not, or how it failed."""
+        """Invokes a function if the caller may. Returns the refusal or the error, if any."""
         try:
             self._emulator.check_invocation(invocation.role_arn, invocation.arn)
         except PermissionError as refused:
@@ -237,7 +241,10 @@ class Pump:
         return failure
 
     def _bury(self, invocation: _Invocation, attributes: dict[str, str]) -> None:
-        """Puts the event of an invocation that failed for good on its dead-letter queue, if the schedule's role may."""
+        """Sends the event of a permanently failed invocation to its dead-letter queue.
+
+        The schedule's role must allow the send.
+        """
         assert invocation.dead_letter_arn is not None
         with suppress(PermissionError):
             self._emulator.send(

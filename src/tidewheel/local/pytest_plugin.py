@@ -1,4 +1,4 @@
-"""A pytest fixture: `local_tidewheel`, a fresh `LocalTidewheel` with the virtual clock for each test.
+"""Provides the pytest fixture `local_tidewheel`, a fresh `LocalTidewheel` with the virtual clock for each test.
 
 ```python
 def test_a_reminder_comes_after_three_days(local_tidewheel):

@@ -1,4 +1,4 @@
-"""Replay: real messages sent to a local stack, received from every subscription, and checked one by one."""
+"""Sends real messages to a local stack, receives the copies of every subscription, and checks each copy."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Progress = Callable[[int, int], None]
 
 SUBSCRIPTIONS = ("mail", "audit")
 _SAMPLES = "messages.jsonl.gz"
-# How long before its time a message is sent, drawn for each by its own hash.
+# How long before its due time a message is sent, drawn for each message by its own hash.
 _LEADS = tuple(timedelta(hours=h) for h in (1, 12, 24, 3 * 24, 7 * 24, 14 * 24, 30 * 24))
 _WAVE = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One message to replay: due `offset` after the start."""
+    """Describes a message to replay, due `offset` after the start."""
 
     topic: str
     offset: timedelta
@@ -39,16 +39,16 @@ class Sample:
 
 @dataclass(slots=True, kw_only=True)
 class Result:
-    """What a replay found.
+    """Reports the results of a replay.
 
     Attributes:
         sent: messages, by topic.
         delivered: copies received, over all subscriptions.
-        expected: copies that had to come.
-        lost, early, duplicates: copies that did not come, came before their time, came again.
-        lateness_ms: of each copy: when SQS made it receivable, minus when it was due.
-        due_at, backlog: when each copy was due; and pairs of a time and the messages then waiting.
-        requests, units: what was asked of AWS, by operation, and what AWS bills of it.
+        expected: copies that should arrive.
+        lost, early, duplicates: copies that did not arrive, arrived before their time, arrived again.
+        lateness_ms: of each copy: the time when SQS made it receivable, minus its due time.
+        due_at, backlog: due time of each copy; and pairs of a time and the messages then waiting.
+        requests, units: requests to AWS, by operation, and units that AWS bills for the requests.
         objects_written, objects_read: ledgers and checkpoints written; segments and checkpoints read.
     """
 
@@ -67,30 +67,30 @@ class Result:
 
     @property
     def objects_written(self) -> int:
-        """Ledgers, and a checkpoint with each collection."""
+        """Ledgers, and one checkpoint per collection."""
         return self.requests["s3.PutObject"]
 
     @property
     def objects_read(self) -> int:
-        """Segments, and the last checkpoint with each collection."""
+        """Segments, and the last checkpoint per collection."""
         return self.requests["s3.GetObject"]
 
     @property
     def sound(self) -> bool:
-        """Whether every copy came once, not early, and no function failed."""
+        """Whether every copy came exactly once, not early, and no function failed."""
         return not (self.lost or self.early or self.duplicates or self.failures) and self.delivered > 0
 
     def percentile_ms(self, percent: float) -> int:
-        """Returns the lateness that this share of the copies did not exceed, in ms."""
+        """Returns the lateness in ms not exceeded by this share of the copies."""
         ordered = sorted(self.lateness_ms)
         return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] if ordered else 0
 
 
 def packaged_samples() -> Path:
-    """Returns where the sample messages are: in the wheel, or in a checkout.
+    """Returns the path of the sample messages, in the wheel or in a checkout.
 
     Raises:
-        FileNotFoundError: neither is there.
+        FileNotFoundError: neither has the samples.
     """
     return shipped(EXAMPLES) / _SAMPLES
 
@@ -98,8 +98,8 @@ def packaged_samples() -> Path:
 def read_samples(path: Path) -> list[Sample]:
     """Reads messages from gzip-compressed JSON lines with `topic`, `offset_s` and `payload`.
 
-    Times in the file are whole seconds; each gets milliseconds from its payload's hash, so that a replay does not
-    meet the fine wheel at whole seconds only.
+    Times in the file are whole seconds. Milliseconds are added from each payload's hash, so that a replay does not use
+    the fine wheel at whole seconds only.
     """
     samples = []
     with gzip.open(path, "rt", encoding="utf-8") as lines:
@@ -112,7 +112,10 @@ def read_samples(path: Path) -> list[Sample]:
 
 
 def replay_virtual(stack: LocalTidewheel, samples: Sequence[Sample], progress: Progress) -> Result:
-    """Replays samples in virtual time: each is sent an hour to thirty days ahead, once a day; all are received."""
+    """Replays samples in virtual time, and receives all copies.
+
+    Each message is sent an hour to thirty days before it is due. Messages are sent once a day.
+    """
     account = _Account(stack, samples)
     start = stack.now()
     waves: dict[int, list[Sample]] = {}
@@ -133,7 +136,7 @@ def replay_virtual(stack: LocalTidewheel, samples: Sequence[Sample], progress: P
 
 
 def replay_real(stack: LocalTidewheel, samples: Sequence[Sample], seconds: float, progress: Progress) -> Result:
-    """Replays samples in real time: all are sent at once, due within `seconds`."""
+    """Replays samples in real time. Sends all at once, due within `seconds`."""
     account = _Account(stack, samples)
     account.send(samples, stack.now())
     end = stack.now() + timedelta(seconds=seconds)
@@ -148,7 +151,7 @@ def replay_real(stack: LocalTidewheel, samples: Sequence[Sample], seconds: float
 
 
 class _Account:
-    """Keeps account of what was sent and of what came."""
+    """Counts sent and received messages."""
 
     def __init__(self, stack: LocalTidewheel, samples: Iterable[Sample]) -> None:
         self.result = Result()

@@ -1,4 +1,4 @@
-"""The whole service on one machine: `LocalTidewheel`."""
+"""Runs the whole service on one machine, as `LocalTidewheel`."""
 
 from __future__ import annotations
 
@@ -34,39 +34,44 @@ if TYPE_CHECKING:
 
 DEFAULT_START = "2026-01-01T00:00:00Z"
 _ONE_CLOCK = {"TIDEWHEEL_MAX_SKEW_MS": "0"}
-"""Functions and queues have the same clock here: without the reserve for skew, a message due at a whole second of a
-whole-second delay is receivable at exactly that second."""
+"""Sets the reserve for clock skew to zero, since functions and queues have the same clock here.
+
+A message due at a whole second with a whole-second delay is then receivable at exactly that second.
+"""
 
 
 class LocalTidewheel:
     """Runs Tidewheel's own functions against an emulated AWS, in this process.
 
-    With the virtual clock (the default) time stands still but for `advance`, which moves from event to event: a year
-    takes seconds, and a run is repeatable. With `clock="real"` a background thread does what falls due, and `advance`
-    waits. One stack at a time a process; each starts empty. Nothing else in the process notices: other boto3 clients,
-    `time`, `os.environ` stay as they are.
+    With the virtual clock (the default) time moves only in `advance`, from event to event: a year takes seconds, and a
+    run
+    is repeatable. With `clock="real"` a background thread handles due events, and `advance` waits. A process has one
+    stack
+    at a time, and each stack starts empty. The rest of the process is not affected: other boto3 clients, `time` and
+    `os.environ` stay as they are.
 
     Args:
-        start: where virtual time begins: ISO 8601 (UTC if it names no zone) or a datetime.
+        start: start of virtual time: ISO 8601 (UTC if it names no zone) or a datetime.
         clock: "virtual" or "real".
         stack_name: the CloudFormation stack's name, by which the SDK finds it.
-        template: CloudFormation template to deploy, as the CDK writes it, or the path of its JSON file; the packaged
-            one if None. If its service has a name of its own, give that as stack_name.
-        functions: folder of the functions' handlers; the packaged ones if None.
-        log_level: from which level the functions log (to standard error).
+        template: CloudFormation template to deploy, as the CDK writes it, or the path of its JSON file; None: the
+            packaged
+            template. If its service has a name of its own, give that as stack_name.
+        functions: folder of the functions' handlers; None: the packaged handlers.
+        log_level: the lowest level that the functions log (to standard error).
         environment: variables that replace those of the template in every function; the local runtime itself sets
             TIDEWHEEL_MAX_SKEW_MS=0, since there is one clock only.
         port: where `endpoint_url` listens; 0 for any free port.
-        job_runner: what runs the stack's Glue jobs; local Spark by default.
+        job_runner: runs the stack's Glue jobs; local Spark by default.
         enforce_iam: whether each function and job has the rights of its own role only; see `denials`.
-        topic_settings: settings that `create_topic` takes, such as slot_s or lookahead_s; `client()` uses them for
-            every topic that does not say otherwise.
+        topic_settings: settings that `create_topic` takes, such as slot_s or lookahead_s; `client()` uses them as
+            defaults for every topic.
 
     Attributes:
-        requests: what was asked of AWS so far, by "service.Operation"; `requests.units` estimates billed units.
+        requests: requests to AWS so far, by "service.Operation"; `requests.units` estimates billed units.
         failures: every invocation of a function, and every job run, that raised.
         denials: with enforce_iam, every call of a function or job that its role does not allow.
-        drop_schedules: set it to True and one-time schedules vanish instead of firing: the sweep must heal that.
+        drop_schedules: if True, one-time schedules vanish instead of firing; the sweep must repair this.
     """
 
     def __init__(
@@ -92,7 +97,7 @@ class LocalTidewheel:
         self.clock: Clock = ManualClock(_start_ms(start or DEFAULT_START)) if self.virtual else SystemClock()
         self.stack_name = stack_name
         if topic_settings:
-            TopicSettings(**topic_settings)  # type: ignore[arg-type]  # refuses what no topic could have
+            TopicSettings(**topic_settings)  # type: ignore[arg-type]  # refuses settings that no topic could have
         self.topic_settings = topic_settings
         self._environment = {**_ONE_CLOCK, **(environment or {})}
         self._template = template
@@ -153,7 +158,7 @@ class LocalTidewheel:
         return self
 
     def close(self) -> None:
-        """Stops everything and forgets all state. Harmless when called twice."""
+        """Stops everything and deletes all state. Harmless when called twice."""
         try:
             if self._background is not None:
                 self._background.stop()
@@ -177,16 +182,20 @@ class LocalTidewheel:
         self.close()
 
     def client(self) -> Tidewheel:
-        """Returns the ordinary SDK client, on the emulated AWS and the stack's clock; its requests are counted."""
+        """Returns the ordinary SDK client, on the emulated AWS and the stack's clock.
+
+        The client's requests are counted.
+        """
         from tidewheel.local.client import LocalClient
 
         return LocalClient(self.stack_name, self.session, self.clock, self.topic_settings)
 
     def receive(self, topic: str, subscription: str) -> list[ReceivedMessage]:
-        """Takes and deletes all that a subscription can receive now, oldest first.
+        """Receives and deletes all receivable messages of a subscription, oldest first.
 
-        Each message also knows `visible_at`: when SQS made it receivable. The requests are not counted: what a
-        consumer costs is not the service's.
+        Each message also has `visible_at`, the time at which SQS made it receivable. These requests are not counted,
+        since a
+        consumer's cost is not the service's.
         """
         from tidewheel.local.client import LocalClient, take_all
 
@@ -197,31 +206,33 @@ class LocalTidewheel:
 
     @property
     def session(self) -> boto3.Session:
-        """A boto3 session on the emulated AWS that does not leave the process; its requests are counted."""
+        """A boto3 session on the emulated AWS, inside the process. Its requests are counted."""
         if self._session is None:
             raise RuntimeError("this local Tidewheel stack is not open")
         return self._session
 
     @property
     def endpoint_url(self) -> str:
-        """An HTTP endpoint on 127.0.0.1 with the same state, for any other AWS client; starts when first read.
+        """An HTTP endpoint on 127.0.0.1 for other AWS clients, with the same state.
 
-        Any credentials will do. Requests through it are not counted in `requests`.
+        The server starts when this property is first read. Any credentials will do. Requests through the endpoint are
+        not
+        counted in `requests`.
         """
         self._running()
         return self._emulator.endpoint_url
 
     @property
     def failures(self) -> list[Failure]:
-        """Every invocation of a function, and every job run, that raised, oldest first."""
+        """All invocations of functions, and all job runs, with errors, oldest first."""
         return self._running().failures
 
     @property
     def denials(self) -> list[Denial]:
-        """Every call that a role does not allow, oldest first; none unless IAM is enforced.
+        """All calls refused by a role, oldest first. Empty unless IAM is enforced.
 
         Raises:
-            ValueError: this stack does not enforce IAM, so that nothing can be said.
+            ValueError: this stack does not enforce IAM.
         """
         if self._emulator.access is None:
             raise ValueError("nothing is denied here: open the stack with LocalTidewheel(enforce_iam=True)")
@@ -229,7 +240,7 @@ class LocalTidewheel:
 
     @property
     def invocations(self) -> dict[str, int]:
-        """Invocations so far, by function: ingest, dispatch, deliver, sweep, compact."""
+        """Invocations so far, by function (ingest, dispatch, deliver, sweep, compact)."""
         return dict(self._running().invocations)
 
     @property
@@ -246,10 +257,12 @@ class LocalTidewheel:
         return _utc(self.clock.now_ms())
 
     def advance(self, **duration: float) -> None:
-        """Moves time forward, doing on the way what falls due; with the real clock, waits that long.
+        """Moves time forward, and handles all events due on the way. With the real clock, waits.
 
         Args:
-            duration: as `datetime.timedelta` takes it: days=3, hours=1, seconds=0.5. None at all: what is due now.
+            duration: as `datetime.timedelta` takes it: days=3, hours=1, seconds=0.5. Without arguments, handles events
+                due
+                now.
         """
         pump = self._running()
         until_ms = self.clock.now_ms() + round(dt.timedelta(**duration).total_seconds() * 1000)
@@ -262,7 +275,7 @@ class LocalTidewheel:
         self.clock.set_ms(until_ms)
 
     def advance_to(self, when: dt.datetime) -> None:
-        """Advances to a time; one that has passed already does what is due now.
+        """Advances to a time. For a time in the past, handles events due now.
 
         Raises:
             InvalidValue: the time has no zone.
@@ -272,7 +285,7 @@ class LocalTidewheel:
         self.advance(milliseconds=max(0, round(when.timestamp() * 1000) - self.clock.now_ms()))
 
     def run_job(self, job: str, **arguments: str | int | bool) -> Any:
-        """Runs a Glue job of the stack on this machine's Spark and returns its report.
+        """Runs a Glue job of the stack on this machine's Spark. Returns the job's report.
 
         Args:
             job: merge_buckets, rebuild_index or import_messages.
@@ -292,7 +305,7 @@ class LocalTidewheel:
         return self._jobs.run_by_hand(job, given)
 
     def queue(self, url: str) -> HeapQueue:
-        """Returns the emulated queue behind a URL, name or ARN, for a look at what it holds."""
+        """Returns the emulated queue with a URL, name or ARN, to inspect its contents."""
         self._running()
         return self._emulator.queue(urlsplit(url).path.rpartition("/")[2] if "://" in url else url)
 

@@ -1,4 +1,4 @@
-"""The template that a local stack deploys: the packaged one, or one as the CDK writes it."""
+"""Reads the template of a local stack, packaged or written by the CDK."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ PACKAGED = Path(__file__).with_name("template.json")
 
 _BOOTSTRAP_VERSION = "BootstrapVersion"
 _BOOTSTRAP_RULE = "CheckBootstrapVersion"
-"""What the CDK's default synthesizer adds, to check where it deploys; the emulator has no such SSM parameter."""
+"""Rule of the CDK's default synthesizer that checks the bootstrap version. The emulator lacks its SSM parameter."""
 
 
 def template_of(given: dict[str, Any] | str | Path | None) -> dict[str, Any]:
-    """Reads a template, less what is about the CDK's bootstrapping only.
+    """Reads a template, without the parts for the CDK's bootstrapping.
 
     Args:
         given: the template, the path of its JSON file (such as `cdk.out/<stack>.template.json`), or None for the
-            packaged one.
+            packaged template.
 
     Raises:
-        InvalidValue: there is no such file, or it is no template in JSON.
+        InvalidValue: there is no such file, or it is not a template in JSON.
     """
     template = given if isinstance(given, dict) else _read(Path(given or PACKAGED))
     left = {

@@ -1,4 +1,4 @@
-"""Ledgers in Spark: for merging, rebuilding and importing what is too large for one function."""
+"""Spark data source and jobs for merging, rebuilding and importing too much data for one function."""
 
 from tidewheel.errors import needs_extra
 

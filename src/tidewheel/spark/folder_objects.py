@@ -1,4 +1,4 @@
-"""Objects in a folder: what Spark reads and writes where there is no S3, in tests and benchmarks."""
+"""Stores objects in a folder, for tests and benchmarks of Spark without S3."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNFINISHED = ".unfinished"
 
 
 class FolderObjects(NewNames):
-    """The port `Objects` in a folder; several threads and processes may use it.
+    """Implements the port `Objects` on a folder. Safe for several threads and processes.
 
     Args:
         root: The folder.
@@ -32,7 +32,7 @@ class FolderObjects(NewNames):
             sink.write(data)
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
-        """Reads a range; b"" if the object ends before `offset`.
+        """Reads a range of an object. Returns b"" if the object ends before `offset`.
 
         Raises:
             ObjectMissing: There is no such object.
@@ -46,7 +46,7 @@ class FolderObjects(NewNames):
 
     @contextmanager
     def create(self, name: str) -> Iterator[Sink]:
-        """Writes to another file, which becomes the object when the block has ended well."""
+        """Writes to a temporary file, which becomes the object when the block ends without an error."""
         unfinished = self._parent_made(f"{_UNFINISHED}/{s3_layout.attempt()}")
         try:
             with unfinished.open("wb") as sink:
@@ -57,7 +57,7 @@ class FolderObjects(NewNames):
             raise
 
     def list(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
-        """Lists objects: reads all of the folder that the prefix is in."""
+        """Lists objects. Reads the whole folder of the prefix."""
         folder = self._root / prefix.rpartition("/")[0]
         found = {path.relative_to(self._root).as_posix(): path for path in folder.rglob("*") if path.is_file()}
         for name in sorted(found):

@@ -1,4 +1,4 @@
-"""The commits of an import: one ledger after the other becomes live under the topic's state."""
+"""Commits the ledgers of an import to the topic state, one after the other."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tidewheel.spark.ledger_sink import CutLedger, Target, write_ledger
 _ATTEMPTS = 20
 
 RejectLate = Callable[[int, int, int], None]
-"""Takes a cut and the slots [first_slot, end_slot) of it that were sealed meanwhile; keeps their rows as rejected."""
+"""Takes a cut and its slots [first_slot, end_slot) sealed since the import began. Stores their rows as rejected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """What became of a ledger's rows.
+    """Counts the rows of one ledger by their outcome.
 
     Attributes:
-        imported: live now.
-        late: rejected, since their slots were sealed meanwhile.
-        skipped: another run had committed this cut.
+        imported: rows live now.
+        late: rows rejected because their slots were sealed since the import began.
+        skipped: rows of a cut already committed by another run.
     """
 
     imported: int = 0
@@ -38,16 +38,16 @@ class Committed:
 
 
 def commit_ledger(ports: Ports, target: Target, ledger: CutLedger, reject_late: RejectLate) -> Committed:
-    """Commits one ledger; rows of slots that are sealed by now are rejected, and the rest is written anew.
+    """Commits one ledger. Rejects rows of sealed slots.
 
-    If it stops
-        after late rows are rejected, or the rest is written: nothing is live, and the next run does this cut again;
+    The rows of open slots are then written to a new ledger. If the commit stops
+        after late rows are rejected, or the new ledger is written: nothing is live, and the next run repeats this cut;
             its late rows are rejected again, as too soon.
-        after the commit: the next run skips this cut. The sweep heals the schedule if it was not armed.
+        after the commit: the next run skips this cut. If the schedule was not created, the sweep creates it.
 
     Raises:
-        UnknownTopic: the topic was deleted meanwhile.
-        Contended: the topic state moved too often; this cut is not committed.
+        UnknownTopic: the topic was deleted during the import.
+        ConcurrentModification: the topic state changed too often; this cut is not committed.
     """
     bucket, late = ledger.bucket, 0
     for _ in range(_ATTEMPTS):
@@ -79,7 +79,7 @@ def _state(ports: Ports, target: Target) -> TopicState:
 
 
 def _without_sealed(objects: Objects, target: Target, cut: int, bucket: Bucket, state: TopicState) -> Bucket | None:
-    """Writes the rows of open slots as another ledger; None if there are none."""
+    """Writes the rows of open slots to a new ledger. Returns None if no slot is open."""
     rest = write_ledger(objects, target, cut, _rows_from(objects, bucket, state.sealed * state.slot_ms))
     return None if rest is None else rest.bucket
 

@@ -1,11 +1,12 @@
-"""The cuts of an import: at which slots its rows are divided among ledgers.
+"""Divides the rows of an import among ledgers, by slot.
 
-They are made once and stored, so that a second run writes the same ledgers and knows which of them are there:
+Each ledger takes one cut, a range of slots. The cuts are made once and stored, so that a second run writes the same
+ledgers and knows which ledgers exist:
 
     imports/<topic>/_<import id>.json    sealed (`model.checksum`), a JSON object: starts, rows of each, rejected
                                          rows by kind, the input's fingerprint
 
-The name starts with an underscore, since Spark takes such a file for no input.
+The name starts with an underscore because Spark ignores such files when it reads a folder.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ CUT_ROWS = 1_000_000
 CUT_RAW_BYTES = 160 * 1024 * 1024
 """About 64 MiB encoded."""
 _ROW_BYTES = 24
-"""What a row weighs besides payload, key and attributes."""
+"""Bytes of a row besides payload, key and attributes."""
 _GRAINS = 1_200_000
 _MOST_BYTES = 1 << 30
 
 
 class SlotWeight(NamedTuple):
-    """What lies in one grain: some slots that are not divided."""
+    """Counts the rows and bytes of one grain, the smallest run of slots in a cut."""
 
     first_slot: int
     rows: int
@@ -45,13 +46,13 @@ class SlotWeight(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cuts:
-    """How an import is divided.
+    """Describes how an import is divided into cuts.
 
     Attributes:
-        fingerprint: of the input that it was made for.
+        fingerprint: hash of the input from which the cuts were made.
         starts: first slot of each cut; a cut ends where the next starts.
-        rows: of each cut, those that are too soon or too far included.
-        rejected: rows that are in no cut, by kind.
+        rows: rows of each cut, including rows due too soon or too far ahead.
+        rejected: rows outside every cut, by kind.
     """
 
     fingerprint: str
@@ -60,7 +61,7 @@ class Cuts:
     rejected: Mapping[str, int]
 
     def position(self, slot: Column, wanted: Sequence[int]) -> Column:
-        """Returns the place among the wanted cuts of the one that a slot is in; null if it is not among them."""
+        """Returns the index in `wanted` of a slot's cut. Null if the cut is not wanted."""
         places = {cut: place for place, cut in enumerate(wanted)}
 
         def search(first: int, end: int) -> Column:
@@ -72,16 +73,16 @@ class Cuts:
         return search(0, len(self.starts)) if self.starts else F.lit(None).cast("int")
 
     def cut_of(self, slot: int) -> int:
-        """Returns the cut that a slot is in."""
+        """Returns the cut of a slot."""
         return max(0, bisect_right(self.starts, slot) - 1)
 
     def store(self, objects: Objects, name: str) -> None:
-        """Writes them."""
+        """Writes the cuts to an object."""
         objects.put(name, sealed(json.dumps(asdict(self)).encode()))
 
 
 def stored_cuts(objects: Objects, name: str) -> Cuts | None:
-    """Returns what an earlier run has stored, if one has.
+    """Returns the cuts stored by an earlier run. Returns None if there are none.
 
     Raises:
         CorruptMetadata: the object is damaged.
@@ -111,7 +112,10 @@ def cuts_name(topic: str, import_id: str) -> str:
 
 
 def grain_slots(slot_ms: int) -> int:
-    """Returns how many slots are weighed as one, so that ten years of short slots fit into the driver."""
+    """Returns the number of slots in a grain.
+
+    Grains keep ten years of short slots small enough for the driver's memory.
+    """
     return -(-MAX_DELAY_MS // slot_ms // _GRAINS) or 1
 
 
@@ -123,9 +127,9 @@ def make_cuts(
     most_rows: int = CUT_ROWS,
     most_bytes: int = CUT_RAW_BYTES,
 ) -> Cuts:
-    """Divides rows into as few cuts as fit; a grain that is larger is a cut of its own.
+    """Divides rows into as few cuts as possible. A grain over the limit becomes a cut alone.
 
-    It depends on the input alone, not on the time: two runs at once store the same.
+    The cuts depend on the input alone, not on the time, so two runs at once store the same cuts.
     """
     starts: list[int] = []
     rows: list[int] = []

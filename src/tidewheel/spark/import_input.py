@@ -1,4 +1,4 @@
-"""The input of an import: files that Spark reads, and what they are."""
+"""Finds and reads the input files of an import."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidewheel.errors import InvalidValue
 from tidewheel.spark.import_options import FORMATS, Columns, ImportOptions
 
 MALFORMED = "_corrupt_record"
-"""The column with the text of a line that could not be read."""
+"""The column with the text of an unreadable line."""
 
 _ENDINGS = {"parquet": "parquet", "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
 _ENDING = re.compile(r"\.(\w+)(?:\.(?:gz|gzip|bz2|zst|zstd|snappy|lz4|deflate))?\Z", re.IGNORECASE)
@@ -29,7 +29,7 @@ _ERROR_CLASS = re.compile(r"\A\[\w+(?:\.\w+)*\] ")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFiles:
-    """The files of an input.
+    """Describes the files of an input.
 
     Attributes:
         found: size in bytes and time of the last change, by name.
@@ -40,10 +40,11 @@ class InputFiles:
     format: str
 
     def fingerprint(self, options: ImportOptions) -> str:
-        """Returns a hash of all that decides which messages there are.
+        """Returns a hash of everything that decides the messages' contents.
 
-        Files are told by names, sizes and times of change. An import with a name of its own may have its files moved
-        and copied: there, sizes have to do.
+        Files are compared by name, size and time of change. The files of an import with a given name may be moved and
+        copied,
+        so there only the sizes are compared.
         """
         files = sorted(
             [size] if options.name else [name, size, changed] for name, (size, changed) in self.found.items()
@@ -54,12 +55,12 @@ class InputFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """What Spark reads.
+    """Holds the input as a data frame of Spark.
 
     Attributes:
         frame: the input's columns, and MALFORMED.
-        types: of the columns, as they are in the input. JSON values of mapped columns are text in `frame`.
-        columns: those that there are.
+        types: the types of the columns in the input. JSON values of mapped columns are text in `frame`.
+        columns: the mapped columns present in the input.
     """
 
     frame: DataFrame
@@ -68,10 +69,10 @@ class Input:
 
 
 def find_files(spark: SparkSession, options: ImportOptions) -> InputFiles:
-    """Lists the input.
+    """Lists the input files.
 
     Raises:
-        InvalidValue: there is none, or its format cannot be told.
+        InvalidValue: there are no files, or their format is unknown.
     """
     with explained("--input", options.input):
         listed = spark.read.format("binaryFile").load(options.input)
@@ -86,7 +87,7 @@ def read_input(spark: SparkSession, files: InputFiles, options: ImportOptions) -
     """Reads the input's columns.
 
     Raises:
-        InvalidValue: it cannot be read, or lacks a column.
+        InvalidValue: the input cannot be read, or lacks a column.
     """
     with explained("--input", options.input):
         if files.format == "parquet":
@@ -124,7 +125,7 @@ def _with_malformed(schema: StructType) -> StructType:
 
 
 def _as_text(schema: StructType, columns: Columns) -> StructType:
-    """Returns a schema with which mapped values come as they stand in JSON; numbers stay numbers."""
+    """Returns a schema that keeps mapped JSON values as text, except numbers."""
 
     def keeps(field: StructField) -> bool:
         return field.name not in columns.names or isinstance(field.dataType, NumericType)
@@ -145,15 +146,15 @@ def _present(schema: StructType, options: ImportOptions) -> Columns:
 
 @contextmanager
 def explained(option: str, path: str, advice: str = "") -> Iterator[None]:
-    """Turns what Spark says about files into an error of one line that names them.
+    """Turns Spark's errors about files into one line with the path.
 
     Args:
-        option: Which argument named the files.
-        path: What it was.
-        advice: Follows what Spark says.
+        option: The argument with the path.
+        path: The argument's value.
+        advice: Text to append to Spark's message.
 
     Raises:
-        InvalidValue: Spark could not do what the block asked for.
+        InvalidValue: Spark failed inside the block.
     """
     try:
         yield
@@ -163,12 +164,15 @@ def explained(option: str, path: str, advice: str = "") -> Iterator[None]:
         reason = _root_cause(error)
     else:
         return
-    # Spark's own error is a hundred lines, most of them Java's.
+    # Spark's own error has a hundred lines, most of them from Java.
     raise InvalidValue(option, path, f"{reason}{advice}") from None
 
 
 def _root_cause(error: Py4JJavaError) -> str:
-    """Returns the first line of what failed first: around it, Spark says that a job and a task were aborted."""
+    """Returns the first line of the innermost Java error.
+
+    The outer errors say only that a job and a task were aborted.
+    """
     cause = error.java_exception
     while (deeper := cause.getCause()) is not None:
         cause = deeper

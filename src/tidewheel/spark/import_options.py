@@ -1,4 +1,4 @@
-"""What an import is told: its topic, its input, and which column is what."""
+"""Reads the options of an import, which are its topic, input and column mapping."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MIN_LEAD = "1h"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Which column of the input is what; None: there is none.
+    """Maps message fields to columns of the input. None means no column.
 
     Attributes:
         deliver_at: a timestamp, ISO 8601 text, or seconds or milliseconds since 1970.
@@ -35,23 +35,23 @@ class Columns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All columns that are mapped."""
+        """Names of all mapped columns."""
         return tuple(name for name in asdict(self).values() if name is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """The options of one import.
+    """Holds the options of one import.
 
     Attributes:
         input: a path, an `s3://` URL or a glob of either.
-        format: one of FORMATS; None: as the files' names end.
-        columns: as wanted; those of `optional` may be absent.
-        optional: names that nobody gave: defaults that the input need not have.
-        rejects: where rejected rows go; None: they are counted only.
+        format: one of FORMATS; None: taken from the endings of the files' names.
+        columns: the wanted columns; those in `optional` may be absent.
+        optional: default column names, not given by the caller, that the input may lack.
+        rejects: where rejected rows are written; None: they are only counted.
         name: the import's name; None: it is made from the input.
         min_lead_ms: rows due sooner than this are rejected.
-        time_zone: of times that have none of their own; None: they are rejected.
+        time_zone: zone of times without a zone; None: such times are rejected.
     """
 
     topic: str
@@ -69,7 +69,7 @@ def parse_options(arguments: Mapping[str, str]) -> ImportOptions:
     """Reads the options from a job's arguments.
 
     Raises:
-        InvalidValue: one is missing or wrong.
+        InvalidValue: an option is missing or wrong.
     """
     for name in ("topic", "input"):
         if not arguments.get(name):

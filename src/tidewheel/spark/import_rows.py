@@ -1,13 +1,13 @@
-"""The rows of an import: the input's columns become a ledger's, and what cannot be imported gets a reason.
+"""Maps the input's columns to a ledger's columns. Gives rejected rows a reason.
 
-All of it is expressions of Spark that never throw. To a row of the input are added:
+The mapping consists of Spark expressions that never throw. These columns are added to a row of the input:
 
     ledger columns   deliver_at_ms, message_id (without the count among identical rows), key, attributes, payload,
                      encoding, sent_at_ms, expires_at_ms
     SLOT             of deliver_at_ms
     BYTES            of payload, key and attributes
-    REJECT           what is wrong with it, whenever it is looked at: {kind, value}; null if nothing
-    TIMING           what is wrong with its time now: {kind, value}; null if nothing
+    REJECT           an error in the row, at any time: {kind, value}; null if there is none
+    TIMING           an error in the row's time as of now: {kind, value}; null if there is none
 """
 
 from __future__ import annotations
@@ -51,27 +51,27 @@ LEDGER_COLUMNS = (
 _OUR = "_ledger_"
 _SHOWN = 100
 _WITH_REFUSED = r"[^\t\n\r\x20-\x{d7ff}\x{e000}-\x{fffd}\x{10000}-\x{10ffff}]"
-# Nearly every text matches this, in three fifths of the time that the search above needs. Bytes that are not UTF-8
-# are read as U+FFFD, which it does not take.
+# Nearly every text matches this pattern, which takes three fifths of the time of the search above. Bytes that are not
+# UTF-8 are read as U+FFFD, which the pattern rejects.
 _SURELY_TAKEN = r"\A[\t\n\r\x20-\x{d7ff}]*\z"
 _WITH_CONTROLS = r"[\x00-\x1f\x7f-\x{9f}\x{fffe}\x{ffff}]"
 _ATTRIBUTE_NAME = r"\A(?!(?i:aws|amazon)\.)(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)\z"
 _ID_DIGITS = 20
-# The top random bit stays free, so that counting identical rows cannot reach the time's bits.
+# The top random bit stays free, so that the count of identical rows cannot overflow into the time's bits.
 _ANY_DIGITS, _LOW_DIGITS = "89abcdef", "01234567"
 _TEXTS = MapType(StringType(), StringType())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What else decides about a row.
+    """Holds the inputs of a row besides its columns.
 
     Attributes:
         import_id: part of every message's id.
         slot_ms: the topic's slot length.
-        now_ms: when this run began.
-        earliest_ms: rows due before it are rejected.
-        time_zone: of times without one.
+        now_ms: start of this run.
+        earliest_ms: rows due before this time are rejected.
+        time_zone: zone of times without a zone.
     """
 
     import_id: str
@@ -82,7 +82,9 @@ class Terms:
 
 
 def mapped(given: Input, terms: Terms) -> DataFrame:
-    """Returns the input's rows with the columns that the module's docstring lists, the ledger's under other names.
+    """Returns the input's rows with the columns listed in the module's docstring.
+
+    The ledger's columns have other names here.
 
     Raises:
         InvalidValue: a column has a type that cannot be mapped.
@@ -126,7 +128,7 @@ def mapped(given: Input, terms: Terms) -> DataFrame:
 
 
 def ledger_rows(frame: DataFrame, *others: Column) -> DataFrame:
-    """Returns a ledger's columns of mapped rows, and other columns."""
+    """Selects a ledger's columns, and the given columns, from mapped rows."""
     attributes = _ours("attributes")
     columns = {name: _ours(name) for name in LEDGER_COLUMNS}
     columns["attributes"] = F.when(F.size(attributes) > 0, attributes)
@@ -134,12 +136,12 @@ def ledger_rows(frame: DataFrame, *others: Column) -> DataFrame:
 
 
 def reason(problem: str) -> Column:
-    """Returns the text of the problem in REJECT or TIMING."""
+    """Returns the text of a problem in REJECT or TIMING."""
     return F.concat_ws(": ", F.col(f"{problem}.kind"), F.col(f"{problem}.value"))
 
 
 def input_rows(frame: DataFrame, why: Column) -> DataFrame:
-    """Returns the input's own columns of mapped rows, and the reason for which they are rejected."""
+    """Returns the input's own columns of mapped rows, and the reason of rejection."""
     added = {SLOT, BYTES, REJECT, TIMING, "reason"}
     kept = [name for name in frame.columns if name not in added and not name.startswith(_OUR)]
     return frame.select(*(F.col(f"`{name}`") for name in kept), why.alias("reason"))
@@ -192,7 +194,7 @@ def _key_problems(name: str) -> list[Column]:
 
 
 def _key_bytes() -> Column:
-    """As JSON has it, in our own attribute."""
+    """Returns the size of the key as JSON in Tidewheel's attribute."""
     key = _ours("key")
     escaped = F.char_length(key) - F.char_length(F.translate(key, '"\\', ""))
     return F.coalesce(F.octet_length(key) + escaped + 2, F.lit(0))
@@ -203,7 +205,7 @@ def _time(name: str, given: Input, terms: Terms) -> Time:
 
 
 def _body(name: str, given: Input) -> tuple[Column, Encoding]:
-    """Returns the bytes of the body, and how it travels."""
+    """Returns the bytes of the body, and their encoding."""
     column, data_type = F.col(f"`{name}`"), given.types[name]
     match data_type:
         case StringType():
@@ -218,7 +220,7 @@ def _body(name: str, given: Input) -> tuple[Column, Encoding]:
 
 
 def _json(column: Column, data_type: DataType) -> Column:
-    if isinstance(data_type, StringType):  # as it stands in the input
+    if isinstance(data_type, StringType):  # as in the input
         return column
     return F.when(column.isNotNull(), F.to_json(column, {"ignoreNullFields": "false"}))
 
@@ -255,11 +257,11 @@ def _size_problems(columns: Columns, encoding: Encoding) -> list[Column]:
 
 
 def _attributes(name: str | None, given: Input) -> Column:
-    """Returns a map without nulls; null if there is none, or text that is no JSON object."""
+    """Returns a map without nulls. Null if there are no attributes or the text is no JSON object."""
     if name is None:
         return F.lit(None).cast(_TEXTS)
     column, data_type = F.col(f"`{name}`"), given.types[name]
-    if isinstance(given.frame.schema[name].dataType, StringType):  # objects of JSON input are text too
+    if isinstance(given.frame.schema[name].dataType, StringType):  # an object in JSON input is text too
         texts = F.from_json(column, _TEXTS.simpleString())
     elif isinstance(data_type, MapType):
         texts = column.cast(_TEXTS)
@@ -292,7 +294,7 @@ def _attribute_problems(name: str) -> list[Column]:
 
 
 def _attribute_bytes(columns: Columns) -> Column:
-    """As SQS counts them: name, value and the type `String`."""
+    """Returns the size of the attributes as SQS counts (name, value and the type `String`)."""
     if columns.attributes is None:
         return F.lit(0)
     total = F.aggregate(
@@ -304,7 +306,10 @@ def _attribute_bytes(columns: Columns) -> Column:
 
 
 def _message_id(import_id: str) -> Column:
-    """Returns 48 bits of time and 80 of a hash of all else; JSON holds no zero byte, so where it ends is certain."""
+    """Returns 48 bits of time and 80 bits of a hash of the other columns.
+
+    A zero byte separates the JSON text, which contains no zero byte, from the payload.
+    """
     names = ("expires_at_ms", "encoding", "key", "attributes")
     about = F.to_json(F.struct(F.lit(import_id).alias("import"), *(_ours(name).alias(name) for name in names)))
     digest = F.sha2(F.concat(about.cast("binary"), F.lit(b"\0"), _ours("payload")), 256)

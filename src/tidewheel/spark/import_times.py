@@ -1,4 +1,4 @@
-"""Times of an import's input, as expressions of Spark that never throw.
+"""Reads the times of an import's input, with Spark expressions that never throw.
 
 | column | is read as |
 |---|---|
@@ -6,9 +6,9 @@
 | number | below 100,000,000,000: seconds since 1970, else milliseconds |
 | text of a number | the same |
 | text such as `2026-01-31T09:00:00+01:00` or `2026-01-31 08:00Z` | ISO 8601 |
-| date, timestamp or text without a zone | as `--time-zone` says, else rejected |
+| date, timestamp or text without a zone | in the zone of `--time-zone`, else rejected |
 
-Fractions of a millisecond are rounded up: nothing is early.
+Fractions of a millisecond are rounded up, so that no message is early.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 from tidewheel.errors import InvalidValue
 
 _LEAST_MS = 1e11
-"""As seconds, the year 5138; as milliseconds, the year 1973."""
+"""Read as seconds, this is the year 5138; as milliseconds, the year 1973."""
 _MOST_MS = 1e15
 _NUMBER = r"^[+-]?\d{1,18}(\.\d*)?(E[+-]?\d{1,2})?$"
 _LOCAL = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?$"
@@ -41,12 +41,12 @@ NO_ZONE = "has no time zone; add one, or give --time-zone"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Time:
-    """A column's time.
+    """Holds the expressions for a column's time.
 
     Attributes:
-        ms: since the Unix epoch; null if there is none. It is long: who needs it twice gives it a name.
-        problem: takes the column with `ms`, returns what is wrong; null if nothing. Empty text is no time, not a
-            wrong one.
+        ms: milliseconds since the Unix epoch; null if there is no time. The expression is long: name it to use it
+            twice.
+        problem: takes the column with `ms` and returns the error, or null. Empty text means no time, not a wrong time.
     """
 
     ms: Column
@@ -57,7 +57,7 @@ def time_of(name: str, data_type: DataType, time_zone: str | None) -> Time:
     """Returns the time in a column.
 
     Raises:
-        InvalidValue: a column of this type holds no times.
+        InvalidValue: a column of this type cannot hold times.
     """
     column = F.col(f"`{name}`")
     no_zone = F.lit(None if time_zone else NO_ZONE)
@@ -90,7 +90,7 @@ def _of_text(column: Column, time_zone: str | None) -> Time:
 
 
 def _as_spark_writes(text: Column) -> Column:
-    """Returns ISO 8601 text with seconds, and with a zone that is Z or has minutes."""
+    """Returns ISO 8601 text in Spark's form (with seconds, and a zone of Z or with minutes)."""
     for pattern, replacement in (
         (" *(UTC|GMT|Z)$", "Z"),
         (r" *([+-]\d\d)$", "$1:00"),

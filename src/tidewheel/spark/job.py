@@ -1,7 +1,8 @@
-"""What every Glue job has in its hands: its arguments, the service's ports, Spark.
+"""Gives every Glue job its arguments, the service's ports and Spark.
 
-A script in `glue_jobs/` is its job's entry on Glue and on this machine alike: `main(job)` does the work, `on_glue`
-makes the job from the command line that Glue gives, `local_jobs` makes it from an emulated AWS or a deployed stack.
+A script in `glue_jobs/` is the entry point of its job, on Glue and on this machine: `main(job)` does the work,
+`on_glue`
+makes the job from Glue's command line, `local_jobs` makes it from an emulated AWS or a deployed stack.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from tidewheel.flows.ports import Objects
 from tidewheel.spark.location import Location
 
 MAX_JOB_S = 7_200
-"""No job runs longer: its time-out in the stack."""
+"""Time-out of every job in the stack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One run of a job.
+    """Holds the inputs of one job run.
 
     Attributes:
         arguments: by name, without the dashes.
         service: the ports that the driver uses.
         location: the S3 bucket, for Spark's workers.
         spark: makes or finds the session; called when Spark is first needed.
-        say: shows a line to whoever watches.
-        advance: tells that so much of so much is done.
+        say: shows a line to the user.
+        advance: reports progress, as the finished and the total amount.
     """
 
     arguments: Mapping[str, str]
@@ -48,14 +49,14 @@ class Job:
 
     @property
     def objects(self) -> Objects:
-        """The objects, as the driver uses them."""
+        """The port to objects for the driver."""
         return self.service.objects
 
     def required(self, name: str) -> str:
-        """Returns an argument.
+        """Returns a required argument.
 
         Raises:
-            InvalidValue: it was not given.
+            InvalidValue: the argument is missing.
         """
         value = self.arguments.get(name)
         if not value:
@@ -63,10 +64,10 @@ class Job:
         return value
 
     def flag(self, name: str) -> bool:
-        """Returns whether a switch is on: given as `--name true`.
+        """Returns whether a switch is on, given as `--name true`.
 
         Raises:
-            InvalidValue: it is neither true nor false.
+            InvalidValue: the value is neither true nor false.
         """
         value = self.arguments.get(name, "false")
         if value not in ("true", "false"):
@@ -75,7 +76,7 @@ class Job:
 
 
 def on_glue(main: Callable[[Job], object], argv: Sequence[str] = sys.argv) -> None:
-    """Runs a job where Glue has started it."""
+    """Runs a job on Glue."""
     arguments = parse_arguments(argv[1:])
     say = structured(arguments)
     # Glue's own environment may name no Region.
@@ -85,10 +86,12 @@ def on_glue(main: Callable[[Job], object], argv: Sequence[str] = sys.argv) -> No
 
 
 def structured(arguments: Mapping[str, str]) -> Callable[[str], None]:
-    """Returns what logs a line as JSON, with the same keys as the functions' logs; Powertools is not on Glue.
+    """Returns a logger of JSON lines with the same keys as the functions' logs.
+
+    Glue has no Powertools.
 
     Args:
-        arguments: Glue gives, beside the job's own, its name and the run's id.
+        arguments: the job's arguments, with the job's name and the run's id from Glue.
     """
     names = {"service": "JOB_NAME", "stack": "stack", "topic": "topic", "correlation_id": "JOB_RUN_ID"}
     keys = {key: arguments[name] for key, name in names.items() if name in arguments}
@@ -109,7 +112,7 @@ def make_job(
     say: Callable[[str], None] = print,
     advance: Callable[[float, float], None] = lambda _done, _total: None,
 ) -> Job:
-    """Makes a job for the stack that its argument `stack` names.
+    """Makes a job for the stack named by the argument `stack`.
 
     Raises:
         NotConfigured: there is no such stack.
@@ -124,7 +127,7 @@ def make_job(
             root=f"s3://{settings.s3_bucket}",
             endpoint_url=endpoint_url,
             region=session.region_name or "us-east-1",
-            # boto3 says "default" where nobody named a profile, and whoever names that one must have it.
+            # boto3 says "default" if no profile is named. If "default" is named explicitly, the profile must exist.
             profile=None if session.profile_name == "default" else session.profile_name,
         ),
         spark=spark,
@@ -134,7 +137,7 @@ def make_job(
 
 
 def parse_arguments(argv: Sequence[str]) -> dict[str, str]:
-    """Reads `--name value` pairs, as Glue passes them; what is not such a pair is passed over."""
+    """Reads `--name value` pairs, as Glue passes them. Ignores everything else."""
     found = {}
     for name, value in pairwise(argv):
         if name.startswith("--") and not value.startswith("--"):

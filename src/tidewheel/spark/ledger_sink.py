@@ -1,4 +1,6 @@
-"""The writing half of Spark's data source `tidewheel.ledger`: each task writes one ledger that nothing names yet.
+"""Writes ledgers as Spark's data source `tidewheel.ledger`, one ledger per task.
+
+No metadata names these ledgers yet.
 
     rows.write.format("tidewheel.ledger").mode("append").options(...).save()
 
@@ -7,12 +9,12 @@
 | `root`, `region`, `endpoint_url`, `profile` | where the S3 bucket, or the folder, is |
 | `topic`, `generation`, `settings` | the topic, its settings as JSON |
 | `import_id` | part of each bucket's id |
-| `cuts` | JSON list: the cut that each value of the column `part` stands for |
+| `cuts` | JSON list: the cut for each value of the column `part` |
 | `manifest` | name of the object that lists the ledgers |
 
-Rows have a ledger's columns and `part`. Those of one task have the same `part` and are sorted by `message_id`; equal
-ids are counted up, which tells identical rows apart. When all tasks are done the manifest is written: whoever started
-the write reads it and commits the buckets. If a task fails for good, what the others wrote is deleted.
+Rows have a ledger's columns and `part`. The rows of a task have the same `part` and are sorted by `message_id`. Equal
+ids are counted up, to tell identical rows apart. After all tasks the manifest is written. The caller of the write reads
+the manifest and commits the buckets. If a task fails permanently, the ledgers of the other tasks are deleted.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ PART = "part"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What the ledgers of an import have in common."""
+    """Holds the common properties of an import's ledgers."""
 
     topic: str
     generation: str
@@ -54,18 +56,18 @@ class Target:
     import_id: str
 
     def bucket_id(self, cut: int) -> BucketId:
-        """Returns the id of a cut's bucket: a hash of what it is imported from."""
+        """Returns the id of a cut's bucket, a hash of the import and the cut."""
         text = f"{self.generation}\n{self.import_id}\n{cut}"
         return BucketId(blake2b(text.encode(), digest_size=16).hexdigest())
 
     def once(self, cut: int) -> str:
-        """Returns the mark that a cut is committed."""
+        """Returns the mark of a committed cut."""
         return f"{self.import_id}#{cut}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutLedger:
-    """A ledger that was written for a cut."""
+    """Pairs a written ledger with its cut."""
 
     cut: int
     bucket: Bucket
@@ -73,13 +75,13 @@ class CutLedger:
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What one task wrote; nothing if it had no rows."""
+    """Lists the ledger written by a task, or nothing for a task without rows."""
 
     ledger: CutLedger | None
 
 
 class LedgerSink(DataSourceArrowWriter):
-    """Writes ledgers; the module's docstring lists its options."""
+    """Writes ledgers. The module's docstring lists the options."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._location = Location.of(options)
@@ -93,7 +95,7 @@ class LedgerSink(DataSourceArrowWriter):
         self._manifest = options["manifest"]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Writes the rows of one task as one ledger."""
+        """Writes the rows of a task as a ledger."""
         batches = (batch for batch in iterator if batch.num_rows)
         first = next(batches, None)
         if first is None:
@@ -103,12 +105,12 @@ class LedgerSink(DataSourceArrowWriter):
         return Written(write_ledger(self._location.objects(), self._target, cut, tables))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Lists the ledgers; they are not live yet."""
+        """Writes the manifest of the ledgers, which are not live yet."""
         ledgers = [each.ledger for each in messages if isinstance(each, Written) and each.ledger is not None]
         self._location.objects().put(self._manifest, encode_manifest(ledgers))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Deletes what was written."""
+        """Deletes the ledgers of all tasks."""
         ledgers = [each.ledger for each in messages if isinstance(each, Written) and each.ledger is not None]
         self._location.objects().delete([each.bucket.object_name for each in ledgers])
 
@@ -127,7 +129,7 @@ def sink_options(target: Target, location: Location, cuts: Sequence[int], manife
 
 
 def write_ledger(objects: Objects, target: Target, cut: int, tables: Iterator[pa.Table]) -> CutLedger | None:
-    """Writes sorted rows as a ledger under a name of its own; None if there are none."""
+    """Writes sorted rows as a ledger with a unique name. Returns None if there are no rows."""
     bucket = store_rows(
         objects,
         tables,
@@ -140,7 +142,7 @@ def write_ledger(objects: Objects, target: Target, cut: int, tables: Iterator[pa
 
 
 def distinct_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yields batches sorted by id as rows of a ledger; an id that is not above the one before is counted up."""
+    """Yields batches sorted by id as rows of a ledger. Counts up ids not above the previous id."""
     last = b""
     for batch in batches:
         ids = batch.column("message_id").cast(pa.binary(16))
@@ -167,12 +169,12 @@ def _counted_up(ids: Iterable[bytes], last: bytes) -> pa.FixedSizeBinaryArray:
 
 
 def encode_manifest(ledgers: Iterable[CutLedger]) -> bytes:
-    """Returns a manifest: sealed (`tidewheel.model.checksum`), a JSON list of ledgers."""
+    """Encodes a manifest as a sealed JSON list of ledgers (`tidewheel.model.checksum`)."""
     return sealed(json.dumps([_encode(each) for each in ledgers]).encode())
 
 
 def decode_manifest(data: bytes) -> list[CutLedger]:
-    """Reads a manifest; its ledgers are in the order of their cuts.
+    """Reads a manifest. Returns its ledgers in the order of their cuts.
 
     Raises:
         CorruptMetadata: the manifest is damaged.

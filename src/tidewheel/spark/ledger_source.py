@@ -1,4 +1,4 @@
-"""Spark's data source `tidewheel.ledger`: a topic's ledgers as rows.
+"""Reads a topic's ledgers as rows, as Spark's data source `tidewheel.ledger`.
 
     spark.read.format("tidewheel.ledger").options(root="s3://...", topic="orders", table="...").load()
 
@@ -10,11 +10,11 @@
 | `all` | `true`: rows of slots that are planned already are returned too |
 | `from_ms`, `to_ms` | delivery times from_ms <= t < to_ms only |
 | `region`, `endpoint_url` | where S3 and DynamoDB answer |
-| `profile` | whose credentials are used, of AWS's configuration files |
+| `profile` | profile in AWS's configuration files, for credentials |
 | `partition_bytes` | encoded bytes that one task reads, 32 MiB by default |
 
-A schema given to Spark selects columns: others are not decoded. Comparisons of `deliver_at_ms` select segments and
-rows before anything reaches Spark. Every segment's checksum is verified.
+A schema given to Spark selects columns. Other columns are not decoded. Comparisons of `deliver_at_ms` select segments
+and rows before any row reaches Spark. Every segment's checksum is verified.
 """
 
 from __future__ import annotations
@@ -59,22 +59,22 @@ SPARK_SCHEMA = StructType(
 """A ledger's columns in Spark's types."""
 
 _PARTITION_BYTES = 32 * 1024 * 1024
-# Few large requests cost less than many small ones; more than this a task need not hold at once.
+# Few large requests cost less than many small requests. A task need not hold more than this at once.
 _READ_BYTES = 8 * 1024 * 1024
-# Rows that one batch brings to Java: with less, the way there is what takes the time.
+# Rows of one batch sent to Java. With fewer rows, most of the time goes into the transfer.
 _BATCH_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Segments of one ledger that lie one after the other."""
+    """Holds consecutive segments of a ledger."""
 
     object_name: str
     segments: tuple[Segment, ...]
 
 
 class Runs(InputPartition):
-    """What one task reads: the rows of some runs that are in a range of times."""
+    """Holds the runs of segments and the time range that a task reads."""
 
     def __init__(self, runs: Sequence[Run], times: TimeRange) -> None:
         self.runs = tuple(runs)
@@ -82,11 +82,11 @@ class Runs(InputPartition):
 
 
 class LedgerSource(DataSource):
-    """The data source; the module's docstring lists its options."""
+    """Defines the data source. The module's docstring lists the options."""
 
     @classmethod
     def name(cls) -> str:
-        """Returns its name in `spark.read.format`."""
+        """Returns the name for `spark.read.format`."""
         return "tidewheel.ledger"
 
     def schema(self) -> StructType:
@@ -98,12 +98,12 @@ class LedgerSource(DataSource):
         return LedgerReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> LedgerSink:  # noqa: ARG002
-        """Returns a writer of new ledgers; `tidewheel.spark.ledger_sink` says what it takes."""
+        """Returns a writer of new ledgers. See `tidewheel.spark.ledger_sink` for the options."""
         return LedgerSink(self.options)
 
 
 class LedgerReader(DataSourceReader):
-    """Plans what is to be read, where the driver is, and reads it, where the tasks are.
+    """Plans the partitions in the driver, and reads the partitions in the tasks.
 
     Args:
         options: as given to Spark, under names in lower case.
@@ -127,13 +127,14 @@ class LedgerReader(DataSourceReader):
         self._columns = _columns_of(schema)
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Narrows the times to be read; returns the filters that Spark must apply."""
+        """Narrows the time range to the filters. Returns the filters left for Spark."""
         self._times, others = self._times.narrowed(filters)
         return others
 
     def partitions(self) -> list[InputPartition]:
-        """Returns what each task reads: ledgers and segments without a row in the range are left out."""
-        # Spark has sent this reader to the tasks already: what is found out here reaches them in the partitions only.
+        """Returns one partition per task. Omits ledgers and segments without rows in the range."""
+        # Spark has already sent this reader to the tasks. The tasks learn the results of this method from the
+        # partitions only.
         times = self._times
         if self._table is None:
             ledgers = in_listing(self._location, self._topic)
@@ -143,15 +144,15 @@ class LedgerReader(DataSourceReader):
                 times = times.within(TimeRange(first_ms=planned_ms))
         runs = [run for ledger in ledgers for run in _runs(ledger, times, self._partition_bytes)]
         sizes = [sum(segment.length for segment in run.segments) for run in runs]
-        # Spark takes an empty list for one partition that is None.
+        # Spark replaces an empty list with one partition of None.
         return [Runs(group, times) for group in _grouped(runs, sizes, self._partition_bytes)] or [Runs((), times)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Reads the rows of one partition, in order of time within each ledger.
+        """Reads the rows of a partition, in order of time within each ledger.
 
         Raises:
-            CorruptLedger: a segment is not what the metadata says.
-            ObjectMissing: a ledger is gone: it was merged or collected since the partitions were made.
+            CorruptLedger: a segment differs from its metadata.
+            ObjectMissing: a ledger was merged or collected after the partitions were made.
         """
         if not isinstance(partition, Runs):
             raise TypeError(f"not a partition of this source: {partition!r}")
@@ -193,14 +194,14 @@ def _grouped(items: Sequence[T], sizes: Iterable[int], most: int) -> Iterator[li
 
 
 def _runs(ledger: LiveLedger, times: TimeRange, most_bytes: int) -> Iterator[Run]:
-    # Segments are in order of time, so those that a range meets lie one after the other.
+    # Segments are in order of time, so the segments in a range are consecutive.
     wanted = [segment for segment in ledger.segments if times.meets(segment)]
     for group in _grouped(wanted, [segment.length for segment in wanted], most_bytes):
         yield Run(object_name=ledger.object_name, segments=tuple(group))
 
 
 def _batches(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Joins small tables; a batch is larger than `_BATCH_BYTES` by one table at most."""
+    """Joins small tables. A batch exceeds `_BATCH_BYTES` by at most one table."""
     pending: list[pa.Table] = []
     pending_bytes = 0
     for table in tables:
@@ -220,7 +221,7 @@ def _joined(tables: list[pa.Table], schema: pa.Schema) -> list[pa.RecordBatch]:
 
 
 def _arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    """Returns what Spark's Java side can take: ids of variable length."""
+    """Returns a schema for Spark's Java side, with ids of variable length."""
     fields = [SCHEMA.field(name) for name in columns]
     return pa.schema([f.with_type(pa.binary()) if f.type == pa.binary(16) else f for f in fields])
 

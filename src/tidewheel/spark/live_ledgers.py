@@ -1,4 +1,4 @@
-"""The ledgers that a topic has now: as its metadata says, or as a listing shows them."""
+"""Finds the current ledgers of a topic, from its metadata or a listing."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ _THREADS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveLedger:
-    """One ledger of a topic."""
+    """Describes a ledger of a topic."""
 
     object_name: str
     segments: tuple[Segment, ...]
 
 
 def in_table(location: Location, table: str, topic: str) -> tuple[list[LiveLedger], int]:
-    """Returns the ledgers that the metadata in a DynamoDB table names, and when the first open slot starts.
+    """Returns a topic's ledgers from a DynamoDB table, and the start of the first slot not planned.
 
     Returns:
-        The ledgers, and the start of the slot `planned` in milliseconds: what is due before is delivered, or will be.
+        The ledgers, and the start of the slot `planned` in milliseconds. Messages due earlier are delivered, or will
+        be.
 
     Raises:
         UnknownTopic: the table has no such topic.
-        Contended: merges replaced the ledgers again and again while they were read.
+        ConcurrentModification: merges replaced the ledgers on every attempt to read them.
     """
-    # Each of Python's workers loads the data source, and only this one asks DynamoDB.
+    # Every Python worker loads the data source, but only this function needs DynamoDB.
     from tidewheel.aws.dynamodb_topics import DynamoTopics
 
     objects = location.objects()
@@ -43,7 +44,7 @@ def in_table(location: Location, table: str, topic: str) -> tuple[list[LiveLedge
 
 
 def snapshot(topics: Topics, objects: Objects, topic: str) -> tuple[list[LiveLedger], int]:
-    """Returns what `in_table` does, from the ports: a set of ledgers that were live at one moment."""
+    """Returns the same as `in_table`, from the ports, with ledgers live at the same moment."""
     state = topics.state(topic)
     for _ in range(_ATTEMPTS):
         if state is None:
@@ -59,10 +60,10 @@ def snapshot(topics: Topics, objects: Objects, topic: str) -> tuple[list[LiveLed
 
 
 def in_listing(location: Location, topic: str) -> list[LiveLedger]:
-    """Returns the ledgers that are stored under the topic's prefix; reads the footer of each.
+    """Returns the ledgers stored under a topic's prefix. Reads the footer of each ledger.
 
     Raises:
-        CorruptLedger: one of them is no ledger.
+        CorruptLedger: an object is not a ledger.
     """
     objects = location.objects()
     found = [each for each in objects.list(f"{s3_layout.LEDGERS}{topic}/") if each.name.endswith(".parquet")]

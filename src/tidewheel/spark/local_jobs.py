@@ -1,4 +1,7 @@
-"""The Glue jobs on this machine: the same scripts, on local Spark, against an emulated AWS or a deployed stack."""
+"""Runs the Glue jobs on this machine, on local Spark.
+
+The scripts are the same as on Glue. AWS is emulated, or a deployed stack.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +30,18 @@ def run_job(
     say: Callable[[str], None] = lambda _: None,
     advance: Callable[[float, float], None] = lambda _done, _total: None,
 ) -> Any:
-    """Runs a job to its end and returns what it returns.
+    """Runs a job to the end. Returns the job's result.
 
     Args:
         script: the stem of its file in glue_jobs.
         arguments: by name, with the dashes or without.
-        stack_name: the stack, by which the settings are found.
+        stack_name: the stack with the settings.
         clock: the stack's time.
         endpoint_url: where AWS is; None: AWS itself.
-        session: for credentials; by default boto3's, and made-up ones for an endpoint on this machine.
+        session: for credentials; by default boto3's, or made-up credentials for an endpoint on this machine.
         cores: tasks side by side; one for each processor by default.
         say: shows a line.
-        advance: tells that so much of so much is done.
+        advance: reports progress, as the finished and the total amount.
 
     Raises:
         JavaMissing: Spark is needed, and finds no Java.

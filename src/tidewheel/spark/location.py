@@ -1,4 +1,4 @@
-"""Where a job's objects are, as a value that the driver sends to Spark's workers."""
+"""Locates a job's objects, in a value that the driver sends to Spark's workers."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _S3 = "s3://"
 _OPTIONAL = ("endpoint_url", "region", "profile")
 _LOCAL_ACCESS = "local"
 _CONNECTIONS = 16
-"""Side by side; who lists many ledgers reads their ends with as many threads."""
+"""Connections side by side. A listing of many ledgers reads their footers with as many threads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """Where objects are.
+    """Locates objects.
 
     Attributes:
         root: `s3://` and the S3 bucket's name, or a folder.
-        endpoint_url: Where S3 and DynamoDB answer if it is not AWS.
-        region: Of AWS; by default the one that the environment names.
-        profile: Of AWS's configuration files, for credentials; by default the one that the environment names.
+        endpoint_url: where S3 and DynamoDB answer; None: AWS itself.
+        region: of AWS; by default taken from the environment.
+        profile: profile in AWS's configuration files, for credentials; by default taken from the environment.
     """
 
     root: str
@@ -36,20 +36,20 @@ class Location:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Location:
-        """Returns the location that a data source's options name."""
+        """Returns the location in a data source's options."""
         return cls(root=options["root"], **{name: options[name] for name in _OPTIONAL if name in options})
 
     @property
     def options(self) -> dict[str, str]:
-        """The same as options of a data source."""
+        """Returns the location as options of a data source."""
         optional = {name: getattr(self, name) for name in _OPTIONAL}
         return {"root": self.root} | {name: value for name, value in optional.items() if value is not None}
 
     def objects(self) -> Objects:
-        """Returns the objects, with connections of this process."""
+        """Returns the objects, over this process's connections."""
         if not self.root.startswith(_S3):
             return FolderObjects(Path(self.root))
-        # Loaded here: botocore takes as long as all else that a worker of Spark loads.
+        # Loaded here because botocore takes as long to load as everything else in a Spark worker.
         from tidewheel.aws.s3_objects import S3Objects
 
         return S3Objects(client(self, "s3"), s3_bucket=self.root.removeprefix(_S3))
@@ -59,8 +59,8 @@ class Location:
 def client(location: Location, service: str) -> Any:
     """Returns this process's client of a service, such as "s3".
 
-    Its credentials come from botocore's chain, which asks for others before they expire: a job outlives those of its
-    role. All tasks of a worker share the client, since to make one costs as much as many requests.
+    The credentials come from botocore's chain, which renews them before they expire: a job may outlive its role's
+    credentials. All tasks of a worker share the client, since making a client costs as much as many requests.
     """
     import botocore.session
 
@@ -79,5 +79,5 @@ def client(location: Location, service: str) -> Any:
 
 
 def local_access(endpoint_url: str | None) -> str | None:
-    """Returns made-up credentials for an endpoint without TLS, which is not AWS; None for any other."""
+    """Returns made-up credentials for an endpoint without TLS. Returns None for AWS."""
     return _LOCAL_ACCESS if endpoint_url is not None and endpoint_url.startswith("http://") else None

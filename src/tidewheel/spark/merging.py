@@ -1,7 +1,7 @@
-"""Merging on Spark: one task writes one output, with the same code as the function.
+"""Merges ledgers on Spark, with one task per output and the code of the function.
 
-A merge needs no shuffle. Sources are sorted and their segments say what time they span, so a task reads, of every
-source, the segments that touch its output's window, and nothing else. Rows never pass through Java.
+A merge needs no shuffle. Sources are sorted and their segments have time spans, so a task reads only the segments that
+overlap its output's window. Rows never pass through Java.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def on_spark(
     location: Location,
     advance: Callable[[float, float], None] = lambda _done, _total: None,
 ) -> Engine:
-    """Returns the engine that writes outputs side by side; a task that fails or is repeated leaves waste, no more."""
+    """Returns the engine that writes outputs side by side. A failed or repeated task leaves only orphans."""
 
     def write(work: MergeWork) -> Iterable[Bucket | None]:
         def task(i: int) -> _Outcome:
@@ -46,12 +46,12 @@ def on_spark(
     return write
 
 
-# An exception of ours does not survive pickling; Spark would also try a task again whose source is damaged.
+# Our exceptions do not survive pickling. Spark would also repeat a task whose source is damaged.
 _Outcome = tuple[Bucket | None, tuple[type[Exception], tuple[object, ...]] | None]
 
 
 def _outputs(outcomes: list[_Outcome]) -> Iterator[Bucket | None]:
-    """Yields what was written, and only then raises what was not, so that the caller can delete the former."""
+    """Yields the written outputs, then raises the first failure, so that the caller can delete the outputs."""
     for output, _ in outcomes:
         yield output
     for _, failure in outcomes:
@@ -61,10 +61,10 @@ def _outputs(outcomes: list[_Outcome]) -> Iterator[Bucket | None]:
 
 
 def merge_buckets(job: Job) -> Merged | None:
-    """Runs a merge of the topic in the argument `topic`; with `all true`, of all its small ledgers, however few.
+    """Merges the topic in the argument `topic`. With `all true`, merges all its small ledgers, however few.
 
     Returns:
-        What was done; None if there is no such topic, or another run is at it.
+        The report; None if there is no such topic, or another run is merging it.
     """
     topic = job.required("topic")
     done_bytes = 0

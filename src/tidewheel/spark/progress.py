@@ -1,4 +1,4 @@
-"""How far Spark has come, for a progress bar."""
+"""Reports the progress of Spark jobs, for a progress bar."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _EVERY_S = 0.5
 
 @contextmanager
 def watched(context: SparkContext, tasks: int, advance: Callable[[float, float], None]) -> Iterator[None]:
-    """Tells, while the block runs, how many of its tasks are done.
+    """Reports the number of finished tasks while the block runs.
 
     Args:
         context: Spark's.
-        tasks: how many the block has, over all its stages.
-        advance: takes the tasks done and all of them.
+        tasks: number of tasks in the block, over all its stages.
+        advance: takes the finished and the total number of tasks.
     """
     ended = Event()
 

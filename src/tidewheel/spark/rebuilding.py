@@ -1,6 +1,6 @@
-"""Rebuilding on Spark: tasks inspect ledgers side by side, and find the messages that are in several.
+"""Rebuilds an index on Spark, where tasks inspect ledgers and find duplicate messages.
 
-The comparison of ids needs a shuffle: 24 bytes a message, in blocks of bytes that Java passes on as they are. Reading
+The comparison of ids needs a shuffle: 24 bytes a message, in blocks of bytes that Java passes on unchanged. Reading
 and writing ledgers needs none.
 """
 
@@ -37,7 +37,7 @@ _COMPARED_ROWS = 2_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnSpark:
-    """The engine that works on Spark; a task that fails or is repeated leaves waste, no more.
+    """Runs the rebuilding engine on Spark. A failed or repeated task leaves only orphans.
 
     Attributes:
         spark: makes or finds the session; called when it is first needed.
@@ -48,7 +48,7 @@ class OnSpark:
     location: Location
 
     def inspect(self, stored: Sequence[StoredObject], slot_ms: int, /) -> list[Inspected]:
-        """Inspects objects, about 64 MiB a task."""
+        """Inspects objects, about 64 MiB per task."""
         location = self.location
 
         def task(places: list[int]) -> list[tuple[int, Inspected | None]]:
@@ -60,7 +60,7 @@ class OnSpark:
         return [each for place in range(len(stored)) if (each := found[place]) is not None]
 
     def overlaps(self, ledgers: Sequence[Bucket], from_ms: int, /) -> Overlaps:
-        """Compares ids, some two million a task."""
+        """Compares ids, about two million per task."""
         due = [place for place, each in enumerate(ledgers) if each.segments[-1].last_deliver_at_ms >= from_ms]
         if not due:
             return set()
@@ -86,7 +86,7 @@ class OnSpark:
         return on_spark(self.spark, self.location)(work)
 
     def _grouped(self, sizes: Sequence[int]) -> list[list[int]]:
-        """Cuts places into groups of about 64 MiB, or of less where that would leave processors idle."""
+        """Groups items into about 64 MiB, or less if processors would be idle."""
         most = min(_GROUP_BYTES, sum(sizes) // (_FEW_TASKS * self.spark().sparkContext.defaultParallelism) + 1)
         groups: list[list[int]] = []
         total = 0
@@ -107,7 +107,7 @@ class OnSpark:
 
 
 def _shared_out(ids: Ids, shares: int) -> Iterator[tuple[int, bytes]]:
-    """Yields the ids of each share, as bytes: the lower half of an id is random."""
+    """Yields the ids of each share as bytes. The lower half of an id is random."""
     keys = ids[:, 1].view(np.uint64) % np.uint64(shares)
     order = np.argsort(keys, kind="stable")
     ids, ends = ids[order], np.searchsorted(keys[order], np.arange(1, shares + 1))
@@ -121,10 +121,10 @@ def _itself(share: int) -> int:
 
 
 def rebuild_index(job: Job) -> RebuildReport:
-    """Rebuilds the index of the topic in the argument `topic`; with `dry-run true`, compares it only.
+    """Rebuilds the index of the topic in the argument `topic`. With `dry-run true`, only compares it.
 
-    Arguments: `replace true` gives up an index that is there; `slot-s`, `lookahead-s` and so on give the topic's
-    settings where there is no checkpoint.
+    With `replace true`, an existing index is discarded. Where there is no checkpoint, `slot-s`, `lookahead-s` and so on
+    give the topic's settings.
     """
     topic = job.required("topic")
     engine = OnSpark(spark=job.spark, location=job.location)
@@ -148,23 +148,25 @@ def rebuild_index(job: Job) -> RebuildReport:
 
 
 def _settle(job: Job) -> None:
-    """Waits until no function lives any more that may have read the topic state; a virtual clock has none running
-    beside."""
+    """Waits until every function that may have read the topic state has ended.
+
+    Returns at once with a virtual clock, since no functions run beside the job.
+    """
     if isinstance(job.service.clock, SystemClock):
         job.say(f"waiting {MAX_FUNCTION_S} s for functions that are under way")
         time.sleep(MAX_FUNCTION_S)
 
 
 def settings_of(job: Job) -> TopicSettings | None:
-    """Returns the settings among a job's arguments, the others at their defaults; None if there are none.
+    """Reads topic settings from a job's arguments, with defaults. Returns None if there are none.
 
     Raises:
-        InvalidValue: one is not a number, or they do not fit together.
+        InvalidValue: a setting is not a number, or the settings contradict each other.
     """
     given: dict[str, Any] = {}
     for field in fields(TopicSettings):
         if field.name == "delay_levels":
-            continue  # the senders' affair: update_topic sets them again
+            continue  # only senders need these settings; update_topic sets them again
         argument = field.name.replace("_", "-")
         if argument not in job.arguments:
             continue

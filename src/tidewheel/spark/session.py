@@ -1,4 +1,7 @@
-"""Spark on one machine, set up for ledgers; on AWS Glue there is a session already, to be given to `register`."""
+"""Sets up Spark on this machine for ledgers.
+
+AWS Glue has a session already. Give it to `register`.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +33,14 @@ appender.stderr.layout.pattern = %p %c{1}: %m%n%ex
 def local_session(
     cores: int | None = None, *, memory_mb: int = 2048, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Returns a Spark session in this process and its Java, with the data source `tidewheel.ledger`.
+    """Returns a Spark session in this process with the data source `tidewheel.ledger`.
 
-    There is one session a process: if it runs already it is returned as it is, whatever the arguments.
+    A process has one session. If it runs already, it is returned unchanged, whatever the arguments.
 
     Args:
         cores: tasks that run side by side; one for each processor by default.
-        memory_mb: the most that Java takes for its heap; Python's workers come on top.
-        settings: more of Spark's.
+        memory_mb: the limit of Java's heap; Python's workers need memory on top.
+        settings: more settings of Spark.
 
     Raises:
         JavaMissing: Spark runs on Java, and there is none.
@@ -57,7 +60,7 @@ def local_session(
 
 
 def register(spark: SparkSession) -> None:
-    """Makes a session know `tidewheel.ledger`, and lets it push filters down to Python."""
+    """Registers `tidewheel.ledger` in a session, with filter push-down to Python."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     spark.dataSource.register(LedgerSource)
@@ -79,7 +82,7 @@ def _settings(cores: int | None, memory_mb: int, logging: Path) -> dict[str, str
 
 @contextmanager
 def _environment(java_home: Path) -> Iterator[None]:
-    """Puts in place what Spark reads from the environment, and takes it back."""
+    """Sets the environment variables that Spark reads, and restores them after the block."""
     wanted = {
         "JAVA_HOME": str(java_home),
         "PYSPARK_PYTHON": sys.executable,

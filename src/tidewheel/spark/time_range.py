@@ -1,4 +1,4 @@
-"""The range of delivery times that a query wants."""
+"""Limits a query to a range of delivery times."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ _FIRST_MS, _END_MS = -(2**63), 2**63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRange:
-    """The delivery times first_ms <= t < end_ms, in milliseconds since the Unix epoch."""
+    """Holds the delivery times first_ms <= t < end_ms, in milliseconds since the Unix epoch."""
 
     first_ms: int = _FIRST_MS
     end_ms: int = _END_MS
 
     def meets(self, segment: Segment) -> bool:
-        """Says whether a segment may hold a row of this range."""
+        """Returns whether a segment may hold a row in this range."""
         return segment.first_deliver_at_ms < self.end_ms and segment.last_deliver_at_ms >= self.first_ms
 
     def holds(self, segment: Segment) -> bool:
-        """Says whether all of a segment's rows are in this range."""
+        """Returns whether all rows of a segment are in this range."""
         return self.first_ms <= segment.first_deliver_at_ms and segment.last_deliver_at_ms < self.end_ms
 
     def rows_of(self, table: pa.Table) -> pa.Table:
-        """Returns the rows in this range; the table is sorted by deliver_at_ms."""
+        """Returns the rows in this range from a table sorted by deliver_at_ms."""
         times = times_of(table)
         start, end = _place(times, self.first_ms), _place(times, self.end_ms)
         return table.slice(start, max(0, end - start))
 
     def within(self, other: TimeRange) -> TimeRange:
-        """Returns what both ranges hold."""
+        """Returns the intersection of both ranges."""
         return TimeRange(first_ms=max(self.first_ms, other.first_ms), end_ms=min(self.end_ms, other.end_ms))
 
     def narrowed(self, filters: Iterable[Filter]) -> tuple[TimeRange, list[Filter]]:
-        """Returns the range that is left by filters of Spark, and those that it does not do all the work of."""
+        """Narrows the range to Spark's filters. Returns the filters not fully covered by the range."""
         left = self
         others = []
         for each in filters:
@@ -64,14 +64,14 @@ class TimeRange:
 
 
 def _place(times: Int64s, time_ms: int) -> int:
-    """Returns how many times come before one that int64 may not hold."""
+    """Returns how many times precede a time, which int64 may not hold."""
     if time_ms <= _FIRST_MS:
         return 0
     return len(times) if time_ms >= _END_MS else int(np.searchsorted(times, time_ms))
 
 
 def _range_of(wanted: Filter) -> tuple[TimeRange, bool]:
-    """Returns the times that a filter may let pass, and whether it lets all of these pass and no more."""
+    """Returns the range of times that pass a filter, and whether the range is exact."""
     everything = TimeRange()
     match wanted:
         case IsNotNull(attribute=path) if path == _TIME:

@@ -1,22 +1,22 @@
-"""moto, made to behave like the AWS that Tidewheel runs on. Every workaround is in this package, with its reason.
+"""Makes moto behave like the AWS that Tidewheel runs on. Every workaround is in this package, with its reason.
 
-| module | what moto 5.2.5 does | what is done about it |
+| module | moto 5.2.5 | workaround |
 |---|---|---|
 | virtual_time | takes the time from the machine | its time functions ask our clock |
-| wire | is reached by HTTP or by patching every client | clients of our sessions reach it directly, under one lock |
+| wire | is reached by HTTP or by patching every client | clients of our sessions reach moto directly, under one lock |
 | fast_json | serializes through the service model | plain JSON for frequent operations |
 | queues, queue_backend | walks all messages at each operation | heaps and dicts |
-| redrive | cannot move dead letters back | done at once |
-| tables | copies and sorts whole tables | only the items that are named |
-| schedule_backend | takes any schedule, fires none | checks, and an ordered book |
-| starts | invokes functions by Docker, runs no job | noted, for the pump to run |
+| redrive | cannot move dead letters back | moves them at once |
+| tables | copies and sorts whole tables | only the named items |
+| schedule_backend | accepts any schedule, fires none | checks, and an ordered book |
+| starts | invokes functions by Docker, runs no job | queued for the pump to run |
 | access, wire_calls | knows callers by access keys | by the role of their session or endpoint |
 | iam_requests | asks for many things on `*` | by AWS's authorization reference |
-| iam_policy | misreads conditions | as much of IAM as is used |
+| iam_policy | misreads conditions | the part of IAM that is used |
 | resources | lacks CloudFormation types, starts Docker | types of our own |
-| resources | makes a pair of RSA keys for each key, also for a symmetric one | one pair for all of these |
+| resources | makes a pair of RSA keys for each key, also for a symmetric key | one pair for all of these |
 
-All of it is in force only while an `Emulator` is open, and undone by `close`.
+All workarounds are in force only while an `Emulator` is open. `close` undoes them.
 """
 
 from __future__ import annotations
@@ -51,12 +51,15 @@ from tidewheel.local.emulator.wire import ACCESS_KEY, REGION, Guard, Observer, W
 __all__ = ["ACCESS_KEY", "REGION", "Denial", "Emulator", "HeapQueue", "QueuedMessage", "Resource"]
 
 _POLLING = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
-"""What Lambda demands of a function's role before it polls a queue, by its developer guide."""
+"""The rights that Lambda's developer guide requires of a function's role to poll a queue."""
 _open: list[Emulator] = []
 
 
 class Emulator:
-    """moto's backends of this process: empty when opened, and only one at a time, since moto keeps them globally."""
+    """Opens moto's backends for this process.
+
+    The backends are empty when opened. Only one emulator can be open, since moto's backends are global.
+    """
 
     def __init__(self, clock: Clock, *, virtual: bool, port: int = 0, enforce_iam: bool = False) -> None:
         self._clock = clock
@@ -73,7 +76,7 @@ class Emulator:
         self._wake_index = tables.WakeIndex()
 
     def open(self) -> None:
-        """Empties moto's backends and puts every workaround in force.
+        """Empties moto's backends and applies every workaround.
 
         Raises:
             RuntimeError: another local stack, or moto's `mock_aws`, is in force in this process.
@@ -89,7 +92,7 @@ class Emulator:
             _reset()
             self._patches.set(MockAWS, "start", _refuse_mock_aws)
             self._time.install()
-            # moto keeps every model that it ever made, for its dashboard: a leak, once messages come by the million.
+            # moto keeps every model that it ever made, for its dashboard. With millions of messages this is a leak.
             self._patches.set(BaseModel, "__new__", staticmethod(_untracked))
             wire.install(self._patches)
             fast_json.install(self._patches)
@@ -103,7 +106,10 @@ class Emulator:
             raise
 
     def close(self) -> None:
-        """Stops the endpoint, undoes every workaround and empties moto's backends. Harmless when called twice."""
+        """Stops the endpoint, undoes every workaround and empties moto's backends.
+
+        Harmless when called twice.
+        """
         if self not in _open:
             return
         try:
@@ -117,11 +123,11 @@ class Emulator:
             _open.remove(self)
 
     def session(self, observer: Observer | None = None) -> boto3.Session:
-        """Returns a boto3 session whose clients reach the backends without leaving the process."""
+        """Returns a boto3 session with direct access to the backends, inside the process."""
         return self._wire.session(observer)
 
     def core_session(self, observer: Observer | None = None, role_arn: str | None = None) -> botocore.session.Session:
-        """Returns the botocore session of such a boto3 session; if IAM is enforced, with no rights but a role's.
+        """Returns the botocore session of such a boto3 session. If IAM is enforced, its rights are a role's.
 
         Args:
             observer: called after each request.
@@ -131,13 +137,14 @@ class Emulator:
 
     @property
     def endpoint_url(self) -> str:
-        """Where any other AWS client reaches the same backends."""
+        """The endpoint of the same backends for other AWS clients."""
         return self._wire.endpoint_url
 
     def endpoint_of(self, role_arn: str | None) -> str:
-        """Returns where a job finds AWS: if IAM is enforced, an endpoint at which everybody has its role's rights only.
+        """Returns a job's AWS endpoint. If IAM is enforced, all requests there have the role's rights.
 
-        Why not by access key: the workers of Spark, and pyarrow in them, make their own clients.
+        An access key could not carry the role, since Spark's workers, and pyarrow in the workers, make their own
+        clients.
         """
         guard = self._guard(role_arn)
         if role_arn is None or guard is None:
@@ -150,7 +157,7 @@ class Emulator:
         """Checks that a function's role may read a queue.
 
         Raises:
-            PermissionError: IAM is enforced, and it may not.
+            PermissionError: IAM is enforced, and the role may not read the queue.
         """
         self._check(role_arn, *(Request(action=action, resource=queue_arn) for action in _POLLING))
 
@@ -158,14 +165,14 @@ class Emulator:
         """Checks that a schedule's role may invoke its target.
 
         Raises:
-            PermissionError: IAM is enforced, and it may not.
+            PermissionError: IAM is enforced, and the role may not invoke the target.
         """
         self._check(role_arn, Request(action="lambda:InvokeFunction", resource=function_arn))
 
     def deploy(self, stack_name: str, template: dict[str, Any]) -> list[Resource]:
-        """Creates a CloudFormation stack; returns those of its resources that the runtime itself must run."""
+        """Creates a CloudFormation stack. Returns the resources that the runtime must run."""
         cloudformation = self.session().client("cloudformation")
-        # moto reads YAML first, in half a second. No YAML begins with a tab, so it takes this for the JSON that it is.
+        # moto reads YAML first, in half a second. No YAML begins with a tab, so moto then reads the template as JSON.
         body = "\t" + json.dumps(template)
         cloudformation.create_stack(StackName=stack_name, TemplateBody=body, Capabilities=["CAPABILITY_NAMED_IAM"])
         backend: Any = moto.backends.get_backend("cloudformation")[DEFAULT_ACCOUNT_ID][REGION]
@@ -182,7 +189,7 @@ class Emulator:
         return found
 
     def send(self, queue_name: str, body: str, attributes: dict[str, str], *, role_arn: str | None = None) -> None:
-        """Puts a message on a queue: how schedules reach their dead-letter queue.
+        """Puts a message on a queue. Schedules reach their dead-letter queue this way.
 
         Raises:
             PermissionError: IAM is enforced, and the role may not send to the queue.
@@ -205,11 +212,11 @@ class Emulator:
             raise PermissionError(denial.message)
 
     def least_look_at_ms(self, table_name: str) -> int | None:
-        """When the next sweep can find something, by the sparse index `checks`; None if nothing waits."""
+        """Returns the next check time in the sparse index `checks`. Returns None if the index is empty."""
         return self._wake_index.least_ms(table_name)
 
     def item_bytes(self, table_name: str, attributes: dict[str, Any]) -> int:
-        """Size of the stored item with this key, for the meter; 0 if there is none."""
+        """Returns the size of the stored item with this key, for the meter. Returns 0 if there is no item."""
         backend = dynamodb_backends[DEFAULT_ACCOUNT_ID][REGION]
         table = backend.tables.get(table_name)
         if table is None or not all(name in attributes for name in table.table_key_attrs):
@@ -218,7 +225,7 @@ class Emulator:
 
 
 def _refuse_mock_aws(*_: object, **__: object) -> None:
-    """Stands for `mock_aws().start`, which empties moto's backends.
+    """Replaces `mock_aws().start`, which empties moto's backends.
 
     Raises:
         RuntimeError: always.

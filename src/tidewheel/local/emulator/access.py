@@ -1,11 +1,11 @@
-"""IAM enforced: each call of a function or job is checked against the policies of its own role, as deployed.
+"""Enforces IAM for each call of a function or job, by the deployed policies of its own role.
 
 Why: moto keeps the roles that CloudFormation makes, but checks calls by access keys of its own making only, and neither
-resources nor conditions as IAM does (see `iam_requests` and `iam_policy`). Here a caller is known by the role with
-which its session was made, or the endpoint that it was given.
+resources nor conditions as IAM does (see `iam_requests` and `iam_policy`). Here a caller is known by the role of its
+session, or by the endpoint that it was given.
 
-Also checked, as AWS does it on behalf of a role: the polls of an event source mapping, what a schedule invokes, and the
-use of the KMS key with which something is encrypted (see `iam_resources`).
+Also checked, as AWS does on behalf of a role: the polls of an event source mapping, the targets of a schedule, and the
+use of the KMS key of an encrypted resource (see `iam_resources`).
 A queue's own policy counts where it is an Allow that names the role; policies of S3 buckets do not count.
 """
 
@@ -46,13 +46,13 @@ _XML_SERVICES = frozenset({"cloudformation", "iam", "s3", "sns", "sts"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denial:
-    """A call that IAM refused.
+    """Records a call that IAM refused.
 
     Attributes:
         role: the caller's role, by name.
-        action: what it may not do, such as s3:PutObject.
-        resource: the ARN on which it may not.
-        at_ms: when, Unix time.
+        action: the refused action, such as s3:PutObject.
+        resource: the ARN of the action's resource.
+        at_ms: time of the refusal, Unix time.
     """
 
     role: str
@@ -62,7 +62,7 @@ class Denial:
 
     @property
     def message(self) -> str:
-        """What AWS says."""
+        """AWS's message for this refusal."""
         who = f"arn:aws:sts::{DEFAULT_ACCOUNT_ID}:assumed-role/{self.role}/local"
         return (
             f"User: {who} is not authorized to perform: {self.action} on resource: {self.resource} "
@@ -72,11 +72,11 @@ class Denial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """One action on one resource that a role's policies allow, under conditions or without.
+    """Holds one action on one resource that a role's policies allow, with or without conditions.
 
     Attributes:
         role: the role, by name.
-        action, resource: as the policy has them.
+        action, resource: as in the policy.
         conditions: the policy's, as JSON; empty if there are none.
     """
 
@@ -87,11 +87,11 @@ class Grant:
 
 
 class Access:
-    """Who may do what, by the policies that moto keeps.
+    """Decides which calls a role may make, by the policies in moto.
 
     Attributes:
-        denials: what was refused, oldest first.
-        needed: grant -> how often it was the only one that allowed what was asked.
+        denials: refused calls, oldest first.
+        needed: grant -> how often no other grant allowed the request.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -100,7 +100,7 @@ class Access:
         self.needed: Counter[Grant] = Counter()
 
     def answer(self, role_arn: str, request: WireRequest, ask: Callable[[], Answer]) -> Answer:
-        """Returns the answer to a role's request: AWS's refusal, or what `ask` returns."""
+        """Answers a role's request with AWS's refusal, or with the result of `ask`."""
         role = role_name(role_arn)
         call = self._read(role, request)
         denial = self._denial(role, call)
@@ -112,12 +112,12 @@ class Access:
         return _refusal(call.service, denial, with_body=request.method != "HEAD")
 
     def check(self, role_arn: str, *requests: Request, operation: str = "") -> Denial | None:
-        """Returns the refusal of the first request that a role may not make, noted; None if it may make them all.
+        """Returns and records the refusal of the first request not allowed. Returns None if all are allowed.
 
         Args:
             role_arn: the role.
-            requests: what it asks for, beside the keys that this needs.
-            operation: the call's name, if it is one.
+            requests: the role's requests, without the requests for KMS keys, which are added here.
+            operation: the call's name, if it is a call.
         """
         role = role_name(role_arn)
         statements = statements_of(role)
@@ -135,7 +135,11 @@ class Access:
             raise NotImplementedError(f"{role} calls what enforcement of IAM does not know: {error}") from error
 
     def _denial(self, role: str, call: Call) -> Denial | None:
-        """Checks a call. One whose resources are not known is refused if no statement names it at all."""
+        """Checks a call. Refuses a call with unknown resources if no statement names its action.
+
+        Raises:
+            NotImplementedError: the resources are unknown, and a statement names the action.
+        """
         try:
             requests = requests_of(call.service, call.operation, call.params, _partition_key)
         except UnknownCall as error:
@@ -146,7 +150,10 @@ class Access:
         return self.check(_role_arn(role), *requests, operation=call.operation)
 
     def _unlisted(self, role: str, call: Call, answered: Answer) -> Denial | None:
-        """Whoever may not list an S3 bucket is not told that an object is missing, but that access is denied."""
+        """Refuses access to a missing object if the role may not list the S3 bucket.
+
+        AWS then does not reveal that the object is missing.
+        """
         if answered[0] != _MISSING or call.operation not in ("GetObject", "HeadObject"):
             return None
         bucket_arn = f"arn:aws:s3:::{call.params['Bucket']}"
@@ -169,7 +176,7 @@ class Access:
 
 
 def grants_of(role_arn: str) -> set[Grant]:
-    """Returns all that a role is allowed, taken apart."""
+    """Returns all grants of a role, each for one action on one resource."""
     role = role_name(role_arn)
     return {
         _grant(role, single)
@@ -201,7 +208,7 @@ def _role_arn(role: str) -> str:
 
 
 def _queue_statements(role_arn: str, request: Request) -> list[Statement]:
-    """What a queue's own policy allows a role of the same account."""
+    """Returns the statements of a queue's own policy for a role of the same account."""
     _, _, service, region, account, name = (*request.resource.split(":", 5), *[""] * 6)[:6]
     if service != "sqs" or (region, account) != (REGION, DEFAULT_ACCOUNT_ID):
         return []
@@ -231,7 +238,7 @@ def _grant(role: str, single: Statement) -> Grant:
 
 
 def _partition_key(table: str, index: str | None) -> str | None:
-    """The `PartitionKey` of moto's tables."""
+    """Returns the partition key of a table in moto. Implements `PartitionKey`."""
     found = dynamodb_backends[DEFAULT_ACCOUNT_ID][REGION].tables.get(table)
     if found is None or index is None:
         return None if found is None else str(found.hash_key_attr)
@@ -241,7 +248,12 @@ def _partition_key(table: str, index: str | None) -> str | None:
 
 
 def _refusal(service: str, denial: Denial, *, with_body: bool) -> Answer:
-    """AWS's answer. S3 and the older services have XML; DynamoDB and those of its kind HTTP's 400, the others 403."""
+    """Returns AWS's answer to a refused call.
+
+    S3 and the older services answer in XML. DynamoDB and similar services answer in JSON with HTTP status 400, the
+    others
+    with 403.
+    """
     if service in _XML_SERVICES:
         said = f"<Error><Code>AccessDenied</Code><Message>{escape(denial.message)}</Message></Error>" * with_body
         if service != "s3":

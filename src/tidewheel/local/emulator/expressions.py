@@ -1,4 +1,4 @@
-"""Schedule expressions of EventBridge Scheduler: `at(...)` and `rate(...)`."""
+"""Reads schedule expressions of EventBridge Scheduler (`at(...)` and `rate(...)`)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ class Once:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Every:
-    """Fires again and again, counted from the schedule's creation."""
+    """Fires repeatedly, at intervals from the schedule's creation."""
 
     interval_ms: int
 
     def first_at_or_after_ms(self, created_ms: int, from_ms: int) -> int:
-        """Returns the first tick that is not before from_ms; the first of all is one interval after creation."""
+        """Returns the first tick at or after from_ms.
+
+        The very first tick is an interval after the schedule's creation.
+        """
         ticks = max(1, -(-(from_ms - created_ms) // self.interval_ms))
         return created_ms + ticks * self.interval_ms
 
@@ -35,7 +38,7 @@ def parse(expression: str, timezone: str | None = None) -> Once | Every:
     """Reads an expression.
 
     Raises:
-        ValueError: it is malformed, not a date, or of a kind (cron) that the local runtime does not fire.
+        ValueError: the expression is malformed, not a date, or of a kind (cron) that the local runtime does not fire.
     """
     at = _AT.match(expression)
     if at:

@@ -1,4 +1,4 @@
-"""moto's JSON answers without its general serializer, for the operations that the functions call often.
+"""Writes moto's JSON answers without its general serializer, for frequent operations.
 
 Why: moto walks the service model and tries some ten spellings of each key in each value: most of the time of an SQS
 or DynamoDB request. The results of these operations are plain dicts already spelled as AWS spells them.

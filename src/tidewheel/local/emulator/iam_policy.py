@@ -1,9 +1,9 @@
-"""As much of IAM's policy language as the policies here need: whether statements allow what a call asks for.
+"""Evaluates the part of IAM's policy language that Tidewheel's policies use.
 
-Why: moto 5.2.5 takes a statement whose condition does not hold for a denial, knows `StringEquals` and the like of trust
-policies only, and reads a resource as a regular expression.
+Why: moto 5.2.5 treats a statement with a false condition as a denial, knows only `StringEquals` and similar operators
+of trust policies, and reads a resource as a regular expression.
 
-It knows no more than it must: an element, operator or condition key that it does not know is an error, never a guess.
+An unknown element, operator or condition key is an error, never a guess.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ Statement = Mapping[str, Any]
 CONDITION_KEYS = frozenset(
     {"cloudwatch:namespace", "dynamodb:leadingkeys", "iam:passedtoservice", "kms:viaservice", "s3:prefix"}
 )
-"""Condition keys that `iam_requests` and `iam_resources` fill in wherever AWS has them, in lower case: IAM does not
-tell their letters' case apart."""
+"""Condition keys set by `iam_requests` and `iam_resources` wherever AWS has them, in lower case.
+
+IAM ignores the case of condition keys.
+"""
 RESOURCE_TAG = "aws:ResourceTag/"
-"""With a tag's name behind it, a condition key as well: of queues only."""
+"""Prefix of a condition key with a tag's name, for queues only."""
 
 _ELEMENTS = frozenset({"Sid", "Effect", "Principal", "Action", "Resource", "Condition"})
 _ALL, _ANY, _IF_EXISTS = "ForAllValues", "ForAnyValue", "IfExists"
@@ -31,12 +33,12 @@ _ALL, _ANY, _IF_EXISTS = "ForAllValues", "ForAnyValue", "IfExists"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What one call asks IAM for; a call that touches several things has several.
+    """Holds a single request of a call to IAM. A call on several resources has several requests.
 
     Attributes:
         action: such as sqs:SendMessage.
-        resource: its ARN, or "*" where AWS knows no resource for the action.
-        context: condition keys that the call has, with their values.
+        resource: its ARN, or "*" where AWS has no resource for the action.
+        context: condition keys of the call, with their values.
     """
 
     action: str
@@ -45,17 +47,17 @@ class Request:
 
 
 def allowed(statements: Iterable[Statement], request: Request) -> bool:
-    """Whether some statement allows a request and none denies it.
+    """Returns whether some statement allows a request and none denies it.
 
     Raises:
-        NotImplementedError: a statement about the action and resource says what this evaluator does not know.
+        NotImplementedError: a statement about the action and resource has a part unknown to this evaluator.
     """
     effects = {statement["Effect"] for statement in statements if _applies(statement, request)}
     return "Allow" in effects and "Deny" not in effects
 
 
 def matching(statements: Iterable[Statement], request: Request) -> list[Statement]:
-    """The statements that allow a request.
+    """Returns the statements that allow a request.
 
     Raises:
         NotImplementedError: as of `allowed`.
@@ -64,24 +66,24 @@ def matching(statements: Iterable[Statement], request: Request) -> list[Statemen
 
 
 def names_action(statements: Iterable[Statement], action: str) -> bool:
-    """Whether some statement is about an action, whatever the resource."""
+    """Returns whether some statement names an action, for any resource."""
     return any(_has_action(statement, action) for statement in statements)
 
 
 def single_grants(statement: Statement) -> Iterator[Statement]:
-    """Takes a statement apart: one for each action on each resource."""
+    """Splits a statement into a statement for each action on each resource."""
     for action in many(statement["Action"]):
         for resource in many(statement["Resource"]):
             yield {**statement, "Action": action, "Resource": resource}
 
 
 def many(value: str | Sequence[str]) -> list[str]:
-    """One or many, as IAM has it, always as many."""
+    """Returns a list of a single text or several texts, since IAM allows both."""
     return [value] if isinstance(value, str) else list(value)
 
 
 def like(pattern: str, text: str) -> bool:
-    """Matches * and ?, as IAM does; brackets are themselves.
+    """Matches the wildcards * and ? as IAM does. Brackets have no special meaning.
 
     Raises:
         NotImplementedError: the pattern has a policy variable.
@@ -127,7 +129,7 @@ _COMPARISONS: dict[str, tuple[Callable[[str, str], bool], bool]] = {
     "StringLike": (like, True),
     "StringNotLike": (like, False),
 }
-"""Operator -> what compares a value with a wanted one, and whether a match is what is wanted."""
+"""Operator -> function to compare a value with the policy's value, and whether a match is required."""
 
 
 def _holds(operator: str, wanted: Sequence[str], given: Sequence[str]) -> bool:
@@ -139,7 +141,7 @@ def _holds(operator: str, wanted: Sequence[str], given: Sequence[str]) -> bool:
         raise NotImplementedError(f"condition operator {operator}")
     compare, should_match = _COMPARISONS[bare]
     if not given:
-        # A negated operator holds for a key that is not there; ForAllValues finds nothing that does not match.
+        # Negated operators, ForAllValues and ...IfExists hold for a missing key.
         return quantifier == _ALL or (quantifier == "" and not should_match) or bare != name
     results = [any(compare(each, value) for each in wanted) is should_match for value in given]
     return any(results) if quantifier == _ANY else all(results)

@@ -1,7 +1,9 @@
-"""What AWS calls ask IAM for: actions, resources and condition keys, as AWS's service authorization reference has them.
+"""Lists the IAM requests of AWS calls (actions, resources and condition keys).
 
-Why: moto 5.2.5 checks DynamoDB and EventBridge Scheduler against the resource `*`, a transaction as one action that
-IAM does not know, and no `iam:PassRole`.
+The source is AWS's service authorization reference.
+
+Why: moto 5.2.5 checks DynamoDB and EventBridge Scheduler against the resource `*`, a transaction as an action that
+does not exist in IAM, and no `iam:PassRole`.
 
 AWS does not say which `dynamodb:LeadingKeys` an action of a transaction has: the key of its own item, or the keys of
 all items of the transaction. So a transaction asks for both, and a policy must allow both.
@@ -27,7 +29,8 @@ SCHEDULER = "scheduler.amazonaws.com"
 LEADING_KEYS = "dynamodb:LeadingKeys"
 
 PartitionKey = Callable[[str, str | None], str | None]
-"""Returns the attribute that is the partition key of a table, or of its index; None for one that is not here."""
+"""Returns the partition key attribute of a table, or of its index. Returns None if the table or index does not
+exist."""
 
 _WRITES = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem", "ConditionCheck": "ConditionCheckItem"}
 _WRITE_REQUESTS = {"PutRequest": "Item", "DeleteRequest": "Key"}
@@ -57,7 +60,7 @@ _S3_BUCKET_ACTIONS = {
 
 
 def partition_key_of_ours(_table: str, index: str | None) -> str:
-    """The `PartitionKey` of Tidewheel's table."""
+    """Returns the partition key of Tidewheel's table. Implements `PartitionKey`."""
     return layout.CHECK_PARTITION_KEY if index == layout.CHECK_INDEX else layout.PARTITION_KEY
 
 
@@ -67,11 +70,11 @@ def requests_of(
     params: Mapping[str, Any],
     partition_key: PartitionKey = partition_key_of_ours,
 ) -> list[Request]:
-    """Returns what a call asks for.
+    """Returns a call's requests to IAM.
 
     Args:
         service, operation, params: as boto3's client has them.
-        partition_key: knows the keys of tables.
+        partition_key: returns the keys of tables.
 
     Raises:
         UnknownCall: this module does not know the call.
@@ -98,9 +101,9 @@ def _dynamodb(operation: str, params: Mapping[str, Any], partition_key: Partitio
 
 
 def _with_all_keys(requests: Iterable[Request]) -> list[Request]:
-    """Returns each action of a transaction once more, with the partition keys of all items in the same table.
+    """Repeats each action of a transaction with the partition keys of all items in the same table.
 
-    Empty if these are one partition: then both readings ask for the same.
+    Returns nothing if all items are in one partition, since the requests would be the same.
     """
     keys: dict[str, set[str]] = {}
     for each in requests:
@@ -114,7 +117,10 @@ def _with_all_keys(requests: Iterable[Request]) -> list[Request]:
 
 
 def _table_parts(operation: str, params: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """Takes a call apart into actions on items; a transaction's have actions of their own, a batch's have its."""
+    """Splits a call into actions on items.
+
+    Each action of a transaction has its own name. Actions of a batch have the batch's name.
+    """
     if operation == "TransactWriteItems":
         return [(_WRITES[kind], part) for entry in params["TransactItems"] for kind, part in entry.items()]
     if operation == "TransactGetItems":
@@ -164,7 +170,7 @@ def _sqs(operation: str, params: Mapping[str, Any]) -> Iterable[Request]:
     if operation == "StartMessageMoveTask":
         for action in _REDRIVE:
             yield Request(action=f"sqs:{action}", resource=params["SourceArn"])
-        # Without a destination the messages go back to the queue whose dead-letter queue it is.
+        # Without a destination the messages go back to the source queue of the dead-letter queue.
         target = params.get("DestinationArn") or params["SourceArn"].removesuffix("-dead")
         yield Request(action="sqs:SendMessage", resource=target)
         return
@@ -188,7 +194,7 @@ def _ssm(operation: str, params: Mapping[str, Any]) -> Iterable[Request]:
 
 def _scheduler(operation: str, params: Mapping[str, Any]) -> Iterable[Request]:
     if operation == "ListSchedules":
-        # The reference names no resource for it, and no condition key.
+        # The reference names no resource and no condition key for this action.
         yield Request(action="scheduler:ListSchedules", resource="*")
         return
     if operation not in ("CreateSchedule", "UpdateSchedule", "GetSchedule", "DeleteSchedule"):

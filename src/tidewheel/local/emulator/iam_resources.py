@@ -1,7 +1,7 @@
-"""What IAM asks of a resource beside its name: the tags of a queue, and the KMS key that encrypts it.
+"""Adds IAM requests for the tags of a queue and the KMS key of an encrypted resource.
 
-Why: moto 5.2.5 encrypts nothing, and checks neither `kms:ViaService` nor `aws:ResourceTag`. On AWS a call for something
-that is encrypted with a customer's key needs the key as well, used by the service in the caller's name:
+Why: moto 5.2.5 encrypts nothing, and checks neither `kms:ViaService` nor `aws:ResourceTag`. On AWS a call on a
+resource encrypted with a customer's key needs the key as well, used by the service in the caller's name:
 
     queues     a send makes a data key and opens it, a receive opens it
     objects    a put makes a data key; a get, and an upload in parts, open one
@@ -29,7 +29,7 @@ from tidewheel.local.emulator.wire import REGION
 
 DECRYPT, MAKE_DATA_KEY = "kms:Decrypt", "kms:GenerateDataKey"
 AWS_MANAGED = "alias/aws/"
-"""Keys of AWS's own, which need no permission."""
+"""Prefix of AWS's own keys, which need no permission."""
 
 _NEEDS = {
     "sqs:SendMessage": (DECRYPT, MAKE_DATA_KEY),
@@ -47,10 +47,10 @@ _IN_PARTS = frozenset({"CompleteMultipartUpload", "CreateMultipartUpload", "Uplo
 
 
 def asked(request: Request, operation: str = "") -> Iterable[Request]:
-    """Returns a request with the tags of what it is for, and those of its key that come with it.
+    """Returns a request with its resource's tags, and the requests for the resource's key.
 
     Args:
-        request: for a resource of this account, or of another one, of which nothing is known.
+        request: for a resource of this account, or of another account, whose tags and keys are unknown.
         operation: the call's name, which tells uploads in parts from others.
     """
     yield _with_tags(request)
@@ -67,13 +67,16 @@ def asked(request: Request, operation: str = "") -> Iterable[Request]:
 
 
 def is_disabled_key(resource: str) -> bool:
-    """Whether a resource is a KMS key that is switched off, which nobody may use then."""
+    """Returns whether a resource is a disabled KMS key. No caller may use such a key."""
     found = kms_backends[DEFAULT_ACCOUNT_ID][REGION].keys.get(resource.rpartition(":key/")[2])
     return found is not None and not found.enabled
 
 
 def _with_tags(request: Request) -> Request:
-    """A queue that does not exist has no tags, so a statement that wants some does not allow to send to it."""
+    """Adds the queue's tags to a request.
+
+    A missing queue has no tags, so a statement with a condition on tags does not allow sends to such a queue.
+    """
     queue = _queue(request.resource)
     if queue is None or not queue.tags:
         return request
@@ -98,7 +101,7 @@ def _key_of(request: Request) -> str | None:
 
 
 def _is_awss(key: str) -> bool:
-    """Whether it is a key that a service made in the account, which lets everybody use it through that service."""
+    """Returns whether a key is AWS's own in this account. Everybody may use it through its service."""
     if key.startswith(AWS_MANAGED):
         return True
     found = kms_backends[DEFAULT_ACCOUNT_ID][REGION].keys.get(key.rpartition("/")[2])
@@ -113,7 +116,7 @@ def _default_key(encryption: Any) -> str | None:
 
 
 def _queue(arn: str) -> Any:
-    """A queue of this account and Region; None for anything else."""
+    """Returns a queue of this account and Region. Returns None for other ARNs."""
     _, _, service, region, account, name = (*arn.split(":", 5), *[""] * 6)[:6]
     if (service, region, account) != ("sqs", REGION, DEFAULT_ACCOUNT_ID):
         return None

@@ -1,4 +1,4 @@
-"""Replacing attributes of moto for as long as a local stack is open, and putting them back."""
+"""Replaces attributes of moto while a local stack is open, and restores them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ _ABSENT = object()
 
 
 class Patches:
-    """A stack of replaced attributes. `undo` restores them last first, whatever happened between."""
+    """Holds a stack of replaced attributes. `undo` restores the last first, whatever happened in between."""
 
     def __init__(self) -> None:
         self._undo: list[tuple[Any, str, object]] = []
 
     def set(self, owner: Any, name: str, value: object) -> Any:
-        """Replaces `owner.name`; returns what stood there (None if nothing did)."""
+        """Replaces `owner.name`. Returns the previous value, or None if there was none."""
         before = vars(owner).get(name, _ABSENT)
         self._undo.append((owner, name, before))
         current = getattr(owner, name, None)

@@ -1,4 +1,4 @@
-"""moto's SQS operations, answered by `HeapQueue`. Installed while a local stack is open."""
+"""Answers moto's SQS operations with `HeapQueue` while a local stack is open."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def install(patches: Patches, *, changed: Condition, virtual: bool) -> None:
     """Replaces the slow operations of moto's SQS backend.
 
     Args:
-        patches: where the replacements are noted.
-        changed: notified when a message arrives; long polls wait on it, which frees the lock that it holds.
+        patches: records the replacements.
+        changed: notified when a message arrives; long polls wait on this condition, which releases its lock meanwhile.
         virtual: with a clock that stands still, long polls answer at once (they would never end).
     """
 
@@ -173,7 +173,7 @@ def _quicken_attributes(patches: Patches) -> None:
     read_attributes = _BACKEND.get_queue_attributes
 
     def get_queue_attributes(self: Any, queue_name: str, attribute_names: list[str]) -> dict[str, Any]:
-        # moto evaluates every attribute, counts included, once a name.
+        # moto evaluates every attribute, counts included, once for each name.
         queue = self.get_queue(queue_name)
         if not attribute_names or not isinstance(queue, HeapQueue):
             return read_attributes(self, queue_name, attribute_names)

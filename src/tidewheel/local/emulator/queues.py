@@ -1,9 +1,9 @@
-"""SQS queues as fast as the demo needs them.
+"""Makes SQS queues as fast as the demo needs.
 
-Why: moto keeps a queue's messages in one list and walks all of it at each send, receive and delete (sending
-evaluates every queue attribute, and so counts the messages). At a depth of 20,000 that is 80 messages a second.
-Here a queue is a heap ordered by the time at which a message becomes receivable, and a dict by id; a receipt handle
-names its message, so that a delete looks nothing up by walking. FIFO queues keep moto's own code.
+Why: moto keeps a queue's messages in one list and walks the whole list at each send, receive and delete (sending
+evaluates every queue attribute, and so counts the messages). At a depth of 20,000 this gives 80 messages a second.
+Here a queue is a heap ordered by the time at which a message becomes receivable, and a dict by id. A receipt handle
+names its message, so a delete needs no search. FIFO queues keep moto's own code.
 
 Kept from moto: delay, visibility time-out, receive count, redrive, retention, purge, attributes. Changed, after the
 SQS documentation: a stale receipt handle deletes nothing (moto deletes), and a message is receivable at the very
@@ -33,19 +33,19 @@ _arrivals = itertools.count()
 
 
 def time_ms() -> int:
-    """Returns the time that moto sees."""
+    """Returns moto's current time."""
     return int(models.unix_time_millis())  # type: ignore[attr-defined]
 
 
 class QueuedMessage(models.Message):
-    """A message and when it can be received.
+    """A message with the time at which it becomes receivable.
 
-    `ready_at_ms` moves with each receive; `visible_at_ms` stays what it was when the message was sent.
+    `ready_at_ms` moves with each receive; `visible_at_ms` stays the value of the send.
     """
 
     def __new__(cls, *_: Any, **__: Any) -> QueuedMessage:
         """Makes the object."""
-        # Not moto's: that one keeps every instance ever made in a list.
+        # moto's version keeps every instance ever made in a list.
         return object.__new__(cls)
 
     def __init__(self, message_id: str, body: str, system_attributes: dict[str, Any] | None, ready_at_ms: int) -> None:
@@ -66,7 +66,7 @@ class QueuedMessage(models.Message):
 
 
 class HeapQueue(models.Queue):
-    """A standard queue. moto makes the object, `adopt` then changes its class."""
+    """A standard queue. moto creates the object, then `adopt` changes its class."""
 
     _by_id: dict[str, QueuedMessage]
     _heap: list[tuple[int, int, QueuedMessage]]
@@ -74,7 +74,7 @@ class HeapQueue(models.Queue):
 
     @staticmethod
     def adopt(queue: models.Queue, on_arrival: Callable[[], None]) -> None:
-        """Makes a queue that moto just created one of ours."""
+        """Turns a new queue of moto into a `HeapQueue`."""
         queue.__class__ = HeapQueue  # type: ignore[type-abstract]
         assert isinstance(queue, HeapQueue)
         queue._by_id = {}
@@ -82,12 +82,12 @@ class HeapQueue(models.Queue):
         queue.on_arrival = on_arrival
 
     def put(self, message: QueuedMessage) -> None:
-        """Adds a message, or moves one whose `ready_at_ms` changed."""
+        """Adds a message, or moves a message whose `ready_at_ms` changed."""
         self._by_id[message.id] = message
         heapq.heappush(self._heap, (message.ready_at_ms, message.arrival, message))
 
     def add_message(self, message: models.Message) -> None:
-        """Takes a message that moto itself made (redrive, SNS)."""
+        """Takes a message from moto's own code (redrive, SNS)."""
         if not isinstance(message, QueuedMessage):
             made = QueuedMessage(message.id, message.body, message.system_attributes, time_ms())
             made.message_attributes = message.message_attributes
@@ -96,7 +96,7 @@ class HeapQueue(models.Queue):
         self.on_arrival()
 
     def next_ready_ms(self) -> int | None:
-        """When the next message becomes receivable (maybe long ago); None if there is none."""
+        """Returns when the next message becomes receivable, possibly in the past. Returns None for an empty queue."""
         heap = self._heap
         while heap:
             ready_at_ms, _, message = heap[0]
@@ -106,17 +106,20 @@ class HeapQueue(models.Queue):
         return None
 
     def visible_at_ms(self, message_id: str) -> int | None:
-        """When SQS made a message receivable for the first time: its sending plus its delay; None if it is gone."""
+        """Returns when SQS first made a message receivable (the send time plus the delay). Returns None if deleted."""
         message = self._by_id.get(message_id)
         return message.visible_at_ms if message is not None else None
 
     def peek(self) -> QueuedMessage | None:
-        """The message that `take` would give next, if one is receivable now."""
+        """Returns the next message for `take`, if a message is receivable now."""
         ready_at_ms = self.next_ready_ms()
         return self._heap[0][2] if ready_at_ms is not None and ready_at_ms <= time_ms() else None
 
     def take(self, count: int, visibility_timeout_s: int) -> Generator[QueuedMessage]:
-        """Yields up to count receivable messages, oldest first, each now in flight; poison goes to the dead letters."""
+        """Yields up to count receivable messages, oldest first, and puts them in flight.
+
+        Messages received too often go to the dead-letter queue.
+        """
         now_ms = time_ms()
         oldest_ms = now_ms - self.message_retention_period * _SECOND_MS  # type: ignore[attr-defined]
         limit = self.redrive_policy["maxReceiveCount"] if self.dead_letter_queue and self.redrive_policy else None
@@ -141,7 +144,7 @@ class HeapQueue(models.Queue):
                 self._mark_received(message, now_ms, visibility_timeout_s)
                 yield message
         finally:
-            # Only now, so that a visibility time-out of 0 does not hand out one message twice in one call.
+            # Only now: otherwise a visibility time-out of 0 would give a message twice in one call.
             for message in taken:
                 if self._by_id.get(message.id) is message:
                     heapq.heappush(self._heap, (message.ready_at_ms, message.arrival, message))
@@ -154,7 +157,7 @@ class HeapQueue(models.Queue):
         message.receipt_handle = f"{self.name}/{message.id}/{message.approximate_receive_count}"
 
     def _by_handle(self, receipt_handle: str) -> QueuedMessage | None:
-        """The message that this handle names, if it is the newest; None if deleted, moved or handed out again."""
+        """Returns the message of its newest handle. Returns None if deleted, moved or received again."""
         parts = receipt_handle.split("/")
         if len(parts) != 3 or parts[0] != self.name:
             raise ReceiptHandleIsInvalid
@@ -163,13 +166,16 @@ class HeapQueue(models.Queue):
         return message if message is not None and message.receipt_handle == receipt_handle else None
 
     def delete_message(self, receipt_handle: str) -> None:
-        """Deletes by handle; a stale one succeeds and deletes nothing, as the SQS documentation says."""
+        """Deletes a message by handle. A stale handle deletes nothing.
+
+        The SQS documentation says that such a delete succeeds.
+        """
         message = self._by_handle(receipt_handle)
         if message is not None:
             del self._by_id[message.id]
 
     def change_visibility(self, receipt_handle: str, visibility_timeout_s: int) -> None:
-        """Moves a message in flight."""
+        """Changes the visibility time-out of a message in flight."""
         message = self._by_handle(receipt_handle)
         if message is None:
             raise ReceiptHandleIsInvalid
@@ -186,10 +192,10 @@ class HeapQueue(models.Queue):
         self.on_arrival()
 
     def move_all(self, destination: Callable[[QueuedMessage], HeapQueue | None]) -> int:
-        """Moves all messages that can be received now, as new ones; returns how many.
+        """Moves all receivable messages as new messages. Returns their number.
 
         Args:
-            destination: where a message goes; None: it stays.
+            destination: returns the message's new queue; None: the message stays.
         """
         moved = 0
         now_ms = time_ms()
@@ -205,7 +211,7 @@ class HeapQueue(models.Queue):
         return moved
 
     def purge(self) -> None:
-        """Deletes everything."""
+        """Deletes all messages."""
         self._by_id.clear()
         self._heap.clear()
 
@@ -215,24 +221,24 @@ class HeapQueue(models.Queue):
 
     @property
     def messages(self) -> list[models.Message]:
-        """What can be received now."""
+        """The receivable messages."""
         now_ms = time_ms()
         return [message for message in self._live() if message.ready_at_ms <= now_ms]
 
     @property
     def approximate_number_of_messages(self) -> int:
-        """How many can be received now."""
+        """Number of receivable messages."""
         return len(self.messages)
 
     @property
     def approximate_number_of_messages_delayed(self) -> int:
-        """How many wait for their delay to end."""
+        """Number of delayed messages."""
         now_ms = time_ms()
         return sum(not message.in_flight and message.ready_at_ms > now_ms for message in self._live())
 
     @property
     def approximate_number_of_messages_not_visible(self) -> int:
-        """How many are in flight."""
+        """Number of messages in flight."""
         now_ms = time_ms()
         return sum(message.in_flight and message.ready_at_ms > now_ms for message in self._live())
 
@@ -244,7 +250,7 @@ def new_message(
     attributes: dict[str, Any] | None = None,
     system_attributes: dict[str, Any] | None = None,
 ) -> QueuedMessage:
-    """Checks and makes a message for a queue; the caller puts it there.
+    """Checks and makes a message for a queue. The caller puts the message into the queue.
 
     Raises:
         InvalidParameterValue: the delay is not 0 to 900 s, or the message is too long.
@@ -267,7 +273,7 @@ def new_message(
 
 
 def attribute_bytes(attributes: dict[str, Any] | None) -> int:
-    """Size of message attributes as SQS counts them: names, types and values."""
+    """Returns the size of message attributes as SQS counts (names, types and values)."""
     total = 0
     for name, value in (attributes or {}).items():
         content = value.get("StringValue") or value.get("BinaryValue") or ""
@@ -276,7 +282,7 @@ def attribute_bytes(attributes: dict[str, Any] | None) -> int:
 
 
 def received_copy(message: QueuedMessage, attribute_names: list[str]) -> QueuedMessage:
-    """A copy that a receiver may keep, with only the attributes asked for."""
+    """Returns a copy for the receiver, with only the requested attributes."""
     twin = copy.copy(message)
     if message.message_attributes:
         models._filter_message_attributes(twin, attribute_names)

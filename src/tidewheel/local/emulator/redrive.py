@@ -1,7 +1,7 @@
-"""Moving a dead-letter queue's messages back to where they came from, which moto's SQS lacks.
+"""Moves a dead-letter queue's messages back to their source queues, which moto's SQS cannot do.
 
-Why: StartMessageMoveTask is how SQS redrives. Here it is done when the answer comes; SQS takes its time. What was in
-flight stays, and so does what was sent to the dead-letter queue by hand, as with SQS.
+Why: StartMessageMoveTask is how SQS redrives. Here the move is complete when the answer comes; SQS takes longer.
+Messages in flight stay, and so do messages sent to the dead-letter queue by hand, as with SQS.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidewheel.local.emulator.queues import HeapQueue, QueuedMessage
 
 
 def install(patches: Patches) -> None:
-    """Adds the operation."""
+    """Adds the operation to moto."""
     patches.set(SQSResponse, "start_message_move_task", start_message_move_task)
 
 
@@ -26,8 +26,8 @@ def start_message_move_task(self: Any) -> ActionResult:
     """Answers StartMessageMoveTask.
 
     Raises:
-        QueueDoesNotExist: a queue is gone.
-        InvalidParameterValue: the source is nobody's dead-letter queue.
+        QueueDoesNotExist: a queue does not exist.
+        InvalidParameterValue: the source is not a dead-letter queue.
     """
     source_arn, destination_arn = self._get_param("SourceArn"), self._get_param("DestinationArn")
     queues = {queue.queue_arn: queue for queue in self.sqs_backend.queues.values() if isinstance(queue, HeapQueue)}

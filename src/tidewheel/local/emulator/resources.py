@@ -1,9 +1,10 @@
-"""CloudFormation types that moto lacks, or that would make it start Docker.
+"""Defines CloudFormation types that moto lacks or would run with Docker.
 
-Why: moto skips a type that it does not know, and `GetAtt` on it fails. Lambda functions and event source mappings are
-ours altogether: moto's would look for Docker, and its queues would call the function themselves. Policies of buckets
-are not applied: with `aws:SecureTransport` moto answers 403 to all. Those of queues are kept with them, for `access`.
-Rules and the alarms' topic are bare: moto would deliver events to targets, and nothing here sends any.
+Why: moto skips an unknown type, and then `GetAtt` on the resource fails. Lambda functions and event source mappings are
+entirely ours: moto's would look for Docker, and its queues would call the function themselves. Policies of S3 buckets
+are not applied: with `aws:SecureTransport` moto answers 403 to every request. Policies of queues are kept with the
+queues, for `access`. Rules and the alarms' topic are bare: moto would deliver events to targets, but the local runtime
+sends none.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tidewheel.local.emulator.patching import Patches
 
 
 class Resource:
-    """A resource that only answers Ref and GetAtt. moto's models are not its base: they register themselves."""
+    """A resource that only answers Ref and GetAtt. moto's models are not its base, since they register themselves."""
 
     arn_format: ClassVar[str] = ""
 
@@ -36,45 +37,45 @@ class Resource:
 
     @property
     def physical_resource_id(self) -> str:
-        """What Ref gives."""
+        """Value of Ref."""
         return self.name
 
     def get_cfn_attribute(self, attribute_name: str) -> str:
-        """What GetAtt gives: the ARN where it has one, else a name that shows where it came from."""
+        """Returns the value of GetAtt, an ARN or else a name made from the resource and attribute."""
         return self.arn if attribute_name == "Arn" and self.arn else f"{self.name}.{attribute_name}"
 
     @classmethod
     def has_cfn_attr(cls, _: str) -> bool:
-        """Any attribute can be an output."""
+        """Returns True, since any attribute can be an output."""
         return True
 
     def is_created(self) -> bool:
-        """Always, at once."""
+        """Returns True, since a resource is created at once."""
         return True
 
     def delete(self, _account_id: str, _region: str) -> None:
-        """Has nothing behind it that must go; called by moto when the stack is deleted."""
+        """Does nothing. moto calls this when the stack is deleted."""
 
     @classmethod
     def create_from_cloudformation_json(
         cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **_: Any
     ) -> Resource:
-        """Makes the resource; called by moto."""
+        """Makes the resource. moto calls this."""
         return cls(resource_name, cloudformation_json.get("Properties", {}), account_id, region_name)
 
 
 class Function(Resource):
-    """AWS::Lambda::Function: its environment is what the runtime reads."""
+    """AWS::Lambda::Function. The runtime reads its environment."""
 
     arn_format = "arn:aws:lambda:{region}:{account}:function:{name}"
 
 
 class Alias(Resource):
-    """AWS::Lambda::Alias and Version: both name the function."""
+    """AWS::Lambda::Alias and Version. Both name the function."""
 
     @property
     def physical_resource_id(self) -> str:
-        """Ref gives the ARN."""
+        """Value of Ref, the ARN."""
         function = str(self.properties["FunctionName"])
         if function.startswith("arn:"):
             return function
@@ -82,35 +83,40 @@ class Alias(Resource):
 
 
 class EventSourceMapping(Resource):
-    """AWS::Lambda::EventSourceMapping: run by the runtime."""
+    """AWS::Lambda::EventSourceMapping. The runtime polls the queue."""
 
     arn_format = "arn:aws:lambda:{region}:{account}:event-source-mapping:{name}"
 
 
 class EventInvokeConfig(Resource):
-    """AWS::Lambda::EventInvokeConfig: how often an asynchronous invocation is tried again."""
+    """AWS::Lambda::EventInvokeConfig. Sets the retries of asynchronous invocations."""
 
 
 class Job(Resource):
-    """AWS::Glue::Job: Ref is its name; run by the runtime."""
+    """AWS::Glue::Job. Ref is the job's name. The runtime runs the job."""
 
     arn_format = "arn:aws:glue:{region}:{account}:job/{name}"
 
 
 class Database(Resource):
-    """AWS::Glue::Database, whose name is inside its DatabaseInput; only Ref and the tables below it need it."""
+    """AWS::Glue::Database. Its name is inside its DatabaseInput.
+
+    Only Ref and the tables below the database need the name.
+    """
 
     @property
     def physical_resource_id(self) -> str:
-        """Ref gives the name."""
+        """Value of Ref, the name."""
         return str(self.properties["DatabaseInput"].get("Name", self.name)).lower()
 
 
 class Custom(Resource):
-    """A custom resource of ours: the runtime asks its function to create it. moto's would look for Docker.
+    """A custom resource of ours. The runtime calls its function to create it.
+
+    moto's custom resource would look for Docker.
 
     Attributes:
-        stack_id, logical_id, resource_type: what CloudFormation tells the function of it.
+        stack_id, logical_id, resource_type: sent to the function by CloudFormation.
     """
 
     stack_id = ""
@@ -121,25 +127,25 @@ class Custom(Resource):
     def create_from_cloudformation_json(
         cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **told: Any
     ) -> Custom:
-        """Makes the resource; called by moto, which has resolved the references of its properties."""
+        """Makes the resource. moto calls this with the references of its properties resolved."""
         made = cls(resource_name, cloudformation_json.get("Properties", {}), account_id, region_name)
         made.stack_id, made.logical_id, made.resource_type = told["StackId"], told["LogicalId"], told["ResourceType"]
         return made
 
 
 class Topic(Resource):
-    """AWS::SNS::Topic, to which alarms go: Ref is its ARN."""
+    """AWS::SNS::Topic, the target of alarms. Ref is its ARN."""
 
     arn_format = "arn:aws:sns:{region}:{account}:{name}"
 
     @property
     def physical_resource_id(self) -> str:
-        """Ref gives the ARN."""
+        """Value of Ref, the ARN."""
         return self.arn
 
 
 class QueuePolicy(Resource):
-    """AWS::SQS::QueuePolicy: whom the queue's owner lets send."""
+    """AWS::SQS::QueuePolicy, with the permitted senders."""
 
     def __init__(self, name: str, properties: dict[str, Any], account_id: str, region: str) -> None:
         super().__init__(name, properties, account_id, region)
@@ -158,7 +164,7 @@ class ScheduleGroup(Resource):
         scheduler_backends[account_id][region].create_schedule_group(name, [])
 
     def delete(self, account_id: str, region: str) -> None:
-        """Deletes the group with all schedules in it."""
+        """Deletes the group with all its schedules."""
         scheduler_backends[account_id][region].delete_schedule_group(self.name)
 
 
@@ -210,9 +216,10 @@ _OURS: dict[str, tuple[type[Resource], str]] = {
 
 
 def install(patches: Patches) -> None:
-    """Makes moto's CloudFormation use our types, and a bare `Resource` for any type that neither knows.
+    """Makes moto's CloudFormation use our types, and a bare `Resource` for unknown types.
 
-    And gives the symmetric keys of KMS, which sign nothing, the one pair of RSA keys that moto makes anew for each.
+    Also gives all symmetric KMS keys, which sign nothing, the same pair of RSA keys. moto makes a new pair for each
+    key.
     """
     class_of: Callable[[str], Any] = parsing.resource_class_from_type
     name_of: Callable[[str], str | None] = parsing.resource_name_property_from_type

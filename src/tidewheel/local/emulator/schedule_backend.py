@@ -1,7 +1,7 @@
-"""What moto's EventBridge Scheduler lacks: refusing what AWS refuses, and knowing what is due next.
+"""Adds AWS's checks, and the order of due schedules, to moto's EventBridge Scheduler.
 
 Why: moto stores any schedule (past and malformed `at()`, names of any length; a group that does not exist is a 500)
-and never fires one. Firing is the pump's business; this module keeps one-time schedules ordered by time.
+and never fires one. The pump fires schedules. This module keeps one-time schedules ordered by time.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ _MAX_INPUT_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """A one-time schedule as it stood when it was made or changed last."""
+    """A one-time schedule in its last version."""
 
     at_ms: int
     schedule: Schedule
 
 
 class ScheduleBook:
-    """All enabled schedules of the account: one-time ones by time, recurring ones in a list."""
+    """Holds all enabled schedules of the account, one-time schedules by time, recurring schedules in a list."""
 
     def __init__(self, clock: Clock, changed: Condition) -> None:
         self._clock = clock
         self._changed = changed
         self._numbers = itertools.count()
         self._heap: list[tuple[int, int, Schedule]] = []
-        self._at_ms: dict[int, int] = {}  # by id() of schedules that are waiting
+        self._at_ms: dict[int, int] = {}  # by id() of waiting schedules
         self._groups: dict[str, ScheduleGroup] = {}
         self.recurring: list[tuple[Schedule, Every]] = []
 
     def install(self, patches: Patches) -> None:
-        """Checks and notes every schedule that is created, changed or deleted from now on."""
+        """Checks and records every schedule that is created, changed or deleted from now on."""
         backend = EventBridgeSchedulerBackend
         create, update, delete = backend.create_schedule, backend.update_schedule, backend.delete_schedule
 
@@ -75,7 +75,7 @@ class ScheduleBook:
         patches.set(backend, "delete_schedule", delete_schedule)
 
     def next_due(self) -> Due | None:
-        """The earliest one-time schedule that is still there."""
+        """Returns the earliest one-time schedule still waiting."""
         while self._heap:
             at_ms, _, schedule = self._heap[0]
             if self._at_ms.get(id(schedule)) == at_ms:
@@ -84,7 +84,7 @@ class ScheduleBook:
         return None
 
     def fired(self, schedule: Schedule) -> None:
-        """Takes a one-time schedule out of the book, and deletes it if it asked for that."""
+        """Removes a one-time schedule from the book. Deletes it if configured so."""
         self._forget(schedule)
         if schedule.action_after_completion == "DELETE":
             group = self._groups[schedule.group_name]

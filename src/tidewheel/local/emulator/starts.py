@@ -1,4 +1,4 @@
-"""Lambda's Invoke and Glue's StartJobRun: taken at once, run later by the pump.
+"""Accepts Lambda's Invoke and Glue's StartJobRun. The pump runs them later.
 
 Why: moto would look for Docker to run a function, and runs no job at all. Only clients of our sessions are answered
 here; over HTTP moto knows neither function nor job.
@@ -23,7 +23,7 @@ Answer = tuple[int, dict[str, Any], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionStart:
-    """An asynchronous invocation that was asked for."""
+    """A requested asynchronous invocation."""
 
     at_ms: int
     arn: str
@@ -32,7 +32,7 @@ class FunctionStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStart:
-    """A job run that was asked for."""
+    """A requested job run."""
 
     at_ms: int
     job_name: str
@@ -44,7 +44,7 @@ Start = FunctionStart | JobStart
 
 
 class Starts:
-    """What was asked to start, in the order in which it was."""
+    """Holds requested starts, in the order of the requests."""
 
     def __init__(self, clock: Clock, changed: Condition) -> None:
         self._clock = clock
@@ -56,7 +56,7 @@ class Starts:
         self.operations = {("lambda", "Invoke"): self._invoke, ("glue", "StartJobRun"): self._start_job_run}
 
     def know(self, resources: Iterable[Resource]) -> None:
-        """Takes the functions and jobs of a stack as those that can be started."""
+        """Registers the functions and jobs of a stack as startable."""
         for resource in resources:
             if isinstance(resource, Function):
                 self._arns[resource.name] = resource.arn
@@ -64,11 +64,11 @@ class Starts:
                 self._jobs.add(resource.name)
 
     def next_ms(self) -> int | None:
-        """When the first of them was asked for; None if none is waiting."""
+        """Returns the time of the oldest request. Returns None if there is none."""
         return self._waiting[0].at_ms if self._waiting else None
 
     def take(self) -> Start:
-        """Takes out the first."""
+        """Removes and returns the oldest request."""
         return self._waiting.popleft()
 
     def _invoke(self, params: dict[str, Any]) -> Answer:
@@ -103,6 +103,6 @@ class Starts:
 
 
 def _refused(status: int, code: str, message: str) -> Answer:
-    """An error in both protocols: Lambda's has its code in a header, Glue's in the body."""
+    """Returns an error for both protocols. Lambda has the code in a header, Glue in the body."""
     body = json.dumps({"__type": code, "Message": message, "message": message}).encode()
     return status, {"x-amzn-ErrorType": code}, body

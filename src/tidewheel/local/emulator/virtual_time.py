@@ -1,8 +1,8 @@
-"""moto's time taken from our clock.
+"""Makes moto take the time from our clock.
 
-Why: moto asks the machine. time-machine would move the whole process, the caller's own code too. moto has
-three functions that tell the time (`moto.core.utils.utcnow`, `unix_time`, `unix_time_millis`); they are replaced
-in that module and in every loaded moto module that imported them by name.
+Why: moto asks the machine. time-machine would move the whole process, including the caller's own code. moto has
+three functions for the time (`moto.core.utils.utcnow`, `unix_time`, `unix_time_millis`). They are replaced in
+`moto.core.utils`, and in every loaded moto module that imported them by name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _EPOCH = dt.datetime(1970, 1, 1)
 
 
 class MotoTime:
-    """The replacement, in force between `install` and `remove`."""
+    """Replaces moto's time functions between `install` and `remove`."""
 
     def __init__(self, clock: Clock) -> None:
         original_unix_time = moto_utils.unix_time
@@ -31,7 +31,7 @@ class MotoTime:
             return clock.now_ms() / 1000 if value is None else original_unix_time(value)
 
         def unix_time_millis(value: dt.datetime | None = None) -> float:
-            # Not unix_time() * 1000: that loses a millisecond to rounding, and messages would be early.
+            # Not unix_time() * 1000, which loses a millisecond to rounding. Messages would be early.
             return float(clock.now_ms()) if value is None else round(original_unix_time(value) * 1000, 3)
 
         self._ours: dict[str, Any] = {
@@ -42,11 +42,11 @@ class MotoTime:
         self._originals: dict[str, Any] = {name: getattr(moto_utils, name) for name in self._ours}
 
     def install(self) -> None:
-        """Replaces the functions. Modules imported later get ours from moto.core.utils."""
+        """Replaces the functions. Modules imported later get the replacements from moto.core.utils."""
         _swap({id(self._originals[name]): ours for name, ours in self._ours.items()})
 
     def remove(self) -> None:
-        """Puts moto's functions back everywhere, also where they were imported while ours stood."""
+        """Restores moto's functions everywhere, also in modules that imported the replacements."""
         _swap({id(ours): self._originals[name] for name, ours in self._ours.items()})
 
 

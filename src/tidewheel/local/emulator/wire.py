@@ -1,8 +1,8 @@
-"""How requests reach moto: straight from botocore inside the process, and over HTTP for everybody else.
+"""Passes requests to moto, directly inside the process and over HTTP for other clients.
 
 Why: a socket, a signature and a WSGI server cost some milliseconds a request, and `mock_aws` would catch the clients
-of the caller's own code too. Here a botocore session of our own answers its `before-call` event: the request is
-serialized and validated by botocore as ever, and then handed to moto. No other session notices.
+of the caller's own code too. Here a botocore session of our own answers its `before-call` event: botocore serializes
+and validates the request as usual, and then moto gets the request. Other sessions are not affected.
 
 Both ways hold one lock for each request: moto's backends are not safe under threads (`TransactWriteItems` let two
 of thirty races win).
@@ -53,23 +53,23 @@ ACCESS_KEY = "AKIALOCALTIDEWHEEL00"
 _AUTHORIZATION = f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/20260101/{REGION}/local/aws4_request"
 _CONFIG: dict[str, Any] = {
     "region": REGION,
-    # What the developer's shell says about AWS must not lead our clients elsewhere.
+    # The AWS settings of the developer's shell must not redirect our clients.
     "profile": None,
     "ignore_configured_endpoint_urls": True,
     "use_fips_endpoint": False,
     "use_dualstack_endpoint": False,
 }
-_shared_loader: list[Loader] = []  # service models are immutable: read once a process, not once a stack
+_shared_loader: list[Loader] = []  # service models are immutable: read once per process, not once per stack
 
 Answer = tuple[int, dict[str, Any], Any]
 Observer = Callable[[str, str, dict[str, Any], int], None]
 Own = Mapping[tuple[str, str], Callable[[dict[str, Any]], Answer]]
 Guard = Callable[[WireRequest, Callable[[], Answer]], Answer]
-"""Given a request and what answers it; returns that answer, or a refusal."""
+"""Takes a request and the function that answers the request. Returns that answer, or a refusal."""
 
 
 def install(patches: Patches) -> None:
-    """Caches what moto works out anew at each request: the methods of a class, names in snake case."""
+    """Caches values that moto computes anew at each request (the methods of a class, names in snake case)."""
     names = responses.method_names_from_class  # type: ignore[attr-defined]
     cased = responses.camelcase_to_underscores  # type: ignore[attr-defined]
     methods: dict[type, frozenset[str]] = {}
@@ -94,7 +94,8 @@ class Wire:
 
     Args:
         lock: held for each request.
-        own: operations, by service and name, that are not moto's; of clients in the process only.
+        own: operations, by service and name, answered by our functions instead of moto; only for clients in the
+            process.
         port: where the HTTP server listens; 0 for any free port.
     """
 
@@ -109,7 +110,7 @@ class Wire:
         self.closed = False
 
     def session(self, observer: Observer | None = None, guard: Guard | None = None) -> boto3.Session:
-        """Returns a boto3 session whose clients never leave the process; see `core_session`."""
+        """Returns a boto3 session whose clients never leave the process. See `core_session`."""
         return boto3.Session(botocore_session=self.core_session(observer, guard))
 
     def core_session(self, observer: Observer | None = None, guard: Guard | None = None) -> botocore.session.Session:
@@ -117,7 +118,7 @@ class Wire:
 
         Args:
             observer: called after each request with service, operation, request and the length of the response.
-            guard: decides which requests are answered; all without one.
+            guard: decides which requests are answered; without a guard, all are.
         """
         core = botocore.session.Session()
         if not _shared_loader:
@@ -126,7 +127,7 @@ class Wire:
         core.set_credentials(ACCESS_KEY, "local")
         for name, value in _CONFIG.items():
             core.set_config_variable(name, value)
-        # Without a user agent of its own, botocore puts one together at each request: 50 microseconds.
+        # Without a user agent of its own, botocore builds the user agent at each request, in 50 microseconds.
         core.set_default_client_config(Config(retries={"total_max_attempts": 1}, user_agent="tidewheel-local"))
 
         def answer(model: OperationModel, params: dict[str, Any], **_: Any) -> Any:
@@ -139,7 +140,7 @@ class Wire:
         self, model: OperationModel, params: dict[str, Any], observer: Observer | None, guard: Guard | None
     ) -> Any:
         if "amazonaws.com" not in params["url"]:
-            return None  # a client with an endpoint of its own: let it go there
+            return None  # a client with another endpoint: the request goes there
         if self.closed:
             raise RuntimeError("this local Tidewheel stack is closed, and its clients with it")
         with self._lock:
@@ -181,19 +182,22 @@ class Wire:
 
     @property
     def endpoint_url(self) -> str:
-        """Where any other AWS client reaches the same backends; the server starts at the first use."""
+        """The endpoint of the same backends for other AWS clients. The server starts at the first use."""
         if self._server is None:
             self._server = HttpServer(self._lock, self._port)
         return self._server.url
 
     def guarded_endpoint(self, guard: Guard) -> str:
-        """Starts another server, behind a guard, and returns where it is: it stays until the wire is closed."""
+        """Starts another server with a guard. Returns the server's endpoint.
+
+        The server runs until `close`.
+        """
         server = HttpServer(self._lock, guard=guard)
         self._guarded.append(server)
         return server.url
 
     def close(self) -> None:
-        """Stops the servers; clients of our sessions fail from now on with a clear error."""
+        """Stops the servers. From now on, clients of our sessions fail with a clear error."""
         self.closed = True
         while self._guarded:
             self._guarded.pop().close()
@@ -203,11 +207,11 @@ class Wire:
 
 
 def _request(params: dict[str, Any]) -> Request:
-    """moto's request object, without the detour over a request builder (100 microseconds)."""
+    """Makes moto's request object, without a request builder (which costs 100 microseconds)."""
     parts = urlsplit(params["url"])
     body = params["body"]
-    preserved: dict[str, str] = {}  # S3 tells metadata keys with underscores from those with dashes
-    # moto's S3 answers 403 to what is not signed. Nothing checks the signature.
+    preserved: dict[str, str] = {}  # S3 distinguishes metadata keys with underscores from metadata keys with dashes
+    # moto's S3 answers 403 to unsigned requests. Nothing checks the signature.
     environ: dict[str, Any] = {
         "HTTP_AUTHORIZATION": _AUTHORIZATION,
         PRESERVED_HEADER_NAMES_ENVIRON_KEY: preserved,
@@ -264,11 +268,11 @@ def _routes_of(url: str) -> list[tuple[re.Pattern[str], Any]]:
 
 class _QuietHandler(MotoRequestHandler):
     def log(self, type: str, message: str, *args: Any) -> None:
-        """Says nothing: a line a request would drown the caller's output."""
+        """Logs nothing, since a line per request would drown the caller's output."""
 
 
 def _check_free(port: int) -> None:
-    """werkzeug would end the process."""
+    """Raises if another program uses the port, because werkzeug would end the process."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -299,12 +303,12 @@ def _behind(guard: Guard, application: Any, environ: dict[str, Any], start_respo
 
 
 class HttpServer:
-    """moto's server on 127.0.0.1, in threads, under our lock.
+    """Runs moto's server on 127.0.0.1, in threads, under our lock.
 
     Args:
         lock: held for each request.
         port: where to listen; 0 for any free port.
-        guard: decides which requests are answered; all without one.
+        guard: decides which requests are answered; without a guard, all are.
 
     Raises:
         InvalidValue: another program listens on the port.
@@ -314,7 +318,7 @@ class HttpServer:
         application = DomainDispatcherApplication(create_backend_app)
 
         def locked(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-            # Read before the lock is taken: a slow sender must not hold up the others.
+            # Read before the lock is taken, so that a slow sender does not hold up other requests.
             length = int(environ.get("CONTENT_LENGTH") or 0)
             body = environ["wsgi.input"].read(length) if length else b""
             if length:
@@ -337,7 +341,7 @@ class HttpServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stops listening, hangs up on clients that keep their connection, and waits for all threads."""
+        """Stops listening, closes kept-alive connections, and waits for all threads."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

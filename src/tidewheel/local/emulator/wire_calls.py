@@ -1,7 +1,7 @@
-"""AWS calls as they come over the wire, read back: which operation of which service, with which parameters.
+"""Reads AWS calls from HTTP requests, with service, operation and parameters.
 
-Why: who is asked to check a call sees an HTTP request only, be it botocore's in this process or that of Spark's S3
-client, which is no botocore. Parameters are read as far as `iam_requests` needs them.
+Why: an access check sees an HTTP request only, from botocore in this process or from Spark's S3 client, which does not
+use botocore. Parameters are read as far as `iam_requests` needs them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _S3_BUCKET = {"PUT": "CreateBucket", "HEAD": "HeadBucket", "DELETE": "DeleteBuck
 
 
 class UnknownCall(Exception):
-    """Nothing here can tell what this call is, or what it asks for."""
+    """The operation, or the IAM requests, of a call are unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +44,10 @@ class WireRequest:
     """An HTTP request to a service.
 
     Attributes:
-        service: the service's name, as boto3 has it.
-        operation: if the sender knows it.
+        service: the service's name in boto3.
+        operation: the operation's name, if the sender knows it.
         headers: by name in lower case.
-        body: whole, or a part that no one needs.
+        body: the whole body, or a part that is not needed.
     """
 
     service: str
@@ -60,7 +60,7 @@ class WireRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call of an operation; names and parameters as boto3 has them."""
+    """A call of an operation, with names and parameters as in boto3."""
 
     service: str
     operation: str
@@ -68,7 +68,7 @@ class Call:
 
 
 def of_botocore(service: str, operation: str, params: Mapping[str, Any]) -> WireRequest:
-    """Reads the request that botocore has made ready."""
+    """Reads a request prepared by botocore."""
     body = params["body"]
     if isinstance(body, str):
         body = body.encode()
@@ -84,7 +84,7 @@ def of_botocore(service: str, operation: str, params: Mapping[str, Any]) -> Wire
 
 
 def of_wsgi(environ: Mapping[str, Any], body: bytes) -> WireRequest:
-    """Reads a request that came over HTTP; the service is that for which it was signed."""
+    """Reads a request from HTTP. The service is taken from the signature."""
     headers = {
         name.removeprefix("HTTP_").replace("_", "-").lower(): str(value)
         for name, value in environ.items()
@@ -103,10 +103,10 @@ def of_wsgi(environ: Mapping[str, Any], body: bytes) -> WireRequest:
 
 
 def read_call(request: WireRequest) -> Call:
-    """Returns the call that a request makes; one that is not known has no parameters.
+    """Returns the call of a request. The call has no parameters if its operation is unknown.
 
     Raises:
-        UnknownCall: not even the operation's name can be told.
+        UnknownCall: even the operation's name is unknown.
     """
     if request.service in _JSON_SERVICES and "x-amz-target" in request.headers:
         operation = request.headers["x-amz-target"].rpartition(".")[2]
@@ -149,7 +149,7 @@ def _s3(request: WireRequest) -> Call:
 
 
 def _s3_operation(request: WireRequest, query: Mapping[str, str], has_key: bool) -> str | None:
-    """Names the operation; None for one that is told by a query that is not known here."""
+    """Returns the operation's name. Returns None if the query is unknown here."""
     if not has_key:
         if request.method == "GET" and "location" in query:
             return "GetBucketLocation"
