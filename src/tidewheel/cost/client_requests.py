@@ -76,7 +76,7 @@ CLIENT_FLOWS: Mapping[str, Flow] = {
     "replay": _flow(
         {"dynamodb.GetItem": 2, "dynamodb.Query": 2},
         {"dynamodb.read": 4},
-        # A plan's delivery, two changes of its next check, and its jobs.
+        # A plan's delivery, a change of its next check, and its jobs.
         plan=Asked(
             requests={
                 "dynamodb.GetItem": 1,

@@ -29,7 +29,7 @@ VCPU_MIB = 1769
 """Memory of a function with a full vCPU. https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html"""
 
 KEPT_S = 360
-"""Time for which Lambda keeps an idle environment. An assumption, since AWS promises nothing. Observed: 5 to 7 minutes."""
+"""Time for which Lambda keeps an idle environment. An assumption. AWS promises nothing. Observed: 5 to 7 minutes."""
 
 REPLACED_S = 7200
 """Lifetime of an environment. An assumption. AWS says "every few hours".

@@ -130,7 +130,7 @@ _SWEEP = Flow(
         # Once an hour, the backlog: the whole index, and each topic in the index.
         "hour": _asked({"dynamodb.Query": 16}, {"dynamodb.read": 8}),
         "hour_topic": _asked({"dynamodb.GetItem": 1}, {"dynamodb.read": 1}),
-        # A topic whose next check is due: both checks read its topic state.
+        # A topic whose next check is due: its topic state is read twice.
         "topic": _asked({"dynamodb.GetItem": 2}, {"dynamodb.read": 2}),
         # Once a day: claims and completes the daily job, and lists S3 to find unreferenced objects.
         "orphans": _asked({"dynamodb.UpdateItem": 2, "s3.ListObjectsV2": 4}, {"dynamodb.write": 2, "s3.put": 4}),
