@@ -1,1 +1,1 @@
-"""The ports of the flows on AWS: DynamoDB, S3, SQS and EventBridge Scheduler."""
+"""Implements the ports of the flows on DynamoDB, S3, SQS and EventBridge Scheduler."""

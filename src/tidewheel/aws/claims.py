@@ -1,7 +1,8 @@
-"""Claims: which resources of stacks declare a topic or a subscription beside the one that created it.
+"""Records which stack resources declare a topic or subscription created by another resource.
 
-A resource that adopts what is there claims it, and gives the claim up when it is deleted. The one that created it
-asks, before it deletes, whether anybody else declares it: so what moves to another stack stays when the old lets go.
+A resource that adopts an existing topic or subscription claims it, and releases the claim when the resource is
+deleted. The resource that created the topic or subscription checks for claims before it deletes. So a topic that
+moves to another stack survives when the old stack drops it.
 
     claim    T#<topic>    CLAIM#<subscription, or nothing>#<owner>
 """
@@ -30,15 +31,15 @@ class DynamoClaims:
         self._table = Table(client, table)
 
     def put(self, topic: str, subscription: str | None, owner: str) -> None:
-        """Claims a topic, or a subscription of it, for an owner, as `flows.subscribe.owner_of` names it."""
+        """Claims a topic or subscription for an owner, named by `flows.subscribe.owner_of`."""
         claim = Put(item=key_item(claim_key(topic, subscription, owner)))
         self._table.put(claim, action="claim", topic=topic)
 
     def release(self, topic: str, subscription: str | None, owner: str) -> None:
-        """Gives a claim up, if there is one."""
+        """Releases a claim. Does nothing if the claim does not exist."""
         self._table.delete(claim_key(topic, subscription, owner), action="release", topic=topic)
 
     def of_others(self, topic: str, subscription: str | None, owner: str) -> bool:
-        """Whether somebody else claims it: one strongly consistent Query."""
+        """Returns whether another owner has a claim, with a strongly consistent Query."""
         found = self._table.query_prefix(topic_partition(topic), claims_prefix(subscription), projection="sk")
         return any(item["sk"]["S"] != claim_key(topic, subscription, owner)[1] for item in found)

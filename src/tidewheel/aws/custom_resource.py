@@ -1,4 +1,4 @@
-"""CloudFormation's contract with the function behind a custom resource: one answer to each request, whatever happens.
+"""Answers each CloudFormation request to a custom resource exactly once.
 
     CloudFormation                          the function
     Create  properties           -->        answers with a physical id; with FAILED, the stack is rolled back
@@ -7,14 +7,16 @@
                                             answers with another id: replaced, and a Delete of the old id follows
     Delete  physical id          -->        answers when it is gone, also when it was never there
 
-The answer is an object that is put to a presigned URL, which is a secret. A stack without an answer waits until the
-resource's `ServiceTimeout`. So an answer goes out on an error too, and from a timer before Lambda ends the function.
+The answer is an object put to a presigned URL. The URL is a secret. Without an answer, the stack waits until the
+resource's `ServiceTimeout`. So the function also answers after an error, and a timer answers before Lambda ends the
+function.
 
-If it stops before the answer: CloudFormation takes the resource for failed when its time is up, and rolls back. The
-next request finds what was done until then, so any request may find anything done already. After the answer: done.
+If the function stops before the answer, CloudFormation treats the resource as failed at the time-out and rolls back.
+The next request finds all work done so far, so every request must accept work that is already done. After the answer,
+the request is complete.
 
-After FAILED, the Delete may come at once. So work that the timer has answered for asks before each of its steps whether
-there is still a point in it, and stops: what it did later would be there after its deletion.
+After FAILED, the Delete may come at once. So work that runs on after the timer's answer checks for the answer before
+each step, and stops. Later steps would create things after their deletion.
 """
 
 from __future__ import annotations
@@ -30,15 +32,15 @@ from typing import Any, Protocol
 from tidewheel.errors import InvalidValue, TidewheelError
 
 RESERVE_S = 10.0
-"""The timer goes off so long before Lambda ends the function: three attempts to answer take less."""
+"""Time between the timer and the end of the function. Three attempts to answer take less."""
 ATTEMPTS = 3
 PUT_TIMEOUT_S = 3.0
 MAX_REASON = 900
-"""Characters. CloudFormation takes answers of 4,096 bytes, of which the ids need some, and a character may be four."""
+"""Characters of a reason. CloudFormation's limit is 4,096 bytes with the ids, and a character has up to four bytes."""
 
 
 class Kind(StrEnum):
-    """What CloudFormation asks for."""
+    """The action that CloudFormation requests."""
 
     CREATE = "Create"
     UPDATE = "Update"
@@ -46,18 +48,18 @@ class Kind(StrEnum):
 
 
 class AnsweredAlready(Exception):
-    """CloudFormation was told that the request failed: nothing more may be done for it."""
+    """CloudFormation was told that the request failed. The work must stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request of CloudFormation's.
+    """A request from CloudFormation.
 
     Attributes:
-        answer_url: Where the answer is put; never logged.
+        answer_url: URL to which the answer is put; never logged.
         logical_id: The resource's name in the template.
-        physical_id: What the resource was called in the answer to its creation; None while it is created.
-        properties, old_properties: The template's, every value a text; old ones with an update only.
+        physical_id: The resource's id in the answer to its creation; None while the resource is created.
+        properties, old_properties: The template's properties, every value a text; old properties with an update only.
     """
 
     kind: Kind
@@ -75,7 +77,7 @@ class Request:
         """Reads the function's event.
 
         Raises:
-            InvalidValue: it is no request, so there is nobody to answer.
+            InvalidValue: the event is no request, so there is nobody to answer.
         """
         missing = [
             name
@@ -99,19 +101,19 @@ class Request:
 
 
 class Timer(Protocol):
-    """What `threading.Timer` is."""
+    """The methods of `threading.Timer` used here."""
 
     def start(self) -> None:
-        """Starts to wait."""
+        """Starts the timer."""
 
     def cancel(self) -> None:
-        """Calls nothing any more."""
+        """Stops the timer."""
 
 
 StartTimer = Callable[[float, Callable[[], None]], Timer]
 Put = Callable[[str, bytes], None]
 Check = Callable[[], None]
-"""Raises AnsweredAlready as soon as there is an answer; while one is put, it waits."""
+"""Raises AnsweredAlready once the request is answered. Waits while an answer is being put."""
 Work = Callable[[Request, Check], str]
 
 
@@ -124,18 +126,18 @@ def answered(
     put: Put | None = None,
     timer: StartTimer = threading.Timer,
 ) -> str | None:
-    """Does what a request asks for and answers it, exactly once.
+    """Does a request's work and answers the request exactly once.
 
     Args:
         request: the request.
-        work: does it; returns the physical id. It calls the check before each step that changes something.
-        remaining_s: how long the function may still run.
-        where: where to read more about an error that nobody has foreseen, such as a log stream's name.
+        work: does the work and returns the physical id. Calls the check before each step that changes something.
+        remaining_s: time until Lambda ends the function.
+        where: where to read more about an unexpected error, such as a log stream's name.
         put: puts an answer to a URL; `put_answer` by default.
         timer: makes the timer.
 
     Returns:
-        Why it failed, as CloudFormation was told; None if all is well.
+        The reason of the failure, as told to CloudFormation; None on success.
 
     Raises:
         OSError: the answer could not be put.
@@ -157,7 +159,7 @@ def answered(
 
 
 class _Answer:
-    """The one answer to a request: the timer's or the work's, whichever is first."""
+    """The only answer to a request, from the timer or the work, whichever is first."""
 
     def __init__(self, request: Request, put: Put) -> None:
         self._request = request
@@ -167,7 +169,7 @@ class _Answer:
         self.reason: str | None = None
 
     def check(self) -> None:
-        """Raises AnsweredAlready if the answer is given."""
+        """Raises AnsweredAlready if the request is answered."""
         with self._lock:
             if self._given:
                 raise AnsweredAlready(f"request {self._request.request_id} is answered already")
@@ -176,7 +178,7 @@ class _Answer:
         self._give("SUCCESS", "", physical_id)
 
     def failed(self, reason: str) -> None:
-        # A creation that failed has an id, too: the Delete that follows needs one.
+        # A failed creation needs an id too, for the Delete that follows.
         self._give("FAILED", reason, self._request.physical_id or self._request.request_id)
 
     def _give(self, status: str, reason: str, physical_id: str) -> None:
@@ -189,7 +191,7 @@ class _Answer:
             "RequestId": request.request_id,
             "LogicalResourceId": request.logical_id,
         }
-        with self._lock:  # held while it is put: who comes second must not end the function before it is there
+        with self._lock:  # Held during the put: a second caller must not end the function first.
             if self._given:
                 return
             self._put(request.answer_url, json.dumps(document, ensure_ascii=False).encode())
@@ -198,7 +200,7 @@ class _Answer:
 
 
 def put_answer(url: str, body: bytes) -> None:
-    """Puts an answer to the presigned URL, which was signed for no content type.
+    """Puts an answer to the presigned URL, which is signed without a content type.
 
     Raises:
         OSError: three attempts failed.
@@ -214,6 +216,6 @@ def put_answer(url: str, body: bytes) -> None:
 
 
 def _reason(error: Exception, where: str) -> str:
-    """Returns what the stack's events show: our own errors say what to do, of others the log says more."""
+    """Returns the text for the stack's events. For unexpected errors, the text refers to the log."""
     text = str(error) if isinstance(error, TidewheelError) else f"{type(error).__name__}: {error} (see {where})"
     return text if len(text) <= MAX_REASON else f"{text[: MAX_REASON - 3]}..."

@@ -1,4 +1,4 @@
-"""What administrators change of a topic as a whole, in DynamoDB."""
+"""Stores administrators' changes to whole topics in DynamoDB."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from tidewheel.model.subscription import Delivery, State
 from tidewheel.model.topic_state import ALL_SEALED, Purge, TopicState
 
 MAX_DELETED_ITEMS = 500
-"""Items of one `delete_items`: a few seconds' worth."""
+"""Maximum items deleted by a `delete_items` call, which takes a few seconds."""
 
 
 class DynamoAdministration:
-    """The part of the port `Topics` of `tidewheel.flows.ports.administration`."""
+    """Implements `tidewheel.flows.ports.administration`, a part of the port `Topics`."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
 
     def update_settings(self, state: TopicState, settings: TopicSettings) -> bool:
-        """One GetItem and one UpdateItem: another release may have written the same settings in other words."""
+        """Changes the settings with a GetItem and an UpdateItem.
+
+        The GetItem is needed because another release may encode the same settings differently.
+        """
         item = self._table.get(layout.topic_state_key(state.topic))
         if item is None or items.decode_topic_state(item).settings != state.settings:
             return False
@@ -35,7 +38,7 @@ class DynamoAdministration:
         )
 
     def set_purges(self, state: TopicState, purge_ms: int, purges: Sequence[Purge]) -> bool:
-        """One UpdateItem."""
+        """Stores the purges with a single UpdateItem."""
         return self._change_if_seen(
             state,
             "set_purges",
@@ -44,7 +47,7 @@ class DynamoAdministration:
         )
 
     def open_replay(self, state: TopicState, delivery: Delivery) -> Replay:
-        """One transaction."""
+        """Starts a replay in a single transaction."""
         key = delivery.key
         failed = self._table.transact(
             [
@@ -69,32 +72,35 @@ class DynamoAdministration:
         return Replay.REFUSED if failed else Replay.OPENED
 
     def mark_deleting(self, state: TopicState, generation: str, now_ms: int) -> bool:
-        """One UpdateItem."""
+        """Marks the topic as being deleted with a single UpdateItem."""
         looks = items.check_fields(state.topic, now_ms)
         marks: dict[str, Value | None] = {"generation": generation, "sealed": ALL_SEALED, "deleting_at_ms": now_ms}
         return self._change_if_seen(state, "mark_deleting", {}, marks | looks)
 
     def deletion(self, topic: str) -> TopicState | None:
-        """One GetItem."""
+        """Reads the state of a topic being deleted with a single GetItem."""
         item = self._table.get(layout.topic_state_key(topic))
         found = None if item is None else items.decode_topic_state(item)
         return found if found is not None and found.deleting_at_ms is not None else None
 
     def claim_deletion(self, state: TopicState, next_check_ms: int) -> bool:
-        """One UpdateItem."""
+        """Claims the deletion with a single UpdateItem."""
         seen: dict[str, Value | None] = {layout.CHECK_SORT_KEY: state.next_check_ms}
         looks = items.check_fields(state.topic, next_check_ms)
         return self._change_if_seen(state, "claim_deletion", seen, looks)
 
     def delete_items(self, topic: str) -> bool:
-        """Some queries, and one DeleteItem each: at most 500 a call."""
+        """Deletes up to 500 items, each with a DeleteItem, after some queries."""
         found = list(islice(self._keys_of(topic), MAX_DELETED_ITEMS))
         for key in found:
             self._table.delete(key, action="delete_items", topic=topic)
         return not found
 
     def _keys_of(self, topic: str) -> Iterator[layout.Key]:
-        """Yields the keys of what there is: subscriptions first, since no plan is handed out to one that is gone."""
+        """Yields the keys of all items except the topic state.
+
+        Subscriptions come first, since no plan is handed out to a deleted subscription.
+        """
         partition = layout.topic_partition(topic)
         subscriptions = map(
             items.key_of, self._table.query_prefix(partition, layout.SUBSCRIPTIONS, projection="pk, sk")
@@ -109,7 +115,7 @@ class DynamoAdministration:
                     yield key
 
     def forget_topic(self, state: TopicState) -> bool:
-        """One transaction of one item: deletes it only if it is the one that was read."""
+        """Deletes the topic state if its generation is unchanged, in a transaction of a single write."""
         delete = Delete(
             key=layout.topic_state_key(state.topic),
             condition=items.SAME_TOPIC,
@@ -124,7 +130,7 @@ class DynamoAdministration:
         seen: dict[str, Value | None],
         sets: dict[str, Value | None],
     ) -> bool:
-        """Changes the topic state if its generation is as read and these attributes are as seen; None is absent."""
+        """Changes the topic state if its generation and the given attributes are unchanged. None means absent."""
         values: dict[str, Value] = {"generation": state.generation}
         condition = items.SAME_TOPIC
         for name, value in seen.items():

@@ -1,4 +1,4 @@
-"""Subscriptions and deliveries in DynamoDB."""
+"""Stores subscriptions and deliveries in DynamoDB."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from tidewheel.model.topic_state import TopicState, above
 
 
 class DynamoDeliveries:
-    """The part of the port `Topics` that is about subscriptions and deliveries."""
+    """Implements subscriptions and deliveries of the port `Topics`."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
 
     def create_subscription(self, state: TopicState, subscription: Subscription) -> bool:
-        """One transaction; refused also when next_slot no longer compares with the cursor as it did in `state`.
+        """Creates a subscription in a single transaction.
 
-        DynamoDB cannot lower a number to another; so that the mark is lowered only where it is above the cursor, the
-        comparison is a condition. The caller reads the topic state again, as for the other conditions.
+        The transaction lowers next_slot only where next_slot is above the cursor. DynamoDB cannot compute a minimum of
+        two numbers, so the comparison is a condition. If next_slot no longer compares with the cursor as in `state`,
+        the transaction is refused, and the caller reads the topic state again, as for the other conditions.
         """
         cursor = subscription.cursor
         lower = above(state.next_slot, cursor)
@@ -58,7 +59,7 @@ class DynamoDeliveries:
         return None if item is None else items.decode_subscription(item)
 
     def hand_out(self, step: HandOut) -> bool:
-        """One transaction, or one UpdateItem for a step without a delivery."""
+        """Hands out a plan in a transaction, or in an UpdateItem if the step has no delivery."""
         topic = step.subscription.topic
         writes = hand_out_writes(step)
         if len(writes) > 1:
@@ -74,10 +75,10 @@ class DynamoDeliveries:
         return [items.decode_delivery(item) for item in found]
 
     def lease_part(self, key: DeliveryKey, part: int, now_ms: int, expired_before_ms: int) -> Delivery | None:
-        """One UpdateItem.
+        """Leases a part with a single UpdateItem.
 
-        If its answer is lost and boto3 sends it again, the second try finds the first one's lease and returns None:
-        the part then waits for the lease to end, as after a crash.
+        If the response is lost and boto3 sends the request again, the second try finds the lease of the first and
+        returns None. The part then waits until the lease expires, as after a crash.
         """
         lease = f"leases.#{part}"
         return self._change(
@@ -93,12 +94,12 @@ class DynamoDeliveries:
         )
 
     def release_part(self, key: DeliveryKey, part: int) -> None:
-        """One UpdateItem."""
+        """Releases a part's lease with a single UpdateItem."""
         change = Change(key=layout.delivery_key(key), condition="attribute_exists(pk)", sets={f"leases.#{part}": None})
         self._table.update(change, action="release_part", topic=key.topic)
 
     def part_done(self, key: DeliveryKey, part: int) -> Delivery | None:
-        """One UpdateItem."""
+        """Marks a part as done with a single UpdateItem."""
         change = Change(
             key=layout.delivery_key(key),
             condition="attribute_exists(pk)",
@@ -112,7 +113,7 @@ class DynamoDeliveries:
         return _delivery(item) if done else None
 
     def stamp_delivery(self, key: DeliveryKey, seen_look_at_ms: int, next_check_ms: int) -> bool:
-        """One UpdateItem."""
+        """Sets a delivery's next check with a single UpdateItem."""
         done, _ = self._table.update(
             Change(
                 key=layout.delivery_key(key),
@@ -126,13 +127,16 @@ class DynamoDeliveries:
         return done
 
     def delete_deliveries(self, keys: Iterable[DeliveryKey]) -> None:
-        """One DeleteItem each: the same price as a batch, and the one permission that deleting needs anyway."""
+        """Deletes each delivery with a DeleteItem.
+
+        A batch costs the same, and would need another permission.
+        """
         for key in keys:
             self._table.delete(layout.delivery_key(key), action="delete_deliveries", topic=key.topic)
 
 
 def hand_out_writes(step: HandOut) -> list[Write]:
-    """Returns what a transaction must do to hand a plan out."""
+    """Returns the writes that hand out a plan."""
     writes: list[Write] = [_cursor_change(step)]
     if step.delivery is not None:
         writes.append(Put(item=items.encode_delivery(step.delivery)))

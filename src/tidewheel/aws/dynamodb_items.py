@@ -1,11 +1,11 @@
-"""What the table's items look like: domain values to items and back.
+"""Converts domain values to items of the table and back.
 
-Each item has its version in `v`: how this one item is read. A topic state also has its topic's `layout`, if that is
-above 1: by which rules all data of the topic is read and changed. Optional fields are absent, never null. Attributes
-that this release does not know are passed over, and stay where an item is changed and not put whole.
+The attribute `v` is the format version of an item. A topic state also has the `layout` of its topic if the layout is
+above 1. The layout sets the rules by which all data of the topic is read and changed. Optional fields are absent,
+never null. Attributes unknown to this release are ignored, and kept when an item is changed and not put whole.
 
-Binary attributes (`slots`, `segments`, `manifest`, `ledger`) hold bytes with a checksum of their own, which is verified
-before a parser sees them.
+Binary attributes (`slots`, `segments`, `manifest`, `ledger`) hold bytes with their own checksum, which is verified
+before a parser sees the bytes.
 """
 
 from __future__ import annotations
@@ -34,14 +34,13 @@ from tidewheel.model.untrusted import json_of, text, whole
 
 VERSION = 1
 SAME_TOPIC = "generation = :generation AND attribute_not_exists(layout)"
-"""The condition of every change of a topic state: it is the topic that was read, and not moved to a newer layout
-since."""
+"""Condition of every change of a topic state. The topic is the same as read, and not moved to a newer layout since."""
 
 T = TypeVar("T")
 
 
 def _reading(decode: Callable[[Item], T]) -> Callable[[Item], T]:
-    """Makes a decoder raise CorruptMetadata for whatever it cannot read."""
+    """Makes a decoder raise CorruptMetadata for every item it cannot read."""
 
     @wraps(decode)
     def checked(item: Item) -> T:
@@ -86,7 +85,7 @@ def _binary(item: Item, name: str) -> bytes:
 def _message_id(item: Item, name: str) -> MessageId | None:
     if name not in item:
         return None
-    id_bytes(_text(item, name))  # raises what _reading expects
+    id_bytes(_text(item, name))  # Raises an error that _reading catches.
     return MessageId(_text(item, name))
 
 
@@ -101,7 +100,7 @@ def key_of(item: Item) -> layout.Key:
 
 
 def next_check_ms_of(item: Item) -> int:
-    """Returns when the sweep is to look at an item of the index."""
+    """Returns the time of an indexed item's next check."""
     return _number(item, layout.CHECK_SORT_KEY)
 
 
@@ -110,7 +109,7 @@ def _topic(item: Item) -> str:
 
 
 def check_fields(topic: str, next_check_ms: int | None) -> dict[str, Value | None]:
-    """Returns the attributes that put an item into the index `checks`, or take it out."""
+    """Returns the attributes that add an item to the index `checks` or remove the item."""
     return {
         layout.CHECK_PARTITION_KEY: None if next_check_ms is None else layout.check_shard(topic),
         layout.CHECK_SORT_KEY: next_check_ms,
@@ -118,7 +117,7 @@ def check_fields(topic: str, next_check_ms: int | None) -> dict[str, Value | Non
 
 
 def next_work_fields(topic: str, next_work: NextWork) -> dict[str, Value | None]:
-    """Returns the topic state's attributes that a Wake changes."""
+    """Returns the topic state's attributes that a NextWork changes."""
     return {
         "next_slot": next_work.next_slot,
         "collect_at_ms": next_work.collect_at_ms,
@@ -181,7 +180,7 @@ def decode_topic_state(item: Item) -> TopicState:
 
 
 def encode_purges(purges: Sequence[Purge]) -> str | None:
-    """Returns purged ranges as a topic state's item holds them; always the same text for the same ranges."""
+    """Returns purged ranges as stored in a topic state's item. Equal ranges give equal texts."""
     texts = [[each.first_ms, each.end_ms, each.sent_before_ms] for each in purges]
     return json.dumps(texts, separators=(",", ":")) if texts else None
 
@@ -225,7 +224,7 @@ def decode_bucket(item: Item) -> Bucket:
 
 
 class PlanItem(NamedTuple):
-    """A plan's item: the range, and the manifest or the object that holds it."""
+    """A plan's range, with its manifest or the name of the manifest's object."""
 
     topic: str
     first_slot: int
@@ -254,7 +253,7 @@ def encode_plan_item(plan: PlanItem) -> Item:
 
 @_reading
 def decode_plan_item(item: Item) -> PlanItem:
-    """Reads a plan's item, whole or with `pk, sk, v, end_slot` only."""
+    """Reads a plan's item, complete or with `pk, sk, v, end_slot` only."""
     return PlanItem(
         topic=_topic(item),
         first_slot=layout.plan_slot(key_of(item)[1]),
@@ -298,7 +297,7 @@ def decode_subscription(item: Item) -> Subscription:
 
 
 def encode_delivery(delivery: Delivery) -> Item:
-    """Returns a delivery's item; `leases` is there from the start, so that a change may set an entry of it."""
+    """Returns a delivery's item. `leases` exists from the start, so that updates can set its entries."""
     fields: dict[str, Value | None] = {
         "v": VERSION,
         "queue_url": delivery.queue_url,
@@ -346,7 +345,7 @@ def encode_park(park: Park) -> Item:
 
 @_reading
 def decode_park(item: Item) -> Park:
-    """Reads a park, whole or without its ledger."""
+    """Reads a park, with or without its ledger."""
     return Park(
         key=layout.parse_park_key(key_of(item)),
         rows=_number(item, "rows"),

@@ -1,4 +1,4 @@
-"""Keys and tombstones in DynamoDB."""
+"""Stores keys and tombstones in DynamoDB."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _ABSENT = f"attribute_not_exists({layout.PARTITION_KEY})"
 
 
 class DynamoKeys:
-    """The part of the port `Topics` that is about keys and tombstones.
+    """Implements keys and tombstones of the port `Topics`.
 
-    Keys are in sixteen partitions a topic, by a hash of the key, so that none is hot and all can be found again.
+    A topic's keys are spread over sixteen partitions by a hash of the key. So no partition is hot, and all keys can be
+    listed.
     """
 
     def __init__(self, table: Table) -> None:
@@ -28,7 +29,7 @@ class DynamoKeys:
 
     # ---- tombstones
     def cancel(self, topic: str, tombstone: Tombstone) -> Entombed:
-        """One transaction; then a GetItem if there was a tombstone already."""
+        """Cancels a message in a transaction. If a tombstone exists, reads the tombstone with a GetItem."""
         condition = _ABSENT if tombstone.to is not None else f"{_ABSENT} OR attribute_exists(uncertain)"
         put = Put(item=items.encode_tombstone(topic, tombstone), condition=condition)
         failed = self._table.transact([_open(topic, tombstone.slot), put], action="cancel", topic=topic)
@@ -38,23 +39,23 @@ class DynamoKeys:
         return Entombed(done=False, found=found)
 
     def cancel_batch(self, topic: str, tombstones: Sequence[Tombstone]) -> bool:
-        """One transaction."""
+        """Cancels messages in a single transaction."""
         puts = [Put(item=items.encode_tombstone(topic, each), if_absent=True) for each in tombstones]
         least = min(each.slot for each in tombstones)
         return not self._table.transact([_open(topic, least), *puts], action="cancel_batch", topic=topic)
 
     def put_tombstone(self, topic: str, tombstone: Tombstone) -> None:
-        """One PutItem."""
+        """Puts a tombstone with a single PutItem."""
         put = Put(item=items.encode_tombstone(topic, tombstone), if_absent=True)
         self._table.put(put, action="put_tombstone", topic=topic)
 
     def tombstone(self, topic: str, slot: int, message_id: MessageId) -> Tombstone | None:
-        """One GetItem."""
+        """Reads a tombstone with a single GetItem."""
         item = self._table.get(layout.tombstone_key(topic, slot, message_id))
         return None if item is None else items.decode_tombstone(item)
 
     def tombstones(self, topic: str, first_slot: int, end_slot: int) -> frozenset[MessageId]:
-        """One query a page."""
+        """Reads tombstones with a query for each page."""
         first, end = layout.tombstone_range(first_slot, end_slot)
         if first >= end:
             return frozenset()
@@ -70,7 +71,7 @@ class DynamoKeys:
         return [each for item in found if (each := _readable(item)) is not None]
 
     def delete_tombstones(self, topic: str, end_slot: int, expired_before_s: int) -> None:
-        """One query a page, one DeleteItem for each that goes."""
+        """Deletes expired tombstones with a query for each page and a DeleteItem for each tombstone."""
         for each in self.all_tombstones(topic):
             if each.slot >= end_slot:
                 break
@@ -79,24 +80,24 @@ class DynamoKeys:
                 self._table.delete(key, action="delete_tombstones", topic=topic)
 
     def restore_tombstone(self, topic: str, tombstone: Tombstone) -> None:
-        """One PutItem."""
+        """Restores a tombstone with a single PutItem."""
         put = Put(item=items.encode_tombstone(topic, tombstone))
         self._table.put(put, action="restore_tombstone", topic=topic)
 
     # ---- keys
     def key(self, topic: str, key: str) -> KeyEntry | None:
-        """One GetItem."""
+        """Reads a key's entry with a single GetItem."""
         item = self._table.get(layout.key_key(topic, key))
         return None if item is None else items.decode_key(item)
 
     def claim_key(self, topic: str, entry: KeyEntry) -> KeyEntry | None:
-        """One PutItem, which returns the entry that is in the way."""
+        """Claims a key with a PutItem, which returns any existing entry."""
         put = Put(item=items.encode_key(topic, entry), if_absent=True)
         item = self._table.put_or_get(put, action="claim_key", topic=topic)
         return None if item is None else items.decode_key(item)
 
     def move_key(self, topic: str, seen: KeyEntry, entry: KeyEntry, superseded: Tombstone | None) -> bool:
-        """One PutItem, or a transaction with the tombstone."""
+        """Replaces a key's entry with a PutItem, or in a transaction with the tombstone."""
         values: dict[str, Value] = {"sent": seen.sent_ms, "seq": seen.seq}
         condition = "sent_ms = :sent AND seq = :seq AND "
         if seen.id is None:
@@ -115,9 +116,9 @@ class DynamoKeys:
 
 
 def _readable(item: Item) -> Tombstone | None:
-    """Returns a tombstone; None of an item that is none.
+    """Returns a tombstone, or None if the item is not readable.
 
-    Whoever may cancel can put any item there: it must not stop what others sent.
+    A caller who may cancel can put any item there. Such an item must not block messages of other senders.
     """
     if not _names_one(items.key_of(item)):
         return None
@@ -128,7 +129,7 @@ def _readable(item: Item) -> Tombstone | None:
 
 
 def _names_one(key: layout.Key) -> bool:
-    """Whether a tombstone's key names a message: one that names none cancels none."""
+    """Returns whether a tombstone's key names a message. Otherwise the tombstone cancels nothing."""
     try:
         _, message_id = layout.parse_tombstone_key(key)
         id_bytes(message_id)

@@ -1,4 +1,4 @@
-"""Subscriptions' states, and parks, in DynamoDB."""
+"""Stores subscriptions' states and parks in DynamoDB."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _WITHOUT_LEDGER = "pk, sk, v, #rows, size_bytes, next_check_ms, object_name, lea
 
 
 class DynamoParks:
-    """The part of the port `Topics` that is about subscriptions' states and parks."""
+    """Implements subscriptions' states and parks of the port `Topics`."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
 
     # ---- a subscription's state
     def pause(self, subscription: Subscription) -> bool:
-        """One UpdateItem."""
+        """Pauses a subscription with a single UpdateItem."""
         return self._change_subscription(subscription, "pause", {"#state": State.PAUSED.value})
 
     def mark_broken(self, topic: str, name: str, generation: str) -> bool:
-        """One UpdateItem."""
+        """Marks a subscription as broken with a single UpdateItem."""
         change = Change(
             key=layout.subscription_key(topic, name),
             condition="generation = :generation AND #state = :active",
@@ -41,7 +41,10 @@ class DynamoParks:
         return done
 
     def resume(self, state: TopicState, subscription: Subscription) -> bool:
-        """One transaction; as in `create_subscription`, how next_slot compares with the cursor is a condition."""
+        """Resumes a subscription in a single transaction.
+
+        As in `create_subscription`, the comparison of next_slot with the cursor is a condition.
+        """
         cursor = subscription.cursor
         lower = above(state.next_slot, cursor)
         sets: dict[str, Value | None] = {}
@@ -70,7 +73,7 @@ class DynamoParks:
         return not failed
 
     def set_filter(self, subscription: Subscription, filter_policy: str | None) -> bool:
-        """One UpdateItem."""
+        """Changes the filter with a single UpdateItem."""
         return self._change_subscription(subscription, "set_filter", {"filter_policy": filter_policy})
 
     def _change_subscription(self, subscription: Subscription, action: str, sets: dict[str, Value | None]) -> bool:
@@ -84,7 +87,7 @@ class DynamoParks:
         return done
 
     def delete_subscription(self, subscription: Subscription) -> bool:
-        """One transaction of one write: what deletes single items has no conditions."""
+        """Deletes a subscription in a transaction, since `Table.delete` has no conditions."""
         delete = Delete(
             key=layout.subscription_key(subscription.topic, subscription.name),
             condition="generation = :generation",
@@ -94,7 +97,7 @@ class DynamoParks:
 
     # ---- parks
     def put_park(self, park: Park) -> Parked:
-        """One transaction."""
+        """Puts a park in a single transaction."""
         key = park.key
         owner = Check(
             key=layout.subscription_key(key.topic, key.subscription),
@@ -107,7 +110,7 @@ class DynamoParks:
         return Parked.EXISTS if 0 in failed else Parked.MOVED
 
     def spill_part(self, key: DeliveryKey, part: int, park: Park) -> Parked:
-        """One transaction."""
+        """Moves a part to a park in a single transaction."""
         done = Change(
             key=layout.delivery_key(key),
             condition="attribute_exists(pk) AND NOT contains(done, :part)",
@@ -125,7 +128,7 @@ class DynamoParks:
         return self._table.transact([put, other], action=action, topic=park.key.topic)
 
     def park(self, key: ParkKey) -> Park | None:
-        """One GetItem."""
+        """Reads a park with a single GetItem."""
         item = self._table.get(layout.park_key(key))
         return None if item is None else items.decode_park(item)
 
@@ -134,8 +137,11 @@ class DynamoParks:
         return [items.decode_park(item) for item in found]
 
     def lease_park(self, key: ParkKey, now_ms: int, expired_before_ms: int) -> Park | None:
-        """One UpdateItem; one whose answer was lost, and that boto3 sends again, finds its own lease: as after a crash,
-        the park waits for it to end."""
+        """Leases a park with a single UpdateItem.
+
+        If the response is lost and boto3 sends the request again, the second try finds the lease of the first. The
+        park then waits until the lease expires, as after a crash.
+        """
         change = Change(
             key=layout.park_key(key),
             condition="attribute_exists(pk) AND (attribute_not_exists(leased_ms) OR leased_ms < :expired)",
@@ -146,12 +152,12 @@ class DynamoParks:
         return items.decode_park(item) if done and item is not None else None
 
     def release_park(self, key: ParkKey) -> None:
-        """One UpdateItem."""
+        """Releases a park's lease with a single UpdateItem."""
         change = Change(key=layout.park_key(key), condition="attribute_exists(pk)", sets={"leased_ms": None})
         self._table.update(change, action="release_park", topic=key.topic)
 
     def stamp_park(self, key: ParkKey, seen_look_at_ms: int, next_check_ms: int) -> bool:
-        """One UpdateItem."""
+        """Sets a park's next check with a single UpdateItem."""
         change = Change(
             key=layout.park_key(key),
             condition="next_check_ms = :seen",
@@ -162,6 +168,6 @@ class DynamoParks:
         return done
 
     def delete_parks(self, keys: Iterable[ParkKey]) -> None:
-        """One DeleteItem each."""
+        """Deletes each park with a DeleteItem."""
         for key in keys:
             self._table.delete(layout.park_key(key), action="delete_parks", topic=key.topic)

@@ -1,4 +1,4 @@
-"""Recurring messages in DynamoDB."""
+"""Stores recurring messages in DynamoDB."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidewheel.model.topic_state import TopicState
 
 
 class DynamoRecurring:
-    """The part of the port `Topics` that is about recurring messages."""
+    """Implements recurring messages of the port `Topics`."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -20,7 +20,7 @@ class DynamoRecurring:
     def put_recurring(
         self, state: TopicState, recurring: Recurring, seen: Recurring | None, next_slot: int | None
     ) -> bool:
-        """One transaction."""
+        """Puts a recurring message in a single transaction."""
         item = items.encode_recurring(recurring)
         put = Put(item=item, if_absent=True)
         if seen is not None:
@@ -48,17 +48,17 @@ class DynamoRecurring:
         return not self._table.transact([put, change], action="put_recurring", topic=state.topic)
 
     def recurring(self, topic: str, name: str) -> Recurring | None:
-        """One GetItem."""
+        """Reads a recurring message with a single GetItem."""
         item = self._table.get(layout.recurring_key(topic, name))
         return None if item is None else items.decode_recurring(item)
 
     def all_recurring(self, topic: str) -> list[Recurring]:
-        """One query a page."""
+        """Lists recurring messages with a query for each page."""
         found = self._table.query_prefix(layout.topic_partition(topic), layout.RECURRING)
         return [items.decode_recurring(item) for item in found]
 
     def delete_recurring(self, state: TopicState, seen: Recurring) -> bool:
-        """One transaction."""
+        """Deletes a recurring message in a single transaction."""
         delete = Delete(
             key=layout.recurring_key(state.topic, seen.name),
             condition="generation = :generation",
@@ -73,5 +73,5 @@ class DynamoRecurring:
         return not self._table.transact([delete, change], action="delete_recurring", topic=state.topic)
 
     def restore_recurring(self, recurring: Recurring) -> None:
-        """One PutItem."""
+        """Restores a recurring message with a single PutItem."""
         self._table.put(Put(item=items.encode_recurring(recurring)), action="restore_recurring", topic=recurring.topic)

@@ -1,4 +1,4 @@
-"""Requests to the table: one conditional write or transaction each, retries of what lost a race, pages."""
+"""Sends requests to the table, repeats refused transactions and follows pages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ T = TypeVar("T")
 ATTEMPTS = 14
 _BACKOFF_S = 0.02
 _MAX_BACKOFF_S = 0.32
-"""Most writes hold an item for some 10 ms: to wait much longer only lets others go first (bench_contention)."""
+"""Maximum wait between tries. Most writes hold an item for about 10 ms, so longer waits only let other writers go first
+(bench_contention).
+"""
 _CONDITION = "ConditionalCheckFailed"
 _LOST_RACES = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
 _RETRIED = frozenset(
@@ -38,10 +40,10 @@ _KINDS: dict[type[Write], str] = {Put: "Put", Change: "Update", Check: "Conditio
 
 
 class Table:
-    """One table, through boto3's low-level client.
+    """A DynamoDB table, through boto3's low-level client.
 
     Args:
-        page_size: items that a page of a query holds at most; None: as many as fit into its megabyte.
+        page_size: maximum items of a query's page; None: as many as fit into DynamoDB's megabyte.
         sleep: waits for some seconds between tries.
     """
 
@@ -59,7 +61,7 @@ class Table:
         self._sleep = sleep
 
     def get(self, key: Key) -> Item | None:
-        """Reads one item: one strongly consistent GetItem."""
+        """Reads an item with a strongly consistent GetItem."""
         answer = self._client.get_item(TableName=self._name, Key=key_item(key), ConsistentRead=True)
         return answer.get("Item")
 
@@ -72,7 +74,7 @@ class Table:
         projection: str | None = None,
         limit: int | None = None,
     ) -> Iterator[Item]:
-        """Reads items page by page: strongly consistent, unless from an index."""
+        """Reads items page by page. Reads are strongly consistent, except from an index."""
         request: Item = {"KeyConditionExpression": condition}
         if index is None:
             request["ConsistentRead"] = True
@@ -84,7 +86,7 @@ class Table:
         return self._pages(self._client.query, request, limit)
 
     def query_prefix(self, partition: str, prefix: str, *, projection: str | None = None) -> Iterator[Item]:
-        """Reads the items of a partition whose sort key starts with a prefix, in the order of the keys."""
+        """Reads a partition's items whose sort key has a prefix, in the order of the keys."""
         return self.query(
             f"{PARTITION_KEY} = :pk AND begins_with({SORT_KEY}, :prefix)",
             {"pk": partition, "prefix": prefix},
@@ -92,7 +94,7 @@ class Table:
         )
 
     def scan(self, condition: str, values: Mapping[str, Value]) -> Iterator[Item]:
-        """Reads the whole table and returns the items that satisfy a condition (eventually consistent)."""
+        """Scans the whole table for items that satisfy a condition (eventually consistent)."""
         return self._pages(self._client.scan, {"FilterExpression": condition, **expression(condition, values)}, None)
 
     def _pages(self, read: Callable[..., Any], request: Item, limit: int | None) -> Iterator[Item]:
@@ -108,7 +110,7 @@ class Table:
             request["ExclusiveStartKey"] = after
 
     def put(self, put: Put, *, action: str, topic: str) -> bool:
-        """Writes an item; returns whether its condition held."""
+        """Writes an item. Returns whether the condition held."""
 
         def call() -> bool:
             try:
@@ -120,7 +122,7 @@ class Table:
         return self._retrying(call, action, topic)
 
     def put_or_get(self, put: Put, *, action: str, topic: str) -> Item | None:
-        """Writes an item; returns the one that was there if the condition did not hold, None if it did."""
+        """Writes an item. Returns the existing item if the condition did not hold, else None."""
         request = put.request(self._name) | {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 
         def call() -> Item | None:
@@ -129,7 +131,7 @@ class Table:
             except self._client.exceptions.ConditionalCheckFailedException as error:
                 refused: Item = dict(error.response)
                 found: Item | None = refused.get("Item")
-                # Without the item, the emulator's case: read it.
+                # The emulator returns no item. Read the item instead.
                 key = put.item[PARTITION_KEY]["S"], put.item[SORT_KEY]["S"]
                 return found if found is not None else self.get(key)
             return None
@@ -137,13 +139,13 @@ class Table:
         return self._retrying(call, action, topic)
 
     def update(self, change: Change, *, action: str, topic: str, returns: bool = False) -> tuple[bool, Item | None]:
-        """Changes an item in one request.
+        """Changes an item in a single request.
 
         Args:
-            returns: whether to return the item, as it is after the change or after a refusal.
+            returns: whether to return the item after the change or refusal.
 
         Returns:
-            Whether the condition held, and the item, None if there is none (or it was not asked for).
+            Whether the condition held, and the item. The item is None if absent or not asked for.
         """
         request = change.request(self._name)
         if returns:
@@ -160,7 +162,7 @@ class Table:
         return self._retrying(call, action, topic)
 
     def delete(self, key: Key, *, action: str, topic: str, returns: bool = False) -> Item | None:
-        """Deletes an item, whether it is there or not; returns it as it was if `returns`."""
+        """Deletes an item if present. Returns the old item if `returns`."""
         returned: Any = "ALL_OLD" if returns else "NONE"
 
         def call() -> Item | None:
@@ -170,13 +172,13 @@ class Table:
         return self._retrying(call, action, topic)
 
     def transact(self, writes: Sequence[Write], *, action: str, topic: str) -> list[int]:
-        """Does all writes or none, with one TransactWriteItems.
+        """Does all writes or none, with a single TransactWriteItems.
 
-        All tries have one token, so a transaction whose answer was lost takes effect once, and its repetition
-        succeeds instead of failing on its own work.
+        All tries have the same token. So a transaction whose response was lost takes effect once, and the repetition
+        succeeds instead of conflicting with the first try.
 
         Returns:
-            The positions of the writes whose conditions failed: none if all was done.
+            The positions of the writes whose conditions failed; empty if all writes were done.
 
         Raises:
             Contended: other transactions came first each time.
@@ -210,7 +212,7 @@ class Table:
 
 
 def backoff_s(attempt: int) -> float:
-    """Returns how long to wait before a try, at random: up to twice as long as before the last."""
+    """Returns a random wait before a try. The maximum doubles with each try."""
     return random.uniform(0, min(_MAX_BACKOFF_S, _BACKOFF_S * 2**attempt))
 
 

@@ -1,4 +1,4 @@
-"""TopicStates, and the buckets that are committed under them, in DynamoDB."""
+"""Stores topic states and their buckets in DynamoDB."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tidewheel.model.subscription import Subscription
 from tidewheel.model.topic_state import TopicState, above
 
 IMPORT_TTL_S = 90 * 86_400
-"""How long an import can be repeated without adding anything, once its ledgers are merged or delivered."""
+"""Time in which an import can be repeated without adding messages, after its ledgers are merged or delivered."""
 
 
 def wake_comparison(is_above: bool, slot: str) -> str:
-    """Returns the condition that next_slot is above a slot, or that it is not; no mark is above every slot."""
+    """Returns the condition that next_slot is above a slot, or not above. An absent next_slot is above every slot."""
     if is_above:
         return f"(attribute_not_exists(next_slot) OR next_slot > {slot})"
     return f"next_slot <= {slot}"
@@ -30,30 +30,30 @@ def _import_mark(topic: str, once: str) -> Put:
 
 
 class DynamoTopicStates:
-    """The part of the port `Topics` that is about a topic's marks and its buckets."""
+    """Implements topic states and buckets of the port `Topics`."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
         self._not_before_ms: dict[str, int] = {}
 
     def create_topic(self, state: TopicState) -> bool:
-        """One PutItem."""
+        """Creates a topic with a single PutItem."""
         put = Put(item=items.encode_topic_state(state), if_absent=True)
         return self._table.put(put, action="create_topic", topic=state.topic)
 
     def state(self, topic: str) -> TopicState | None:
-        """One GetItem."""
+        """Reads a topic state with a single GetItem."""
         item = self._table.get(layout.topic_state_key(topic))
         found = None if item is None else items.decode_topic_state(item)
         return None if found is None or found.deleting_at_ms is not None else found
 
     def topics(self) -> list[TopicState]:
-        """Scans the whole table: for administrators only."""
+        """Lists all topics by a scan of the whole table, for administrators only."""
         found = self._table.scan("sk = :state AND attribute_not_exists(deleting_at_ms)", {"state": layout.STATE})
         return sorted((items.decode_topic_state(item) for item in found), key=lambda state: state.topic)
 
     def seal(self, state: TopicState, slot: int) -> TopicState | None:
-        """One UpdateItem, whether it has anything to change or not."""
+        """Seals slots with a single UpdateItem, even if nothing changes."""
         change = Change(
             key=layout.topic_state_key(state.topic),
             condition=f"{items.SAME_TOPIC} AND sealed < :slot",
@@ -72,7 +72,10 @@ class DynamoTopicStates:
         merge_at_ms: int | None = None,
         once: str | None = None,
     ) -> Commit:
-        """One transaction; a bucket or a mark that exists counts as such even if the topic state moved too."""
+        """Commits a bucket in a single transaction.
+
+        A bucket or import mark that exists is reported as existing, even if the topic state changed too.
+        """
         first = bucket.first_slot
         sets: dict[str, Value | None] = {}
         if next_work is not None:
@@ -96,14 +99,14 @@ class DynamoTopicStates:
         return Commit.MOVED if failed else Commit.COMMITTED
 
     def imported(self, topic: str, import_id: str) -> frozenset[int]:
-        """One query."""
+        """Lists the committed cuts of an import with a single query."""
         found = self._table.query_prefix(
             layout.topic_partition(topic), layout.imports_prefix(import_id), projection="pk, sk"
         )
         return frozenset(layout.import_cut(items.key_of(item)[1]) for item in found)
 
     def raise_next_slot(self, state: TopicState, next_work: NextWork) -> bool:
-        """One UpdateItem."""
+        """Raises next_slot with a single UpdateItem."""
         return self._change_state(
             state,
             "raise_next_slot",
@@ -113,7 +116,7 @@ class DynamoTopicStates:
         )
 
     def raise_gc(self, state: TopicState, collected_until: int) -> bool:
-        """One UpdateItem."""
+        """Raises collected_until with a single UpdateItem."""
         return self._change_state(
             state,
             "raise_gc",
@@ -123,11 +126,11 @@ class DynamoTopicStates:
         )
 
     def set_collect_at(self, state: TopicState, collect_at_ms: int | None, next_check_ms: int | None) -> bool:
-        """One UpdateItem."""
+        """Sets the time of the next collection with a single UpdateItem."""
         return self._set_looks(state, "set_collect_at", {"collect_at_ms": collect_at_ms}, next_check_ms)
 
     def merge_considered(self, state: TopicState, next_check_ms: int | None) -> bool:
-        """One UpdateItem."""
+        """Records that a merge was considered, with a single UpdateItem."""
         sets: dict[str, Value | None] = {"merge_considered_version": state.work_version, "merge_at_ms": None}
         return self._set_looks(state, "merge_considered", sets, next_check_ms)
 
@@ -165,7 +168,7 @@ class DynamoTopicStates:
         return done
 
     def due_for_look(self, now_ms: int) -> Due:
-        """One query for each of the 16 shards of the index."""
+        """Finds due checks with a query for each of the index's 16 shards."""
         due: list[Item] = []
         for shard in layout.check_shards():
             due += self._table.query(
@@ -184,7 +187,7 @@ class DynamoTopicStates:
         return found
 
     def bucket(self, topic: str, bucket_id: BucketId) -> Bucket | None:
-        """One GetItem."""
+        """Reads a bucket with a single GetItem."""
         item = self._table.get(layout.bucket_key(topic, bucket_id))
         return None if item is None else items.decode_bucket(item)
 
@@ -193,26 +196,29 @@ class DynamoTopicStates:
         return [items.decode_bucket(item) for item in found]
 
     def delete_bucket(self, topic: str, bucket_id: BucketId) -> None:
-        """One DeleteItem."""
+        """Deletes a bucket with a single DeleteItem."""
         self._table.delete(layout.bucket_key(topic, bucket_id), action="delete_bucket", topic=topic)
 
     # ---- rebuilding
     def delete_topic_state(self, topic: str) -> None:
-        """One DeleteItem."""
+        """Deletes a topic state with a single DeleteItem."""
         self._table.delete(layout.topic_state_key(topic), action="delete_topic_state", topic=topic)
 
     def restore_bucket(self, topic: str, bucket: Bucket) -> None:
-        """One PutItem."""
+        """Restores a bucket with a single PutItem."""
         self._table.put(Put(item=items.encode_bucket(topic, bucket)), action="restore_bucket", topic=topic)
 
     def restore_subscription(self, subscription: Subscription) -> None:
-        """One PutItem."""
+        """Restores a subscription with a single PutItem."""
         put = Put(item=items.encode_subscription(subscription))
         self._table.put(put, action="restore_subscription", topic=subscription.topic)
 
     # ---- the service
     def claim_daily(self, name: str, now_ms: int, next_ms: int) -> DailyClaim | None:
-        """One UpdateItem; none while this process remembers that it is too early."""
+        """Claims a daily job with an UpdateItem.
+
+        Sends no request while this process remembers that the job is not due.
+        """
         if now_ms < self._not_before_ms.get(name, now_ms):
             return None
         claim = Change(
@@ -229,7 +235,7 @@ class DynamoTopicStates:
         return DailyClaim(after=item["after"]["S"] if "after" in item else None)
 
     def put_off_daily(self, name: str, next_ms: int, after: str | None) -> None:
-        """One UpdateItem."""
+        """Postpones a daily job with a single UpdateItem."""
         change = Change(
             key=layout.daily_key(name),
             condition="attribute_exists(next_at_ms)",

@@ -1,4 +1,7 @@
-"""The metadata of all topics in DynamoDB: plans, tombstones and trash here, the rest in the modules beside."""
+"""Stores the metadata of all topics in DynamoDB.
+
+Plans, merges and trash are in this module, the rest in the modules beside.
+"""
 
 from __future__ import annotations
 
@@ -27,21 +30,22 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 MAX_INLINE_MANIFEST_BYTES = 300_000
-"""Manifests above it are objects: an item has 400 KB at most."""
+"""Larger manifests are stored in S3, since an item has at most 400 KB."""
 
 
 class DynamoTopics(DynamoTopicStates, DynamoDeliveries, DynamoParks, DynamoKeys, DynamoRecurring, DynamoAdministration):
-    """The port `Topics` in one DynamoDB table; several threads may use it.
+    """Implements the port `Topics` on a DynamoDB table. Safe for use by several threads.
 
-    Each call that changes something raises Contended when other changes of the same items, or throttling, come first
-    each time. boto3 repeats a request whose answer was lost: a transaction has a token and takes effect once, but a
-    single conditional change may then be refused by its own first try. The caller reads again and finds it done.
+    Each call that changes something raises Contended if other changes of the same items, or throttling, come first at
+    each try. boto3 repeats a request whose response was lost. A transaction has a token and takes effect once. A single
+    conditional change may be refused because its first try succeeded. The caller then reads again and finds the change
+    done.
 
     Args:
         client: boto3's low-level client.
         table: the table's name.
-        objects: where manifests go that are too large for an item.
-        page_size: items a page at most; None: what fits into DynamoDB's megabyte.
+        objects: stores manifests that are too large for an item.
+        page_size: maximum items of a page; None: as many as fit into DynamoDB's megabyte.
         sleep: waits for some seconds between tries.
     """
 
@@ -66,10 +70,9 @@ class DynamoTopics(DynamoTopicStates, DynamoDeliveries, DynamoParks, DynamoKeys,
         hand_outs: Sequence[HandOut] = (),
         next_work: NextWork | None = None,
     ) -> bool:
-        """One transaction, or one UpdateItem if the topic state is all that changes; before it a PUT of a large
-        manifest.
+        """Commits a plan in a transaction, or in an UpdateItem if only the topic state changes.
 
-        If it stops after that PUT, nothing names the object.
+        A large manifest is put to S3 first. If the process stops after that PUT, nothing names the object.
         """
         state_change = self._planned(state, end_slot, next_work)
         writes: list[Write] = [state_change]
@@ -109,18 +112,18 @@ class DynamoTopics(DynamoTopicStates, DynamoDeliveries, DynamoParks, DynamoKeys,
         return PlanItem(plan.topic, plan.first_slot, plan.end_slot, None, name, len(manifest), plan.occurrences)
 
     def _drop_unnamed(self, refused: PlanItem) -> None:
-        """Deletes a refused plan's manifest, unless it turns out that a try whose answer was lost had put the plan."""
+        """Deletes a refused plan's manifest, unless an earlier try with a lost response put the plan."""
         item = self._table.get(layout.plan_key(refused.topic, refused.first_slot))
         if item is None or items.decode_plan_item(item).object_name != refused.object_name:
             self._objects.delete([str(refused.object_name)])
 
     def plan(self, topic: str, first_slot: int, *, whole: bool = True) -> Plan | None:
-        """One GetItem, and one GET if the manifest is an object."""
+        """Reads a plan with a GetItem, and a GET if the manifest is in S3."""
         item = self._table.get(layout.plan_key(topic, first_slot))
         return None if item is None else self._plan_of(item, whole)
 
     def next_plan(self, topic: str, at_or_after: int, *, whole: bool = True) -> Plan | None:
-        """One query of one item, and one GET if the manifest is an object."""
+        """Reads the next plan with a query of a single item, and a GET if the manifest is in S3."""
         partition, first = layout.plan_key(topic, max(0, at_or_after))
         found = self._table.query(
             "pk = :pk AND sk BETWEEN :first AND :last",
@@ -158,7 +161,7 @@ class DynamoTopics(DynamoTopicStates, DynamoDeliveries, DynamoParks, DynamoKeys,
         return frozenset(name for name in names if name is not None)
 
     def delete_plan(self, topic: str, first_slot: int) -> str | None:
-        """One DeleteItem, then the deletion of the manifest if it is an object."""
+        """Deletes a plan with a DeleteItem, then its manifest if the manifest is in S3."""
         item = self._table.delete(layout.plan_key(topic, first_slot), action="delete_plan", topic=topic, returns=True)
         if item is None:
             return None
@@ -171,7 +174,7 @@ class DynamoTopics(DynamoTopicStates, DynamoDeliveries, DynamoParks, DynamoKeys,
     def swap(
         self, state: TopicState, sources: Sequence[Bucket], outputs: Sequence[Bucket], trash: Trash, dropped: int = 0
     ) -> bool:
-        """One transaction of an item for each bucket, the trash and the topic state."""
+        """Swaps ledgers in a single transaction with an item for each bucket, the trash and the topic state."""
         topic = state.topic
         failed = self._table.transact(
             [
@@ -191,7 +194,7 @@ class DynamoTopics(DynamoTopicStates, DynamoDeliveries, DynamoParks, DynamoKeys,
         return not failed
 
     def lease_merge(self, topic: str, now_ms: int, until_ms: int) -> bool:
-        """One UpdateItem."""
+        """Leases a topic's merge with a single UpdateItem."""
         lease = Change(
             key=layout.merge_key(topic),
             condition="attribute_not_exists(until_ms) OR until_ms <= :now",
@@ -202,7 +205,7 @@ class DynamoTopics(DynamoTopicStates, DynamoDeliveries, DynamoParks, DynamoKeys,
         return done
 
     def release_merge(self, topic: str, until_ms: int) -> None:
-        """One UpdateItem."""
+        """Releases a merge's lease with a single UpdateItem."""
         release = Change(
             key=layout.merge_key(topic),
             condition="until_ms = :until",
@@ -217,5 +220,5 @@ class DynamoTopics(DynamoTopicStates, DynamoDeliveries, DynamoParks, DynamoKeys,
         return [items.decode_trash(item) for item in found]
 
     def delete_trash(self, topic: str, trash: Trash) -> None:
-        """One DeleteItem."""
+        """Deletes a trash item with a single DeleteItem."""
         self._table.delete(layout.trash_key(topic, trash.sealed, trash.id), action="delete_trash", topic=topic)

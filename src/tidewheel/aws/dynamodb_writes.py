@@ -1,6 +1,6 @@
-"""Conditional writes as values.
+"""Represents conditional writes as values.
 
-Expressions name attributes as they are, or as `#name` where DynamoDB reserves the word.
+Expressions use attribute names directly, or as `#name` where DynamoDB reserves the word.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 from tidewheel.aws.table_layout import PARTITION_KEY, SORT_KEY, Key
 
 Item = dict[str, Any]
-"""An item as the low-level client gives and takes it: {"sealed": {"N": "17"}, ...}."""
+"""An item in the format of the low-level client: {"sealed": {"N": "17"}, ...}."""
 Value = int | str | bytes | frozenset[int] | Mapping[str, int] | Sequence[str]
 
 _NAME = re.compile(r"#(\w+)")
 
 
 def attribute(value: Value) -> dict[str, Any]:
-    """Returns a value as DynamoDB types it; a set must not be empty."""
+    """Returns a value with its DynamoDB type. A set must not be empty."""
     match value:
         case int():
             return {"N": str(value)}
@@ -37,7 +37,7 @@ def attribute(value: Value) -> dict[str, Any]:
 
 
 def item_of(key: Key, fields: Mapping[str, Value | None]) -> Item:
-    """Returns an item with the fields that are not None."""
+    """Returns an item with all fields except None."""
     item: Item = {PARTITION_KEY: {"S": key[0]}, SORT_KEY: {"S": key[1]}}
     for name, value in fields.items():
         if value is not None:
@@ -46,12 +46,12 @@ def item_of(key: Key, fields: Mapping[str, Value | None]) -> Item:
 
 
 def key_item(key: Key) -> Item:
-    """Returns a key as requests name it."""
+    """Returns a key as requests contain keys."""
     return item_of(key, {})
 
 
 def expression(text: str, values: Mapping[str, Value]) -> Item:
-    """Returns the request's names and values of some expressions."""
+    """Returns the request's attribute names and values for expressions."""
     found: Item = {}
     if names := _NAME.findall(text):
         found["ExpressionAttributeNames"] = {f"#{name}": name for name in names}
@@ -62,12 +62,12 @@ def expression(text: str, values: Mapping[str, Value]) -> Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Put:
-    """An item written whole.
+    """Writes a whole item.
 
     Attributes:
-        if_absent: only if there is none.
-        condition: another condition on the one that is there.
-        values: what the condition's `:names` stand for.
+        if_absent: write only if the item does not exist.
+        condition: another condition on the existing item.
+        values: values of the condition's `:names`.
     """
 
     item: Item
@@ -87,13 +87,13 @@ class Put:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A conditional change of one item.
+    """Changes an item on a condition.
 
     Attributes:
-        sets: paths and their new values; None removes one.
-        adds: what is added to numbers and sets.
+        sets: paths and their new values; None removes the path.
+        adds: values added to numbers and sets.
         condition: an expression.
-        values: what the condition's `:names` stand for.
+        values: values of the condition's `:names`.
     """
 
     key: Key
@@ -132,7 +132,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A condition on an item that a transaction leaves as it is."""
+    """Checks a condition on an item that the transaction does not change."""
 
     key: Key
     condition: str
@@ -150,11 +150,11 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """An item that a transaction deletes if it is there and a condition holds; it fails if not.
+    """Deletes an existing item on a condition. The transaction fails if the item is absent.
 
     Attributes:
-        condition: an expression; by default that the item is there.
-        values: what the condition's `:names` stand for.
+        condition: an expression; by default that the item exists.
+        values: values of the condition's `:names`.
     """
 
     key: Key

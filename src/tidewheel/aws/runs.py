@@ -1,4 +1,4 @@
-"""Starting functions on Lambda and jobs on Glue."""
+"""Starts functions on Lambda and jobs on Glue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class GlueJobs(Protocol):
-    """What is used of boto3's Glue client."""
+    """The methods of boto3's Glue client used here."""
 
     def start_job_run(self, *, JobName: str, Arguments: dict[str, str]) -> Any:
         """Starts a run of a job."""
@@ -24,14 +24,14 @@ class GlueJobs(Protocol):
 
 
 class AwsRuns:
-    """The port `Runs` on Lambda and Glue: one request each.
+    """Implements the port `Runs` on Lambda and Glue, with a single request for each call.
 
     Args:
-        lambda_client: gives boto3's Lambda client.
-        glue_client: gives boto3's Glue client.
-        dispatch_function: name or ARN of the function that dispatches; invoked with {"topic": ...}.
-        compact_function: name of the function that merges what is small; invoked likewise.
-        merge_job: the job that merges what is large; run with --topic. None: there is none.
+        lambda_client: returns boto3's Lambda client.
+        glue_client: returns boto3's Glue client.
+        dispatch_function: name or ARN of the dispatch function; invoked with {"topic": ...}.
+        compact_function: name of the function for small merges; invoked likewise.
+        merge_job: the job for large merges; run with --topic. None: no such job is deployed.
     """
 
     def __init__(
@@ -51,18 +51,18 @@ class AwsRuns:
 
     @property
     def largest(self) -> MergeSize:
-        """Whether there is the job."""
+        """Returns LARGE if the merge job is deployed, else SMALL."""
         return MergeSize.SMALL if self._merge_job is None else MergeSize.LARGE
 
     def dispatch(self, topic: str) -> None:
-        """Invokes the function asynchronously."""
+        """Invokes the dispatch function asynchronously."""
         self._invoke(self._dispatch_function, topic)
 
     def merge(self, topic: str, size: MergeSize) -> None:
         """Invokes the function asynchronously, or starts a run of the job.
 
-        As many runs as the job may have at once are under way if Glue says so: that counts as started. If none of
-        them is this topic's, it still has as much to merge at the next look, and is started then.
+        If Glue refuses because the job's maximum of concurrent runs is reached, the run counts as started. If none of
+        those runs is for this topic, its next check finds the same work and starts a run then.
         """
         match size:
             case MergeSize.SMALL:

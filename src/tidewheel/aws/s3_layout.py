@@ -1,20 +1,22 @@
-"""The names of objects in S3: pure data, the same for the application, the stack and the tests.
+"""Names the objects in S3, for the application, the stack and the tests alike.
 
     ledgers/<topic>/<window>/<first_slot>-<bucket id>-<attempt>.parquet
-    plans/<topic>/<a>-<attempt>.json.z         manifests that are too large for an item
-    plans/<topic>/<a>-<attempt>.parquet        what recurring messages add to a plan
+    plans/<topic>/<first slot>-<attempt>.json.z
+                                               manifests that are too large for an item
+    plans/<topic>/<first slot>-<attempt>.parquet
+                                               a plan's recurring messages
     parked/<topic>/<subscription>/<park id>-<attempt>.parquet
                                                ledgers of parks that are too large for an item
     checkpoints/<topic>/<written_at_ms, 15 digits>-<attempt>.json.z
                                                a topic's marks and cursors, for a rebuild of a lost table
     payloads/<topic>/<due date>/<message id>-<attempt>
                                                bodies that are too large for SQS
-    payloads/<topic>/collected.json            how far the topic was collected when, for their deletion
-    aside/                                     what a rebuild took out of service, under its old name
+    payloads/<topic>/collected.json            times and slots of collections, for the deletion of bodies
+    aside/                                     objects that a rebuild took out of service, under their old names
     imports/<topic>/...                        files for the import job, its cuts and its rejects
 
-The window is the UTC date on which the first slot starts. The attempt is random, so that no try writes over another's
-object.
+The window is the UTC date on which the first slot starts. The attempt is random, so that no try overwrites an
+earlier try's object.
 """
 
 from __future__ import annotations
@@ -52,12 +54,12 @@ def ledger_name(topic: str, first_slot: int, slot_ms: int, bucket_id: BucketId, 
 
 
 def plan_name(topic: str, first_slot: int, attempt: str) -> str:
-    """Returns the name of the manifest of the plan that starts at a slot."""
+    """Returns the manifest's name for the plan that starts at a slot."""
     return f"{PLANS}{topic}/{first_slot}-{attempt}.json.z"
 
 
 def occurrences_name(topic: str, first_slot: int, attempt: str) -> str:
-    """Returns the name of what recurring messages add to the plan that starts at a slot."""
+    """Returns the object name of a plan's recurring messages."""
     return f"{PLANS}{topic}/{first_slot}-{attempt}.parquet"
 
 
@@ -72,5 +74,5 @@ def checkpoint_name(topic: str, written_at_ms: int, attempt: str) -> str:
 
 
 def payload_name(topic: str, due_ms: int, message_id: str, attempt: str) -> str:
-    """Returns the name of a body that is kept in S3, under the UTC date on which its message is due."""
+    """Returns the name of a body in S3, under the UTC date on which its message is due."""
     return f"{PAYLOADS}{topic}/{window(due_ms, 1)}/{message_id}-{attempt}"

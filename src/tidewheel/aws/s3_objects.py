@@ -1,4 +1,4 @@
-"""Objects in S3."""
+"""Stores objects in S3."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import CompletedPartTypeDef
 
 MAX_DELETES = 1000
-"""Objects of one DeleteObjects request."""
+"""Maximum objects of a DeleteObjects request."""
 PART_BYTES = 16 * 1024 * 1024
-"""Bytes of each part of an upload but the last: 10,000 parts, S3's limit, are 156 GiB."""
+"""Bytes of each part of an upload, except the last. With S3's limit of 10,000 parts, an object has up to 156 GiB."""
 
 
 class S3Objects(NewNames):
-    """The port `Objects` in one S3 bucket.
+    """Implements the port `Objects` on a single S3 bucket.
 
     Args:
         client: boto3's S3 client.
@@ -37,11 +37,13 @@ class S3Objects(NewNames):
         self._s3_bucket = s3_bucket
 
     def put(self, name: str, data: bytes | memoryview) -> None:
-        """Writes an object whole: one request."""
+        """Writes an object with a single request."""
         self._client.put_object(Bucket=self._s3_bucket, Key=name, Body=bytes(data))
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
-        """Reads a range: one request, none for a length of 0; b"" if the object ends before `offset`.
+        """Reads a range with a single request.
+
+        Sends no request for a length of 0. Returns b"" if the object ends before `offset`.
 
         Raises:
             ObjectMissing: there is no such object.
@@ -64,9 +66,9 @@ class S3Objects(NewNames):
 
     @contextmanager
     def create(self, name: str) -> Iterator[Sink]:
-        """Writes an object of up to 16 MiB with one PutObject, a larger one as a multipart upload.
+        """Writes an object of up to 16 MiB with a PutObject, a larger object as a multipart upload.
 
-        The upload is aborted if the block fails. The S3 bucket's lifecycle rule removes what a crash leaves of it.
+        The upload is aborted if the block fails. After a crash, the S3 bucket's lifecycle rule removes the parts.
         """
         upload = _Upload(self._client, self._s3_bucket, name)
         try:
@@ -77,7 +79,7 @@ class S3Objects(NewNames):
             raise
 
     def list(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
-        """Lists objects: a request for each thousand, when the first of them is taken."""
+        """Lists objects with a request for each thousand, sent when the first of the thousand is taken."""
         start: dict[str, str] = {} if after is None else {"StartAfter": after}
         paginator: Any = self._client.get_paginator("list_objects_v2")
         pages = paginator.paginate(Bucket=self._s3_bucket, Prefix=prefix, **start)
@@ -90,7 +92,7 @@ class S3Objects(NewNames):
                 )
 
     def copy(self, name: str, to: str) -> None:
-        """Copies an object of at most 5 GB inside S3: one request.
+        """Copies an object of at most 5 GB inside S3 with a single request.
 
         Raises:
             ObjectMissing: there is no such object.
@@ -105,7 +107,7 @@ class S3Objects(NewNames):
             raise
 
     def move(self, name: str, to: str) -> None:
-        """Copies an object, then deletes it under its old name: two requests.
+        """Copies an object, then deletes the old name. Sends two requests.
 
         Raises:
             ObjectMissing: there is no such object.
@@ -114,10 +116,10 @@ class S3Objects(NewNames):
         self._client.delete_object(Bucket=self._s3_bucket, Key=name)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Deletes objects, up to 1000 a request.
+        """Deletes objects, up to 1000 in each request.
 
         Raises:
-            OSError: S3 reported that some were not deleted.
+            OSError: S3 reported that some objects were not deleted.
         """
         remaining = iter(names)
         while chunk := list(islice(remaining, MAX_DELETES)):
@@ -130,7 +132,7 @@ class S3Objects(NewNames):
 
 
 class _Upload:
-    """A sink that becomes an object when it is finished."""
+    """A sink that becomes an object when finished."""
 
     def __init__(self, client: S3Client, s3_bucket: str, name: str) -> None:
         self._client = client
@@ -162,7 +164,7 @@ class _Upload:
     def abort(self) -> None:
         if self._upload_id is None:
             return
-        # The failure that led here is the one to report, and the lifecycle rule removes the parts too.
+        # Report the first failure, not this error. The lifecycle rule also removes the parts.
         with suppress(BotoCoreError, ClientError):
             self._client.abort_multipart_upload(Bucket=self._s3_bucket, Key=self._name, UploadId=self._upload_id)
 

@@ -1,4 +1,4 @@
-"""The coarse wheel: one-time schedules of EventBridge Scheduler."""
+"""Implements the coarse wheel with one-time schedules of EventBridge Scheduler."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from mypy_boto3_scheduler import EventBridgeSchedulerClient
 
 MAX_EVENT_AGE_S = 300
-"""How long the scheduler tries to invoke dispatch; the sweep finds what it gave up."""
+"""Time for which EventBridge Scheduler tries to invoke dispatch. The sweep finds slots whose invocations failed."""
 MAX_RETRIES = 3
 
 
 class SchedulerWheel:
-    """The port `Wheel` in one schedule group.
+    """Implements the port `Wheel` in an EventBridge schedule group.
 
     Args:
         client: boto3's Scheduler client.
-        clock: a schedule is never made for the past.
+        clock: ensures that no schedule is created in the past.
         group: the schedule group's name.
         dispatch_arn: the function that schedules invoke, with {"topic": ..., "slot": ...}.
-        role_arn: the role with which they do.
-        dead_letter_arn: the queue of invocations that failed for good.
+        role_arn: the role with which schedules invoke the function.
+        dead_letter_arn: the queue of invocations that failed permanently.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class SchedulerWheel:
         self._dead_letter_arn = dead_letter_arn
 
     def schedule(self, topic: str, slot: int, fires_at_ms: int) -> None:
-        """Makes a schedule, which deletes itself when it has fired; that it exists already is fine."""
+        """Creates a schedule that deletes itself after firing. An existing schedule is no error."""
         time_s = schedule_time_s(fires_at_ms, self._clock.now_ms())
         time = datetime.fromtimestamp(time_s, UTC)
         try:
@@ -76,7 +76,7 @@ class SchedulerWheel:
                 raise
 
     def disarm(self, topic: str) -> None:
-        """Lists the topic's schedules, a request for each hundred, and deletes them, one request each."""
+        """Lists the topic's schedules with a request for each hundred, and deletes each with a request."""
         pages = self._client.get_paginator("list_schedules").paginate(
             GroupName=self._group, NamePrefix=schedule_prefix(topic)
         )
@@ -84,6 +84,6 @@ class SchedulerWheel:
         for name in names:
             try:
                 self._client.delete_schedule(Name=name, GroupName=self._group)
-            except ClientError as error:  # it has fired meanwhile
+            except ClientError as error:  # The schedule has fired and deleted itself.
                 if error.response["Error"]["Code"] != "ResourceNotFoundException":
                     raise

@@ -1,4 +1,4 @@
-"""The SQS queues of subscriptions, the work queue, and the queue of refused messages."""
+"""Sends to the subscriptions' SQS queues, the work queue and the queue of refused messages."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ATTEMPTS = 4
 _BACKOFF_S = 0.1
 _IDS = tuple(str(i) for i in range(BATCH))
 
-# The last part of a code's dotted name; KMS has exceptions of its own for all that can be wrong with a key. A queue of
-# the wrong type (FIFO) is one that does not take our messages, too.
+# The last part of a code's dotted name. KMS has its own exceptions for every problem with a key.
+# A queue of the wrong type (FIFO) does not take our messages either.
 _UNAVAILABLE = frozenset(
     {
         "AccessDenied",
@@ -58,12 +58,12 @@ _MESSAGE_FAULTS = frozenset(
 
 
 class SqsQueues:
-    """The port `Queues` on SQS; several threads may use it.
+    """Implements the port `Queues` on SQS. Safe for use by several threads.
 
     Args:
         client: boto3's SQS client.
         work_queue_url: the queue of delivery parts.
-        refused_queue_url: the queue of messages that SQS refused for good.
+        refused_queue_url: the queue of messages that SQS refused permanently.
         sleep: waits for some seconds between tries.
     """
 
@@ -81,10 +81,12 @@ class SqsQueues:
         self._sleep = sleep
 
     def send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
-        """Sends a batch: one request, unless SQS refuses it whole; then one each, to tell the bad message from others.
+        """Sends a batch with a single request.
+
+        If SQS refuses the whole batch, sends each message in its own request, to find the bad message.
 
         Raises:
-            QueueUnavailable: the queue is gone, or it or its key denies access.
+            QueueUnavailable: the queue does not exist, or the queue or its key denies access.
         """
         entries: list[Entry] = [
             {
@@ -120,19 +122,19 @@ class SqsQueues:
         raise error
 
     def enqueue_parts(self, key: DeliveryKey, parts: Sequence[int]) -> None:
-        """Sends parts to the work queue, ten a request; those that SQS did not take are tried again.
+        """Sends parts to the work queue, ten in each request. Retries parts that SQS did not take.
 
         Raises:
-            QueueUnavailable: some were not taken after all tries.
+            QueueUnavailable: some parts were not taken after all tries.
         """
         self._enqueue([PartJob(key=key, part=part) for part in parts])
 
     def enqueue_parks(self, keys: Sequence[ParkKey]) -> None:
-        """Sends parks that are to be drained to the work queue, as `enqueue_parts` does."""
+        """Sends parks to the work queue to be drained, as `enqueue_parts` does."""
         self._enqueue([DrainJob(key=key) for key in keys])
 
     def enqueue_catch_up(self, topic: str, subscription: str, generation: str) -> None:
-        """Sends to the work queue that a subscription was resumed, as `enqueue_parts` does."""
+        """Sends a resumed subscription's job to the work queue, as `enqueue_parts` does."""
         self._enqueue([CatchUpJob(topic=topic, subscription=subscription, generation=generation)])
 
     def _enqueue(self, jobs: Sequence[Job]) -> None:
@@ -154,7 +156,7 @@ class SqsQueues:
                 raise QueueUnavailable(self._work_queue_url, reason)
 
     def refuse(self, document: Mapping[str, object]) -> None:
-        """Sends a document as JSON: one request. What makes it too large for SQS is cut, and the document says so."""
+        """Sends a document as JSON with a single request. An oversized field is cut and named in the document."""
         self._client.send_message(QueueUrl=self._refused_queue_url, MessageBody=refused_body(document))
 
 
@@ -186,9 +188,10 @@ def _refusal(queue_url: str, entry: Mapping[str, Any]) -> Refusal:
 
 
 def refused_body(document: Mapping[str, object]) -> str:
-    """Returns a document as JSON in ASCII, so that SQS takes any text in it.
+    """Returns a document as JSON in ASCII, so that SQS accepts any text.
 
-    What is too large for SQS has its longest field cut; `cut` then names the field and its length in characters.
+    If the document is too large for SQS, its longest field is cut. `cut` then names the field and its length in
+    characters.
     """
     kept = dict(document)
     lengths: dict[str, int] = {}

@@ -1,25 +1,25 @@
-"""The table's keys: pure data, the same for the application, the stack and the tests.
+"""Builds and parses the table's keys, for the application, the stack and the tests alike.
 
-    item          pk                 sk
-    topic state         T#<topic>          STATE
-    bucket        T#<topic>          BUCKET#<bucket id>
-    plan          T#<topic>          PLAN#<a>
-    subscription  T#<topic>          SUB#<name>
-    delivery      T#<topic>          DELIVERY#<subscription>#<generation>#<a>, and #<id> of a replay
-    park          T#<topic>          PARK#<subscription>#<generation>#<id>
-    trash         T#<topic>          TRASH#<sealed>#<id>
-    recurring     T#<topic>          RECUR#<name>
-    merge lease   T#<topic>          MERGE
-    import        T#<topic>          IMPORT#<import id>#<cut>
-    claim         T#<topic>          CLAIM#<subscription, or nothing>#<owner>
-    tombstone     T#<topic>#TOMB     <slot>#<message id>
-    key           T#<topic>#KEY#<00 to 15>   <key>
-    daily work    SERVICE            <name>
+    item          pk                       sk
+    topic state   T#<topic>                STATE
+    bucket        T#<topic>                BUCKET#<bucket id>
+    plan          T#<topic>                PLAN#<first slot>
+    subscription  T#<topic>                SUB#<name>
+    delivery      T#<topic>                DELIVERY#<subscription>#<generation>#<first slot>, and #<id> of a replay
+    park          T#<topic>                PARK#<subscription>#<generation>#<id>
+    trash         T#<topic>                TRASH#<sealed>#<id>
+    recurring     T#<topic>                RECUR#<name>
+    merge lease   T#<topic>                MERGE
+    import        T#<topic>                IMPORT#<import id>#<cut>
+    claim         T#<topic>                CLAIM#<subscription, or nothing>#<owner>
+    tombstone     T#<topic>#TOMB           <slot>#<message id>
+    key           T#<topic>#KEY#<00 to 15> <key>
+    daily work    SERVICE                  <name>
 
-Slots have 12 digits, so that keys sort as slots do. Names hold no '#' (`topic.check_name`).
+Slots have 12 digits, so that keys sort in the order of slots. Names contain no '#' (`topic.check_name`).
 
-TopicStates, deliveries and parks that the sweep must look at are in the sparse index `checks` too: `check_shard`,
-`next_check_ms`.
+Topic states, deliveries and parks with a next check are also in the sparse index `checks`, whose keys are
+`check_shard` and `next_check_ms`.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ RECURRING = "RECUR#"
 CLAIMS = "CLAIM#"
 
 EVERY_TOPIC = "T#*"
-"""Matches the partitions of every topic's items, in an IAM policy; no name of a topic holds a '#'."""
+"""IAM policy pattern for the partitions of all topics' items. A topic's name contains no '#'."""
 EVERY_BESIDE = "T#*#*"
-"""Those of every topic's tombstones and keys."""
+"""IAM policy pattern for the partitions of all topics' tombstones and keys."""
 EVERY_TOMBSTONES = "T#*#TOMB"
 EVERY_KEYS = "T#*#KEY#*"
 SERVICE = "SERVICE"
-"""The partition of what is not a topic's."""
+"""The partition of items that belong to no topic."""
 
 Key = tuple[str, str]
 """A partition key and a sort key."""
@@ -72,12 +72,12 @@ _SLOT_DIGITS = 12
 
 
 def slot_text(slot: int) -> str:
-    """Returns a slot as keys hold it."""
+    """Returns a slot as text for a sort key."""
     return f"{slot:0{_SLOT_DIGITS}d}"
 
 
 def topic_partition(topic: str) -> str:
-    """Returns the partition of all items of a topic but its tombstones."""
+    """Returns the partition of a topic's items, except tombstones and keys."""
     return _TOPIC + topic
 
 
@@ -87,7 +87,7 @@ def tombstone_partition(topic: str) -> str:
 
 
 def topic_of(partition: str) -> str:
-    """Returns the topic of `topic_partition`'s result."""
+    """Returns the topic of a partition from `topic_partition`."""
     return partition.removeprefix(_TOPIC)
 
 
@@ -102,12 +102,12 @@ def bucket_key(topic: str, bucket_id: BucketId) -> Key:
 
 
 def plan_key(topic: str, first_slot: int) -> Key:
-    """Returns the key of the plan that starts at slot a."""
+    """Returns the key of the plan that starts at first_slot."""
     return topic_partition(topic), PLANS + slot_text(first_slot)
 
 
 def plan_slot(sort_key: str) -> int:
-    """Returns the slot at which the plan of a sort key starts."""
+    """Returns the first slot of a plan, from its sort key."""
     return int(sort_key.removeprefix(PLANS))
 
 
@@ -123,10 +123,10 @@ def delivery_key(key: DeliveryKey) -> Key:
 
 
 def parse_delivery_key(key: Key) -> DeliveryKey:
-    """Returns what `delivery_key` was given.
+    """Returns the DeliveryKey of a delivery's key in the table.
 
     Raises:
-        ValueError: it is not a delivery's key.
+        ValueError: the key is not a delivery's.
     """
     parts = key[1].split("#")
     replay = parts.pop() if len(parts) > 4 else None
@@ -142,10 +142,10 @@ def park_key(key: ParkKey) -> Key:
 
 
 def parse_park_key(key: Key) -> ParkKey:
-    """Returns what `park_key` was given.
+    """Returns the ParkKey of a park's key in the table.
 
     Raises:
-        ValueError: it is not a park's key.
+        ValueError: the key is not a park's.
     """
     _, subscription, generation, id = key[1].split("#")
     return ParkKey(topic=topic_of(key[0]), subscription=subscription, generation=generation, id=id)
@@ -157,22 +157,22 @@ def trash_key(topic: str, sealed: int, trash_id: str) -> Key:
 
 
 def merge_key(topic: str) -> Key:
-    """Returns the key of the lease of a topic's merge."""
+    """Returns the key of a topic's merge lease."""
     return topic_partition(topic), MERGE
 
 
 def import_key(topic: str, once: str) -> Key:
-    """Returns the key of the mark that a cut of an import, `<import id>#<cut>`, is committed."""
+    """Returns the key of a committed cut's mark. `once` is `<import id>#<cut>`."""
     return topic_partition(topic), IMPORTS + once
 
 
 def imports_prefix(import_id: str) -> str:
-    """Returns what the sort keys of an import's marks start with."""
+    """Returns the sort key prefix of an import's marks."""
     return f"{IMPORTS}{import_id}#"
 
 
 def import_cut(sort_key: str) -> int:
-    """Returns the cut of a mark's sort key."""
+    """Returns the cut in a mark's sort key."""
     return int(sort_key.rpartition("#")[2])
 
 
@@ -182,7 +182,7 @@ def tombstone_key(topic: str, slot: int, message_id: MessageId) -> Key:
 
 
 def parse_tombstone_key(key: Key) -> tuple[int, MessageId]:
-    """Returns the slot and the id that `tombstone_key` was given."""
+    """Returns the slot and message id of a tombstone's key."""
     slot, _, message_id = key[1].partition("#")
     return int(slot), MessageId(message_id)
 
@@ -193,12 +193,12 @@ def recurring_key(topic: str, name: str) -> Key:
 
 
 def claim_key(topic: str, subscription: str | None, owner: str) -> Key:
-    """Returns the key of an owner's claim to a topic, or to a subscription of it."""
+    """Returns the key of an owner's claim to a topic or subscription."""
     return topic_partition(topic), claims_prefix(subscription) + owner
 
 
 def claims_prefix(subscription: str | None) -> str:
-    """Returns what the sort keys of the claims to a subscription, or to the topic itself, start with."""
+    """Returns the sort key prefix of the claims to a subscription, or to the topic itself."""
     return f"{CLAIMS}{subscription or ''}#"
 
 
@@ -213,7 +213,7 @@ def key_partitions(topic: str) -> list[str]:
 
 
 def partitions(topic: str) -> list[str]:
-    """Returns all partitions that hold anything of a topic."""
+    """Returns all partitions with items of a topic."""
     return [topic_partition(topic), tombstone_partition(topic), *key_partitions(topic)]
 
 
@@ -222,17 +222,17 @@ def _key_partition(topic: str, number: int) -> str:
 
 
 def daily_key(name: str) -> Key:
-    """Returns the key of a daily work of the whole service."""
+    """Returns the key of a daily job of the whole service."""
     return SERVICE, name
 
 
 def tombstone_range(first_slot: int, end_slot: int) -> tuple[str, str]:
-    """Returns the least sort key of slots [first_slot, end_slot), and one above all of them."""
+    """Returns the lowest sort key of slots [first_slot, end_slot), and a sort key above all of these slots."""
     return slot_text(max(0, first_slot)), slot_text(max(0, end_slot))
 
 
 def check_shard(topic: str) -> str:
-    """Returns the partition of the index `checks` that a topic's items are in."""
+    """Returns the partition of a topic's items in the index `checks`."""
     return _shard(crc32(topic.encode()) % CHECK_SHARDS)
 
 

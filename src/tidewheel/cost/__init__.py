@@ -1,1 +1,1 @@
-"""What the service costs: AWS's prices, times the requests and the function time that were measured."""
+"""Calculates the service's cost from AWS's prices and measured requests and function times."""

@@ -1,4 +1,4 @@
-"""The bill of a workload, a month: what its messages cost, and what the stack costs with or without them."""
+"""Calculates a workload's monthly bill, split into the cost of messages and of the stack itself."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ STORAGE, TELEMETRY, METRICS = "storage", "logs and traces", "metrics"
 BESIDE_REQUESTS = (STORAGE, TELEMETRY, METRICS)
 """Flows that are neither requests nor function time."""
 MOST_TOPICS = 1000
-"""Topics whose backlog is counted (`tidewheel.flows.upkeep.health`)."""
+"""Maximum topics whose backlog is counted (`tidewheel.flows.upkeep.health`)."""
 LOGS_COMPRESSED = 0.15
-"""Stored bytes of a byte of logs. https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/"""
+"""Stored bytes for each byte of logs. https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/"""
 
 
 NAMES = {
@@ -38,17 +38,17 @@ NAMES = {
     "glue.run": "runs",
     "GB-second": "GB-seconds",
 }
-"""Units, as people know them."""
+"""Readable names of units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line of a bill.
+    """A line of a bill.
 
     Attributes:
-        flow: what it is for.
-        service: who bills it.
-        what: how it comes about.
+        flow: the billed flow.
+        service: the billing AWS service.
+        what: how the amount is calculated.
         dollars: a month.
     """
 
@@ -63,10 +63,10 @@ class Bill:
     """A month's bill.
 
     Attributes:
-        workload: what it is for.
+        workload: the billed workload.
         messages: lines that grow with the messages.
         standing: lines of a stack without any message.
-        consumers: what the consumers' own requests cost; not in the totals.
+        consumers: the cost of the consumers' own requests; not in the totals.
     """
 
     workload: Workload
@@ -76,21 +76,21 @@ class Bill:
 
     @property
     def a_month(self) -> float:
-        """Messages that are sent in a month."""
+        """Messages sent in a month."""
         return self.workload.per_day * DAYS_A_MONTH
 
     def a_million(self, dollars: float) -> float | None:
-        """Returns what a month's dollars are for a million messages sent; None if none are."""
+        """Returns the cost of a million messages from a month's dollars, or None if no message is sent."""
         return dollars / self.a_month * 1e6 if self.a_month else None
 
 
 def total(lines: Iterable[Line]) -> float:
-    """Returns the sum of lines."""
+    """Returns the sum of the lines' dollars."""
     return sum(line.dollars for line in lines)
 
 
 def grouped(lines: Iterable[Line], by: Callable[[Line], str]) -> dict[str, float]:
-    """Returns dollars by service, flow or whatever else, the largest first."""
+    """Returns dollars grouped by a key such as service or flow, the largest first."""
     sums: dict[str, float] = {}
     for line in lines:
         sums[by(line)] = sums.get(by(line), 0.0) + line.dollars
@@ -108,7 +108,7 @@ def bill(
     Args:
         workload: the messages.
         deployed: the stack's environment.
-        assumptions: what is taken for granted.
+        assumptions: the assumed figures.
         settings: of each topic.
     """
     taken = assumptions or Assumptions()
@@ -128,7 +128,7 @@ def bill(
 
 
 def units_a_day(runs: Iterable[Runs]) -> dict[str, float]:
-    """Returns the units that runs are billed for, as `tidewheel.local.meter` counts them."""
+    """Returns the billed units of runs, in the units of `tidewheel.local.meter`."""
     units: dict[str, float] = {}
     for run in runs:
         for found in (FLOWS[run.flow].units(run.measures), run.more):
@@ -169,7 +169,7 @@ def _dollars(unit: str, count: float) -> float:
 
 
 def _telemetry(flow: str, calls_a_day: float, deployed: Deployed, taken: Assumptions) -> list[Line]:
-    """Returns the lines of calls' logs and traces."""
+    """Returns the lines for logs and traces of calls."""
     gigabytes = calls_a_day * taken.log_bytes * DAYS_A_MONTH / GB
     most = DAY_S * TRACED_A_SECOND
     traces = (min(calls_a_day, most) + max(0.0, calls_a_day - most) * taken.traced_share) * DAYS_A_MONTH
@@ -188,7 +188,7 @@ def _telemetry(flow: str, calls_a_day: float, deployed: Deployed, taken: Assumpt
 
 
 def _metrics(calls_a_day: float, deployed: Deployed, taken: Assumptions) -> list[Line]:
-    """Returns the line of custom metrics: each is billed for the hours in which it has values."""
+    """Returns the line of custom metrics. Each metric is billed for the hours in which it has values."""
     if not deployed.metrics:
         return []
     hours = any_of(calls_a_day / 24)

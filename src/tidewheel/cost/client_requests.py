@@ -1,4 +1,4 @@
-"""What clients ask of AWS, call by call, as data; `tests/local/test_request_counts*.py` measure every line of it.
+"""Lists the AWS requests of each client call, measured line by line by `tests/local/test_request_counts*.py`.
 
 Units are those of small items and messages, as in `tidewheel.cost.requests`.
 """
@@ -15,20 +15,20 @@ def _flow(requests: Mapping[str, int], units: Mapping[str, float], **more: Asked
 
 
 CLIENT_FLOWS: Mapping[str, Flow] = {
-    # Any client that sends or changes something reads the topic's state once a minute.
+    # Every client that sends or changes something reads the topic's state once a minute.
     "client": Flow(
         function=None, asked={"minute": Asked(requests={"dynamodb.GetItem": 1}, units={"dynamodb.read": 1})}
     ),
-    # One pack, whatever the number of messages in it.
+    # A single pack for any number of messages.
     "send": _flow({"sqs.SendMessageBatch": 1}, {"sqs.request": 1}),
-    # The tombstone, and a check of the topic state.
+    # Writes the tombstone and checks the topic state.
     "cancel by id": _flow({"dynamodb.TransactWriteItems": 1}, {"dynamodb.write": 4}),
-    # The key's entry first.
+    # Reads the key's entry first.
     "cancel by key": _flow(
         {"dynamodb.GetItem": 1, "dynamodb.PutItem": 1, "dynamodb.TransactWriteItems": 1},
         {"dynamodb.read": 1, "dynamodb.write": 5},
     ),
-    # The message is read, then its tombstone written, and it is sent again.
+    # Reads the message, writes its tombstone and sends it again.
     "reschedule": _flow(
         {
             "dynamodb.GetItem": 3,
@@ -39,7 +39,7 @@ CLIENT_FLOWS: Mapping[str, Flow] = {
         },
         {"dynamodb.read": 4, "s3.get": 1, "dynamodb.write": 4, "sqs.request": 1},
     ),
-    # Topic state, tombstone and buckets; the segment of one ledger.
+    # Reads topic state, tombstone and buckets, and the segment of a ledger.
     "get": _flow(
         {"dynamodb.GetItem": 3, "dynamodb.Query": 1, "s3.GetObject": 1},
         {"dynamodb.read": 4, "s3.get": 1},
@@ -47,14 +47,14 @@ CLIENT_FLOWS: Mapping[str, Flow] = {
     "peek": _flow(
         {"dynamodb.GetItem": 1, "dynamodb.Query": 1},
         {"dynamodb.read": 2},
-        # One ledger's segment, and the tombstones of its slots.
+        # A ledger's segment, and the tombstones of its slots.
         segment=Asked(requests={"dynamodb.Query": 1, "s3.GetObject": 1}, units={"dynamodb.read": 1, "s3.get": 1}),
     ),
-    # Topic state, buckets, subscriptions, open deliveries, parks.
+    # Reads topic state, buckets, subscriptions, open deliveries and parks.
     "stats": _flow(
         {"dynamodb.GetItem": 1, "dynamodb.Query": 4},
         {"dynamodb.read": 5},
-        # Its queue and dead-letter queue.
+        # The subscription's queue and dead-letter queue.
         subscription=Asked(requests={"sqs.GetQueueAttributes": 2}, units={"sqs.request": 2}),
     ),
     "pause": _flow({"dynamodb.GetItem": 1, "dynamodb.UpdateItem": 1}, {"dynamodb.read": 1, "dynamodb.write": 1}),
@@ -62,21 +62,21 @@ CLIENT_FLOWS: Mapping[str, Flow] = {
         {"dynamodb.GetItem": 2, "dynamodb.TransactWriteItems": 1, "sqs.SendMessageBatch": 1},
         {"dynamodb.read": 2, "dynamodb.write": 6, "sqs.request": 1},
     ),
-    # Topic state and buckets are read, the topic state's mark is raised.
+    # Reads topic state and buckets, and raises the purge mark of the topic state.
     "purge": _flow(
         {"dynamodb.GetItem": 1, "dynamodb.Query": 1, "dynamodb.UpdateItem": 1},
         {"dynamodb.read": 2, "dynamodb.write": 1},
-        # Ledgers that it empties go to the trash, a transaction for each hundred, and are collected soon.
+        # Emptied ledgers go to the trash, a transaction for each hundred, and are collected soon.
         emptied=Asked(
             requests={"dynamodb.GetItem": 2, "dynamodb.TransactWriteItems": 1, "dynamodb.UpdateItem": 1},
             units={"dynamodb.read": 2, "dynamodb.write": 11},
         ),
     ),
-    # Topic state, subscription and plans.
+    # Reads topic state, subscription and plans.
     "replay": _flow(
         {"dynamodb.GetItem": 2, "dynamodb.Query": 2},
         {"dynamodb.read": 4},
-        # Its delivery, two stamps of it, and its jobs.
+        # A plan's delivery, a change of its next check, and its jobs.
         plan=Asked(
             requests={
                 "dynamodb.GetItem": 1,
@@ -87,7 +87,7 @@ CLIENT_FLOWS: Mapping[str, Flow] = {
             units={"dynamodb.read": 1, "dynamodb.write": 10, "sqs.request": 1},
         ),
     ),
-    # Topic state and rule, before and after; the rule and the topic state's mark in one transaction.
+    # Reads topic state and rule before and after. A transaction writes the rule and changes the topic state.
     "send recurring": _flow(
         {"dynamodb.GetItem": 4, "dynamodb.TransactWriteItems": 1}, {"dynamodb.read": 4, "dynamodb.write": 6}
     ),
@@ -95,9 +95,9 @@ CLIENT_FLOWS: Mapping[str, Flow] = {
         {"dynamodb.GetItem": 2, "dynamodb.TransactWriteItems": 1}, {"dynamodb.read": 2, "dynamodb.write": 4}
     ),
     "create topic": _flow({"dynamodb.GetItem": 2, "dynamodb.PutItem": 1}, {"dynamodb.read": 2, "dynamodb.write": 1}),
-    # The rest is the sweep's.
+    # The sweep does the rest.
     "delete topic": _flow({"dynamodb.GetItem": 1, "dynamodb.UpdateItem": 1}, {"dynamodb.read": 1, "dynamodb.write": 3}),
-    # With its queue and dead-letter queue.
+    # Includes the queue and dead-letter queue.
     "create subscription": _flow(
         {
             "dynamodb.GetItem": 4,
@@ -109,7 +109,7 @@ CLIENT_FLOWS: Mapping[str, Flow] = {
         },
         {"dynamodb.read": 4, "dynamodb.write": 5, "sqs.request": 9},
     ),
-    # Ten messages taken and acknowledged by a consumer.
+    # A consumer receives and deletes ten messages.
     "receive": Flow(
         function=None,
         asked={
@@ -117,7 +117,7 @@ CLIENT_FLOWS: Mapping[str, Flow] = {
         },
     ),
 }
-"""Flow -> what it asks."""
+"""Flow -> its requests and units."""
 
 CALLS: Mapping[str, tuple[str, ...]] = {
     "send": ("send", "client"),
@@ -140,7 +140,7 @@ CALLS: Mapping[str, tuple[str, ...]] = {
     "receive": ("receive",),
     "delete": ("receive",),
 }
-"""A client's call -> the flows that it is."""
+"""A client's call -> its flows."""
 
 _SELDOM = "a few requests when somebody changes a topic by hand"
 _LISTING = "a query or scan, a page of 1 MB a request"
@@ -155,4 +155,4 @@ NOT_COUNTED: Mapping[str, str] = {
     "redrive": "SQS moves the messages itself",
     "redrive_service": "SQS moves the messages itself",
 }
-"""A client's other calls -> why no bill has them."""
+"""A client's other calls -> why no bill contains these calls."""

@@ -1,4 +1,4 @@
-"""What costs money as long as a stack exists, by environment, as data; tests compare it with the templates."""
+"""Lists the fixed-cost resources of a stack by environment. Tests compare this list with the templates."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 POLLERS = 5
-"""Pollers with which Lambda begins on each queue, and which it keeps while the queue is empty.
-https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html"""
+"""Lambda's initial pollers of each queue, which stay while the queue is empty.
+https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed:
-    """What an environment has.
+    """Fixed-cost resources of an environment.
 
     Attributes:
-        alarms: metrics that alarms look at.
+        alarms: metrics with alarms.
         dashboards: CloudWatch dashboards.
-        metrics: whether the functions emit metrics of their own.
+        metrics: whether the functions emit custom metrics.
         polled_queues: queues that Lambda polls; two more for each dedicated topic.
         keys: KMS keys.
-        sweep_interval_s: between two sweeps.
+        sweep_interval_s: time between two sweeps.
         traced: whether X-Ray samples the functions' calls.
-        deleted_object_days: days for which S3 keeps what was deleted.
+        deleted_object_days: days for which S3 keeps deleted objects.
     """
 
     alarms: int

@@ -1,7 +1,7 @@
-"""What one flow asks of AWS.
+"""Describes the AWS requests and billed units of a flow.
 
-A flow asks for some things once a run, for others once for each subscription, segment, ten messages and so on. So it
-has an `Asked` for each such measure, and a run is told by its measures:
+A flow makes some requests once a run, others once for each subscription, segment, ten messages and so on. So a flow has
+an `Asked` for each such measure, and a run is described by its measures:
 
     FLOWS["dispatch"].requests(call=1, subscription=2, segment=1, sends=6)
 """
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is asked for one of something.
+    """Requests and billed units for each unit of a measure.
 
     Attributes:
-        requests: "service.Operation" -> how many.
-        units: kind of bill, as in `tidewheel.cost.prices` -> how many.
+        requests: "service.Operation" -> number of requests.
+        units: kind of bill, as in `tidewheel.cost.prices` -> number of units.
     """
 
     requests: Mapping[str, int]
@@ -28,11 +28,11 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """What one flow asks.
+    """The requests of a flow by measure.
 
     Attributes:
-        function: the function that runs it, None if it is a client.
-        asked: measure -> what is asked for one of it; "call" is one run of the flow.
+        function: the function that runs the flow; None if a client does.
+        asked: measure -> requests for each unit of the measure; "call" is a run of the flow.
     """
 
     function: str | None

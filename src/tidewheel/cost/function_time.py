@@ -1,12 +1,14 @@
-"""How long the functions run: measured CPU time, and stated waits, as GB-seconds.
+"""Calculates function time in GB-seconds from measured CPU time and assumed waits.
 
-The CPU time was measured by `benchmarks/bench_function_time.py` on `MACHINE`, on `MEASURED`, of one thread, without the
-emulator, with what a request costs the client. Lambda gives a function of `VCPU_MIB` one vCPU, and one of 1,024 MiB
-0.58 of it. A vCPU of Lambda's Graviton2 is taken to be `ARM_FACTOR` slower than the machine's. While a request is under
-way the function waits: `LATENCY_MS` are assumptions for requests within a Region, rather long than short. Sends and
-reads of segments go on side by side, the rest one after the other. While a thread waits for its send, others compute
-theirs: p threads are done with n sends that take c of CPU and w of waiting each after n c + w, or after n (c + w) / p
-if that is longer.
+The CPU time was measured by `benchmarks/bench_function_time.py` on `MACHINE`, on `MEASURED`, for a single thread,
+without the emulator, with the client's share of each request. Lambda gives a function of `VCPU_MIB` a full vCPU, and a
+function of 1,024 MiB 0.58 of a vCPU. A vCPU of Lambda's Graviton2 is assumed to be slower than the machine's by
+`ARM_FACTOR`.
+
+The function waits during each request. `LATENCY_MS` are assumptions for requests within a Region, rather long than
+short. Sends and reads of segments run in parallel, other requests in sequence. While a thread waits for its send, other
+threads compute. So p threads finish n sends, each with c of CPU and w of waiting, after n c + w, or after
+n (c + w) / p if that is longer.
 """
 
 from __future__ import annotations
@@ -21,17 +23,18 @@ MEASURED = "2026-11-21"
 MACHINE = "AMD EPYC, x86_64, Python 3.11"
 
 ARM_FACTOR = 1.25
-"""CPU time on Graviton2, by that on MACHINE. An assumption."""
+"""CPU time on Graviton2, divided by the time on MACHINE. An assumption."""
 
 VCPU_MIB = 1769
-"""Memory with which a function has one vCPU. https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html"""
+"""Memory of a function with a full vCPU. https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html"""
 
 KEPT_S = 360
-"""How long Lambda keeps an idle environment. An assumption: AWS promises nothing, and 5 to 7 minutes were observed."""
+"""Time for which Lambda keeps an idle environment. An assumption. AWS promises nothing. Observed: 5 to 7 minutes."""
 
 REPLACED_S = 7200
-"""How old an environment gets: Lambda ends each "every few hours". An assumption.
-https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html"""
+"""Lifetime of an environment. An assumption. AWS says "every few hours".
+https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html
+"""
 
 PARALLEL = 8
 """`send_threads` of the stack."""
@@ -55,19 +58,19 @@ LATENCY_MS: Mapping[str, float] = {
 _SEND = "sqs.SendMessageBatch"
 SIDE_BY_SIDE = (_SEND, "s3.GetObject")
 NO_WAIT = ("lambda.Invoke", "scheduler.Invoke", "sqs.ReceiveMessage", "sqs.DeleteMessageBatch")
-"""What happens outside the function."""
+"""Operations outside the function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionTime:
-    """What a function needs.
+    """Measured times and memory of a function.
 
     Attributes:
-        memory_mib: as the stack configures it.
+        memory_mib: the stack's setting.
         call_ms: CPU time of a call, without its messages, on MACHINE.
-        message_ms: CPU time of one message of it.
-        start_ms: CPU time of its imports.
-        sends: whether its messages are sent, so that `message_ms` is what the threads compute that send them.
+        message_ms: CPU time of each message of a call.
+        start_ms: CPU time of the imports.
+        sends: whether the messages are sent. Then `message_ms` is CPU time of the sending threads.
     """
 
     memory_mib: int
@@ -87,16 +90,16 @@ FUNCTIONS: Mapping[str, FunctionTime] = {
 
 
 def gb_seconds(function: str, calls: float, messages: float, requests: Mapping[str, float]) -> float:
-    """Returns what a day's calls of a function take.
+    """Returns the GB-seconds of a day's calls of a function.
 
     Args:
         function: its name.
-        calls: how many.
-        messages: how many they have in all.
-        requests: "service.Operation" -> how many they ask in all.
+        calls: number of calls.
+        messages: messages of all calls together.
+        requests: "service.Operation" -> requests of all calls together.
 
     Raises:
-        KeyError: there is no such function, or no latency is known of an operation.
+        KeyError: there is no such function, or an operation's latency is unknown.
     """
     its = FUNCTIONS[function]
     slower = ARM_FACTOR / min(1.0, its.memory_mib / VCPU_MIB)
@@ -110,7 +113,7 @@ def gb_seconds(function: str, calls: float, messages: float, requests: Mapping[s
 def cold_share(calls: float) -> float:
     """Returns the share of a day's calls that start an environment, whose imports Lambda bills.
 
-    Calls that come often enough keep one alive until it is replaced; a rarer one finds it by chance.
+    Frequent calls keep an environment alive until its replacement. A rare call finds an environment by chance.
     """
     if not calls:
         return 0.0
@@ -122,7 +125,7 @@ def _wait_ms(operation: str, count: float, calls: float, sending_ms: float) -> f
     """Returns how long calls wait for an operation while no thread computes.
 
     Args:
-        sending_ms: what the threads compute that send.
+        sending_ms: CPU time of the sending threads.
     """
     latency_ms = LATENCY_MS[operation]
     if operation not in SIDE_BY_SIDE:

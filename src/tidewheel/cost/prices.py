@@ -1,7 +1,7 @@
-"""AWS's prices, and what counted units come to.
+"""Lists AWS's prices and converts counted units to dollars.
 
 Everything is in US dollars for us-east-1, on demand, as listed on `LISTED`, without free tiers and discounts. Each
-constant or group names the page it is from. The units are those of `tidewheel.local.meter`.
+constant or group names its source page. The units are those of `tidewheel.local.meter`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 LISTED = "2026-11-21"
-"""The day on which the prices were last compared with AWS's pages."""
+"""Date of the last comparison with AWS's pages."""
 
 REGION = "us-east-1"
 
@@ -29,7 +29,7 @@ DOLLARS_PER_MILLION = {
 }
 """Dollars for a million of each unit.
 
-- sqs.request: standard queues, the first 100 billion; each 64 KiB is one. https://aws.amazon.com/sqs/pricing/
+- sqs.request: standard queues, the first 100 billion; each 64 KiB is a request. https://aws.amazon.com/sqs/pricing/
 - dynamodb.write, dynamodb.read: request units of 1 KB and 4 KB, Standard tables.
   https://aws.amazon.com/dynamodb/pricing/on-demand/
 - s3.put: PUT, COPY, POST, LIST; s3.get: GET and all others; S3 Standard. https://aws.amazon.com/s3/pricing/
@@ -44,10 +44,12 @@ DOLLARS_PER_GB_SECOND = 0.0000133334
 """Lambda on Arm, the first 7.5 billion GB-seconds. https://aws.amazon.com/lambda/pricing/"""
 
 DOLLARS_PER_DPU_HOUR = 0.44
-"""Glue Spark jobs, by the second, from a minute on. A G.1X worker is a DPU. https://aws.amazon.com/glue/pricing/"""
+"""Glue Spark jobs, billed by the second with a minimum of a minute. A G.1X worker is a DPU.
+https://aws.amazon.com/glue/pricing/
+"""
 
 ASSUMED_GLUE_RUN_DPU_HOURS = 2 * 2 / 60
-"""One run of the merge job: 2 workers G.1X for 2 minutes. An assumption: nothing here can measure Glue."""
+"""A run of the merge job with 2 workers G.1X for 2 minutes. An assumption, since Glue cannot be measured here."""
 
 S3_GB_MONTH = 0.023
 """S3 Standard, the first 50 TB. https://aws.amazon.com/s3/pricing/"""
@@ -65,10 +67,10 @@ LOGS_GB_MONTH = 0.03
 """CloudWatch Logs, storage, of compressed bytes. https://aws.amazon.com/cloudwatch/pricing/"""
 
 ALARM_MONTH = 0.10
-"""A standard-resolution alarm, for each metric it looks at. https://aws.amazon.com/cloudwatch/pricing/"""
+"""A standard-resolution alarm, for each of its metrics. https://aws.amazon.com/cloudwatch/pricing/"""
 
 METRIC_MONTH = 0.30
-"""A custom metric, the first 10,000; by the hour in which it has values. https://aws.amazon.com/cloudwatch/pricing/"""
+"""A custom metric, the first 10,000, for the hours with values. https://aws.amazon.com/cloudwatch/pricing/"""
 
 DASHBOARD_MONTH = 3.00
 """A dashboard. https://aws.amazon.com/cloudwatch/pricing/"""
@@ -77,7 +79,7 @@ KEY_MONTH = 1.00
 """A customer key. https://aws.amazon.com/kms/pricing/"""
 
 ASSUMED_GB_SECONDS = 0.1
-"""Function time of one invocation where only requests were counted: 100 ms at 1 GiB."""
+"""Assumed function time of an invocation with counted requests only: 100 ms at 1 GiB."""
 
 SERVICES = {
     "sqs": "SQS",
@@ -87,11 +89,11 @@ SERVICES = {
     "scheduler": "EventBridge Scheduler",
     "glue": "Glue",
 }
-"""The services whose use the local runtime counts."""
+"""Services with usage counted by the local runtime."""
 
 
 def dollars(unit: str, count: float) -> float:
-    """Returns what so many of a counted unit cost; a "glue.run" is one of the merge job.
+    """Returns the cost of a number of counted units. A "glue.run" is a run of the merge job.
 
     Raises:
         KeyError: the unit has no price.

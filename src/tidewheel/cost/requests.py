@@ -1,9 +1,9 @@
-"""What each flow asks of AWS, as data; `tests/local/test_request_counts*.py` measure every line of it.
+"""Lists the AWS requests of each flow, measured line by line by `tests/local/test_request_counts*.py`.
 
-The functions' flows stand here, those of clients in `tidewheel.cost.client_requests`.
+This module has the functions' flows, `tidewheel.cost.client_requests` those of clients.
 
-Units are those of small items, up to 1 KB written and 4 KB read, and of SQS payloads up to 64 KiB. What ledgers, plans
-and payloads cost beyond that depends on the workload: see `tidewheel.cost.bill`.
+Units are those of small items, up to 1 KB written and 4 KB read, and of SQS payloads up to 64 KiB. The additional cost
+of larger ledgers, plans and payloads depends on the workload: see `tidewheel.cost.bill`.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ _INGEST = Flow(
     function="ingest",
     asked={
         "call": _asked({"lambda.Invoke": 1}, {"lambda.invocation": 1}),
-        # The event source mapping takes and acknowledges packs, ten at a time.
+        # The event source mapping receives and deletes packs, ten at a time.
         "ten_packs": _asked(_TAKEN, {"sqs.request": 2}),
-        # Each topic's state: where the open slots begin.
+        # Reads each topic's state to find the first open slot.
         "topic": _asked({"dynamodb.GetItem": 1}, {"dynamodb.read": 1}),
-        # Put, then committed: its bucket, and the topic state.
+        # Puts the ledger, then commits its bucket and the topic state.
         "ledger": _asked({"s3.PutObject": 1, "dynamodb.TransactWriteItems": 1}, {"s3.put": 1, "dynamodb.write": 4}),
-        # Nothing waited: the next slot is set, and the first slot's schedule is made.
+        # No message waited: sets the next slot and creates the first slot's schedule.
         "woken": _asked({"scheduler.CreateSchedule": 1}, {"dynamodb.write": 1}),
-        # What waited is due later: the next slot is lowered, and the first slot's schedule is made.
+        # All waiting messages are due later: lowers the next slot and creates the first slot's schedule.
         "lowered": _asked({"scheduler.CreateSchedule": 1}, {"dynamodb.write": 2}),
-        # Rows of sealed slots go direct, past tombstones, to all subscriptions.
+        # Rows of sealed slots go direct, after a check of tombstones, to all subscriptions.
         "direct": _asked({"dynamodb.Query": 2}, {"dynamodb.read": 2}),
-        # Their slots can no longer be scheduled, and are sealed now.
+        # The slots of direct rows can no longer be scheduled, and are sealed now.
         "sealed": _asked({"dynamodb.UpdateItem": 1}, {"dynamodb.write": 1}),
         "sends": _SENDS,
-        # A message with a key that was free ...
+        # A message with a free key ...
         "key": _asked({"dynamodb.PutItem": 1}, {"dynamodb.write": 1}),
-        # ... one that takes the place of another ...
+        # ... a message that replaces another ...
         "upsert": _asked(
             {"dynamodb.PutItem": 1, "dynamodb.GetItem": 1, "dynamodb.TransactWriteItems": 1},
             {"dynamodb.write": 5, "dynamodb.read": 1},
         ),
-        # ... and one that loses against another.
+        # ... and a message that loses against another.
         "loser": _asked({"dynamodb.PutItem": 2, "dynamodb.GetItem": 1}, {"dynamodb.write": 2, "dynamodb.read": 1}),
-        # One that was rescheduled: the tombstone of the message whose place it takes.
+        # A rescheduled message: writes the tombstone of the replaced message.
         "moved": _asked(
             {"dynamodb.GetItem": 1, "dynamodb.TransactWriteItems": 1}, {"dynamodb.write": 4, "dynamodb.read": 1}
         ),
@@ -73,16 +73,16 @@ _DISPATCH = Flow(
             },
             {**_FIRED_UNITS, "dynamodb.read": 4, "dynamodb.write": 7},
         ),
-        # Its cursor and delivery, in the same transaction.
+        # A subscription's cursor and delivery, in the same transaction.
         "subscription": _asked({}, {"dynamodb.write": 5}),
         # The next slot's schedule.
         "armed": _asked({"scheduler.CreateSchedule": 1}, {}),
-        # A small plan is delivered by the dispatch: a segment is read once for all subscriptions ...
+        # Dispatch delivers a small plan itself: reads each segment once for all subscriptions ...
         "segment": _SEGMENT,
         "sends": _SENDS,
-        # ... and each subscription's delivery deleted.
+        # ... and deletes each subscription's delivery.
         "inline": _asked({"dynamodb.DeleteItem": 1}, {"dynamodb.write": 2}),
-        # Recurring messages: their rules, and an object with what they add to the plan.
+        # Recurring messages: reads the rules and puts an object with the plan's recurring messages.
         "recurring": _asked({"dynamodb.Query": 1, "s3.PutObject": 1}, {"dynamodb.read": 1, "s3.put": 1}),
         # A larger plan's parts go to the work queue, in tens for each subscription.
         "ten_parts": _SENDS,
@@ -104,18 +104,18 @@ _DELIVER = Flow(
         "sends": _SENDS,
         # The last part deletes the delivery.
         "complete": _asked({"dynamodb.DeleteItem": 1}, {"dynamodb.write": 2}),
-        # A resumed subscription's job: its parks become jobs, ten a request ...
+        # A resumed subscription's job: parks become jobs, ten in each request ...
         "catch_up": _asked(
             {**_TAKEN, "lambda.Invoke": 1, "dynamodb.GetItem": 3, "dynamodb.Query": 1},
             {"sqs.request": 2, "lambda.invocation": 1, "dynamodb.read": 4},
         ),
         "ten_parks": _SENDS,
-        # ... and each plan behind its cursor is handed out, and a small one delivered on the way.
+        # ... and each plan behind the cursor is handed out. Small plans are delivered at once.
         "handed_out": _asked(
             {"dynamodb.GetItem": 2, "dynamodb.Query": 1, "dynamodb.TransactWriteItems": 1},
             {"dynamodb.read": 3, "dynamodb.write": 5},
         ),
-        # A park is leased, sent and deleted.
+        # Leases, sends and deletes a park.
         "drain": _asked(
             {**_TAKEN, "lambda.Invoke": 1, "dynamodb.GetItem": 2, "dynamodb.UpdateItem": 1, "dynamodb.DeleteItem": 1},
             {"sqs.request": 2, "lambda.invocation": 1, "dynamodb.read": 2, "dynamodb.write": 4},
@@ -125,16 +125,16 @@ _DELIVER = Flow(
 _SWEEP = Flow(
     function="sweep",
     asked={
-        # One query for each shard of the index of checks: what is late and what is due; no topic is read.
+        # A query for each shard of the index `checks`, for late and due checks. Reads no topic.
         "call": _asked({**_FIRED, "dynamodb.Query": 16}, {**_FIRED_UNITS, "dynamodb.read": 8}),
-        # Once an hour, the backlog: the whole index, and each topic in it.
+        # Once an hour, the backlog: the whole index, and each topic in the index.
         "hour": _asked({"dynamodb.Query": 16}, {"dynamodb.read": 8}),
         "hour_topic": _asked({"dynamodb.GetItem": 1}, {"dynamodb.read": 1}),
-        # A topic whose time to be looked at has come: its topic state, by each of the two.
+        # A topic whose next check is due: its topic state is read twice.
         "topic": _asked({"dynamodb.GetItem": 2}, {"dynamodb.read": 2}),
-        # Once a day: the claim, taken and fulfilled, and the listings of what nothing names.
+        # Once a day: claims and completes the daily job, and lists S3 to find unreferenced objects.
         "orphans": _asked({"dynamodb.UpdateItem": 2, "s3.ListObjectsV2": 4}, {"dynamodb.write": 2, "s3.put": 4}),
-        # Once a day each topic that has objects: its checkpoint, and what names its ledgers.
+        # Once a day for each topic with objects: its checkpoint, and all references to its ledgers.
         "orphans_topic": _asked(
             {
                 "dynamodb.GetItem": 3,
@@ -145,12 +145,12 @@ _SWEEP = Flow(
             },
             {"dynamodb.read": 8, "s3.put": 2, "s3.get": 1},
         ),
-        # A mark that a client lowered, who may not arm the wheel: for a recurring message, or a new subscription.
+        # A client lowered the next slot, for a recurring message or a new subscription. The sweep creates the schedule.
         "armed": _asked(
             {"dynamodb.GetItem": 1, "scheduler.CreateSchedule": 1, "dynamodb.UpdateItem": 1},
             {"dynamodb.read": 1, "dynamodb.write": 3},
         ),
-        # A topic that was deleted, with one subscription and one ledger: it is emptied ...
+        # A deleted topic with a subscription and a ledger: emptied first ...
         "emptied_topic": _asked(
             {
                 "dynamodb.GetItem": 3,
@@ -164,7 +164,7 @@ _SWEEP = Flow(
             },
             {"dynamodb.read": 41, "dynamodb.write": 8, "s3.put": 7},
         ),
-        # ... and looked at once more before its name is free again.
+        # ... and checked again before its name is free.
         "freed_topic": _asked(
             {
                 "dynamodb.GetItem": 3,
@@ -176,7 +176,7 @@ _SWEEP = Flow(
             },
             {"dynamodb.read": 22, "dynamodb.write": 6, "s3.put": 7},
         ),
-        # Whether a merge is needed, when 32 ledgers have come: topic state, buckets, and the note.
+        # Considers a merge after 32 new ledgers: topic state, buckets, and a record of the decision.
         "merge": _asked(
             {"dynamodb.GetItem": 1, "dynamodb.Query": 1, "dynamodb.UpdateItem": 1},
             {"dynamodb.read": 2, "dynamodb.write": 3},
@@ -188,17 +188,17 @@ _COLLECT = Flow(
     asked={
         "call": _asked(
             {
-                "dynamodb.GetItem": 2,  # the topic state, before and after its mark was raised
+                "dynamodb.GetItem": 2,  # the topic state, before and after collected_until is raised
                 "dynamodb.Query": 7,  # subscriptions, deliveries, tombstones; trash, plans' ranges, buckets, tombstones
                 "dynamodb.UpdateItem": 2,  # collected_until; when to collect next
                 "s3.ListObjectsV2": 1,  # the checkpoints
-                "s3.GetObject": 1,  # the newest
+                "s3.GetObject": 1,  # the newest checkpoint
             },
             {"dynamodb.read": 9, "dynamodb.write": 3, "s3.put": 1, "s3.get": 1},
         ),
-        # Something is left to collect later: the topic stays in the index of checks, at another place.
+        # Work is left for a later collection: the topic stays in the index `checks`, at another place.
         "again": _asked({}, {"dynamodb.write": 1}),
-        # Something changed since the newest checkpoint.
+        # The topic changed since the newest checkpoint.
         "checkpoint": _asked({"s3.PutObject": 1}, {"s3.put": 1}),
         "plan": _asked({"dynamodb.DeleteItem": 1}, {"dynamodb.write": 1}),
         # Deleting objects is free.
@@ -212,15 +212,15 @@ _MERGE = Flow(
         "call": _asked(
             {
                 "lambda.Invoke": 1,
-                "dynamodb.UpdateItem": 2,  # the lease, taken and given back
+                "dynamodb.UpdateItem": 2,  # the merge lease, taken and released
                 "dynamodb.GetItem": 4,
-                "dynamodb.Query": 2,  # buckets, and once more to see that nothing is left to merge
+                "dynamodb.Query": 2,  # buckets, and a check that no merge is left
                 "dynamodb.TransactWriteItems": 1,
             },
-            # The buckets' items are read twice; the trash has every source's name.
+            # The buckets' items are read twice. The trash has every source's name.
             {"lambda.invocation": 1, "dynamodb.read": 8, "dynamodb.write": 10},
         ),
-        # Read by ranges, and its bucket deleted.
+        # Read by ranges. Its bucket is deleted.
         "source": _asked({"s3.GetObject": 1}, {"s3.get": 1, "dynamodb.write": 2}),
         "output": _asked({"s3.PutObject": 1}, {"s3.put": 1, "dynamodb.write": 2}),
     },
@@ -236,4 +236,4 @@ FLOWS: Mapping[str, Flow] = {
     "merge": _MERGE,
     **CLIENT_FLOWS,
 }
-"""Flow -> what it asks."""
+"""Flow -> its requests and units."""

@@ -1,6 +1,6 @@
-"""What the same messages cost by other ways of delaying them, each with its formula.
+"""Calculates the cost of the same messages with other ways of delaying messages, with formulas.
 
-A rival that has no subscriptions needs each message once for each of them: a copy.
+A rival without subscriptions needs a copy of each message for each subscription.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from tidewheel.cost.stream import CHUNK_BYTES
 from tidewheel.cost.workload import Workload
 
 ITEM_BYTES = 100
-"""What an item has beside the body: keys, id, state."""
+"""Bytes of an item beside the body: keys, id, state."""
 FUNCTION_GB_S = 0.002
-"""Function time of a message in Dynein's place: 20 ms for ten, at 1 GiB. An assumption."""
+"""Function time of a message in Dynein's place: 20 ms for ten messages, at 1 GiB. An assumption."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rival:
-    """Another way, and its bill.
+    """Another way of delaying messages, and its bill.
 
     Attributes:
-        name: of it.
-        formula: how its dollars come about, of one copy.
-        limit: the longest delay, and how late it may be.
+        name: the rival's name.
+        formula: how the dollars of a copy are calculated.
+        limit: the longest delay, and the lateness.
         dollars: a month.
     """
 
@@ -41,7 +41,7 @@ class Rival:
 
 
 def rivals(workload: Workload) -> tuple[Rival, ...]:
-    """Returns the bills of the others for a workload."""
+    """Returns the rivals' bills for a workload."""
     return (_scheduler(workload), _step_functions(workload), _table(workload))
 
 
@@ -54,11 +54,11 @@ def _chunks(workload: Workload) -> int:
 
 
 def schedules_dollars(copies: float, chunks: int = 1) -> float:
-    """Returns what EventBridge Scheduler costs with one schedule for each copy.
+    """Returns the cost of EventBridge Scheduler with a schedule for each copy.
 
     Args:
         copies: Messages times subscriptions.
-        chunks: SQS requests that a copy is billed as, one for each 64 KiB.
+        chunks: SQS requests billed for each copy, one for each 64 KiB.
     """
     return copies * (dollars("scheduler.invocation", 1) + dollars("sqs.request", chunks))
 
@@ -83,7 +83,10 @@ def _step_functions(workload: Workload) -> Rival:
 
 
 def _table(workload: Workload) -> Rival:
-    """Returns the bill of an item a message, as Airbnb's Dynein has it: taken in and sent on through SQS in tens."""
+    """Returns the bill of a table with an item for each message, as in Airbnb's Dynein.
+
+    Messages enter and leave through SQS in batches of ten.
+    """
     item_bytes = workload.size_bytes + ITEM_BYTES
     size_units = math.ceil(item_bytes / 1024)
     writes = 3 * size_units

@@ -1,6 +1,7 @@
-"""A steady stream of messages as runs of flows, a day.
+"""Converts a steady stream of messages to a day's runs of flows.
 
-Rates come from the arithmetic of Poisson streams: of `m` things a slot, a slot has any with probability `1 - exp(-m)`.
+Rates come from the arithmetic of Poisson streams. With `m` events in an average slot, a slot has at least one event
+with probability `1 - exp(-m)`.
 """
 
 from __future__ import annotations
@@ -19,29 +20,29 @@ from tidewheel.model.settings import TopicSettings
 
 CHUNK_BYTES = 64 * 1024
 URGENT_S = 1800
-"""What is due within half an hour goes through the urgent queue (`tidewheel.client.sender`)."""
+"""Messages due within half an hour go through the urgent queue (`tidewheel.client.sender`)."""
 ENDS_SOON_S = 3600
-"""What ends within an hour is not merged (`tidewheel.flows.upkeep.merge_planning`)."""
+"""Ledgers that end within an hour are not merged (`tidewheel.flows.upkeep.merge_planning`)."""
 BULK_WINDOW_S = 300
 """The bulk queue's batch window (`tidewheel.cdk.ingestion`)."""
 MAX_EVENT_BYTES = 6_000_000
-"""Lambda's largest event."""
+"""Maximum size of a Lambda event."""
 SEGMENT_BYTES = 64 * 1024
 MERGE_LOOK = 2
-"""A merge is considered when a half of `max_buckets` ledgers have come."""
+"""A merge is considered when half of `max_buckets` ledgers are new."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runs:
-    """Runs of one flow in a day.
+    """A day's runs of a flow.
 
     Attributes:
         flow: its name in `tidewheel.cost.requests.FLOWS`.
-        label: what people see.
-        measures: measure -> how many.
+        label: the name shown to users.
+        measures: measure -> number.
         calls: of the flow's function.
-        messages: that it goes through.
-        more: units beyond those of the table, for what is larger than its small items.
+        messages: that the flow processes.
+        more: units beyond those of the table, for larger items than the table's small items.
     """
 
     flow: str
@@ -53,17 +54,20 @@ class Runs:
 
 
 def any_of(expected: float) -> float:
-    """Returns the chance that there is any, of a Poisson number with this mean."""
+    """Returns the chance of at least one event, for a Poisson distribution with this mean."""
     return -math.expm1(-expected)
 
 
 def whole(number: float, size: float) -> float:
-    """Returns how many units of a size hold a number that varies around its mean: at least one, the last half full."""
+    """Returns the average number of units of a size that hold a varying number.
+
+    The result is at least one. The last unit is half full on average.
+    """
     return max(1.0, number / size + (1 - 1 / size) / 2)
 
 
 class Stream:
-    """The runs of a workload, a day."""
+    """A workload's runs in a day."""
 
     def __init__(self, workload: Workload, assumptions: Assumptions, settings: TopicSettings) -> None:
         self.workload, self.assumptions, self.settings = workload, assumptions, settings
@@ -74,7 +78,7 @@ class Stream:
         urgent = self._urgent_ingest() if self.urgent_packs else None
         bulk = self._bulk_ingest() if self.bulk_packs else None
         self._ingests = [run for run in (urgent, bulk) if run is not None]
-        # Of all topics. Those of the urgent queue end within the hour: they are never merged.
+        # Of all topics. Ledgers of the urgent queue end within the hour, so they are never merged.
         self.urgent_ledgers = urgent.measures["ledger"] if urgent else 0.0
         self.bulk_ledgers = bulk.measures["ledger"] if bulk else 0.0
 
@@ -85,7 +89,7 @@ class Stream:
         return [*self._sends(), *self._ingests, *self._dispatches(), *self._collects(), *self._merges()]
 
     def _packs(self) -> tuple[float, float]:
-        """Returns packs a day through the urgent and the bulk queue: a batch with both kinds is two."""
+        """Returns daily packs through the urgent and the bulk queue. A batch with both kinds makes two packs."""
         batch = self.workload.batch
         sends = self.workload.per_day / batch
         most = max(1.0, batch * self.stored_bytes / MAX_PACK_BYTES)
@@ -100,7 +104,10 @@ class Stream:
         yield Runs(flow="client", label="send", measures={"minute": minutes})
 
     def _urgent_ingest(self) -> Runs:
-        """A call for each poll that brings anything; a ledger for each topic in it that has rows for one."""
+        """Returns the urgent queue's runs of ingest.
+
+        Each poll that returns packs is a call. A call writes a ledger for each topic with rows for a ledger.
+        """
         packs, workload = self.urgent_packs, self.workload
         a_call = self._packs_a_poll(packs)
         calls = packs / a_call
@@ -134,7 +141,10 @@ class Stream:
         )
 
     def _bulk_ingest(self) -> Runs:
-        """Each poller fills a batch for the window, from its first pack on, or until it is full."""
+        """Returns the bulk queue's runs of ingest.
+
+        Each poller fills a batch, from its first pack until the window ends or the batch is full.
+        """
         packs, workload = self.bulk_packs, self.workload
         pollers = self.assumptions.batching_pollers
         windows = pollers * DAY_S / (BULK_WINDOW_S + pollers * DAY_S / packs)
@@ -162,13 +172,13 @@ class Stream:
         return min(10.0, max(1.0, packs / DAY_S / self.assumptions.receives_a_second))
 
     def _lowers(self, rows: float) -> float:
-        """Returns the chance that a new ledger's first row is due before all that waits."""
+        """Returns the chance that a new ledger's first row is due before all waiting messages."""
         if self.workload.spread is Spread.SAME:
             return 0.0
         return rows / (rows + self.workload.waiting / self.workload.topics)
 
     def _batches(self, messages: float) -> float:
-        """Returns SendMessageBatch requests of a number of messages to one queue: tens, of 1 MiB at most."""
+        """Returns the SendMessageBatch requests for messages to a queue, each of at most ten messages and 1 MiB."""
         size = self.workload.size_bytes + HEADER_BYTES
         return whole(messages, min(10.0, max(1.0, SQS_MAX_BYTES // size)))
 
@@ -177,7 +187,7 @@ class Stream:
 
     @property
     def dispatches(self) -> float:
-        """Dispatches a day and topic: slots that have anything from ledgers."""
+        """Daily dispatches of a topic, a dispatch for each slot with messages from ledgers."""
         slots = DAY_S / self.settings.slot_s
         return slots * any_of(self._a_topic / slots)
 
@@ -186,28 +196,32 @@ class Stream:
         return self.workload.per_day * (1 - self.direct) / self.workload.topics
 
     def _lasting(self, less_s: float = 0.0) -> float:
-        """Returns ledgers of the bulk queue that a topic would have at a time without merges, but for their last."""
+        """Returns the average ledgers of the bulk queue in a topic without merges.
+
+        Args:
+            less_s: excludes this last part of each ledger's life.
+        """
         reach_s = self.workload.spread.reach_s(self.workload.delay_mean_s)
         return self.bulk_ledgers / self.workload.topics * max(0.0, reach_s - less_s) / DAY_S
 
     @property
     def merges(self) -> bool:
-        """Whether topics have so many ledgers that they are merged; those that end within the hour never are."""
+        """Whether topics have enough ledgers for merges. Ledgers that end within the hour do not count."""
         return self._lasting(ENDS_SOON_S) > self.settings.max_buckets
 
     @property
     def _large(self) -> float:
-        """Ledgers of a topic at a time that came through the bulk queue."""
+        """Average ledgers of a topic from the bulk queue."""
         return max(1.0, min(self._lasting(), self.assumptions.live_ledgers) if self.merges else self._lasting())
 
     @property
     def _small(self) -> float:
-        """Ledgers of a topic at a time that came through the urgent queue."""
+        """Average ledgers of a topic from the urgent queue."""
         return self.urgent_ledgers / self.workload.topics * URGENT_S / 2 / DAY_S
 
     @property
     def live(self) -> float:
-        """Ledgers that a topic has at a time."""
+        """Average ledgers of a topic."""
         return self._large + self._small
 
     def _dispatches(self) -> Iterator[Runs]:
@@ -254,7 +268,10 @@ class Stream:
         return few and segments <= MAX_PART_SEGMENTS and raw_bytes <= 2 * MAX_PART_RAW_BYTES
 
     def _segments(self, rows: float) -> float:
-        """Returns segments that a slot's rows lie in: one of each ledger that has any, and what is more than 64 KiB."""
+        """Returns the segments with a slot's rows.
+
+        Each ledger with rows has a segment, and each further 64 KiB adds a segment.
+        """
         ledgers = self._large
         if self.workload.spread is Spread.SAME:
             ledgers = min(
@@ -300,7 +317,7 @@ class Stream:
             "trash": merges,
         }
         yield Runs(flow="collect", label="collect", calls=0.0, measures=measures)
-        # Rare dispatches leave it to the sweep.
+        # With rare dispatches, the sweep starts the collections.
         if dispatches < DAY_S / self.settings.collect_interval_s:
             yield Runs(flow="sweep", label="collect", measures={"topic": collects})
 
@@ -329,7 +346,7 @@ class Stream:
         )
 
     def _glue_runs(self) -> float:
-        """Returns runs of the merge job: where so much waits that a function cannot merge it all."""
+        """Returns runs of the merge job, for topics with too many waiting bytes for a function."""
         topics, taken = self.workload.topics, self.assumptions
         waiting = self.workload.waiting * self.stored_bytes / topics
         return (
@@ -340,5 +357,5 @@ class Stream:
 
 
 def _in_item(plan_bytes: float) -> float:
-    """Returns the bytes of a plan that are in its item: at least one, and one if the manifest is an object."""
+    """Returns the bytes of a plan in its item, at least 1. If the manifest is an object, returns 1."""
     return max(1.0, plan_bytes) if plan_bytes <= MAX_INLINE_MANIFEST_BYTES else 1.0

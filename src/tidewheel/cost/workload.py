@@ -1,4 +1,4 @@
-"""What a bill is made for: how many messages, how far ahead, how large, and for whom."""
+"""Describes a bill's workload by number, delay, size and subscriptions of its messages."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ DAY_S = 86_400
 
 
 class Spread(StrEnum):
-    """How delays lie around their mean."""
+    """The distribution of delays around their mean."""
 
     EVEN = "even"
-    """Evenly, from none to twice the mean."""
+    """Evenly distributed from zero to twice the mean."""
     EXPONENTIAL = "exponential"
-    """Many short ones, a few long ones."""
+    """Many short delays, a few long delays."""
     SAME = "same"
-    """All the same."""
+    """All delays are equal."""
 
     def share_within(self, seconds: float, mean_s: float) -> float:
-        """Returns the share of messages whose delay is at most so long."""
+        """Returns the share of messages whose delay is at most this long."""
         if self is Spread.EVEN:
             return min(1.0, seconds / (2 * mean_s))
         if self is Spread.EXPONENTIAL:
@@ -33,7 +33,7 @@ class Spread(StrEnum):
         return 1.0 if mean_s <= seconds else 0.0
 
     def reach_s(self, mean_s: float) -> float:
-        """Returns how far ahead nearly all messages are due: how long a ledger lives."""
+        """Returns the delay within which nearly all messages are due, which is the lifetime of a ledger."""
         return {Spread.EVEN: 2.0, Spread.EXPONENTIAL: 3.0, Spread.SAME: 1.0}[self] * mean_s
 
 
@@ -43,12 +43,12 @@ class Workload:
 
     Attributes:
         per_day: messages sent a day, over all topics; 0 for an idle service.
-        delay_mean_s: the mean of their delays, in seconds.
-        spread: how the delays lie around it.
-        size_bytes: a message's body.
+        delay_mean_s: the mean of the delays, in seconds.
+        spread: the distribution of delays around the mean.
+        size_bytes: size of a message's body.
         subscriptions: of each topic; each gets every message.
-        topics: among which the messages are divided evenly.
-        batch: messages that a client sends at once; 1 if it sends each by itself.
+        topics: number of topics, with equal shares of the messages.
+        batch: messages that a client sends together; 1 if the client sends each separately.
 
     Raises:
         InvalidValue: a value is out of its range.
@@ -78,9 +78,9 @@ class Workload:
 
     @property
     def waiting(self) -> float:
-        """Messages that wait at any time, in the long run."""
+        """Average number of waiting messages."""
         return self.per_day * self.delay_mean_s / DAY_S
 
     def share_within(self, seconds: float) -> float:
-        """Returns the share of messages whose delay is at most so long."""
+        """Returns the share of messages whose delay is at most this long."""
         return self.spread.share_within(seconds, self.delay_mean_s)

@@ -1,1 +1,1 @@
-"""Task frameworks on SQS with delays beyond SQS's 15 minutes: `tidewheel.integrations.dramatiq` and `.celery`."""
+"""Adds delays beyond SQS's 15 minutes to task frameworks, in modules `dramatiq` and `celery`."""

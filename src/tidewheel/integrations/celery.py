@@ -1,9 +1,9 @@
-"""Celery on SQS with any countdown or ETA: a transport that sends what is due later through Tidewheel.
+"""Adds a transport to Celery on SQS for any countdown or ETA.
 
-Celery puts a task with an ETA into its queue at once, and the worker that takes it keeps it in memory until then. SQS
-makes the message visible again after the queue's visibility time-out, another worker takes it too, and the task runs
-more than once. This transport puts what kombu would have put into the queue into the queue's topic instead, without
-the ETA; the worker finds it when it is due and runs it at once.
+Celery puts a task with an ETA into its queue at once. The worker that receives the task keeps the task in memory until
+the ETA. After the queue's visibility time-out, SQS makes the message visible again, another worker receives the same
+task, and the task runs more than once. For such tasks, this transport sends kombu's message without the ETA to the
+queue's topic. The message reaches the queue when the task is due, and a worker runs the task at once.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ task_delayed = Signal(name="tidewheel_task_delayed", providing_args={"task_id", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayedTasks:
-    """Which messages of an app go through Tidewheel, and how.
+    """Decides which messages of an app go through Tidewheel.
 
     Attributes:
         topics: the topics of the app's queues.
-        threshold_s: an ETA up to so far ahead is Celery's own affair.
-        clock: what ETAs are compared with.
+        threshold_s: Celery handles ETAs up to this many seconds ahead itself.
+        clock: the clock to which ETAs are compared.
     """
 
     topics: QueueTopics
@@ -53,17 +53,20 @@ class DelayedTasks:
     clock: Clock
 
     def due(self, message: Mapping[str, Any]) -> datetime | None:
-        """Returns when a message of kombu's is due if it must wait in a topic; None if it goes to its queue now."""
+        """Returns the due time of a kombu message that must wait in a topic.
+
+        Returns None if the message goes to its queue now.
+        """
         text = (message.get("headers") or {}).get("eta")
-        # What is redelivered lies in its queue: kombu only changes its visibility.
+        # A redelivered message is in its queue already. kombu only changes its visibility.
         if not isinstance(text, str) or message.get("redelivered"):
             return None
         try:
             eta = datetime.fromisoformat(text)
         except ValueError:
-            return None  # the worker says what is wrong with it
+            return None  # The worker reports the error.
         if eta.tzinfo is None:
-            eta = eta.replace(tzinfo=UTC)  # as the worker reads it
+            eta = eta.replace(tzinfo=UTC)  # as the worker does
         now = datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)
         return eta if eta - now > timedelta(seconds=self.threshold_s) else None
 
@@ -76,17 +79,18 @@ def install(
     threshold_s: int = MAX_THRESHOLD_S,
     clock: Clock | None = None,
 ) -> None:
-    """Makes an app send countdowns and ETAs beyond a threshold through Tidewheel; tasks and calls stay as they are.
+    """Makes an app send countdowns and ETAs beyond a threshold through Tidewheel.
 
-    Call it where the app is configured, in producers and workers alike (workers send too: retries, chains), after the
-    last change of `broker_transport_options` and before the first message.
+    Tasks and calls stay unchanged. Call this function where the app is configured, in producers and workers alike
+    (workers also send retries and chains), after the last change of `broker_transport_options` and before the first
+    message.
 
     Args:
         app: an app whose broker is SQS.
         tidewheel: the client.
         topics: topics of queues by the queue's name in SQS; default: the topic has the queue's name.
-        threshold_s: an ETA up to so many seconds ahead goes to the queue as ever; 0 to 900.
-        clock: what ETAs are compared with; default: `tidewheel.clock.current()`.
+        threshold_s: Celery handles ETAs up to this many seconds ahead itself; 0 to 900.
+        clock: the clock to which ETAs are compared; default: `tidewheel.clock.current()`.
 
     Raises:
         InvalidValue: the broker is not SQS, the message protocol has no headers, or an argument is not usable.
@@ -112,32 +116,32 @@ def install(
 def prepare(
     app: Celery, queues: Iterable[str] | None = None, **settings: Unpack[NewTopicSettings]
 ) -> list[Subscription]:
-    """Makes each queue's topic, with the queue as its subscription, or finds them. Call it once, at deployment.
+    """Creates each queue's topic, with the queue as its subscription. Existing topics are kept.
 
-    A queue that does not exist is made as Celery makes it.
+    Call this function once, at deployment. A queue that does not exist is created as Celery creates queues.
 
     Args:
         app: an app with `install` done.
         queues: Celery's names of queues; default: `task_queues`, or the default queue. Queues that only
             `task_routes` or calls name must be given.
-        settings: of topics that are made, such as slot_s=60.
+        settings: settings of new topics, such as slot_s=60.
 
     Raises:
         NotConfigured: `install` was not called.
-        InvalidValue: a FIFO queue, a setting that cannot be, or a topic that feeds other queues.
+        InvalidValue: a FIFO queue, an invalid setting, or a topic that feeds other queues.
     """
     topics = _delayed_tasks(app.conf.broker_transport_options).topics
     subscriptions = []
     with app.connection_for_write() as connection:
         channel = connection.channel()
         for name in sorted(app.amqp.queues) if queues is None else queues:
-            topics.topic(channel.canonical_queue_name(name))  # refuses a FIFO queue before it is made
+            topics.topic(channel.canonical_queue_name(name))  # Refuses a FIFO queue before the queue is created.
             subscriptions.append(topics.prepare(channel._new_queue(name), **settings))
     return subscriptions
 
 
 class Channel(SQS.Channel):
-    """kombu's SQS channel; what is due later goes to the queue's topic."""
+    """kombu's SQS channel, which sends delayed messages to the queue's topic."""
 
     _later: _Later | None = None
 
@@ -151,7 +155,7 @@ class Channel(SQS.Channel):
             super()._put(queue, message, **options)  # type: ignore[no-untyped-call]
             return
         now = {**message, "headers": {**message["headers"], "eta": None}}
-        # kombu itself makes the request; only where it is sent to differs.
+        # kombu builds the request. Only the target differs.
         self._later = _Later(topics=self._delayed.topics, due=due, queue=queue, headers=message["headers"])
         try:
             super()._put(queue, now, **options)  # type: ignore[no-untyped-call]
@@ -159,20 +163,20 @@ class Channel(SQS.Channel):
             self._later = None
 
     def sqs(self, queue: str | None = None) -> Any:
-        """Returns the SQS client, or during a delayed `_put` one that sends to the topic."""
+        """Returns the SQS client, or during a delayed `_put` a client for the topic."""
         client = super().sqs(queue)  # type: ignore[no-untyped-call]
         return client if self._later is None else _LaterClient(client, self._later)
 
 
 class Transport(SQS.Transport):
-    """kombu's SQS transport with delays of any length; its transport option `tidewheel` is a `DelayedTasks`."""
+    """kombu's SQS transport with any delay. The transport option `tidewheel` is a `DelayedTasks`."""
 
     Channel = Channel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Later:
-    """One message on its way to a topic."""
+    """A message to be sent to a topic."""
 
     topics: QueueTopics
     due: datetime
@@ -180,7 +184,7 @@ class _Later:
     headers: Mapping[str, Any]
 
     def send(self, request: Mapping[str, Any]) -> Receipt:
-        """Sends what a SendMessage request would have sent, less what SQS has for its queues only."""
+        """Sends the content of a SendMessage request to the topic, without parameters specific to queues."""
         attributes = {}
         for name, value in request.get("MessageAttributes", {}).items():
             if value.get("DataType") != "String":
@@ -192,7 +196,7 @@ class _Later:
 
 
 class _LaterClient:
-    """An SQS client, but for what it does with a message."""
+    """An SQS client that sends messages to the topic."""
 
     def __init__(self, client: Any, later: _Later) -> None:
         self._client = client
@@ -202,7 +206,7 @@ class _LaterClient:
         return getattr(self._client, name)
 
     def send_message(self, **request: Any) -> None:
-        """Sends to the topic and tells `task_delayed`."""
+        """Sends the message to the topic, then sends the signal `task_delayed`."""
         later = self._later
         receipt = later.send(request)
         task_delayed.send(

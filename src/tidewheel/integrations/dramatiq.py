@@ -1,7 +1,7 @@
-"""dramatiq on SQS with any delay: a broker that sends what SQS cannot hold back through Tidewheel.
+"""Adds a broker to dramatiq on SQS that supports any delay.
 
-The broker of dramatiq_sqs refuses delays above 15 minutes. This one puts what it would have put into the queue
-(a message, encoded, as base64) into the queue's topic instead, and the worker finds it when it is due.
+The broker of dramatiq_sqs refuses delays above 15 minutes. For such delays, this broker sends the same data (the
+encoded message as base64) to the queue's topic. The worker receives the message from the queue when the message is due.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 TOPIC_OPTION = "tidewheel_topic"
 ID_OPTION = "tidewheel_id"
-"""Options of the message that `enqueue` returns: where it waits, and its id there."""
+"""Options of the message that `enqueue` returns: the topic where the message waits, and its id there."""
 
 
 class TidewheelSQSBroker(SQSBroker):  # type: ignore[misc]  # dramatiq_sqs says nothing of its types
-    """dramatiq_sqs' broker without its limit of 15 minutes; actors and workers stay as they are.
+    """The broker of dramatiq_sqs without the limit of 15 minutes. Actors and workers stay unchanged.
 
     Example:
         >>> broker = TidewheelSQSBroker(tidewheel=Tidewheel())
@@ -51,7 +51,8 @@ class TidewheelSQSBroker(SQSBroker):  # type: ignore[misc]  # dramatiq_sqs says 
         Args:
             tidewheel: the client.
             topics: topics of queues by the queue's name in SQS (with the namespace); default: the queue's name.
-            threshold_s: delays up to it go to SQS as ever, longer ones through Tidewheel; 0 to 900 seconds.
+            threshold_s: longest delay, in seconds, that goes to SQS directly; longer delays go through Tidewheel; 0 to
+                900.
             options: SQSBroker's own.
 
         Raises:
@@ -62,14 +63,16 @@ class TidewheelSQSBroker(SQSBroker):  # type: ignore[misc]  # dramatiq_sqs says 
         super().__init__(**options)
 
     def prepare(self, queues: Iterable[str] | None = None, **settings: Unpack[NewTopicSettings]) -> list[Subscription]:
-        """Makes each queue's topic, with the queue as its subscription, or finds them. Call it once, at deployment.
+        """Creates each queue's topic, with the queue as its subscription. Existing topics are kept.
+
+        Call this method once, at deployment.
 
         Args:
-            queues: dramatiq's names of queues; default: all that actors have declared.
-            settings: of topics that are made, such as slot_s=60.
+            queues: dramatiq's names of queues; default: all queues that actors have declared.
+            settings: settings of new topics, such as slot_s=60.
 
         Raises:
-            InvalidValue: a FIFO queue, a setting that cannot be, or a topic that feeds other queues.
+            InvalidValue: a FIFO queue, an invalid setting, or a topic that feeds other queues.
             QueueNotFound: no actor has declared the queue.
         """
         return [
@@ -78,20 +81,20 @@ class TidewheelSQSBroker(SQSBroker):  # type: ignore[misc]  # dramatiq_sqs says 
         ]
 
     def enqueue(self, message: dramatiq.Message[Any], *, delay: int | None = None) -> dramatiq.Message[Any]:
-        """Puts a message into its queue, or into the queue's topic if SQS cannot hold it back for so long.
+        """Puts a message into its queue, or into the queue's topic if the delay is too long for SQS.
 
         Args:
             message: the message.
             delay: milliseconds.
 
         Returns:
-            The message; of one that waits in a topic, a copy whose options `tidewheel_topic` and `tidewheel_id` say
-            where.
+            The message. If the message waits in a topic, a copy whose options `tidewheel_topic` and `tidewheel_id` name
+            the topic and the id.
 
         Raises:
             QueueNotPrepared: `prepare` was not called for the queue; nothing was sent.
             InvalidValue, MessageTooLarge: the message cannot be delivered; nothing was sent.
-            QueueUnavailable: SQS did not take it.
+            QueueUnavailable: SQS did not accept the message.
         """
         if delay is None or delay <= self._threshold_ms:
             now: dramatiq.Message[Any] = super().enqueue(message, delay=delay)

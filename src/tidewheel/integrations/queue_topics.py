@@ -1,9 +1,9 @@
-"""The topics behind a task framework's queues: one a queue, and that queue is its subscription.
+"""Maps each queue of a task framework to a topic with the queue as its subscription.
 
     producer --send--> topic --when it is due--> subscription = the framework's own queue --> worker
 
-A topic gives each of its messages to all of its subscriptions, so two queues never share one: each would get the
-other's tasks.
+A topic gives each message to all subscriptions. So two queues never share a topic, or each queue would also get the
+other queue's tasks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SUBSCRIPTION = "workers"
 """Name of the subscription that `prepare` makes."""
 MAX_THRESHOLD_S = 900
-"""SQS's longest delay."""
+"""SQS's maximum delay."""
 
 _MAX_TOPIC_CHARACTERS = 48
 _HASH_CHARACTERS = 8
@@ -37,10 +37,10 @@ _log = logging.getLogger(__name__)
 
 
 class QueueNotPrepared(TidewheelError, LookupError):
-    """The topic of this queue has no subscription with it, so that a delayed task would be lost; nothing was sent.
+    """The queue's topic does not lead to the queue, so a delayed task would be lost. Nothing was sent.
 
     Attributes:
-        queue_url, topic: the queue, and the topic that should lead to it.
+        queue_url, topic: the queue, and the topic that should lead to the queue.
     """
 
     def __init__(self, queue_url: str, topic: str) -> None:
@@ -53,20 +53,20 @@ class QueueNotPrepared(TidewheelError, LookupError):
 
 
 class QueueTopics:
-    """Sends messages that are due later, each to the topic of the queue where its worker waits.
+    """Sends each delayed message to the topic of its worker's queue.
 
-    Any number of threads may use one.
+    Safe for use by several threads.
     """
 
     def __init__(self, tidewheel: Tidewheel, topics: Mapping[str, str] | None = None) -> None:
-        """Makes it; AWS is not called.
+        """Makes the mapping without a call to AWS.
 
         Args:
             tidewheel: the client.
             topics: topics of queues by the queue's name in SQS; default: the topic has the queue's name.
 
         Raises:
-            InvalidValue: a topic's name cannot be one, or two queues have the same topic.
+            InvalidValue: a topic's name is not valid, or two queues have the same topic.
         """
         self._tidewheel = tidewheel
         self._topics = dict(topics or {})
@@ -77,12 +77,12 @@ class QueueTopics:
             raise InvalidValue("topics", self._topics, "give each queue a topic of its own, else each gets all tasks")
 
     def topic(self, queue: str) -> str:
-        """Returns the topic of a queue, given its name in SQS or its URL.
+        """Returns the topic of a queue, given the queue's SQS name or URL.
 
-        SQS's names may be longer than a topic's: of those, the topic's ends in a hash.
+        A queue's name may be too long for a topic's name. The topic's name is then shortened and ends in a hash.
 
         Raises:
-            InvalidValue: it is a FIFO queue.
+            InvalidValue: the queue is a FIFO queue.
         """
         name = _queue_name(queue)
         if name.endswith(".fifo"):
@@ -95,19 +95,19 @@ class QueueTopics:
         return check_name("queue", f"{name[: _MAX_TOPIC_CHARACTERS - _HASH_CHARACTERS - 1]}-{digest}")
 
     def prepare(self, queue_url: str, **settings: Unpack[NewTopicSettings]) -> Subscription:
-        """Makes a queue's topic and its subscription, or finds them; harmless when repeated.
+        """Creates a queue's topic and subscription, or finds existing ones. Can be repeated.
 
         | step | call | if it stops after this |
         |---|---|---|
-        | 1 | `create_topic`, unless there is one | `send` refuses, and the next `prepare` goes on |
+        | 1 | `create_topic`, unless the topic exists | `send` refuses, and the next `prepare` continues |
         | 2 | `create_subscription` with the queue | done |
 
         Args:
             queue_url: an SQS queue that exists.
-            settings: of a topic that is made, such as slot_s=60; one that exists keeps its own.
+            settings: settings of a new topic, such as slot_s=60; an existing topic keeps its settings.
 
         Raises:
-            InvalidValue: a FIFO queue, a setting that cannot be, or a topic that feeds other queues only.
+            InvalidValue: a FIFO queue, an invalid setting, or a topic that feeds other queues only.
             AlreadyExists, QueueUnavailable, Contended: as the client's `create_subscription`.
         """
         topic = self.topic(queue_url)
@@ -136,17 +136,17 @@ class QueueTopics:
         deliver_at: datetime | None = None,
         attributes: Mapping[str, str] | None = None,
     ) -> Receipt:
-        """Sends a message that comes to the queue, body and attributes unchanged, when it is due.
+        """Sends a message that reaches the queue when due, with body and attributes unchanged.
 
-        The first message to a queue asks whether its topic leads there; from then on it is taken as known.
+        The first message to a queue checks that its topic leads to the queue. Later messages rely on this check.
 
         Raises:
             QueueNotPrepared: the topic does not lead to the queue; nothing was sent.
             InvalidValue: SQS could not carry the message; nothing was sent.
-            QueueUnavailable: SQS did not take it.
+            QueueUnavailable: SQS did not accept the message.
         """
         topic = self.topic(queue_url)
-        # A worker reads its queue without Tidewheel's consumer: a body that is kept elsewhere would be lost on it.
+        # A worker reads its queue without Tidewheel's consumer, so a body that is stored elsewhere would be lost.
         size = len(body.encode()) + sum(
             len(f"{name}String{value}".encode()) for name, value in (attributes or {}).items()
         )
@@ -173,10 +173,10 @@ class QueueTopics:
 
 
 def check_threshold(threshold_s: int) -> int:
-    """Returns the longest delay that still goes the framework's own way, if SQS can do it.
+    """Checks and returns the longest delay that the framework handles itself.
 
     Raises:
-        InvalidValue: it is not a whole number of 0 to 900 seconds.
+        InvalidValue: the value is not a whole number from 0 to 900 seconds.
     """
     whole = isinstance(threshold_s, int) and not isinstance(threshold_s, bool)
     if not whole or not 0 <= threshold_s <= MAX_THRESHOLD_S:
@@ -189,5 +189,8 @@ def _queue_name(queue: str) -> str:
 
 
 def _same_queue(one: str, other: str) -> bool:
-    """Whether two URLs name one queue: SQS answers on several hosts, and the path is account and name."""
+    """Returns whether two URLs name the same queue.
+
+    SQS answers on several hosts. The path is account and name.
+    """
     return urlsplit(one).path == urlsplit(other).path

@@ -1,7 +1,7 @@
-"""The ports of the flows in memory: public fakes for tests, your own included.
+"""Implements the ports of the flows in memory, as public fakes for Tidewheel's tests and yours.
 
-Each promises what its AWS counterpart promises (`tests/contract` runs the same suites over both), is safe to
-use from several threads, and makes every write whole or not at all.
+Each fake makes the same promises as its AWS counterpart (`tests/contract` runs the same suites on both). Fakes are safe
+for use by several threads, and each write is atomic.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What administrators change of a topic as a whole, in memory."""
+"""Stores administrators' changes to whole topics in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidewheel.model.topic_state import ALL_SEALED, Purge, TopicState
 
 
 class MemoryAdministration(MemoryItems):
-    """The part of the port `Topics` of `tidewheel.flows.ports.administration`."""
+    """Implements `tidewheel.flows.ports.administration`, a part of the port `Topics`."""
 
     def update_settings(self, state: TopicState, settings: TopicSettings) -> bool:
         with self._lock:

@@ -1,4 +1,4 @@
-"""What is kept of each topic in memory, and the lock that makes each call atomic."""
+"""Holds all topics' items in memory, with the lock that makes each call atomic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidewheel.model.topic_state import LAYOUT, TopicState, check_layout
 
 @dataclass(slots=True)
 class Items:
-    """What is kept of one topic name."""
+    """The items stored under a topic's name."""
 
     state: TopicState | None = None
     buckets: dict[BucketId, Bucket] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Items:
 
 
 class MemoryItems:
-    """The dicts that every part of the port `Topics` works on."""
+    """The dicts shared by all parts of the port `Topics`."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -47,15 +47,18 @@ class MemoryItems:
         return self._items.setdefault(topic, Items())
 
     def _same(self, state: TopicState) -> TopicState | None:
-        """Returns the topic state as it is now, if it is of the same generation and this release may change it."""
+        """Returns the current topic state if the generation is unchanged and this release may change the topic."""
         current = self._of(state.topic).state
         if current is None or current.layout > LAYOUT:
             return None
         return current if current.generation == state.generation else None
 
     def _read(self, topic: str) -> TopicState | None:
-        """Returns the topic state, also that of a topic that is being deleted; raises UnsupportedLayout if it is not
-        readable."""
+        """Returns the topic state, also of a topic that is being deleted.
+
+        Raises:
+            UnsupportedLayout: the topic state is not readable.
+        """
         found = self._of(topic).state
         if found is not None:
             check_layout(topic, found.layout)

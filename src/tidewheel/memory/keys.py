@@ -1,4 +1,4 @@
-"""Keys and tombstones in memory."""
+"""Stores keys and tombstones in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidewheel.model.topic_state import LAYOUT
 
 
 class MemoryKeys(MemoryItems):
-    """The port `KeysPort` over dicts."""
+    """Implements the port `KeysPort` with dicts."""
 
     def _open(self, topic: str, slot: int) -> bool:
         state = self._of(topic).state
@@ -64,10 +64,12 @@ class MemoryKeys(MemoryItems):
                     del tombstones[each]
 
     def expire(self, now_s: int, goes: Callable[[], bool] = lambda: True) -> None:
-        """Deletes tombstones and keys whose ttl has passed, as the table's TTL does: some days late, in any order.
+        """Deletes tombstones and keys with an expired ttl.
+
+        DynamoDB's TTL does so too, some days late and in any order.
 
         Args:
-            goes: asked for each; those that it spares go with a later call.
+            goes: returns whether to delete an item now; other items are left to a later call.
         """
         with self._lock:
             for items in self._items.values():

@@ -1,4 +1,4 @@
-"""Objects in memory."""
+"""Stores objects in memory."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def _current_ms() -> int:
 
 
 class MemoryObjects:
-    """The port `Objects` over a dict.
+    """Implements the port `Objects` with a dict.
 
     Args:
-        now_ms: tells when an object is put; the current clock by default.
+        now_ms: returns the time at which an object is put; the current clock by default.
     """
 
     def __init__(self, now_ms: Callable[[], int] = _current_ms) -> None:
@@ -41,43 +41,43 @@ class MemoryObjects:
         self._attempts = 0
 
     def names(self, prefix: str = "") -> builtins.list[str]:
-        """Returns the names that start with a prefix, in order."""
+        """Returns the names with a prefix, sorted."""
         with self._lock:
             return sorted(name for name in self._objects if name.startswith(prefix))
 
     def new_ledger_name(self, topic: str, first_slot: int, slot_ms: int, bucket_id: BucketId) -> str:  # noqa: ARG002
-        """Returns a name that ends in the number of the attempt."""
+        """Returns a ledger's name that ends in the attempt's number."""
         with self._lock:
             self._attempts += 1
             return f"ledgers/{topic}/{first_slot}-{bucket_id}-{self._attempts:08x}.parquet"
 
     def new_park_name(self, key: ParkKey) -> str:
-        """Returns a name that ends in the number of the attempt."""
+        """Returns a name for a park's ledger that ends in the attempt's number."""
         with self._lock:
             self._attempts += 1
             return f"parked/{key.topic}/{key.subscription}/{key.id}-{self._attempts:08x}.parquet"
 
     def new_occurrences_name(self, topic: str, first_slot: int) -> str:
-        """Returns a name that ends in the number of the attempt."""
+        """Returns a name for a plan's recurring messages that ends in the attempt's number."""
         with self._lock:
             self._attempts += 1
             return f"plans/{topic}/{first_slot}-{self._attempts:08x}.parquet"
 
     def new_checkpoint_name(self, topic: str, written_at_ms: int) -> str:
-        """Returns a name that ends in the number of the attempt."""
+        """Returns a checkpoint's name that ends in the attempt's number."""
         with self._lock:
             self._attempts += 1
             return f"checkpoints/{topic}/{written_at_ms:015d}-{self._attempts:08x}.json.z"
 
     def new_payload_name(self, topic: str, due_ms: int, message_id: str) -> str:
-        """Returns a name that ends in the number of the attempt."""
+        """Returns a large body's name that ends in the attempt's number."""
         day = datetime.fromtimestamp(due_ms / 1000, UTC).strftime("%Y-%m-%d")
         with self._lock:
             self._attempts += 1
             return f"payloads/{topic}/{day}/{message_id}-{self._attempts:08x}"
 
     def put(self, name: str, data: bytes | memoryview) -> None:
-        """Keeps a copy of the data."""
+        """Stores a copy of the data."""
         kept = _Kept(bytes(data), self._now_ms())
         with self._lock:
             self._objects[name] = kept
@@ -95,13 +95,13 @@ class MemoryObjects:
 
     @contextmanager
     def create(self, name: str) -> Iterator[Sink]:
-        """Keeps what is written once the block has ended well."""
+        """Stores the written data if the block ends without an error."""
         pieces = BytesIO()
         yield pieces
         self.put(name, pieces.getbuffer())
 
     def list(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
-        """Lists the objects that are there when the first is taken."""
+        """Lists the objects that exist at the first iteration."""
         with self._lock:
             kept = sorted(
                 (name, each) for name, each in self._objects.items() if name.startswith(prefix) and name > (after or "")
@@ -110,7 +110,7 @@ class MemoryObjects:
             yield StoredObject(name=name, size_bytes=len(each.data), put_at_ms=each.put_at_ms)
 
     def copy(self, name: str, to: str) -> None:
-        """Keeps an object under another name, too.
+        """Copies an object to another name.
 
         Raises:
             ObjectMissing: there is no such object.
@@ -121,7 +121,7 @@ class MemoryObjects:
             self._objects[to] = self._objects[name]._replace(put_at_ms=self._now_ms())
 
     def move(self, name: str, to: str) -> None:
-        """Renames an object; it is as if put anew.
+        """Renames an object, with a new time of writing.
 
         Raises:
             ObjectMissing: there is no such object.
@@ -132,7 +132,7 @@ class MemoryObjects:
             self._objects[to] = self._objects.pop(name)._replace(put_at_ms=self._now_ms())
 
     def delete(self, names: Iterable[str]) -> None:
-        """Forgets objects."""
+        """Deletes objects."""
         with self._lock:
             for name in names:
                 self._objects.pop(name, None)

@@ -1,4 +1,4 @@
-"""Subscriptions' states, and parks, in memory."""
+"""Stores subscriptions' states and parks in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidewheel.model.topic_state import TopicState, above
 
 
 class MemoryParks(MemoryItems):
-    """A part of the port `Topics`; its docstrings are in `tidewheel.flows.ports.parks`."""
+    """Implements `tidewheel.flows.ports.parks`, a part of the port `Topics`. See there for docstrings."""
 
     # ---- a subscription's state
     def pause(self, subscription: Subscription) -> bool:

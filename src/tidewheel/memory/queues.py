@@ -1,4 +1,4 @@
-"""Queues in memory."""
+"""Implements the queues in memory."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _LONGEST_KEPT = {"MessageRetentionPeriod": str(14 * 86_400)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentMessage:
-    """A message that a queue took.
+    """A message that a queue accepted.
 
     Attributes:
         header: the text of the `tidewheel` attribute.
-        deliver_at_ms: when it is due.
-        sent_at_ms: when the queue took it.
-        visible_at_ms: when a consumer can receive it: sent_at_ms plus the delay.
+        deliver_at_ms: when the message is due.
+        sent_at_ms: when the queue accepted the message.
+        visible_at_ms: when a consumer can receive the message: sent_at_ms plus the delay.
     """
 
     queue_url: str
@@ -46,7 +46,7 @@ class SentMessage:
 
     @property
     def id(self) -> str:
-        """The message id, from the header."""
+        """The message id from the header."""
         return str(json.loads(self.header)["id"])
 
 
@@ -67,17 +67,17 @@ class _State:
 
 
 class MemoryQueues:
-    """The port `Queues`, which remembers all that was sent, and when the clock makes it visible.
+    """Implements the port `Queues` in memory, and records all sent messages.
 
     Args:
-        clock: when a message is sent, and what its delay is counted from.
-        sqs: the queues that messages go to, for others to receive; a URL that is none of theirs is unavailable. None:
-            every URL is a queue that nobody receives from. Either way, `remove` makes one unavailable.
-        prefix: what the names of the work queue and the queue of refused messages start with.
+        clock: gives the sending time, from which delays count.
+        sqs: the queues to which messages are sent, for consumers to receive. A URL of no such queue is unavailable.
+            None: every URL is a queue without consumers. Either way, `remove` makes a queue unavailable.
+        prefix: prefix of the names of the work queue and the queue of refused messages.
 
     Attributes:
-        work_queue: what is to be done; made if it is not there.
-        refused_queue: what SQS refused for good, likewise.
+        work_queue: the jobs to do; created if absent.
+        refused_queue: messages that SQS refused permanently; created if absent.
     """
 
     def __init__(self, clock: Clock, sqs: MemorySqs | None = None, *, prefix: str = "") -> None:
@@ -91,12 +91,12 @@ class MemoryQueues:
 
     # ---- what a test tells and asks
     def remove(self, queue_url: str) -> None:
-        """Makes `send` to this queue raise QueueUnavailable, as if it were deleted."""
+        """Makes `send` to this queue raise QueueUnavailable, as if the queue were deleted."""
         with self._lock:
             self._state.gone.add(queue_url)
 
     def restore(self, queue_url: str) -> None:
-        """Makes a removed queue take messages again."""
+        """Makes a removed queue accept messages again."""
         with self._lock:
             self._state.gone.discard(queue_url)
 
@@ -109,34 +109,37 @@ class MemoryQueues:
         reason: str = "told to refuse",
         times: int | None = None,
     ) -> None:
-        """Makes `send` refuse the messages that `applies` picks.
+        """Makes `send` refuse the messages that `applies` selects.
 
         Args:
-            times: how many messages are refused before the rule is forgotten; None: all.
+            times: how many messages are refused before the rule ends; None: all.
         """
         rule = _Rule(applies=applies, permanent=permanent, code=code, reason=reason, times=times)
         with self._lock:
             self._state.rules.append(rule)
 
     def sent(self, queue_url: str | None = None) -> list[SentMessage]:
-        """Returns what a queue, or all queues, took so far, in the order of taking within each queue."""
+        """Returns all messages that a queue, or every queue, accepted so far.
+
+        Each queue's messages are in the order of acceptance.
+        """
         with self._lock:
             if queue_url is not None:
                 return list(self._state.sent.get(queue_url, ()))
             return [message for each in self._state.sent.values() for message in each]
 
     def forget_sent(self) -> None:
-        """Forgets what was taken so far; for runs so long that remembering it would fill the memory."""
+        """Deletes the record of accepted messages, so that long runs do not fill the memory."""
         with self._lock:
             self._state.sent.clear()
 
     @property
     def jobs(self) -> list[Job]:
-        """What is in the work queue."""
+        """The jobs in the work queue."""
         return [job_of(message.body) for message in self.work_queue.everything]
 
     def take_jobs(self) -> list[Job]:
-        """Empties the work queue and returns what was in it."""
+        """Empties the work queue and returns its jobs."""
         with self._lock:
             taken = self.jobs
             self.work_queue.purge()
@@ -144,11 +147,11 @@ class MemoryQueues:
 
     @property
     def parts(self) -> list[tuple[DeliveryKey, int]]:
-        """The parts of deliveries that are in the work queue."""
+        """The delivery parts in the work queue."""
         return [(job.key, job.part) for job in self.jobs if isinstance(job, PartJob)]
 
     def take_parts(self) -> list[tuple[DeliveryKey, int]]:
-        """Empties the work queue and returns the parts of deliveries that were in it."""
+        """Empties the work queue and returns its delivery parts."""
         return [(job.key, job.part) for job in self.take_jobs() if isinstance(job, PartJob)]
 
     @property
@@ -158,11 +161,11 @@ class MemoryQueues:
 
     # ---- the port
     def send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
-        """Takes messages, except those that a rule refuses.
+        """Accepts messages, except messages refused by a rule.
 
         Raises:
             QueueUnavailable: the queue was removed.
-            ValueError: over ten messages, or a delay that SQS does not take; nothing was taken.
+            ValueError: over ten messages, or a delay that SQS does not accept; no message was accepted.
         """
         if not 1 <= len(batch) <= MAX_BATCH:
             raise ValueError(f"a batch has 1 to {MAX_BATCH} messages, not {len(batch)}")
@@ -212,21 +215,21 @@ class MemoryQueues:
         self._enqueue(PartJob(key=key, part=part) for part in parts)
 
     def enqueue_parks(self, keys: Sequence[ParkKey]) -> None:
-        """Puts parks that are to be drained into the work queue."""
+        """Puts parks into the work queue to be drained."""
         self._enqueue(DrainJob(key=key) for key in keys)
 
     def enqueue_catch_up(self, topic: str, subscription: str, generation: str) -> None:
-        """Puts into the work queue that a subscription was resumed."""
+        """Puts a resumed subscription's job into the work queue."""
         self._enqueue([CatchUpJob(topic=topic, subscription=subscription, generation=generation)])
 
     def _enqueue(self, jobs: Iterable[Job]) -> None:
-        # Never between the two steps of take_jobs, which would drop the job.
+        # The lock keeps this out of take_jobs, which would drop a job put between its two steps.
         with self._lock:
             for job in jobs:
                 self.work_queue.put(job_body(job))
 
     def refuse(self, document: Mapping[str, object]) -> None:
-        """Keeps a refused message as JSON; what makes it too large for SQS is cut, and the document says so."""
+        """Stores a refused message as JSON. An oversized field is cut and named in the document."""
         kept = dict(document)
         lengths: dict[str, int] = {}
         while len(text := json.dumps({**kept, "cut": lengths} if lengths else kept)) > SQS_MAX_BYTES:

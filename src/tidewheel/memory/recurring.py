@@ -1,4 +1,4 @@
-"""Recurring messages in memory."""
+"""Stores recurring messages in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidewheel.model.topic_state import TopicState
 
 
 class MemoryRecurring(MemoryItems):
-    """The port `RecurringPort` over dicts."""
+    """Implements the port `RecurringPort` with dicts."""
 
     def put_recurring(
         self, state: TopicState, recurring: Recurring, seen: Recurring | None, next_slot: int | None

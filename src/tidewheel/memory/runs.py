@@ -1,4 +1,4 @@
-"""Starting functions and jobs, in memory."""
+"""Records starts of functions and jobs in memory."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from tidewheel.flows.ports import MergeSize
 
 
 class MemoryRuns:
-    """The port `Runs` as two lists; whoever holds it does what is in them.
+    """Implements the port `Runs` with two lists. The owner does the recorded work.
 
     Attributes:
-        largest: the largest merge that somebody does.
-        dispatches: the topic of each dispatch that was started, in order.
-        merges: topic and size of each merge that was started, in order.
+        largest: the largest merge that the owner does.
+        dispatches: the topic of each started dispatch, in order.
+        merges: topic and size of each started merge, in order.
     """
 
     def __init__(self, largest: MergeSize = MergeSize.LARGE) -> None:
@@ -20,9 +20,9 @@ class MemoryRuns:
         self.merges: list[tuple[str, MergeSize]] = []
 
     def dispatch(self, topic: str) -> None:
-        """Notes the dispatch."""
+        """Records the dispatch."""
         self.dispatches.append(topic)
 
     def merge(self, topic: str, size: MergeSize) -> None:
-        """Notes the merge."""
+        """Records the merge."""
         self.merges.append((topic, size))

@@ -1,4 +1,4 @@
-"""All ports in memory, as the flows take them."""
+"""Bundles all ports in memory for the flows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidewheel.memory.wheel import MemoryWheel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryService:
-    """The port `Ports` in memory; give it a ManualClock and every run is the same."""
+    """Implements the port `Ports` in memory. With a ManualClock, every run is the same."""
 
     clock: Clock
     topics: MemoryTopics = field(default_factory=MemoryTopics)
@@ -32,13 +32,13 @@ class MemoryService:
     def at(
         cls, clock: Clock, sqs: MemorySqs | None = None, *, stack: str | None = None, max_skew_ms: int = 100
     ) -> MemoryService:
-        """Returns an empty service whose queues and objects follow this clock too.
+        """Returns an empty service whose queues and objects use the same clock.
 
         Args:
-            clock: its time.
-            sqs: the queues that it sends to; None: any URL will do, and nobody receives.
-            stack: what the names of the work queue and the queue of refused messages start with.
-            max_skew_ms: how far SQS's clock may be from ours.
+            clock: the service's time.
+            sqs: the queues to which the service sends; None: any URL is accepted, without consumers.
+            stack: prefix of the names of the work queue and the queue of refused messages.
+            max_skew_ms: maximum difference between SQS's clock and the local clock.
         """
         return cls(
             clock=clock,

@@ -1,6 +1,6 @@
-"""SQS in memory: the standard queues of one account, on one clock.
+"""Implements an account's standard SQS queues in memory, on a single clock.
 
-There is no HTTP, no JSON and no boto3 here; `tidewheel.local.memory_sqs` speaks boto3's language on top of it.
+This module has no HTTP, no JSON and no boto3. `tidewheel.local.memory_sqs` adds boto3's interface.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}\Z")
 
 
 class MemorySqs:
-    """The queues of one account and region; several threads may use it."""
+    """The queues of an account and region. Safe for use by several threads."""
 
     def __init__(self, clock: Clock) -> None:
         self._account = Account(clock=clock)
@@ -24,7 +24,7 @@ class MemorySqs:
     def create_queue(
         self, name: str, attributes: Mapping[str, str] | None = None, tags: Mapping[str, str] | None = None
     ) -> MemoryQueue:
-        """Makes a queue, or returns the one that has this name and these attributes.
+        """Creates a queue, or returns the queue with this name and these attributes.
 
         Raises:
             SqsError: the name or an attribute is not usable, or the queue has other attributes.
@@ -49,10 +49,10 @@ class MemorySqs:
             return known
 
     def queue(self, url: str) -> MemoryQueue:
-        """Returns the queue behind a URL, name or ARN.
+        """Returns the queue with a URL, name or ARN.
 
         Raises:
-            SqsError: there is none.
+            SqsError: there is no such queue.
         """
         with self._account.lock:
             found = self._account.queues.get(name_of(url))
@@ -61,21 +61,21 @@ class MemorySqs:
         return found
 
     def queues(self, prefix: str = "") -> list[MemoryQueue]:
-        """Lists the queues whose names start with a prefix, by name."""
+        """Lists the queues whose names have a prefix, sorted by name."""
         with self._account.lock:
             return [queue for name, queue in sorted(self._account.queues.items()) if name.startswith(prefix)]
 
     def delete_queue(self, url: str) -> None:
-        """Deletes a queue with all its messages; a queue of its name can be made again at once.
+        """Deletes a queue with all messages. The name can be used again at once.
 
         Raises:
-            SqsError: there is none.
+            SqsError: there is no such queue.
         """
         with self._account.lock:
             del self._account.queues[self.queue(url).name]
 
     def dead_letter_sources(self, url: str) -> list[MemoryQueue]:
-        """Lists the queues that give up their poison to this one.
+        """Lists the queues whose dead-letter queue is the given queue.
 
         Raises:
             SqsError: there is no such queue.
@@ -84,14 +84,15 @@ class MemorySqs:
         return [queue for queue in self.queues() if queue.dead_letters is target]
 
     def move_dead_letters(self, url: str, destination_url: str | None = None) -> int:
-        """Moves a dead-letter queue's receivable messages, as new ones; returns how many.
+        """Moves a dead-letter queue's receivable messages, as new messages. Returns their number.
 
         Args:
             url: the dead-letter queue.
-            destination_url: where to; None: each to the queue that gave it up. What was put here by hand stays then.
+            destination_url: the target; None: each message returns to its source queue. Messages sent directly to the
+                dead-letter queue then stay.
 
         Raises:
-            SqsError: there is no such queue, or no queue gives up its poison to it.
+            SqsError: there is no such queue, or no queue uses this dead-letter queue.
         """
         source = self.queue(url)
         if not self.dead_letter_sources(url):

@@ -1,4 +1,4 @@
-"""A message of a queue in memory, what SQS takes as one, and how it refuses."""
+"""Defines messages of queues in memory, with SQS's checks and errors."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tidewheel.model.settings import SQS_MAX_DELAY_S
 MAX_ATTRIBUTES = 10
 
 Attributes = Mapping[str, Mapping[str, Any]]
-"""Message attributes as boto3 has them: name -> {"DataType": ..., "StringValue" or "BinaryValue": ...}."""
+"""Message attributes in boto3's form: name -> {"DataType": ..., "StringValue" or "BinaryValue": ...}."""
 
 
 class SqsError(TidewheelError):
-    """SQS would refuse this request; the code is the one that SQS answers with.
+    """SQS would refuse this request with the given code.
 
     Attributes:
         code: such as "AWS.SimpleQueueService.NonExistentQueue".
@@ -34,12 +34,12 @@ class MemoryMessage:
     """A message in a queue.
 
     Attributes:
-        id: SQS's id of it.
-        arrival: grows with each message; the order of those that become receivable at once.
-        ready_at_ms: when it can be received next; each receive moves it.
-        visible_at_ms: when it could be received first: its sending plus its delay.
+        id: SQS's id of the message.
+        arrival: grows with each message; the order of messages that become receivable at the same time.
+        ready_at_ms: when the message can be received next; changed by each receive.
+        visible_at_ms: when the message could be received first: sending time plus delay.
         receipt_handle: of the last receive.
-        source_arn: of a dead letter: the queue that gave it up.
+        source_arn: of a dead letter: the queue from which the message came.
     """
 
     id: str
@@ -58,10 +58,10 @@ class MemoryMessage:
 
 
 def check_message(body: str, attributes: Attributes, delay_s: int, most_bytes: int) -> int:
-    """Returns a message's size in bytes if a queue can take it.
+    """Returns a message's size in bytes if a queue can accept the message.
 
     Raises:
-        SqsError: SQS would refuse it.
+        SqsError: SQS would refuse the message.
     """
     if not 0 <= delay_s <= SQS_MAX_DELAY_S:
         raise bad_parameter("DelaySeconds", delay_s, f"DelaySeconds must be >= 0 and <= {SQS_MAX_DELAY_S}.")
@@ -78,7 +78,7 @@ def check_message(body: str, attributes: Attributes, delay_s: int, most_bytes: i
 
 
 def message_bytes(body: str, attributes: Attributes) -> int:
-    """Returns a message's size as SQS counts it: text, and each attribute's name, type and value."""
+    """Returns a message's size as SQS counts bytes: text, and each attribute's name, type and value."""
     size = len(body) if body.isascii() else len(body.encode("utf-8", "surrogatepass"))
     for name, value in attributes.items():
         text, data = value.get("StringValue"), value.get("BinaryValue", b"")
@@ -87,5 +87,5 @@ def message_bytes(body: str, attributes: Attributes) -> int:
 
 
 def bad_parameter(name: str, value: object, reason: str) -> SqsError:
-    """Returns the error with which SQS answers a value that it does not take."""
+    """Returns SQS's error for an invalid value."""
     return SqsError("InvalidParameterValue", f"Value {value} for parameter {name} is invalid. Reason: {reason}")

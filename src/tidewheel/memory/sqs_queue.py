@@ -1,11 +1,11 @@
-"""A standard queue in memory.
+"""Implements a standard queue in memory.
 
     put --delay--> receivable --take--> in flight --visibility time-out--> receivable
                        |                    +------ delete ------> gone
                        +-- taken maxReceiveCount times already: to the dead-letter queue
                        +-- older than the retention period: gone
 
-Messages come in the order in which they become receivable, then in that of arrival.
+Messages are received in the order in which they become receivable, then in the order of arrival.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DEFAULTS: Mapping[str, str] = {
     "SqsManagedSseEnabled": "true",
     "VisibilityTimeout": "30",
 }
-"""A new queue's attributes, by SQS's names."""
+"""A new queue's attributes, with SQS's names."""
 _RANGES = {
     "DelaySeconds": (0, SQS_MAX_DELAY_S),
     "MaximumMessageSize": (1024, SQS_MAX_BYTES),
@@ -47,7 +47,7 @@ _KEPT = ("KmsDataKeyReusePeriodSeconds", "KmsMasterKeyId", "Policy", "RedriveAll
 
 @dataclass(slots=True, kw_only=True)
 class Account:
-    """What the queues of one account share."""
+    """State shared by the queues of an account."""
 
     clock: Clock
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -56,12 +56,12 @@ class Account:
 
 
 class MemoryQueue:
-    """One standard queue; several threads may use it.
+    """A standard queue. Safe for use by several threads.
 
     Attributes:
-        name, url, arn: by any of them `MemorySqs.queue` finds it.
-        tags: its cost allocation tags.
-        created_at_ms: when it was made.
+        name, url, arn: `MemorySqs.queue` finds the queue by any of these.
+        tags: the queue's cost allocation tags.
+        created_at_ms: when the queue was created.
     """
 
     def __init__(self, account: Account, name: str, tags: Mapping[str, str]) -> None:
@@ -79,15 +79,15 @@ class MemoryQueue:
     # ---- attributes
     @property
     def attributes(self) -> dict[str, str]:
-        """What was set, or is by default; a copy."""
+        """A copy of all attributes, set or by default."""
         with self._account.lock:
             return dict(self._attributes)
 
     def set_attributes(self, attributes: Mapping[str, str]) -> None:
-        """Changes attributes; an empty text takes one away.
+        """Changes attributes. An empty text removes the attribute.
 
         Raises:
-            SqsError: SQS has no such attribute, or does not take the value; nothing was changed.
+            SqsError: SQS has no such attribute, or does not accept the value; nothing was changed.
         """
         redrive = self._redrive
         for name, value in attributes.items():
@@ -104,24 +104,24 @@ class MemoryQueue:
 
     @property
     def dead_letters(self) -> MemoryQueue | None:
-        """The queue that gets this one's poison, if there is one."""
+        """The dead-letter queue, or None."""
         return None if self._redrive is None else self._account.queues.get(name_of(self._redrive[0]))
 
     def number(self, attribute: str) -> int:
-        """Returns an attribute's value, in SQS's unit (seconds, bytes)."""
+        """Returns an attribute's value in SQS's unit (seconds, bytes)."""
         return int(self._attributes[attribute])
 
     # ---- messages
     def put(self, body: str, attributes: Attributes | None = None, delay_s: int | None = None) -> MemoryMessage:
-        """Takes a message.
+        """Accepts a message.
 
         Args:
-            body: its text.
+            body: the message's text.
             attributes: at most ten.
-            delay_s: from 0 to 900; None: the queue's own.
+            delay_s: from 0 to 900; None: the queue's own delay.
 
         Raises:
-            SqsError: SQS would refuse it.
+            SqsError: SQS would refuse the message.
         """
         attributes = attributes or {}
         delay_s = self.number("DelaySeconds") if delay_s is None else delay_s
@@ -143,12 +143,14 @@ class MemoryQueue:
             return message
 
     def take(self, count: int = 1, visibility_s: int | None = None) -> list[MemoryMessage]:
-        """Returns copies of up to `count` receivable messages, oldest first, now in flight; poison goes to the dead
-        letters, and what is older than the retention period is dropped.
+        """Receives up to `count` messages, oldest first, and returns copies.
+
+        Messages received maxReceiveCount times already go to the dead-letter queue. Messages older than the retention
+        period are deleted.
 
         Args:
-            count: at most so many.
-            visibility_s: how long no other receiver sees them; None: the queue's own.
+            count: maximum number of messages.
+            visibility_s: how long the messages are hidden from other receivers; None: the queue's own time.
         """
         visibility_s = self.number("VisibilityTimeout") if visibility_s is None else visibility_s
         taken: list[MemoryMessage] = []
@@ -168,16 +170,16 @@ class MemoryQueue:
                 else:
                     self._mark_taken(message, now_ms, visibility_s)
                     taken.append(message)
-            # Only now, so that a visibility time-out of 0 does not give out one message twice in one call.
+            # After the loop, so that a visibility time-out of 0 does not return a message twice in the same call.
             for message in taken:
                 heapq.heappush(self._heap, (message.ready_at_ms, message.arrival, message))
             return [copy.copy(message) for message in taken]
 
     def delete(self, receipt_handle: str) -> None:
-        """Deletes a message; a stale handle succeeds and deletes nothing, as SQS's documentation says.
+        """Deletes a message. A stale handle deletes nothing and is no error, as SQS documents.
 
         Raises:
-            SqsError: it is no handle of this queue.
+            SqsError: the handle is not from this queue.
         """
         with self._account.lock:
             message = self._by_handle(receipt_handle)
@@ -185,10 +187,10 @@ class MemoryQueue:
                 del self._by_id[message.id]
 
     def change_visibility(self, receipt_handle: str, visibility_s: int) -> None:
-        """Makes a message in flight receivable in so many seconds.
+        """Makes a message in flight receivable after a number of seconds.
 
         Raises:
-            SqsError: the handle is not of the last receive, or SQS does not take the time.
+            SqsError: the handle is not of the last receive, or SQS does not accept the time.
         """
         if not 0 <= visibility_s <= MAX_VISIBILITY_S:
             reason = f"VisibilityTimeout must be >= 0 and <= {MAX_VISIBILITY_S}."
@@ -212,10 +214,10 @@ class MemoryQueue:
             self._heap.clear()
 
     def move_all(self, destination: Callable[[MemoryMessage], MemoryQueue | None]) -> int:
-        """Moves all messages that are not in flight, as new ones; returns how many.
+        """Moves all messages that are not in flight, as new messages. Returns their number.
 
         Args:
-            destination: where a message goes; None: it stays.
+            destination: returns the target queue of a message; None: the message stays.
         """
         with self._account.lock:
             now_ms = self._account.clock.now_ms()
@@ -230,51 +232,54 @@ class MemoryQueue:
 
     # ---- looking at it
     def next_ready_ms(self) -> int | None:
-        """When the next message can be received (maybe long ago); None if there is none."""
+        """When the next message can be received (maybe long ago), or None if the queue is empty."""
         with self._account.lock:
             message = self._first()
             return None if message is None else message.ready_at_ms
 
     def peek(self) -> MemoryMessage | None:
-        """A copy of the message that `take` would give next, if one is receivable now."""
+        """A copy of the message that `take` would return next, or None if no message is receivable."""
         with self._account.lock:
             message = self._first()
             receivable = message is not None and message.ready_at_ms <= self._account.clock.now_ms()
             return copy.copy(message) if receivable else None
 
     def visible_at_ms(self, message_id: str) -> int | None:
-        """When SQS made a message receivable for the first time: its sending plus its delay; None if it is gone."""
+        """When SQS made a message receivable for the first time, or None if the message is gone.
+
+        This time is the sending time plus the delay.
+        """
         with self._account.lock:
             message = self._by_id.get(message_id)
             return None if message is None else message.visible_at_ms
 
     @property
     def everything(self) -> list[MemoryMessage]:
-        """All messages, delayed and in flight too, in order of arrival; copies."""
+        """Copies of all messages in order of arrival, with delayed messages and messages in flight."""
         with self._account.lock:
             live = self._live(self._account.clock.now_ms())
             return [copy.copy(message) for message in sorted(live, key=lambda each: each.arrival)]
 
     @property
     def messages(self) -> list[MemoryMessage]:
-        """What can be received now, in the order in which it would be; copies."""
+        """Copies of the receivable messages, in the order of receiving."""
         now_ms = self._account.clock.now_ms()
         ready = [message for message in self.everything if message.ready_at_ms <= now_ms]
         return sorted(ready, key=lambda each: (each.ready_at_ms, each.arrival))
 
     @property
     def approximate_number_of_messages(self) -> int:
-        """How many can be received now; exact, here."""
+        """The exact number of receivable messages."""
         return self._count(lambda message, now_ms: message.ready_at_ms <= now_ms)
 
     @property
     def approximate_number_of_messages_delayed(self) -> int:
-        """How many wait for their delay to end."""
+        """The number of messages whose delay has not ended."""
         return self._count(lambda message, now_ms: message.ready_at_ms > now_ms and not message.in_flight)
 
     @property
     def approximate_number_of_messages_not_visible(self) -> int:
-        """How many are in flight."""
+        """The number of messages in flight."""
         return self._count(lambda message, now_ms: message.ready_at_ms > now_ms and message.in_flight)
 
     def _count(self, applies: Callable[[MemoryMessage, int], bool]) -> int:
@@ -294,7 +299,10 @@ class MemoryQueue:
         heapq.heappush(self._heap, (message.ready_at_ms, message.arrival, message))
 
     def _first(self) -> MemoryMessage | None:
-        """The message that is or becomes receivable first; entries of moved and deleted ones go on the way."""
+        """The message that is or becomes receivable first.
+
+        Removes heap entries of moved and deleted messages.
+        """
         while self._heap:
             ready_at_ms, _, message = self._heap[0]
             if self._by_id.get(message.id) is message and message.ready_at_ms == ready_at_ms:
@@ -325,7 +333,7 @@ class MemoryQueue:
 
 
 def name_of(url: str) -> str:
-    """Returns the name in a queue's URL or ARN; a name is its own."""
+    """Returns the name in a queue's URL or ARN. A name is returned unchanged."""
     return url.rpartition(":")[2] if url.startswith("arn:") else url.rpartition("/")[2]
 
 
@@ -339,7 +347,7 @@ def _check_attribute(name: str, value: str) -> None:
 
 
 def _redrive_policy(text: str) -> tuple[str, int]:
-    """Reads the dead-letter queue's ARN and after how many receives a message goes there."""
+    """Returns the dead-letter queue's ARN and the maximum receive count."""
     try:
         policy = json.loads(text)
         return str(policy["deadLetterTargetArn"]), int(policy["maxReceiveCount"])

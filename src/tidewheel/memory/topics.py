@@ -1,4 +1,4 @@
-"""The metadata of all topics in memory."""
+"""Stores the metadata of all topics in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidewheel.model.topic_state import TopicState, above
 
 
 class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministration):
-    """The port `Topics` over dicts; its docstrings are in `tidewheel.flows.ports.Topics`."""
+    """Implements the port `Topics` with dicts. See `tidewheel.flows.ports.Topics` for docstrings."""
 
     # ---- topics and marks
     def create_topic(self, state: TopicState) -> bool:
@@ -259,7 +259,7 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
             return sorted((plan.first_slot, plan.end_slot) for plan in self._of(topic).plans.values())
 
     def plan_objects(self, topic: str) -> frozenset[str]:
-        """Manifests are kept as they are here: none is an object."""
+        """Returns the names of recurring messages' objects. Manifests in memory are not objects."""
         with self._lock:
             plans = self._of(topic).plans.values()
             return frozenset(plan.occurrences for plan in plans if plan.occurrences is not None)

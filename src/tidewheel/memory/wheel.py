@@ -1,4 +1,4 @@
-"""The coarse wheel in memory."""
+"""Implements the coarse wheel in memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidewheel.model.wheel import schedule_name, schedule_prefix
 
 
 class MemoryWheel:
-    """The port `Wheel` over a dict; whoever holds it turns it, with `take_due`."""
+    """Implements the port `Wheel` with a dict. The owner calls `take_due` to fire schedules."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -21,18 +21,18 @@ class MemoryWheel:
             return dict(self._schedules)
 
     def schedule(self, topic: str, slot: int, fires_at_ms: int) -> None:
-        """Makes a schedule; one that exists stays as it is."""
+        """Creates a schedule. An existing schedule stays unchanged."""
         with self._lock:
             self._schedules.setdefault(schedule_name(topic, slot), (topic, slot, fires_at_ms))
 
     def disarm(self, topic: str) -> None:
-        """Forgets a topic's schedules."""
+        """Deletes a topic's schedules."""
         with self._lock:
             for name in [each for each in self._schedules if each.startswith(schedule_prefix(topic))]:
                 del self._schedules[name]
 
     def take_due(self, now_ms: int) -> list[tuple[str, int, int]]:
-        """Removes and returns the schedules whose time has come, by time: (topic, slot, fires_at_ms)."""
+        """Removes and returns the due schedules, sorted by time, as (topic, slot, fires_at_ms)."""
         with self._lock:
             due = sorted(
                 ((name, each) for name, each in self._schedules.items() if each[2] <= now_ms),
