@@ -1,7 +1,7 @@
-"""Keys: which messages of a batch are superseded is settled before any of them is committed or sent.
+"""Settles which messages of a batch are superseded, before any commit or send.
 
-A message that loses gets a tombstone and stays in its batch, so that a batch that comes again makes the same ledger.
-The tombstone is there before the ledger is, and before the direct path reads tombstones: it always takes effect.
+A message that loses gets a tombstone and stays in its batch, so that a repeated batch makes the same ledger. The
+tombstone is put before the ledger, and before the direct path reads tombstones, so it always takes effect.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_MOVES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """A message of a batch that has a key, or takes another one's place."""
+    """A message of a batch that has a key, or replaces another message."""
 
     id: MessageId
     sent_ms: int
@@ -33,13 +33,16 @@ class _Candidate:
 
 
 def settle_keys(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> int:
-    """Lets each message with a key claim it, and each that moves another take its place; returns how many lost.
+    """Claims keys and replaces moved messages. Returns how many messages lost.
 
-    If it stops anywhere, the batch comes again and finds what it did: an entry that names the message already, or its
-    tombstone. A message that has claimed its key is in an ingest queue still, so what it superseded has a successor.
+    Each message with a key claims the key. Each message that moves another message replaces it.
+
+    If it stops anywhere, the batch comes again and finds the earlier writes: an entry that names the message already,
+    or its tombstone. A message that has claimed its key is still in an ingest queue, so the message that it superseded
+    has a successor.
 
     Raises:
-        Contended: others changed a key under every attempt; the batch may come again.
+        ConcurrentModification: others changed a key under every attempt; the batch may come again.
     """
     # SQS may hand a pack out twice: a message must not lose against itself.
     candidates = list({each.id: each for pack in packs for each in _candidates(pack)}.values())
@@ -73,7 +76,7 @@ def _candidates(pack: Pack) -> list[_Candidate]:
 
 
 class _Settling:
-    """Settles the candidates of one topic."""
+    """Settles the candidates of a topic."""
 
     def __init__(self, ports: Ports, state: TopicState) -> None:
         self._topics = ports.topics
@@ -84,9 +87,9 @@ class _Settling:
         self._near_ms = self._now_ms + settings.lookahead_ms + settings.slot_ms + MAX_FUNCTION_S * 1000
 
     def move(self, candidates: list[_Candidate]) -> list[MessageId]:
-        """Takes the places of the messages that the candidates move; returns those that came too late.
+        """Replaces moved messages by the candidates. Returns the candidates that came too late.
 
-        The client does the same write, so whoever comes first decides it for both.
+        The client does the same write, so the first writer decides for both.
         """
         losers: list[MessageId] = []
         for mine in candidates:
@@ -99,7 +102,7 @@ class _Settling:
         return losers
 
     def claim(self, candidates: list[_Candidate]) -> list[MessageId]:
-        """Settles the candidates of one key, oldest first; returns those that lost."""
+        """Settles the candidates of a key, oldest first. Returns the losers."""
         entries = sorted(
             ((self._entry(each), each) for each in candidates), key=lambda pair: (*pair[0].version, pair[0].id)
         )
@@ -134,10 +137,10 @@ class _Settling:
         )
 
     def _settle(self, mine: KeyEntry, *, moves: bool) -> bool:
-        """Claims a key for a message, or finds that another one has it; returns whether the message lives.
+        """Claims a key for a message. Returns whether the message lives.
 
         Args:
-            moves: whether it took the place of another one.
+            moves: whether the message replaced another message.
         """
         for _ in range(_ATTEMPTS):
             found = self._topics.claim_key(self._state.topic, mine)
@@ -167,10 +170,10 @@ class _Settling:
         raise ConcurrentModification("settle key", self._state.topic, _ATTEMPTS)
 
     def _moved(self, found: KeyEntry, mine: KeyEntry) -> tuple[KeyEntry, Tombstone | None]:
-        """Returns the entry that follows one, and the tombstone of what it supersedes.
+        """Returns the entry that follows `found`, and the tombstone of the superseded message.
 
-        What is due so soon that its slot may be sealed gets a tombstone on the condition that it is not; if it is, the
-        entry tells until when something that was superseded may still come.
+        A message that is due so soon that its slot may be sealed gets a tombstone on the condition that the slot is
+        open. If the slot is sealed, the entry holds until when a superseded message may still come.
         """
         following = replace(mine, floor=max(mine.floor, found.floor), tail_ms=found.tail_ms)
         replaced = mine.replace and found.deliver_at_ms > mine.sent_ms
@@ -187,7 +190,7 @@ class _Settling:
         return following, tombstone(found.id, self._state.slot_ms, self._now_ms, certain=certain)
 
     def _leads_to(self, message_id: MessageId, successor: MessageId | None) -> bool:
-        """Whether a message was moved, and became another one by that."""
+        """Whether a message was moved and became the given successor."""
         named: MessageId | None = message_id
         for _ in range(_MOST_MOVES):
             known = None if named is None else self._find(named)
@@ -203,11 +206,11 @@ class _Settling:
         return self._state.sealed if state is None else state.sealed
 
     def _dead(self, found: KeyEntry) -> bool:
-        """Whether an entry names no message that can come."""
+        """Whether an entry names no message that can still be delivered."""
         return self._is_dead(found, None if found.id is None else self._find(found.id))
 
     def _is_dead(self, found: KeyEntry, known: Tombstone | None) -> bool:
-        """Whether that is so, given the tombstone of the entry's message."""
+        """Whether an entry is dead, given the tombstone of its message."""
         if found.id is None or self._state.purged(found.deliver_at_ms, found.sent_ms):
             return True
         # One that is not certain took effect if the slot is open even now.
@@ -240,6 +243,6 @@ class _Settling:
 
 
 def _after(found: KeyEntry, mine: KeyEntry) -> KeyEntry:
-    """Returns a message's entry with a version above another's."""
+    """Returns a message's entry with a version above another entry's."""
     sent_ms, seq = max(mine.version[:2], (found.sent_ms, found.seq + 1))
     return replace(mine, sent_ms=sent_ms, seq=seq, floor=max(found.floor, (sent_ms, seq)), tail_ms=found.tail_ms)
