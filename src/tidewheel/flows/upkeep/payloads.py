@@ -1,7 +1,7 @@
-"""Payloads: bodies that are too large for SQS are deleted 28 days after their messages were handed out.
+"""Deletes bodies that are too large for SQS, 28 days after their messages were handed out.
 
-Their names hold the due date. Once a day it is written down how far each topic is collected; what was due before the
-mark of 28 days ago was handed out to every subscription by then:
+The names of payloads hold the due date. Once a day, a mark records how far each topic is collected. Messages due before
+the mark of 28 days ago were handed out to every subscription by then:
 
     payloads/<topic>/collected.json    [[written_at_ms, collected_ms], ...], of the last 28 days
 """
@@ -30,10 +30,10 @@ Marks = list[tuple[int, int]]
 
 @dataclass(slots=True, kw_only=True)
 class Payloads:
-    """What was deleted.
+    """The count of deleted bodies.
 
     Attributes:
-        failures: topic -> why its bodies were not looked at; the others' were.
+        failures: topic -> the error; the other topics were handled.
     """
 
     objects: int = 0
@@ -41,7 +41,7 @@ class Payloads:
 
 
 def sweep_payloads_daily(ports: Ports, ends_ms: int | None = None) -> Payloads | None:
-    """Does the same once a day, in portions; None if it is not its time."""
+    """Deletes bodies once a day, in portions. Returns None if the sweep is not due."""
     payloads = Payloads()
     failures = walk_daily(ports, DAILY, [PAYLOADS], _visit(ports, payloads), ends_ms)
     if failures is None:
@@ -51,7 +51,7 @@ def sweep_payloads_daily(ports: Ports, ends_ms: int | None = None) -> Payloads |
 
 
 def sweep_payloads(ports: Ports) -> int:
-    """Deletes the bodies that nobody can ask for any more; returns how many.
+    """Deletes bodies that no consumer can request any more. Returns how many.
 
     If it stops anywhere, the next day's run sees the same objects.
     """
@@ -94,7 +94,10 @@ def _sweep_topic(ports: Ports, topic: str, stored: list[StoredObject]) -> int:
 
 
 def _collected_ms(ports: Ports, state: TopicState) -> int:
-    """Returns the time before which every message is handed out: now, or where the first one is that is not."""
+    """Returns the time before which every message is handed out.
+
+    This is the current time, or the start of the first slot that is not handed out.
+    """
     topics, topic = ports.topics, state.topic
     needed = [next_slot(topics.buckets(topic), state.collected_until)]
     needed += [a for a, _ in topics.plan_ranges(topic)]
@@ -115,7 +118,7 @@ def _marks(ports: Ports, stored: list[StoredObject]) -> Marks:
 
 
 def _due_day_end_ms(stored: StoredObject) -> int | None:
-    """Returns when the day ends on which a body's message is due; None for a name that is none of ours."""
+    """Returns the end of the due day in a body's name. Returns None for a foreign name."""
     try:
         day = datetime.strptime(stored.name.split("/")[2], "%Y-%m-%d").replace(tzinfo=UTC)
     except (IndexError, ValueError):
