@@ -88,7 +88,7 @@ def cancel_many(
         else:
             results[batch[0].id] = cancel(topics, topic, slot_ms, batch[0].id, now_ms)
 
-    # In order of slots, so that a seal refuses the first ones only.
+    # In order of slots, so that a seal refuses only the first batches.
     wanted = sorted(tombstone(each, slot_ms, now_ms) for each in dict.fromkeys(message_ids))
     for start in range(0, len(wanted), MAX_CANCELS):
         settle(wanted[start : start + MAX_CANCELS])
@@ -117,7 +117,7 @@ def cancel_key(
     for _ in range(_ATTEMPTS):
         found = topics.key(topic, key)
         if found is not None and found.version[:2] >= version:
-            # By a clock that is ahead of ours: it came before this call, so it is meant.
+            # From a sender whose clock is ahead of ours: the message came before this call, so it is cancelled too.
             version = (found.sent_ms, found.seq + 1)
         entry = KeyEntry(
             key=key,
@@ -144,5 +144,5 @@ def _cancel_named(topics: Topics, topic: str, slot_ms: int, entry: KeyEntry, now
         return TooLate(id=entry.id)
     if entry.tail_ms > now_ms:
         return TooLate(id=entry.id)
-    # One that takes the place of the entry's message, and is not in the entry yet, loses against the cancel.
+    # A replacement of the entry's message that is not in the entry yet loses against the cancel.
     return Cancelled(id=entry.id if found is None or found.to is None else found.to)

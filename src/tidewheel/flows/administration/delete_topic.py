@@ -61,7 +61,7 @@ def finish_deletion(ports: Ports, topic: str, time_left: Callable[[], bool] = la
     """
     now_ms = ports.clock.now_ms()
     state = ports.topics.deletion(topic)
-    # One at a time: a slow pass must not meet a topic that was created again since.
+    # One pass at a time: a slow pass must not meet a topic that was created again since.
     if state is None or state.next_check_ms is None or state.next_check_ms > now_ms:
         return False
     if not ports.topics.claim_deletion(state, now_ms + _CLAIM_MS):

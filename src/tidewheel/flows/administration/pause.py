@@ -48,7 +48,7 @@ def resume(topics: Topics, queues: Queues, clock: Clock, topic: str, name: str) 
         subscription = _read(topics, topic, name)
         if subscription.state is State.ACTIVE or activate(topics, subscription):
             break
-        if topics.state(topic) is None:  # it is being deleted, and this subscription not yet
+        if topics.state(topic) is None:  # the topic is being deleted, and this subscription is not deleted yet
             raise UnknownTopic(topic)
     else:
         raise ConcurrentModification("resume", topic, _ATTEMPTS)

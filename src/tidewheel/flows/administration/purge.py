@@ -65,14 +65,14 @@ def purge(
         state = topics.state(topic)
         if state is None:
             raise UnknownTopic(topic)
-        # Before the mark: whatever is in them was sent before it.
+        # Read before the mark, so all their messages were sent before the mark.
         buckets = topics.buckets(topic)
-        # What was sent in this very millisecond was sent before.
+        # Messages sent in this same millisecond count as sent before.
         sent_before_ms = state.sent_at_ms(clock.now_ms()) + 1
         whole = first_ms is None and end_ms is None
         asked = Purge(
             first_ms=least_ms,
-            # No message that was sent until now is due later.
+            # No message sent until now is due later.
             end_ms=min(sent_before_ms + MAX_DELAY_MS, end_ms or sent_before_ms + MAX_DELAY_MS),
             sent_before_ms=sent_before_ms,
         )

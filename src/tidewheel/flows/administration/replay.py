@@ -158,7 +158,7 @@ class _Run:
             queue_url=to.queue_url,
             parts=parts,
             done=untouched,
-            # What was asked for comes, even if it was due before the subscription began.
+            # Requested messages are delivered, even if due before the subscription began.
             start=0,
             # The sweep enqueues what the caller cannot.
             next_check_ms=now_ms,

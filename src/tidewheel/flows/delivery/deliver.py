@@ -127,8 +127,8 @@ def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Seq
     try:
         rows = due_rows(ports, state, plan, pieces)
         if rows.num_rows * len(deliveries) > _MOST_TOO_MANY * state.settings.inline_rows:
-            rows = None  # a burst that the estimate did not show: parts are bounded
-    except Exception as error:  # the work queue retries, and in the end keeps it as a dead letter
+            rows = None  # more rows than estimated: send in parts, which are bounded
+    except Exception as error:  # the work queue retries, then keeps a dead letter
         failures.append(error)
     for delivery in deliveries:
         try:
@@ -139,7 +139,7 @@ def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Seq
                 expired += wanted.num_rows - live.num_rows
                 done.append(delivery.key)
                 continue
-        except Exception as error:  # likewise, and the other subscriptions get theirs
+        except Exception as error:  # likewise; the other subscriptions receive theirs
             failures.append(error)
         for part in range(delivery.parts):
             ports.topics.release_part(delivery.key, part)

@@ -54,14 +54,14 @@ def send_direct(ports: Ports, state: TopicState, rows: pa.Table) -> Direct:
     ready: dict[tuple[str | None, str | None], tuple[pa.Table, list[Release]]] = {}
     failed: NotTaken | ConcurrentModification | None = None
     for subscription in ports.topics.subscriptions(state.topic):
-        # Subscriptions with the same filter share the work, unless some rows are for one of them alone.
+        # Subscriptions with the same filter share the work, unless some rows are for a single subscription.
         share = subscription.filter_policy, subscription.name if addressed else None
         if share not in ready:
             its_rows = rows_for(live, subscription.name, subscription.filter_policy)
             ready[share] = its_rows, release.releases(its_rows)
         try:
             parked += _send_or_park(ports, state, subscription, *ready[share])
-        except (NotTaken, ConcurrentModification) as error:  # one subscription's queue must not keep the others waiting
+        except (NotTaken, ConcurrentModification) as error:  # one queue must not delay the others
             failed = error
     if failed is not None:
         raise failed

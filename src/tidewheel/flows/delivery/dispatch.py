@@ -152,7 +152,7 @@ def _plan_and_hand_out(ports: Ports, state: TopicState, done: Dispatched, now_ms
         done.cancelled = len(plan.cancelled)
         deliveries = [step.delivery for step in steps if step.delivery is not None]
         _start(ports, state, plan, deliveries, at_once, done)
-    # After the sending: an alarm that cannot be set must not hold up what is due; the sweep sees the next slot.
+    # After the sending: a failure to create the schedule must not delay due messages; the sweep sees the next slot.
     _schedule(ports, state, next_work, done)
     return True
 
@@ -225,7 +225,7 @@ def _raise_next_slot(ports: Ports, topic: str, done: Dispatched) -> None:
         if unchanged or ports.topics.raise_next_slot(state, next_work):
             _schedule(ports, state, next_work, done)
             return
-    # Wake stays low, which costs the sweep a look and nothing else.
+    # The next slot stays low, which only costs the sweep a check.
 
 
 def _next_work(
@@ -267,7 +267,7 @@ def _delivery(subscription: Subscription, plan: Plan, state: TopicState, now_ms:
         queue_url=subscription.queue_url,
         parts=parts,
         start=subscription.start,
-        # Nothing of it is in the work queue, so the sweep need only wait for this function's own lease.
+        # With `at_once` no part is in the work queue, so the sweep only waits for this function's own lease.
         next_check_ms=now_ms + (LEASE_MS if at_once else state.settings.redrive_s * 1000),
         leases=tuple((part, now_ms) for part in range(parts)) if at_once else (),
         filter_policy=subscription.filter_policy,

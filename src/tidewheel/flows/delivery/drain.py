@@ -40,7 +40,7 @@ def drain(ports: Ports, key: ParkKey) -> Delivered | None:
     """
     state = ports.topics.state(key.topic)
     subscription = ports.topics.subscription(key.topic, key.subscription)
-    if state is None:  # at rest: a rebuild may bring it back
+    if state is None:  # the topic is at rest: a rebuild may bring the topic back
         return None
     if subscription is None or subscription.generation != key.generation:
         park = ports.topics.park(key)

@@ -104,7 +104,7 @@ def pack_rows(pack: Pack) -> pa.Table:
     if Encoding.BYTES in pack.encodings:
         payloads = pa.array(
             [
-                # What stands for a body in S3 is text, whatever the body is.
+                # The reference to a body in S3 is text, even if the body is not.
                 text.encode() if given is not None and given.payload else bytes_of_text(text, Encoding(encoding))
                 for text, encoding, given in zip(pack.texts, pack.encodings, options, strict=True)
             ],

@@ -83,7 +83,7 @@ class _Settling:
         self._state = state
         self._now_ms = ports.clock.now_ms()
         settings = state.settings
-        # What is due before may be sealed before this call is done: its tombstone may come too late.
+        # The slot of an earlier message may be sealed before this call ends: its tombstone may be too late.
         self._near_ms = self._now_ms + settings.lookahead_ms + settings.slot_ms + MAX_FUNCTION_S * 1000
 
     def move(self, candidates: list[_Candidate]) -> list[MessageId]:
@@ -108,11 +108,11 @@ class _Settling:
         )
         losers: list[MessageId] = []
         if any(each.options.moves is not None for each in candidates):
-            # One that takes another's place comes after it, whatever their senders' clocks said.
+            # A replacement comes after the replaced message, whatever their senders' clocks said.
             entries.sort(key=lambda pair: pair[1].options.moves is not None)
             newest, replaced_ms = 0, 0
         else:
-            # All before the newest that replaces are superseded, whatever the table says.
+            # All messages before the newest with `replace` are superseded, whatever the table says.
             newest = max((i for i, (entry, _) in enumerate(entries) if entry.replace), default=0)
             replaced_ms = entries[newest][0].sent_ms
         for i, (entry, mine) in enumerate(entries):
@@ -149,7 +149,7 @@ class _Settling:
             if found.id == mine.id:
                 return not found.cancelled
             if moves and found.id is not None and self._leads_to(found.id, mine.id):
-                # It is that message at another time: a version of its own must not make it lose against itself.
+                # The same message at another time: it must not lose against its own earlier version.
                 if found.cancelled:
                     return False
                 if self._topics.move_key(self._state.topic, found, _after(found, mine), None):
@@ -164,7 +164,7 @@ class _Settling:
             if not mine.replace and self._overlap(found, mine):
                 return False
             if newer and not found.cancelled and not self._dead(found):
-                return True  # an older one that has passed: the entry does not go back
+                return True  # an older message whose time has passed: the entry stays
             if self._topics.move_key(self._state.topic, found, *self._moved(found, mine)):
                 return True
         raise ConcurrentModification("settle key", self._state.topic, _ATTEMPTS)
@@ -213,7 +213,7 @@ class _Settling:
         """Whether an entry is dead, given the tombstone of its message."""
         if found.id is None or self._state.purged(found.deliver_at_ms, found.sent_ms):
             return True
-        # One that is not certain took effect if the slot is open even now.
+        # An uncertain tombstone took effect if the slot is still open.
         return known is not None and (known.certain or self._sealed_now() <= known.slot)
 
     def _overlap(self, found: KeyEntry, mine: KeyEntry) -> bool:
@@ -230,7 +230,7 @@ class _Settling:
             cancelled = self._find(named)
             if cancelled is None:
                 return True
-            named = cancelled.to  # the one that took its place waits in an ingest queue, or is in a ledger
+            named = cancelled.to  # the replacement waits in an ingest queue, or is in a ledger
         return True
 
     def _find(self, message_id: MessageId) -> Tombstone | None:

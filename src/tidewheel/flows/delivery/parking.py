@@ -24,7 +24,7 @@ def put_aside(ports: Ports, state: TopicState, subscription: Subscription, rows:
         rows: at least one.
     """
     now_ms = ports.clock.now_ms()
-    # Nothing can be done for a paused one; the sweep tries the queue of a broken one as soon as it can.
+    # A paused subscription has to wait; the sweep tries the queue of a broken subscription as soon as possible.
     waits_ms = state.settings.redrive_s * 1000 if subscription.state is State.PAUSED else 0
     park = _park(ports, state, subscription.name, subscription.generation, rows, now_ms + waits_ms)
     parked = ports.topics.put_park(park)
@@ -46,7 +46,7 @@ def spill(ports: Ports, state: TopicState, key: DeliveryKey, part: int, rows: pa
         _forget_unnamed(ports, park, parked)
         if parked is not Parked.EXISTS:
             return
-    # The same messages are parked already, by another delivery of theirs; or there are none.
+    # Another delivery of the same messages has parked them already, or there are none.
     ports.topics.part_done(key, part)
 
 

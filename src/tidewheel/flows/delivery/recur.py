@@ -24,7 +24,7 @@ def next_occupied_by(recurring: Collection[Recurring], slot_ms: int, at_or_after
     """Returns the first slot with a recurring message, at or after a slot, or None."""
     if not recurring:
         return None
-    # With a calendar and time zones: most topics need neither.
+    # Imports a calendar and time zones, which most topics do not need.
     from tidewheel.model.recurrence import Rule
 
     slots = []

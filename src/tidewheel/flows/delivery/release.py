@@ -34,7 +34,7 @@ def releases(rows: pa.Table) -> list[Release]:
         extras = [None if each is None else each.pop(HEADER_ATTRIBUTE, None) for each in sent_attributes]
     if Encoding.BYTES in encodings:
         texts = [
-            # What stands for a body in S3 is text, whatever the body is.
+            # The reference to a body in S3 is text, even if the body is not.
             base64.b64encode(payload).decode()
             if encoding == Encoding.BYTES and _REFERENCE not in (more or "")
             else payload.decode("utf-8", "replace")
@@ -43,7 +43,7 @@ def releases(rows: pa.Table) -> list[Release]:
     else:
         try:
             texts = payloads.cast(pa.string()).to_pylist()
-        except pa.ArrowInvalid:  # no text: it goes out with what stands for such bytes, and keeps no other waiting
+        except pa.ArrowInvalid:  # not text: sent with replacement characters, so that it delays no others
             texts = [payload.decode("utf-8", "replace") for payload in payloads.to_pylist()]
     # to_pylist is slow on fixed_size_binary.
     ids = rows.column("message_id").cast(pa.binary()).to_pylist()
@@ -68,7 +68,7 @@ def releases(rows: pa.Table) -> list[Release]:
 
 def _release(due: int, text: str, attributes: dict[str, str] | None, header: str) -> Release:
     size = (len(text) if text.isascii() else len(text.encode())) + _size(attributes)
-    # With the name and the type of our own attribute.
+    # Includes the name and the type of our own attribute.
     return Release(due, text, attributes, header, size + max(HEADER_BYTES, len(header.encode()) + 32))
 
 
@@ -97,7 +97,7 @@ def send(ports: Ports, queue_url: str, messages: Sequence[Release]) -> int:
 
     def send_batch(index: int) -> None:
         try:
-            if not errors:  # where one batch finds no queue, the others need not ask
+            if not errors:  # once one batch finds no queue, the others are not tried
                 _send_batch(ports, queue_url, batches[index])
                 return
         except QueueUnavailable as error:

@@ -392,7 +392,7 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         """
         ...
 
-    # ---- rebuilding: a topic without a topic state is at rest; whoever puts these holds the lease of `lease_merge`
+    # ---- rebuilding: a topic without a topic state is at rest; the caller holds the lease of `lease_merge`
     def delete_topic_state(self, topic: str) -> None:
         """Deletes the topic state. Does nothing if the topic state is gone.
 

@@ -51,7 +51,7 @@ def collect(ports: Ports, topic: str) -> Collected | None:
     # Cursors before deliveries: a delivery that was handed out meanwhile is then seen.
     subscriptions = ports.topics.subscriptions(topic)
     opened = ports.topics.open_deliveries(topic)
-    # Before anything goes: a rebuild from an older checkpoint would look for what was delivered since.
+    # Before any deletion: a rebuild from an older checkpoint would look for messages delivered since.
     write_checkpoint(ports, state, subscriptions, opened, now_ms)
     alive = {(s.name, s.generation) for s in subscriptions}
     until = _until(ports, state, [s.cursor for s in subscriptions] + [d.key.plan for d in opened], now_ms)
@@ -109,7 +109,7 @@ def _delete(ports: Ports, state: TopicState, done: Collected) -> None:
             done.objects += 1
         elif bucket.last_slot < state.planned:
             done.left(bucket.last_slot + 1)
-    # Those that are left are no reason to come again: the table's TTL deletes them.
+    # Remaining tombstones need no other collection: the table's TTL deletes them.
     ports.topics.delete_tombstones(topic, until, ports.clock.now_ms() // 1000)
 
 
@@ -131,6 +131,6 @@ def _next_at_ms(state: TopicState, done: Collected, now_ms: int) -> int | None:
     at_ms = now_ms + state.settings.collect_interval_s * 1000
     if not state.settings.retention_s or done.idle_leftovers:
         return at_ms
-    # Before that, nothing that is kept for replays can go.
+    # Until then, ledgers kept for replays cannot be deleted.
     slot = state.planned if done.next_slot is None else min(state.planned, done.next_slot)
     return max(at_ms, slot * state.slot_ms + state.settings.retention_s * 1000)

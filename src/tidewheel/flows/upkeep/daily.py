@@ -47,7 +47,7 @@ def walk(
     begun = next((i for i, prefix in enumerate(prefixes) if after is not None and after.startswith(prefix)), 0)
     for prefix in prefixes[begun:]:
         behind = after if after is not None and after.startswith(prefix) else None
-        # Names sort by topic: no more than one topic's are held at once.
+        # Names sort by topic, so memory holds the names of one topic only.
         for topic, listed in groupby(ports.objects.list(prefix, behind), key=topic_of):
             visit(prefix, topic, list(listed))
             if not time_left():

@@ -70,7 +70,7 @@ def health(ports: Ports, due: Due | None = None) -> Health:
     for topic in due.topics[:MOST_TOPICS]:
         try:
             found = _with_topic(found, ports, topic, now_ms)
-        except Exception as error:  # one topic that cannot be read hides no other
+        except Exception as error:  # an unreadable topic hides no other
             found.failures[topic] = error
     for key in due.deliveries:
         try:
@@ -89,9 +89,9 @@ def _with_topic(found: Health, ports: Ports, topic: str, now_ms: int) -> Health:
     if state is None or state.next_slot is None or not _overdue(state, state.next_slot, now_ms):
         return found
     if state.next_slot < state.planned:
-        # Lowered to a subscription's cursor: what that waits for is planned.
+        # Lowered to a subscription's cursor: the messages that the subscription waits for are planned.
         found = found.with_age(max((now_ms - due_ms for due_ms in _waiting_plans(ports, state)), default=0))
-    # The mark is a lower bound: a new subscription lowers it where nothing is.
+    # The next slot is a lower bound: a new subscription may lower it to an empty slot.
     slot = _next_occupied(ports, state)
     if slot is None or not _overdue(state, slot, now_ms):
         return found

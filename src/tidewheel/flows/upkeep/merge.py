@@ -98,7 +98,7 @@ def merge(
     state = ports.topics.state(topic)
     now_ms = ports.clock.now_ms()
     until_ms = now_ms + lease_s * 1000
-    # Where nobody can take a larger one over, all are as small as this run needs them.
+    # Without a job for larger merges, all merges are small enough for this run.
     most = most_of(MergeSize.SMALL if {largest, ports.runs.largest} == {MergeSize.SMALL} else MergeSize.LARGE)
     if state is None or not ports.topics.lease_merge(topic, now_ms, until_ms):
         return None
@@ -128,7 +128,7 @@ def _choose(ports: Ports, topic: str, merged: Merged, most: Most, everything: bo
     state = ports.topics.state(topic)
     if state is None:
         return None
-    # A run that merges everything leaves alone what it has written itself: so it ends.
+    # A run that merges everything skips its own outputs, so that it ends.
     left_alone = {error.object_name for error in merged.skipped} | (merged.written if everything else set())
     buckets = [bucket for bucket in ports.topics.buckets(topic) if bucket.object_name not in left_alone]
     chosen = choose(buckets, state.planned, state.slot_ms, state.settings.max_buckets, everything=everything, most=most)

@@ -39,7 +39,7 @@ MAX_OUTPUT_BYTES = 512 * 1024 * 1024
 MAX_OUTPUT_ROWS = 5_000_000
 MAX_ITEMS = 98
 """Sources and outputs of one swap: a transaction has 100 items, two of them the trash and the topic state."""
-_MAX_INDEX_BYTES = 3 * 1024 * 1024  # of 4 MB a transaction
+_MAX_INDEX_BYTES = 3 * 1024 * 1024  # a transaction takes 4 MB
 _TIER_FACTOR = 8
 _TIER_MEMBERS = 8
 _TIER_0_BYTES = 32 * 1024
@@ -180,7 +180,7 @@ def _cuts(sources: Sequence[Bucket], planned: int, slot_ms: int) -> tuple[int, .
     first = max(planned, min(source.next_slot(planned) or planned for source in sources))
     end = max(source.last_slot for source in sources) + 1
     total = _weight(sources, first, end)
-    # Fewer outputs than sources, by far: they may be small again, and merging must end.
+    # Far fewer outputs than sources: outputs may be small again, and merging must end.
     wanted = max(1, min(MAX_OUTPUTS, len(sources) // _SOURCES_AN_OUTPUT, int(total.encoded_bytes / WINDOW_BYTES)))
     found = windows(first, end, slot_ms, wanted)
     cuts = [first]

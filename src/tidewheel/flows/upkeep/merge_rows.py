@@ -150,7 +150,7 @@ def _batches(objects: Objects, merge: Merge, first_ms: int, end_ms: int) -> Iter
         batch.append(readers[number].read(segment))
         raw_bytes += segment.raw_bytes
         following = order[position + 1][0] if position + 1 < len(order) else None
-        # What waits is sorted again with each batch: batches grow with it.
+        # Waiting rows are sorted again with each batch, so batches grow with their number.
         if following is None or raw_bytes >= max(_BATCH_RAW_BYTES, held):
             yield batch, following
             held = sum(

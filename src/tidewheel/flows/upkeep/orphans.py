@@ -80,7 +80,7 @@ def _visit(ports: Ports, orphans: Orphans) -> Visit:
 def _delete(ports: Ports, topic: str, old: list[StoredObject], named: Named, orphans: Orphans) -> None:
     state = ports.topics.state(topic)
     kept = named(ports.topics, topic)
-    # A rebuild takes the topic state away first and brings it back, with other counters, last.
+    # A rebuild deletes the topic state first and puts it back last, with other counters.
     if _era(state) != _era(ports.topics.state(topic)) or (state is None and _is_lost(ports, topic)):
         orphans.left.add(topic)
         return

@@ -73,7 +73,7 @@ def _sweep_topic(ports: Ports, topic: str, stored: list[StoredObject]) -> int:
     bodies = [each for each in stored if each.name != marks_name]
     state = ports.topics.state(topic)
     if state is None:
-        # The topic is no more, or its table is lost: what is old enough for either goes.
+        # The topic is deleted, or its table is lost. Bodies old enough for both cases are deleted.
         done = [each.name for each in bodies if (_due_day_end_ms(each) or now_ms) + KEPT_MS < now_ms]
         ports.objects.delete(done)
         return len(done)
@@ -82,7 +82,7 @@ def _sweep_topic(ports: Ports, topic: str, stored: list[StoredObject]) -> int:
     done = [each.name for each in bodies if (ends_ms := _due_day_end_ms(each)) is not None and ends_ms <= handed_out_ms]
     collected_ms = _collected_ms(ports, state)
     if ports.topics.parks(topic):
-        # What a park holds is handed out when it is drained.
+        # Parked messages are handed out only when the park is drained.
         collected_ms = max((to_ms for _, to_ms in marks), default=0)
     kept = [mark for mark in marks if mark[0] > now_ms - KEPT_MS or mark[1] == handed_out_ms]
     if len(done) == len(bodies):
@@ -106,7 +106,7 @@ def _collected_ms(ports: Ports, state: TopicState) -> int:
 
 
 def _marks(ports: Ports, stored: list[StoredObject]) -> Marks:
-    # It lies where senders put large bodies: what is there may be anybody's.
+    # Senders put large bodies under the same prefix, so any sender may have written this object.
     if not stored or stored[0].size_bytes > _MARKS_BYTES:
         return []
     try:
@@ -114,7 +114,7 @@ def _marks(ports: Ports, stored: list[StoredObject]) -> Marks:
         marks = [(whole(at_ms), whole(to_ms)) for at_ms, to_ms in found]
         return [(at_ms, to_ms) for at_ms, to_ms in marks if to_ms <= at_ms]
     except (ValueError, TypeError):
-        return []  # begun anew, a damaged record costs 28 days
+        return []  # a damaged record is started anew, which costs 28 days
 
 
 def _due_day_end_ms(stored: StoredObject) -> int | None:

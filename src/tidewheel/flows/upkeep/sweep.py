@@ -86,9 +86,9 @@ def sweep(ports: Ports, due: Due | None = None) -> SweepResult:
     if due is None:
         due = ports.topics.due_for_look(now_ms)
     swept = SweepResult()
-    # Deliveries first: they are late already, and there are few where there are many topics.
+    # Deliveries first: deliveries are late already, and few even with many topics.
     _all(ports, swept, due.deliveries, lambda key: _look_after_delivery(ports, key, swept), ends_ms)
-    for park in due.parks:  # one after the other: of a broken subscription, one is tried
+    for park in due.parks:  # one after the other: one park of a broken subscription is tried
         _in_time(ports, swept, park, partial(_look_after_park, ports, park, swept), ends_ms)
     _all(ports, swept, due.topics, lambda topic: look_after_topic(ports, topic, swept), ends_ms)
     _finish_deletions(ports, swept, ends_ms)
@@ -168,10 +168,10 @@ def look_after_topic(ports: Ports, topic: str, swept: SweepResult) -> None:
         collected = collect(ports, topic)
         swept.collected.append(topic)
         if collected is not None and collected.idle_leftovers:
-            # Nothing else would move the marks of an idle topic past its trash.
+            # Only a dispatch moves the marks of an idle topic past its trash.
             _start_dispatch(ports, topic, swept)
     if state.merge_at_ms is not None and state.merge_at_ms <= now_ms:
-        # Read again: what was done above has moved the marks.
+        # Read again: the steps above have moved the marks.
         current = ports.topics.state(topic)
         if current is not None and current.merge_at_ms is not None and consider_merge(ports, current) is not None:
             swept.merging.append(topic)

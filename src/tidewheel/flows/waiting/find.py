@@ -71,7 +71,7 @@ def find_message(topics: Topics, objects: Objects, state: TopicState, message_id
     now = topics.state(state.topic)
     if now is None or not state.planned <= slot < now.planned:
         return None
-    # Its slot was planned meanwhile, and a merge after that has left the row out.
+    # The slot was planned meanwhile, and a later merge has left the row out.
     return reading_again(lambda: _find(topics, objects, now, message_id))
 
 

@@ -97,7 +97,7 @@ class _Peek:
             if at is None:
                 continue
             position, found_ms = at
-            if found_ms > bound_ms:  # others may come first
+            if found_ms > bound_ms:  # other buckets may come first
                 self._push(number, found_ms, position)
                 continue
             yield bucket.object_name, bucket.segments[position]
@@ -132,7 +132,7 @@ class _Peek:
         start, step = 0, self._count
         while start < rows.num_rows and len(fresh) < self._count:
             part = rows.slice(start, step)
-            # Few at first, since their tombstones are asked for; more where all of these were cancelled.
+            # Few rows at first, since their tombstones are read; more if all of these were cancelled.
             start, step = start + step, 2 * step
             ids = part.column("message_id").cast(pa.binary()).to_pylist()
             if self._full and ids[0] > self._last:
