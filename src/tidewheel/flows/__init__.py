@@ -1,1 +1,1 @@
-"""What Tidewheel does: one file a verb. Ports in, decisions out; no I/O of its own and no AWS."""
+"""The actions of Tidewheel, one file per verb. The flows use ports and do no I/O of their own."""

@@ -1,1 +1,1 @@
-"""Administration: the lives of topics, subscriptions and waiting messages."""
+"""Administration of topics, subscriptions and waiting messages."""

@@ -1,4 +1,4 @@
-"""Cancel: a message that waits is never delivered, or the caller learns that it is too late."""
+"""Cancels waiting messages, by id or by key."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Cancelled:
     """The message is never delivered. True as a truth value.
 
     Attributes:
-        id: the message; the one that took its place, if it was moved; None for a key without any that is known. By
-            key, what is still in an ingest queue is not delivered either, if its sender's clock is not ahead of ours
-            by more than the time since.
+        id: the message, or its replacement if the message was moved; None for a key without a known message. By key,
+            messages that are still in an ingest queue are not delivered either, unless the sender's clock is ahead of
+            ours by more than the time since the sending.
     """
 
     id: MessageId | None
@@ -34,10 +34,10 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TooLate:
-    """The message's slot is sealed: it is delivered, or was. False as a truth value.
+    """The message's slot is sealed, so the message is or was delivered. False as a truth value.
 
     Attributes:
-        id: the message; the one that took its place, if it was moved.
+        id: the message, or its replacement if the message was moved.
     """
 
     id: MessageId
@@ -50,13 +50,13 @@ CancelResult = Cancelled | TooLate
 
 
 def cancel(topics: Topics, topic: str, slot_ms: int, message_id: MessageId, now_ms: int) -> CancelResult:
-    """Cancels a message by its id: one conditional transaction; to repeat it is harmless.
+    """Cancels a message by id, in one conditional transaction. A repetition is harmless.
 
-    It works for a message that is still in an ingest queue too: ingest and dispatch read tombstones after the seal. The
-    id of a message that was moved cancels the one that took its place.
+    Messages that are still in an ingest queue can be cancelled too, because ingest and dispatch read tombstones after
+    the seal. The id of a moved message cancels its replacement.
 
     Raises:
-        Contended: other transactions came first each time; try again.
+        ConcurrentModification: other transactions came first each time; try again.
     """
     for _ in range(_MOST_MOVES):
         outcome = topics.cancel(topic, tombstone(message_id, slot_ms, now_ms))
@@ -71,10 +71,10 @@ def cancel(topics: Topics, topic: str, slot_ms: int, message_id: MessageId, now_
 def cancel_many(
     topics: Topics, topic: str, slot_ms: int, message_ids: Sequence[MessageId], now_ms: int
 ) -> list[CancelResult]:
-    """Cancels messages, ninety a transaction where nothing disturbs it; returns one result an id, in order.
+    """Cancels messages, up to ninety in one transaction. Returns one result per id, in order.
 
-    A batch that is refused is halved until what refuses it is alone. If it stops, some are cancelled and a repetition
-    finds them so.
+    A refused batch is halved until the refused message is alone. If it stops, some messages are cancelled, and a
+    repetition reports these as cancelled.
     """
     results: dict[MessageId, CancelResult] = {}
 
@@ -88,7 +88,7 @@ def cancel_many(
         else:
             results[batch[0].id] = cancel(topics, topic, slot_ms, batch[0].id, now_ms)
 
-    # In order of slots, so that a seal refuses the first ones only.
+    # In order of slots, so that a seal refuses only the first batches.
     wanted = sorted(tombstone(each, slot_ms, now_ms) for each in dict.fromkeys(message_ids))
     for start in range(0, len(wanted), MAX_CANCELS):
         settle(wanted[start : start + MAX_CANCELS])
@@ -98,25 +98,26 @@ def cancel_many(
 def cancel_key(
     topics: Topics, topic: str, slot_ms: int, key: str, version: tuple[int, int], now_ms: int
 ) -> CancelResult:
-    """Cancels what a key stands for, and older messages with it that are still in an ingest queue.
+    """Cancels the message of a key, and older messages with the key in ingest queues.
 
-    The entry becomes a cancelled one with a version of its own, so that older messages lose against it; then the
-    message that it names is cancelled. If it stops between the two, a repetition does the second.
+    The key's entry becomes a cancelled entry with a new version, so that older messages lose against it. Then the
+    message that the entry names is cancelled. If it stops between the two, a repetition does the second.
 
     Args:
         version: the caller's clock in ms, and its count.
 
     Returns:
-        Cancelled if no message that was sent with the key before is delivered from now on. TooLate if one is: the
-        newest, or an earlier one that was replaced after its slot was sealed; the newest is cancelled if it could be.
+        Cancelled if no message sent with the key before is delivered from now on. TooLate if such a message is
+            delivered: the newest, or an earlier message that was replaced after its slot was sealed. In the second case
+            the newest is cancelled if possible.
 
     Raises:
-        Contended: others changed the key under every attempt; try again.
+        ConcurrentModification: others changed the key under every attempt; try again.
     """
     for _ in range(_ATTEMPTS):
         found = topics.key(topic, key)
         if found is not None and found.version[:2] >= version:
-            # By a clock that is ahead of ours: it came before this call, so it is meant.
+            # From a sender whose clock is ahead of ours: the message came before this call, so it is cancelled too.
             version = (found.sent_ms, found.seq + 1)
         entry = KeyEntry(
             key=key,
@@ -143,5 +144,5 @@ def _cancel_named(topics: Topics, topic: str, slot_ms: int, entry: KeyEntry, now
         return TooLate(id=entry.id)
     if entry.tail_ms > now_ms:
         return TooLate(id=entry.id)
-    # One that takes the place of the entry's message, and is not in the entry yet, loses against the cancel.
+    # A replacement of the entry's message that is not in the entry yet loses against the cancel.
     return Cancelled(id=entry.id if found is None or found.to is None else found.to)

@@ -1,10 +1,11 @@
-"""Delete a topic: one mark ends it for everybody, and the sweep takes away what is left of it.
+"""Deletes topics. A mark ends the topic for all callers, then the sweep deletes the rest.
 
-    lives -> deleting: another generation, so that whatever is conditional on the old one is refused -> forgotten
+    lives -> deleting: another generation, so that writes that are conditional on the old generation are refused ->
+        forgotten
 
-A function that has read the topic state before may still put an object, a schedule or an item. None lives longer than
-`MAX_FUNCTION_S`, so the topic state, which holds the name, goes last, after a pass that began later than that. What a
-job puts even later, nothing names: the orphan sweep deletes it.
+A function that read the topic state before the mark may still put an object, a schedule or an item. No function lives
+longer than `MAX_FUNCTION_S`. So the topic state, which holds the name, is deleted last, after a pass that began later
+than that. No item names the objects that a job puts even later, so the orphan sweep deletes them.
 """
 
 from __future__ import annotations
@@ -21,20 +22,21 @@ from tidewheel.model.settings import MAX_FUNCTION_S
 from tidewheel.model.topic_state import TopicState
 
 LATE_MS = (MAX_FUNCTION_S + 60) * 1000
-"""After the mark, no function that has not seen it is at work any more; a minute for clocks that differ."""
+"""This long after the mark, no function that has not seen the mark is still running. Includes a minute for clocks that
+differ."""
 _CLAIM_MS = MAX_FUNCTION_S * 1000
 _ATTEMPTS = 20
 _A_DELETE = 1000
 
 
 def delete_topic(topics: Topics, clock: Clock, topic: str) -> None:
-    """Ends a topic; the sweep does the rest. One that is being deleted already is fine.
+    """Ends a topic. The sweep does the rest. Does nothing if the topic is being deleted already.
 
-    If it stops before the mark, nothing was done; after it, the sweep goes on.
+    If it stops before the mark, nothing was done; after the mark, the sweep continues.
 
     Raises:
-        UnknownTopic: there is none of this name.
-        Contended: the topic was deleted and created again under each attempt.
+        UnknownTopic: there is no topic of this name.
+        ConcurrentModification: the topic was deleted and created again under each attempt.
     """
     for _ in range(_ATTEMPTS):
         state = topics.state(topic)
@@ -48,18 +50,18 @@ def delete_topic(topics: Topics, clock: Clock, topic: str) -> None:
 
 
 def finish_deletion(ports: Ports, topic: str, time_left: Callable[[], bool] = lambda: True) -> bool:
-    """Takes away what is left of a topic that is being deleted; returns whether all of it is gone, its name too.
+    """Deletes the rest of a topic that is being deleted. Returns True once the name is free.
 
     If it stops
-        after the claim: the next sweep goes on when that has run out.
+        after the claim: the next sweep continues when the claim has run out.
         anywhere else: the next sweep finds less to do.
 
     Args:
-        time_left: asked between pieces of a second or so; what is left when there is none, the next sweep takes away.
+        time_left: asked between pieces of about a second; when no time is left, the next sweep deletes the rest.
     """
     now_ms = ports.clock.now_ms()
     state = ports.topics.deletion(topic)
-    # One at a time: a slow pass must not meet a topic that was created again since.
+    # One pass at a time: a slow pass must not meet a topic that was created again since.
     if state is None or state.next_check_ms is None or state.next_check_ms > now_ms:
         return False
     if not ports.topics.claim_deletion(state, now_ms + _CLAIM_MS):
@@ -78,7 +80,7 @@ def _began_ms(state: TopicState) -> int:
 
 
 def _empty(ports: Ports, topic: str, time_left: Callable[[], bool]) -> bool:
-    """Deletes schedules, items and objects; returns whether it came to the end."""
+    """Deletes schedules, items and objects. Returns False if the time ran out."""
     ports.wheel.disarm(topic)
     while not ports.topics.delete_items(topic):
         if not time_left():

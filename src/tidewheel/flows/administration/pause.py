@@ -1,4 +1,4 @@
-"""Pause, resume, filter and delete subscriptions."""
+"""Pauses, resumes, filters and deletes subscriptions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ _ATTEMPTS = 50
 
 
 def pause(topics: Topics, topic: str, name: str) -> Subscription:
-    """Lets nothing new enter a subscription's queue: its cursor stands, and its direct messages are parked.
+    """Stops new messages from entering a subscription's queue.
 
-    What was handed out before still arrives. One that is paused already stays so.
+    The cursor stands, and direct messages are parked. Messages that were handed out before still arrive. A paused
+    subscription stays paused.
 
     Raises:
-        UnknownTopic, UnknownSubscription: there is none of this name.
+        UnknownTopic, UnknownSubscription: there is no topic or subscription of this name.
     """
     subscription = _read(topics, topic, name)
     if subscription.state is not State.PAUSED and not topics.pause(subscription):
@@ -29,24 +30,25 @@ def pause(topics: Topics, topic: str, name: str) -> Subscription:
 
 
 def resume(topics: Topics, queues: Queues, clock: Clock, topic: str, name: str) -> Subscription:
-    """Makes a paused or broken subscription active again, and has what it has missed sent.
+    """Makes a paused or broken subscription active again, and sends the missed messages.
 
-    One that is active stays so, and is looked after once more. The order in which things come is best effort.
+    An active subscription stays active, and its missed messages are looked for once more. The order in which messages
+    arrive is best effort.
 
     If it stops
-        after it is made active: the sweep hands out what it has missed, within 300 s, and drains its parks when it
-            looks at them next, within `redrive_s`.
-        after the work queue has the job: done. To whom the work queue is closed: its parks are due for the next sweep.
+        after the subscription is made active: the sweep hands out the missed messages within 300 s, and drains the
+            parks at their next check, within `redrive_s`.
+        after the work queue has the job: done. Without access to the work queue: the parks are due for the next sweep.
 
     Raises:
-        UnknownTopic, UnknownSubscription: there is none of this name.
-        Contended: other changes of the topic came first each time.
+        UnknownTopic, UnknownSubscription: there is no topic or subscription of this name.
+        ConcurrentModification: other changes of the topic came first each time.
     """
     for _ in range(_ATTEMPTS):
         subscription = _read(topics, topic, name)
         if subscription.state is State.ACTIVE or activate(topics, subscription):
             break
-        if topics.state(topic) is None:  # it is being deleted, and this subscription not yet
+        if topics.state(topic) is None:  # the topic is being deleted, and this subscription is not deleted yet
             raise UnknownTopic(topic)
     else:
         raise ConcurrentModification("resume", topic, _ATTEMPTS)
@@ -60,10 +62,12 @@ def resume(topics: Topics, queues: Queues, clock: Clock, topic: str, name: str) 
 
 
 def activate(topics: Topics, subscription: Subscription) -> bool:
-    """Makes a subscription active, if its state is as it was read, and the sweep look at it; returns whether it did.
+    """Makes a subscription active and has the sweep check its topic. Returns False if refused.
+
+    The change is refused if the subscription's state is not as read.
 
     Raises:
-        Contended: other changes of the topic came first each time.
+        ConcurrentModification: other changes of the topic came first each time.
     """
     for _ in range(_ATTEMPTS):
         state = topics.state(subscription.topic)
@@ -78,13 +82,13 @@ def activate(topics: Topics, subscription: Subscription) -> bool:
 
 
 def set_filter(topics: Topics, topic: str, name: str, filter_policy: str | None) -> Subscription:
-    """Changes which messages a subscription gets, of what is handed out or sent directly from now on.
+    """Changes a subscription's filter for messages handed out or sent directly from now on.
 
     Args:
         filter_policy: JSON of a `FilterPolicy`; None: everything.
 
     Raises:
-        UnknownTopic, UnknownSubscription: there is none of this name.
+        UnknownTopic, UnknownSubscription: there is no topic or subscription of this name.
     """
     subscription = _read(topics, topic, name)
     if subscription.filter_policy != filter_policy and not topics.set_filter(subscription, filter_policy):
@@ -93,14 +97,14 @@ def set_filter(topics: Topics, topic: str, name: str, filter_policy: str | None)
 
 
 def delete_subscription(topics: Topics, objects: Objects, topic: str, name: str) -> Subscription:
-    """Ends a subscription's work: nothing waits for it any more. Returns it as it was; its queue stays.
+    """Deletes a subscription. Returns the deleted subscription. Its queue stays.
 
     If it stops
         after the subscription is deleted: the next collection and the sweep delete its deliveries and parks.
         between a park's item and its object: the orphan sweep deletes the object.
 
     Raises:
-        UnknownTopic, UnknownSubscription: there is none of this name.
+        UnknownTopic, UnknownSubscription: there is no topic or subscription of this name.
     """
     subscription = _read(topics, topic, name)
     if not topics.delete_subscription(subscription):
@@ -119,7 +123,10 @@ def parks_of(topics: Topics, subscription: Subscription) -> list[Park]:
 
 
 def drop_parks(topics: Topics, objects: Objects, parks: Iterable[Park]) -> None:
-    """Deletes parks, each item before its object: between the two, the orphan sweep finds the object."""
+    """Deletes parks, each item before the object.
+
+    If it stops between the two, the orphan sweep deletes the object.
+    """
     for park in parks:
         topics.delete_parks([park.key])
         if park.object_name is not None:

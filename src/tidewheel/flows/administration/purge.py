@@ -1,8 +1,8 @@
-"""Purge: what was sent to a topic until now, and is due at any time or in a range of time, is dropped.
+"""Purges messages that were sent until now, for all due times or for a range.
 
-The topic state's marks drop it, wherever it is: in the ingest queue, in a ledger, in a plan, in a park. They are all
-that correctness needs. Ledgers that lie wholly inside are swapped out besides, like a merge without outputs, so that
-they do not count as waiting and their storage is freed.
+The topic state's marks drop the messages wherever they are: in the ingest queue, in a ledger, in a plan, in a park.
+Correctness needs the marks only. Ledgers that lie wholly inside the range are also swapped out, like a merge without
+outputs, so that they do not count as waiting and their storage is freed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _A_SWAP = 90
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeResult:
-    """What a purge dropped.
+    """The counts and the time mark of a purge.
 
     Attributes:
-        messages: estimate of those that waited in ledgers.
-        ledgers: swapped out; those that lie partly inside stay until they are merged or collected.
-        sent_before_ms: what was sent before it is dropped.
+        messages: estimate of the dropped messages that waited in ledgers.
+        ledgers: swapped out; ledgers that lie partly inside the range stay until they are merged or collected.
+        sent_before_ms: messages sent before this time are dropped.
     """
 
     messages: int
@@ -43,19 +43,20 @@ class PurgeResult:
 def purge(
     topics: Topics, clock: Clock, topic: str, *, first_ms: int | None = None, end_ms: int | None = None
 ) -> PurgeResult:
-    """Drops what was sent until now and is due in [first_ms, end_ms); everything, without bounds.
+    """Drops messages sent until now and due in [first_ms, end_ms), or all without bounds.
 
-    What is in a subscription's queue already (due within the lookahead) is not called back.
+    Messages that are already in a subscription's queue (due within the lookahead) are not called back.
 
     If it stops
         before the mark: nothing was done.
-        after the mark: all is dropped; ledgers that were not swapped out go when they are merged or collected.
+        after the mark: all messages are dropped; ledgers that were not swapped out are deleted when they are merged or
+            collected.
 
     Raises:
         InvalidValue: the range is empty.
-        UnknownTopic: there is none of this name.
+        UnknownTopic: there is no topic of this name.
         TooManyPurges: the topic has 20 purged ranges that are in force.
-        Contended: other changes came first each time.
+        ConcurrentModification: other changes came first each time.
     """
     least_ms = max(0, first_ms or 0)
     if end_ms is not None and end_ms <= least_ms:
@@ -64,14 +65,14 @@ def purge(
         state = topics.state(topic)
         if state is None:
             raise UnknownTopic(topic)
-        # Before the mark: whatever is in them was sent before it.
+        # Read before the mark, so all their messages were sent before the mark.
         buckets = topics.buckets(topic)
-        # What was sent in this very millisecond was sent before.
+        # Messages sent in this same millisecond count as sent before.
         sent_before_ms = state.sent_at_ms(clock.now_ms()) + 1
         whole = first_ms is None and end_ms is None
         asked = Purge(
             first_ms=least_ms,
-            # No message that was sent until now is due later.
+            # No message sent until now is due later.
             end_ms=min(sent_before_ms + MAX_DELAY_MS, end_ms or sent_before_ms + MAX_DELAY_MS),
             sent_before_ms=sent_before_ms,
         )
@@ -87,7 +88,7 @@ def purge(
 
 
 def _mark(topics: Topics, state: TopicState, asked: Purge, whole: bool, now_ms: int) -> bool:
-    """Raises the marks; what a newer purge covers is forgotten."""
+    """Raises the purge marks. Removes marks that the new purge covers."""
     purge_ms = max(state.purge_ms, asked.sent_before_ms) if whole else state.purge_ms
     known = [each for each in state.purges_in_force(now_ms) if each.sent_before_ms > purge_ms]
     if whole or asked.sent_before_ms <= purge_ms or any(each.covers(asked) for each in known):
@@ -115,9 +116,10 @@ def _waiting(bucket: Bucket, first: int, end: int) -> int:
 
 
 def _swap_out(topics: Topics, state: TopicState, sources: Sequence[Bucket]) -> int:
-    """Swaps ledgers for nothing; returns how many. Those that a merge or a collection has taken are passed over.
+    """Swaps out ledgers without replacement. Returns how many were swapped out.
 
-    The trash is stamped with `sealed` as it is now, so that it outlives every plan that names its objects.
+    Ledgers that a merge or a collection has taken are skipped. The trash is stamped with the current `sealed`, so that
+    it outlives every plan that names its objects.
     """
     for _ in range(_SWAPS):
         current = topics.state(state.topic)
@@ -135,9 +137,9 @@ def _swap_out(topics: Topics, state: TopicState, sources: Sequence[Bucket]) -> i
 
 
 def _collect_in_time(topics: Topics, clock: Clock, topic: str) -> None:
-    """Lets a topic be collected that nothing else would look at for long, so that its trash goes.
+    """Sets a collection of the trash if no collection is set.
 
-    A look that is set already is early enough; if it stops before, the trash goes after the next dispatch.
+    Without it, an idle topic's trash would stay long. If it stops before, the trash is deleted after the next dispatch.
     """
     for _ in range(_SWAPS):
         state = topics.state(topic)

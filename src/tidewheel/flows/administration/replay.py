@@ -1,8 +1,8 @@
-"""Replay: what was delivered to a subscription in a range of time comes again, while its ledgers are kept.
+"""Replays delivered messages of a time range to a subscription, while their ledgers are kept.
 
-A plan that is behind the cursor is handed out once more, as a delivery with bounds of time. The messages have the ids
-that they had, so a consumer that knows what it has done drops them. What went direct was never in a ledger and does
-not come again; what was cancelled, purged or has expired stays dropped.
+A plan behind the cursor is handed out once more, as a delivery with time bounds. The messages keep their ids, so a
+consumer that remembers processed ids drops them. Direct messages were never in a ledger and are not replayed.
+Cancelled, purged and expired messages stay dropped.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Enqueue = Callable[[DeliveryKey, Sequence[int]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayResult:
-    """What comes again.
+    """The deliveries that a replay opened.
 
     Attributes:
         plans: how many deliveries were opened.
-        messages: estimate of how many they bring.
-        skipped: plans of which a delivery to the subscription is still under way.
-        first_ms, end_ms: rows due in [first_ms, end_ms) come; first_ms is later than asked if ledgers are gone.
+        messages: estimate of their messages.
+        skipped: plans with a delivery to the subscription that is still open.
+        first_ms, end_ms: rows due in [first_ms, end_ms) are replayed; first_ms is later than asked if ledgers are gone.
     """
 
     plans: int
@@ -52,20 +52,22 @@ def replay(
     end_ms: int | None = None,
     enqueue: Enqueue | None = None,
 ) -> ReplayResult:
-    """Delivers again, to one subscription, what was due in [first_ms, end_ms) and went through ledgers.
+    """Delivers ledger messages due in [first_ms, end_ms) again, to one subscription.
 
     For each plan, a delivery is opened, then its parts are enqueued. If it stops
         after a delivery is opened: the sweep enqueues its parts.
-        between two plans: those before come; a repetition brings them a second time once they are done.
+        between two plans: the earlier plans are delivered; a repetition delivers these a second time once they are
+            done.
 
     Args:
-        first_ms: None: all that is kept.
-        end_ms: at most now, which is also what None means.
-        enqueue: puts parts into the work queue; None, or one that may not: the sweep does it within five minutes.
+        first_ms: None: from the first kept message on.
+        end_ms: at most now, which is also the meaning of None.
+        enqueue: puts parts into the work queue. If None, or without access to the queue, the sweep enqueues the parts
+            within five minutes.
 
     Raises:
         InvalidValue: the range is empty, or the subscription is paused.
-        UnknownTopic, UnknownSubscription: there is none of this name.
+        UnknownTopic, UnknownSubscription: there is no topic or subscription of this name.
         RetentionExpired: nothing of the range is kept any more.
     """
     state = topics.state(topic)
@@ -90,7 +92,7 @@ def replay(
 
 
 class _Run:
-    """A replay under way: its bounds, and what it has done."""
+    """A replay in progress, with its bounds and counts."""
 
     def __init__(self, topics: Topics, state: TopicState, to: Subscription, first_ms: int, end_ms: int) -> None:
         self._topics = topics
@@ -120,7 +122,7 @@ class _Run:
         )
 
     def replay_plan(self, first_slot: int, end_slot: int, now_ms: int, enqueue: Enqueue | None) -> None:
-        """Opens a delivery of a plan with something in the range, and has its parts enqueued."""
+        """Opens a delivery of a plan with rows in the range, and enqueues its parts."""
         if first_slot in self._open:
             self._skipped += 1
             return
@@ -156,7 +158,7 @@ class _Run:
             queue_url=to.queue_url,
             parts=parts,
             done=untouched,
-            # What was asked for comes, even if it was due before the subscription began.
+            # Requested messages are delivered, even if due before the subscription began.
             start=0,
             # The sweep enqueues what the caller cannot.
             next_check_ms=now_ms,
@@ -178,7 +180,10 @@ class _Run:
         return segment.last_deliver_at_ms >= self.first_ms and segment.first_deliver_at_ms < self._end_ms
 
     def _due(self, plan: Plan) -> int:
-        """Estimates the rows of a plan in the range, as if they lay evenly over their segment's part of the plan."""
+        """Estimates the rows of a plan in the range.
+
+        Assumes that rows lie evenly over their segment's part of the plan.
+        """
         total = 0.0
         for planned in plan.segments:
             first = max(planned.segment.first_deliver_at_ms, plan.first_slot * self._state.slot_ms)

@@ -8,7 +8,7 @@ A new subscription's place among the slots:
     earliest:   ^ cursor            |               |              start = 0: all ledgers that are still kept
     latest:                         ^ cursor        ^ start        all slots that are still open
 
-The cursor of *latest* is `planned` and not `sealed`, because a cursor inside a plan would skip it.
+The cursor of *latest* is `planned` and not `sealed`, because a cursor inside a plan would skip the plan.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ _ATTEMPT_DIGITS = 4
 def create_topic(
     topics: Topics, clock: Clock, name: str, settings: TopicSettings, *, owner: str | None = None
 ) -> TopicState:
-    """Creates a topic, or returns the one that there is, if it has what is asked for.
+    """Creates a topic, or returns the existing topic if its settings match.
 
-    Asked for are slot and lookahead, and what is not the default. Defaults change with releases, and a topic keeps
-    those of the release that made it.
+    The requested slot, the requested lookahead and all requested values other than defaults must match. Defaults change
+    with releases, and a topic keeps the defaults of the release that created it.
 
     Args:
         name: the topic's.
-        settings: the topic's, if it is made.
-        owner: as `owner_of` gives it, with an `attempt_of` or without: the new topic's generation begins with it, so
-            that `owns` tells whose it is.
+        settings: the topic's, if it is created.
+        owner: a mark from `owner_of`, with or without `attempt_of`. The new topic's generation begins with the mark, so
+            that `owns` recognizes the owner.
 
     Raises:
-        InvalidValue: the name is not a topic's.
-        AlreadyExists: the topic has other settings than those asked for; the message tells them apart.
+        InvalidValue: the name is not a valid topic name.
+        AlreadyExists: the topic has other settings; the message lists the differences.
         TopicDeleting: the last topic of this name is not gone yet.
     """
     check_name("topic", name)
@@ -80,21 +80,22 @@ def create_subscription(
     filter_policy: str | None = None,
     owner: str | None = None,
 ) -> Subscription:
-    """Creates a subscription, or returns the one that has this queue and this filter already.
+    """Creates a subscription, or returns the existing subscription with this queue and filter.
 
     Args:
         queue_url: where its messages go.
-        initial_position: "latest" for all that is sent from now on and all that waits in open slots (what is due
-            within the next 8 to 13 minutes is dispatched already, by default); "earliest" for all ledgers still kept,
-            those of the past too, which come with the next dispatch or sweep.
-        filter_policy: JSON of the `FilterPolicy` of what it takes; None: everything, and whatever an existing one has.
+        initial_position: "latest" for all messages sent from now on and all that wait in open slots (messages due
+            within the next 8 to 13 minutes are dispatched already, by default); "earliest" for all ledgers still kept,
+            past ones included, which arrive with the next dispatch or sweep.
+        filter_policy: JSON of the subscription's `FilterPolicy`; None: everything, or the filter of an existing
+            subscription.
         owner: as of `create_topic`.
 
     Raises:
-        InvalidValue: a name or the position is not one.
+        InvalidValue: a name or the position is invalid.
         UnknownTopic: the topic does not exist.
         AlreadyExists: the subscription has another queue or another filter.
-        Contended: other changes of the topic came first each time.
+        ConcurrentModification: other changes of the topic came first each time.
     """
     check_new_subscription(topic, name, initial_position)
     for _ in range(_ATTEMPTS):
@@ -123,7 +124,7 @@ def create_subscription(
 
 
 def check_new_subscription(topic: str, name: str, initial_position: str) -> None:
-    """Raises InvalidValue unless a subscription can be created with these."""
+    """Raises InvalidValue if a name or the initial position is invalid."""
     check_name("topic", topic)
     check_name("subscription", name)
     if initial_position not in ("latest", "earliest"):
@@ -145,7 +146,7 @@ def check_same_filter(existing: Subscription, filter_policy: str) -> None:
 
 
 def _difference(existing: TopicSettings, asked: TopicSettings) -> str:
-    """Returns what a topic has otherwise than asked for; empty if it has all of it."""
+    """Lists the settings that differ from the requested settings. Empty if all match."""
     found, default = asdict(existing), asdict(TopicSettings())
     return ", ".join(
         f"{name}={found[name]} (asked for {value})"
@@ -155,28 +156,34 @@ def _difference(existing: TopicSettings, asked: TopicSettings) -> str:
 
 
 def owner_of(name: str) -> str:
-    """Returns the mark of somebody who creates topics and subscriptions and deletes only what is theirs.
+    """Returns the mark of an owner, who creates and deletes only its own topics and subscriptions.
 
     Args:
-        name: what nobody else is called, such as a stack's ARN.
+        name: a unique name, such as a stack's ARN.
     """
     return hashlib.sha256(name.encode()).hexdigest()[:_OWNER_DIGITS]
 
 
 def attempt_of(owner: str, attempt: str) -> str:
-    """Returns the mark of one attempt of an owner's, which is an owner, too: it owns what this very attempt created."""
+    """Returns the mark of one attempt of an owner. The mark is an owner, too.
+
+    It owns the topics and subscriptions that this attempt created.
+    """
     return owner + hashlib.sha256(attempt.encode()).hexdigest()[:_ATTEMPT_DIGITS]
 
 
 def owns(owner: str, generation: str) -> bool:
     """Whether a topic or a subscription of this generation was created by an owner.
 
-    Two owners have the same mark by chance once in four billion; a generation without an owner begins at random.
+    Two owners have the same mark by chance once in four billion. A generation without an owner begins at random.
     """
     return generation.startswith(owner)
 
 
 def _generation(owner: str | None) -> str:
-    """Returns a new generation: 16 hexadecimal digits, all random or those behind the owner's."""
+    """Returns a new generation of 16 hexadecimal digits.
+
+    All digits are random, or all behind the owner's.
+    """
     begin = owner or ""
     return begin + secrets.token_hex((16 - len(begin)) // 2)

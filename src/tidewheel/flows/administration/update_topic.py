@@ -1,4 +1,4 @@
-"""Update a topic: other settings, from its next decision on."""
+"""Updates the settings of topics."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState
 
 FIXED = ("slot_s", "lookahead_s")
-"""Ledgers, plans and cursors count in slots, and what is armed counts on the lookahead."""
+"""Ledgers, plans and cursors count in slots, and existing schedules depend on the lookahead."""
 _ATTEMPTS = 50
 
 
 def update_topic(topics: Topics, clock: Clock, topic: str, changes: Mapping[str, Any]) -> TopicState:
-    """Changes some settings of a topic; returns its topic state afterwards.
+    """Changes some settings of a topic. Returns the topic state afterwards.
 
     If it stops after the settings: a shorter retention takes effect with the next collection that is due anyway.
 
@@ -26,9 +26,9 @@ def update_topic(topics: Topics, clock: Clock, topic: str, changes: Mapping[str,
         changes: fields of TopicSettings and their new values; None where a field may be None.
 
     Raises:
-        InvalidValue: there is no such setting, it cannot change, or the value cannot be used; nothing was changed.
-        UnknownTopic: there is none of this name.
-        Contended: other changes came first each time.
+        InvalidValue: there is no such setting, it cannot change, or the value is invalid; nothing was changed.
+        UnknownTopic: there is no topic of this name.
+        ConcurrentModification: other changes came first each time.
     """
     _check(changes)
     for _ in range(_ATTEMPTS):
@@ -57,6 +57,9 @@ def _check(changes: Mapping[str, Any]) -> None:
 
 
 def _collect_soon(topics: Topics, clock: Clock, state: TopicState) -> None:
-    """Lets what was kept for replays go with the next dispatch or sweep; if one is under way, it stays as it is."""
+    """Has the next dispatch or sweep collect ledgers kept for replays.
+
+    If another change comes first, the time of the next collection stays.
+    """
     now_ms = clock.now_ms()
     topics.set_collect_at(state, now_ms, state.check_at(state.next_slot, now_ms))

@@ -1,1 +1,1 @@
-"""The send path: from a pack in the ingest queue to a message in a subscription's queue."""
+"""The send path, from a pack in the ingest queue to a message in a subscription's queue."""

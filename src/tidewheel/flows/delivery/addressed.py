@@ -1,7 +1,7 @@
-"""Addressed: of ledger rows, those that one subscription gets.
+"""Selects the ledger rows for a subscription.
 
-What a consumer sends again is for its own subscription only: the others have had it. It goes there whatever the filter
-says, which has let it through before.
+A message that a consumer sends again is only for the consumer's own subscription, because the others have received it
+before. The filter is not applied again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _MARK = '"only":'
 
 
 def has_addressed(rows: pa.Table) -> bool:
-    """Whether any row is for one subscription only; looks at columns as a whole, since mostly there is none."""
+    """Whether any row is for a single subscription.
+
+    Checks whole columns, since mostly there is no such row.
+    """
     attributes = rows.column("attributes")
     if attributes.null_count == rows.num_rows:
         return False
@@ -31,7 +34,9 @@ def has_addressed(rows: pa.Table) -> bool:
 
 
 def rows_for(rows: pa.Table, subscription: str, filter_policy: str | None) -> pa.Table:
-    """Returns the rows that a subscription gets: what its filter takes, and what is for it alone; sorted as they were.
+    """Returns the rows for a subscription, sorted as given.
+
+    These are the rows that match its filter, and the rows addressed to it alone.
 
     Args:
         rows: in a ledger's columns, sorted as a ledger's.

@@ -1,4 +1,4 @@
-"""Catch up: a subscription that was resumed gets what it has missed, at once."""
+"""Catches up resumed subscriptions at once."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from tidewheel.flows.delivery.dispatch import Dispatched, hand_out
 from tidewheel.flows.ports import Ports
 
 _MOST_STEPS = 100
-"""Plans that one job hands out: a few seconds' work, small plans being delivered on the way."""
+"""Plans that one job hands out: a few seconds' work, including the delivery of small plans."""
 
 
 def catch_up(ports: Ports, topic: str, name: str, generation: str) -> Delivered | None:
-    """Enqueues a subscription's parks and hands out the plans behind its cursor; None if it is paused again, or gone.
+    """Enqueues a subscription's parks and hands out the plans behind its cursor.
 
-    If it stops anywhere: the job comes again, and what it did before is not done twice. Whatever is left is also
-    found by the sweep: the next slot and the parks say so.
+    Returns None if the subscription is paused again or gone.
+
+    If it stops anywhere, the queue brings the job again, and finished steps are not repeated. The sweep also finds the
+    rest, by the next slot and the parks.
     """
     subscription = ports.topics.subscription(topic, name)
     if subscription is None or subscription.generation != generation or not subscription.takes_plans:

@@ -1,4 +1,4 @@
-"""Commit: a ledger that is stored becomes live under the topic state, and the wheel is armed for its first slot."""
+"""Commits stored ledgers and creates the schedules of their first slots."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidewheel.model.wheel import fires_at_ms
 
 
 def commit_and_arm(ports: Ports, state: TopicState, bucket: Bucket, once: str | None = None) -> Commit:
-    """Tries once to commit a bucket; the object of one that exists already is deleted.
+    """Tries once to commit a bucket. Deletes the object if the bucket exists already.
 
     Args:
         state: as read.
@@ -28,17 +28,20 @@ def commit_and_arm(ports: Ports, state: TopicState, bucket: Bucket, once: str | 
 
 
 def _drop_unless_named(ports: Ports, state: TopicState, bucket: Bucket) -> None:
-    """Deletes the object of a try that came second, unless it turns out that this very try had come first."""
+    """Deletes the object of a try that came second.
+
+    The object stays if the committed bucket names it, because then this try had come first.
+    """
     committed = ports.topics.bucket(state.topic, bucket.id)
     if committed is None or committed.object_name != bucket.object_name:
         ports.objects.delete([bucket.object_name])
 
 
 def _lowered(state: TopicState, first_slot: int) -> NextWork | None:
-    """Returns the next slots that a ledger needs, None if the sweep looks early enough already.
+    """Returns the next work for a ledger. Returns None if the next slot is low enough.
 
-    Who lowers the next slot arms the wheel; while its schedule is to come, that leads to the dispatch that arms the
-    next.
+    The caller that lowers the next slot creates its schedule. A schedule that is still to fire leads to a dispatch,
+    which creates the following schedule.
     """
     if not above(state.next_slot, first_slot):
         return None
@@ -49,11 +52,11 @@ def _lowered(state: TopicState, first_slot: int) -> NextWork | None:
 
 
 def _armed(ports: Ports, state: TopicState) -> bool:
-    """Returns whether the next slot's own schedule is still to come.
+    """Returns whether the next slot's own schedule is still to fire.
 
-    It is not when the next slot is where somebody put it who may not arm the wheel, such as a new or resumed
-    subscription, and its time has come, or no sweep has armed it yet; or when its dispatch is under way and may have
-    read the buckets.
+    The result is False in two cases. Either a caller without access to schedules set the next slot, for instance when
+    it created or resumed a subscription, and the slot's time has come or no sweep has created the schedule yet. Or the
+    next slot's dispatch is running and may have read the buckets.
     """
     if state.next_slot is None or state.next_check_ms == AT_ONCE_MS:
         return False

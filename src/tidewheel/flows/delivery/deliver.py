@@ -1,4 +1,4 @@
-"""Deliver: what a plan names is read from ledgers and released to one subscription's queue."""
+"""Delivers planned rows from ledgers to one subscription's queue."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _MOST_TOO_MANY = 4
 
 
 class Delivered(NamedTuple):
-    """What a job did.
+    """The result of a job.
 
     Attributes:
         messages: sent.
         segments: read.
-        failures: what was left to the work queue, and why.
+        failures: why work was left to the work queue.
         parked: messages that the queue did not take, and that were parked.
         expired: messages that were dropped because their time had passed, counted for each subscription.
     """
@@ -41,20 +41,22 @@ class Delivered(NamedTuple):
 
 
 def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
-    """Sends one part of a delivery; None if it is done, nobody's any more, or the topic is being deleted.
+    """Sends a part of a delivery.
+
+    Returns None if the part is done, its delivery is gone, or the topic is being deleted.
 
     If it stops
         after the lease: the next try waits for the lease to end.
         between sends, or before the part is marked: the next try sends copies with the same ids.
-        after the subscription is marked as broken, its queue having refused: the next try sends, or parks.
+        after the subscription is marked as broken because its queue refused: the next try sends, or parks.
         before the delivery is deleted: the sweep deletes it.
 
     Raises:
         InvalidValue: the delivery has no such part.
-        PartLeased: another worker has it, or had it less than LEASE_MS ago and died.
+        PartLeased: another worker has the part, or had the part less than LEASE_MS ago and died.
         CorruptLedger: a segment is damaged; nothing of the part was sent.
         ObjectMissing: an object is gone; nothing of the part was sent.
-        NotTaken: the queue did not take some of it for now.
+        NotTaken: the queue temporarily did not take some messages.
     """
     now_ms = ports.clock.now_ms()
     delivery = ports.topics.lease_part(key, part, now_ms, now_ms - LEASE_MS)
@@ -94,7 +96,10 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
 
 
 def _set_aside(ports: Ports, state: TopicState, key: DeliveryKey, part: int, rows: pa.Table) -> int:
-    """Parks what the queue refused of a part, so that it keeps no ledger from being collected; returns its messages."""
+    """Parks the refused messages of a part. Returns how many were parked.
+
+    So the part does not keep a ledger from being collected.
+    """
     if not ports.topics.mark_broken(key.topic, key.subscription, key.generation):
         current = ports.topics.subscription(key.topic, key.subscription)
         if current is None or current.generation != key.generation:
@@ -108,10 +113,10 @@ def _set_aside(ports: Ports, state: TopicState, key: DeliveryKey, part: int, row
 
 
 def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Sequence[Delivery]) -> Delivered:
-    """Sends a small plan to every subscription that it was just handed out to; each segment is read once.
+    """Sends a small plan to all subscriptions to which it was just handed out.
 
-    The caller has leased all parts when it handed the plan out. What fails for one subscription goes to the work
-    queue and keeps no other waiting. If it stops, the sweep brings the open deliveries back.
+    Each segment is read once. The caller leased all parts in the hand-out. A failure of one subscription goes to the
+    work queue and does not delay the others. If it stops, the sweep enqueues the open deliveries again.
     """
     done: list[DeliveryKey] = []
     failures: list[Exception] = []
@@ -122,8 +127,8 @@ def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Seq
     try:
         rows = due_rows(ports, state, plan, pieces)
         if rows.num_rows * len(deliveries) > _MOST_TOO_MANY * state.settings.inline_rows:
-            rows = None  # a burst that the estimate did not show: parts are bounded
-    except Exception as error:  # the work queue retries, and in the end keeps it as a dead letter
+            rows = None  # more rows than estimated: send in parts, which are bounded
+    except Exception as error:  # the work queue retries, then keeps a dead letter
         failures.append(error)
     for delivery in deliveries:
         try:
@@ -134,7 +139,7 @@ def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Seq
                 expired += wanted.num_rows - live.num_rows
                 done.append(delivery.key)
                 continue
-        except Exception as error:  # likewise, and the other subscriptions get theirs
+        except Exception as error:  # likewise; the other subscriptions receive theirs
             failures.append(error)
         for part in range(delivery.parts):
             ports.topics.release_part(delivery.key, part)
@@ -145,7 +150,7 @@ def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Seq
 
 
 def _its_rows(state: TopicState, delivery: Delivery, rows: pa.Table) -> pa.Table:
-    """Returns what a subscription gets of a plan's rows."""
+    """Returns the rows of a plan for a subscription."""
     if delivery.start > delivery.key.plan:
         rows = rows.filter(pc.greater_equal(rows.column("deliver_at_ms"), delivery.start * state.slot_ms))
     if delivery.first_ms is not None and delivery.end_ms is not None:

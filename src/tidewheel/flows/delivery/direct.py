@@ -1,4 +1,4 @@
-"""Direct: rows of sealed slots go straight to the subscriptions' queues, or are parked for those that have to wait."""
+"""Sends rows of sealed slots directly to queues, or parks the rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ATTEMPTS = 10
 
 
 class Direct(NamedTuple):
-    """What became of rows that were sent directly.
+    """The counts of rows that were not sent directly.
 
     Attributes:
         cancelled: dropped because they were cancelled or purged.
@@ -36,13 +36,13 @@ class Direct(NamedTuple):
 
 
 def send_direct(ports: Ports, state: TopicState, rows: pa.Table) -> Direct:
-    """Sends rows of sealed slots to every subscription that is active, and parks them for the others.
+    """Sends rows of sealed slots to active subscriptions, and parks rows for the others.
 
-    If it stops between subscriptions: a repetition sends copies with the same ids, and makes the same parks.
+    If it stops between subscriptions: a repetition sends copies with the same ids, and creates the same parks.
 
     Raises:
-        NotTaken: a queue did not take all messages for now; the other subscriptions got theirs.
-        Contended: likewise, a subscription was paused and resumed each time.
+        NotTaken: a queue temporarily did not take all messages; the other subscriptions received theirs.
+        ConcurrentModification: likewise, a subscription was paused and resumed each time.
     """
     wanted = _wanted(ports, state, rows)
     live = without_expired(wanted, ports.clock.now_ms())
@@ -54,14 +54,14 @@ def send_direct(ports: Ports, state: TopicState, rows: pa.Table) -> Direct:
     ready: dict[tuple[str | None, str | None], tuple[pa.Table, list[Release]]] = {}
     failed: NotTaken | ConcurrentModification | None = None
     for subscription in ports.topics.subscriptions(state.topic):
-        # Subscriptions with the same filter share the work, unless some rows are for one of them alone.
+        # Subscriptions with the same filter share the work, unless some rows are for a single subscription.
         share = subscription.filter_policy, subscription.name if addressed else None
         if share not in ready:
             its_rows = rows_for(live, subscription.name, subscription.filter_policy)
             ready[share] = its_rows, release.releases(its_rows)
         try:
             parked += _send_or_park(ports, state, subscription, *ready[share])
-        except (NotTaken, ConcurrentModification) as error:  # one subscription's queue must not keep the others waiting
+        except (NotTaken, ConcurrentModification) as error:  # one queue must not delay the others
             failed = error
     if failed is not None:
         raise failed
@@ -69,9 +69,9 @@ def send_direct(ports: Ports, state: TopicState, rows: pa.Table) -> Direct:
 
 
 def _wanted(ports: Ports, state: TopicState, rows: pa.Table) -> pa.Table:
-    """Drops rows that were cancelled or purged.
+    """Drops cancelled and purged rows.
 
-    Tombstones are read after the topic state: none can appear for these slots any more.
+    Tombstones are read after the topic state, so no further tombstone can appear for these slots.
     """
     times = rows.column("deliver_at_ms")
     cancelled = ports.topics.tombstones(
@@ -86,9 +86,9 @@ def _wanted(ports: Ports, state: TopicState, rows: pa.Table) -> pa.Table:
 def _send_or_park(
     ports: Ports, state: TopicState, subscription: Subscription, rows: pa.Table, messages: list[Release]
 ) -> int:
-    """Decides by the subscription's state, and again when that changes; a queue that refuses everything changes it.
+    """Sends or parks messages, depending on the subscription's state. Returns how many were parked.
 
-    Returns how many messages it parked.
+    Decides again when the state changes. A queue that refuses everything changes the state.
     """
     if not messages:
         return 0

@@ -1,8 +1,8 @@
-"""Dispatch: seal what is due soon, plan it once, hand it out to every subscription, and set the next alarm.
+"""Dispatches topics: seals slots, plans, hands out, and schedules the next dispatch.
 
 The usual case is one transaction (`_plan_and_hand_out`): plan, cursors, deliveries and the raised next slot together.
-When anything disturbs it, the same is done in single steps, each a conditional write of its own; `tests/simulation/
-protocol_model.py` explores both.
+If another change interferes, dispatch does the same in single steps, each with its own conditional write.
+`tests/simulation/protocol_model.py` explores both.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from tidewheel.model.wheel import fires_at_ms, open_from
 
 _ATTEMPTS = 10
 _MOST_STEPS = 1000
-"""Plans that one call hands out to a subscription at most: one that was paused for long has many to come."""
+"""Plans that one call hands out to a subscription at most. A long-paused subscription may have many to receive."""
 # TransactWriteItems takes 100 items: the topic state, the plan, and two a subscription.
 _ONE_STEP_SUBSCRIPTIONS = 49
 
 
 @dataclass(slots=True, kw_only=True)
 class Dispatched:
-    """What a dispatch did.
+    """The result of a dispatch.
 
     Attributes:
-        planned_rows: estimate of the rows that it planned.
+        planned_rows: estimate of the planned rows.
         messages: sent by the dispatcher itself.
-        expired: dropped by it because their time had passed.
-        cancelled: tombstones of messages that would have been due in what it planned.
+        expired: dropped by the dispatcher because their time had passed.
+        cancelled: tombstones of messages that would have been due in the plan.
         segments: read by the dispatcher itself.
         enqueued_parts: left to the work queue.
-        next_slot: the next slot that was armed, if any.
+        next_slot: the next slot whose schedule was created, if any.
         collect: whether the topic is to be collected now.
-        failures: of sending; what they concern was left to the work queue.
+        failures: of sending; the affected deliveries were left to the work queue.
     """
 
     planned_rows: int = 0
@@ -60,16 +60,16 @@ class Dispatched:
 
 
 def dispatch(ports: Ports, topic: str) -> Dispatched | None:
-    """Dispatches all that is due within the lookahead; None if there is no such topic.
+    """Dispatches all messages due within the lookahead. Returns None if the topic is absent.
 
     If it stops
-        after sealing: rows for the sealed slots go direct; the next slot is still low, so the sweep plans them.
+        after sealing: rows for the sealed slots go direct; the next slot is still low, so the sweep plans these slots.
         after planning: the next slot is still low, so the sweep hands the plan out.
         after handing out: the deliveries are open; the sweep enqueues their parts when they are old.
-        before arming: the topic state names the next slot, and the sweep dispatches it.
+        before the schedule is created: the topic state names the next slot, and the sweep dispatches the topic.
 
     Raises:
-        Contended: the topic changed under every attempt; safe to try again.
+        ConcurrentModification: the topic changed under every attempt; safe to try again.
     """
     state = ports.topics.state(topic)
     if state is None:
@@ -94,9 +94,10 @@ def dispatch(ports: Ports, topic: str) -> Dispatched | None:
 def make_plan(
     ports: Ports, state: TopicState, buckets: Sequence[Bucket], recurring: Sequence[Recurring] = ()
 ) -> Plan | None:
-    """Returns what is due in [planned, sealed), None if nothing is; tombstones are read after the seal.
+    """Returns the plan of [planned, sealed). Returns None if nothing is due.
 
-    Buckets that occupy this range must be complete. What recurring messages add is put into an object before.
+    Tombstones are read after the seal. Buckets that occupy this range must be complete. The occurrences of recurring
+    messages are put into an object first.
     """
     segments = due_segments(buckets, state.planned, state.sealed, state.slot_ms)
     occurrences = None
@@ -118,16 +119,15 @@ def make_plan(
 
 
 def _due_buckets(ports: Ports, state: TopicState) -> list[Bucket]:
-    """Reads all buckets, and the tails of those that occupy [planned, sealed)."""
+    """Reads all buckets, and the tails of buckets that occupy [planned, sealed)."""
     return completed(ports, ports.topics.buckets(state.topic), state.planned, state.sealed, state.slot_ms)
 
 
 def _plan_and_hand_out(ports: Ports, state: TopicState, done: Dispatched, now_ms: int) -> bool:
-    """Plans, hands out and raises the next slot in one transaction; returns False, with nothing done, if that cannot
-    be.
+    """Plans, hands out and raises the next slot in one transaction. Returns False if nothing was done.
 
-    The topic state was read (by the seal) before the buckets and subscriptions, and its swap_version and work_version
-    are conditions, so both are a snapshot and no ledger came in between.
+    The topic state was read (by the seal) before the buckets and subscriptions. Its swap_version and work_version are
+    conditions, so buckets and subscriptions are a snapshot and no ledger came in between.
     """
     buckets = _due_buckets(ports, state)
     takers = [s for s in ports.topics.subscriptions(state.topic) if s.takes_plans]
@@ -152,7 +152,7 @@ def _plan_and_hand_out(ports: Ports, state: TopicState, done: Dispatched, now_ms
         done.cancelled = len(plan.cancelled)
         deliveries = [step.delivery for step in steps if step.delivery is not None]
         _start(ports, state, plan, deliveries, at_once, done)
-    # After the sending: an alarm that cannot be set must not hold up what is due; the sweep sees the next slot.
+    # After the sending: a failure to create the schedule must not delay due messages; the sweep sees the next slot.
     _schedule(ports, state, next_work, done)
     return True
 
@@ -174,13 +174,14 @@ def _plan(ports: Ports, state: TopicState, done: Dispatched) -> None:
 
 
 def hand_out(ports: Ports, topic: str, name: str, done: Dispatched, *, most_steps: int = _MOST_STEPS) -> bool:
-    """Moves one cursor to planned, or as far as `most_steps` take it; returns whether nothing is left.
+    """Hands out plans to a subscription until its cursor is at `planned`. Returns False if some are left.
 
-    The order of the reads (topic state, subscription, plan) makes a plan that is handed out older than any pause that
-    was not yet seen. If it stops between steps: the next slot is still low, so the sweep goes on.
+    Takes at most `most_steps` steps. The order of the reads (topic state, subscription, plan) ensures that a handed-out
+    plan is older than any pause not yet seen. If it stops between steps, the next slot is still low, so the sweep
+    continues.
 
     Raises:
-        Contended: the cursor moved under every attempt.
+        ConcurrentModification: the cursor moved under every attempt.
     """
     lost = 0
     for _ in range(most_steps):
@@ -206,7 +207,7 @@ def hand_out(ports: Ports, topic: str, name: str, done: Dispatched, *, most_step
 
 
 def _raise_next_slot(ports: Ports, topic: str, done: Dispatched) -> None:
-    """Raises the next slot to the next occupied slot, unless somebody still has work below it."""
+    """Raises the next slot to the next occupied slot, unless work is left below."""
     for _ in range(_ATTEMPTS):
         state = ports.topics.state(topic)
         if state is None or state.planned < state.sealed:
@@ -224,7 +225,7 @@ def _raise_next_slot(ports: Ports, topic: str, done: Dispatched) -> None:
         if unchanged or ports.topics.raise_next_slot(state, next_work):
             _schedule(ports, state, next_work, done)
             return
-    # Wake stays low, which costs the sweep a look and nothing else.
+    # The next slot stays low, which only costs the sweep a check.
 
 
 def _next_work(
@@ -266,7 +267,7 @@ def _delivery(subscription: Subscription, plan: Plan, state: TopicState, now_ms:
         queue_url=subscription.queue_url,
         parts=parts,
         start=subscription.start,
-        # Nothing of it is in the work queue, so the sweep need only wait for this function's own lease.
+        # With `at_once` no part is in the work queue, so the sweep only waits for this function's own lease.
         next_check_ms=now_ms + (LEASE_MS if at_once else state.settings.redrive_s * 1000),
         leases=tuple((part, now_ms) for part in range(parts)) if at_once else (),
         filter_policy=subscription.filter_policy,

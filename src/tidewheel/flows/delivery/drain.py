@@ -1,4 +1,4 @@
-"""Drain: the messages of a park are sent, as soon as its subscription may have them."""
+"""Drains parks once their subscriptions may receive messages."""
 
 from __future__ import annotations
 
@@ -21,24 +21,26 @@ from tidewheel.model.topic_state import TopicState
 
 
 def drain(ports: Ports, key: ParkKey) -> Delivered | None:
-    """Sends what a park holds and deletes it; None if it is gone, must wait, or another worker has it.
+    """Sends a park's messages and deletes the park.
 
-    That a broken subscription's queue takes messages shows that it has healed: it is made active again, and its other
-    parks are enqueued.
+    Returns None if the park is gone, must wait, or is leased by another worker.
+
+    If the queue of a broken subscription takes messages, the subscription has healed: it is made active again, and its
+    other parks are enqueued.
 
     If it stops
         after the lease, or between sends: the next try waits for the lease to end, and sends copies with the same ids.
-        after the rest of what the queue took in part is parked anew: as before.
+        after the queue took some messages and the rest is parked anew: as before.
         after the subscription is made active: as before; the sweep enqueues the other parks.
         after the park is deleted: the sweep enqueues the other parks; the orphan sweep deletes the object.
 
     Raises:
-        NotTaken: the queue did not take some of it for now.
-        ObjectMissing, CorruptLedger: the park is not readable; nothing of it was sent.
+        NotTaken: the queue temporarily did not take some messages.
+        ObjectMissing, CorruptLedger: the park is not readable; nothing of the park was sent.
     """
     state = ports.topics.state(key.topic)
     subscription = ports.topics.subscription(key.topic, key.subscription)
-    if state is None:  # at rest: a rebuild may bring it back
+    if state is None:  # the topic is at rest: a rebuild may bring the topic back
         return None
     if subscription is None or subscription.generation != key.generation:
         park = ports.topics.park(key)
@@ -62,9 +64,9 @@ def drain(ports: Ports, key: ParkKey) -> Delivered | None:
 
 
 def _send(ports: Ports, state: TopicState, subscription: Subscription, park: Park) -> tuple[int, int] | None:
-    """Returns how many messages were sent, and how many had expired.
+    """Sends a park's messages. Returns how many were sent, and how many had expired.
 
-    None if the queue does not take all of them: the sweep tries it again.
+    Returns None if the queue does not take all messages; the sweep tries the queue again.
     """
     try:
         wanted = without_purged(parked_rows(ports.objects, park), state)

@@ -1,4 +1,4 @@
-"""Due rows: what a plan names is read from ledgers, and what must not be sent is dropped."""
+"""Reads planned rows from ledgers and drops rows that must not be sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from tidewheel.model.topic_state import PurgeMarks, TopicState
 
 
 def due_rows(ports: Ports, state: TopicState, plan: Plan, pieces: Sequence[Piece]) -> pa.Table:
-    """Reads pieces of a plan, each segment with one range GET, side by side: what is due, expired or not.
+    """Reads pieces of a plan. The result includes expired rows.
+
+    Each segment is read with one range GET, side by side.
 
     Raises:
         CorruptLedger: a segment is damaged.
@@ -43,7 +45,7 @@ def due_rows(ports: Ports, state: TopicState, plan: Plan, pieces: Sequence[Piece
 
 
 def _due(rows: pa.Table, state: TopicState, plan: Plan) -> pa.Table:
-    """Drops what is outside the plan, cancelled or purged."""
+    """Drops rows that are outside the plan, cancelled or purged."""
     times = rows.column("deliver_at_ms")
     keep = pc.and_(
         pc.greater_equal(times, plan.first_slot * state.slot_ms), pc.less(times, plan.end_slot * state.slot_ms)
@@ -55,7 +57,7 @@ def _due(rows: pa.Table, state: TopicState, plan: Plan) -> pa.Table:
 
 
 def without_expired(rows: pa.Table, now_ms: int) -> pa.Table:
-    """Returns the rows that have not expired: what is dropped is to be counted."""
+    """Returns the rows that have not expired. The caller counts the dropped rows."""
     expires = rows.column("expires_at_ms")
     if expires.null_count == rows.num_rows:
         return rows
@@ -63,7 +65,10 @@ def without_expired(rows: pa.Table, now_ms: int) -> pa.Table:
 
 
 def without_purged(rows: pa.Table, marks: PurgeMarks) -> pa.Table:
-    """Returns ledger rows without those that were purged: all ways to a queue, and every merge, ask this."""
+    """Returns ledger rows without purged rows.
+
+    Every path to a queue, and every merge, calls this.
+    """
     if marks.purge_ms:
         rows = rows.filter(pc.greater_equal(rows.column("sent_at_ms"), marks.purge_ms))
     for purge in marks.purges:

@@ -1,4 +1,4 @@
-"""Filtering: of ledger rows, those that a subscription's filter takes."""
+"""Selects the ledger rows that match a subscription's filter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidewheel.model.message import HEADER_ATTRIBUTE
 
 
 def taken(rows: pa.Table, filter_policy: str | None) -> pa.Table:
-    """Returns the rows that a filter takes; all of them if there is none.
+    """Returns the rows that match a filter. Returns all rows without a filter.
 
     Args:
         rows: in a ledger's columns.
@@ -32,5 +32,5 @@ def _parsed(filter_policy: str) -> FilterPolicy:
 
 
 def _sent(pairs: list[tuple[str, str]] | None) -> dict[str, str] | None:
-    """Returns the attributes that the sender gave; the header's extras are kept beside them."""
+    """Returns the sender's attributes, without the header's extras kept beside them."""
     return {name: value for name, value in pairs if name != HEADER_ATTRIBUTE} if pairs else None

@@ -1,4 +1,4 @@
-"""Ingest: packs from the queue become one committed ledger; what is due too soon for that is sent at once."""
+"""Ingests packs into one committed ledger, and sends messages of sealed slots directly."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _ATTEMPTS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """What became of a call's messages.
+    """The counts of an ingest call.
 
     Attributes:
         ledger_rows: in a ledger that this call, or an earlier try, committed.
-        direct_rows: sent at once; those that were cancelled count too.
-        object_name, bucket_id: of the ledger, if this call committed one.
-        commits: tries that it took.
-        expired: direct ones that were dropped because their time had passed.
-        superseded: messages that lost their key to another one; they count above, too, and are not delivered.
-        cancelled: direct ones that were dropped because they were cancelled or purged.
-        parked: direct ones that were put aside, counted for each subscription.
+        direct_rows: sent directly; cancelled messages count too.
+        object_name, bucket_id: of the ledger, if this call committed a ledger.
+        commits: tries of the commit.
+        expired: direct messages that were dropped because their time had passed.
+        superseded: messages that lost their key to another message; these count above, too, and are not delivered.
+        cancelled: direct messages that were dropped because they were cancelled or purged.
+        parked: direct messages that were put aside, counted for each subscription.
     """
 
     ledger_rows: int
@@ -52,21 +52,21 @@ class Ingested:
 
 
 def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
-    """Makes the messages of some packs of one topic durable in its index, or sends them.
+    """Makes the messages of one topic's packs durable in its index, or sends the messages.
 
     If it stops
         between keys: see `settle_keys`; nothing is committed.
-        after the object is put: nothing refers to it, and it stays as waste; the queue brings the packs again.
-        after the commit: a repetition finds the bucket, and only arms and sends what is direct.
+        after the object is put: nothing refers to the object, which stays as waste; the queue brings the packs again.
+        after the commit: a repetition finds the bucket, and only creates the schedule and sends direct messages.
         between direct sends: a repetition sends copies with the same ids.
 
     The caller acknowledges the packs when this returns, and not if it raises.
 
     Raises:
-        UnknownTopic: there is none of this name and generation; nothing was done.
+        UnknownTopic: there is no topic of this name and generation; nothing was done.
         KeysNotSettled: an item that a key names is not readable; nothing was committed.
-        Contended: the topic state moved too often; nothing was committed.
-        NotTaken: some subscription's queue did not take all direct messages for now; the others got theirs.
+        ConcurrentModification: the topic state moved too often; nothing was committed.
+        NotTaken: a subscription's queue temporarily did not take all direct messages; the others received theirs.
     """
     state = ports.topics.state(topic)
     if state is None or any(pack.generation != state.generation for pack in packs):
@@ -104,7 +104,7 @@ def pack_rows(pack: Pack) -> pa.Table:
     if Encoding.BYTES in pack.encodings:
         payloads = pa.array(
             [
-                # What stands for a body in S3 is text, whatever the body is.
+                # The reference to a body in S3 is text, even if the body is not.
                 text.encode() if given is not None and given.payload else bytes_of_text(text, Encoding(encoding))
                 for text, encoding, given in zip(pack.texts, pack.encodings, options, strict=True)
             ],
@@ -129,7 +129,7 @@ def pack_rows(pack: Pack) -> pa.Table:
 
 
 def _pairs(pack: Pack) -> list[list[tuple[str, str]] | None]:
-    """Returns each message's attributes; what else its header will hold is one of them, under the header's name."""
+    """Returns each message's attributes, including the header's extras under the header's name."""
     found = []
     for attributes, options in zip(
         pack.attributes or [{}] * len(pack), pack.options or [None] * len(pack), strict=True
@@ -143,7 +143,10 @@ def _pairs(pack: Pack) -> list[list[tuple[str, str]] | None]:
 
 
 def _seal_what_is_due(ports: Ports, state: TopicState, slots: np.ndarray) -> TopicState:
-    """Seals slots whose schedule has no time to fire any more, if a row lies in one: it is then sent direct."""
+    """Seals slots whose schedule would fire too late, if a row lies in such a slot.
+
+    The row is then sent directly.
+    """
     boundary = open_from(ports.clock.now_ms(), state.settings)
     first_open = int(np.searchsorted(slots, state.sealed))
     if state.sealed < boundary and first_open < len(slots) and slots[first_open] < boundary:
@@ -157,7 +160,10 @@ def _seal_what_is_due(ports: Ports, state: TopicState, slots: np.ndarray) -> Top
 def _commit(
     ports: Ports, state: TopicState, rows: pa.Table, slots: np.ndarray
 ) -> tuple[TopicState, Bucket | None, int]:
-    """Commits the rows of open slots as one ledger; returns the topic state by which the others are direct."""
+    """Commits the rows of open slots as a ledger.
+
+    Returns the topic state by which the other rows are direct.
+    """
     ledger: Ledger | None = None
     object_name = ""
     routed_by = -1

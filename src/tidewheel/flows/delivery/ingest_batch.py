@@ -1,7 +1,7 @@
-"""A batch of an ingest queue: packs of many topics, from anybody, of which none may crowd out another.
+"""Groups a batch of the ingest queue by topic, so that no topic crowds out another.
 
-A pack of a kilobyte may hold three megabytes, and a batch six megabytes of packs. So they are decoded a portion at a
-time, and what a portion holds is ingested before the next one is decoded: as SQS might have grouped them, too.
+A pack of a kilobyte may hold three megabytes, and a batch six megabytes of packs. So the packs are decoded in portions,
+and each portion is ingested before the next is decoded. SQS might have grouped the packs in the same way.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from tidewheel.errors import KeysNotSettled
 from tidewheel.model.pack import Pack
 
 MAX_HELD_BYTES = 64 * 1024 * 1024
-"""Of packs, decompressed, that are ingested at one time: held several times over, they fit ingest's memory."""
+"""Decompressed bytes of packs that are ingested at one time. Several copies fit into ingest's memory."""
 
 NamedPack = tuple[str, Pack]
-"""A pack, and the id of the SQS message that it came in."""
+"""A pack, and the id of its SQS message."""
 
 
 def groups(packs: Iterable[NamedPack]) -> Iterator[list[NamedPack]]:
-    """Yields packs by topic and generation; takes the next ones when those before are dealt with.
+    """Yields packs by topic and generation. Takes the next packs when the earlier ones are done.
 
-    By generation, too: a pack for a topic that is no more must not fail those for its successor. Whoever takes a group
-    lets go of it before he asks for the next: two portions would be held else.
+    Packs are grouped by generation, too, because a pack for a deleted topic must not fail packs for its successor. The
+    caller must release a group before the next is requested; otherwise two portions are held.
     """
     held: dict[tuple[str, str], list[NamedPack]] = {}
     held_bytes = 0
@@ -43,11 +43,11 @@ def _emptied(held: dict[tuple[str, str], list[NamedPack]]) -> Iterator[list[Name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingPacks:
-    """Packs that come again.
+    """Packs that are left in the queue and come again.
 
     Attributes:
         names: of their SQS messages.
-        error: what went wrong; None: there was no time for them.
+        error: the failure; None: there was no time for the packs.
     """
 
     names: list[str]
@@ -57,10 +57,11 @@ class PendingPacks:
 def ingest_group(
     packs: list[NamedPack], ingest_packs: Callable[[list[Pack]], object], in_time: Callable[[], bool]
 ) -> list[PendingPacks]:
-    """Ingests packs of one topic and generation, and halves them as long as one fails the others.
+    """Ingests packs of one topic and generation, and halves the group while a pack fails the others.
 
-    That is so only before anything is committed: what a sender may put into the table, such as the entry of a key, is
-    read when a message names it. After a commit the same packs come again together, and find their ledger.
+    A pack can fail the others only before the commit: a sender may put items such as a key's entry into the table, and
+    ingest reads an entry when a message names its key. After a commit the same packs come again together, and find
+    their ledger.
 
     Args:
         packs: all of one topic and generation.

@@ -1,7 +1,7 @@
-"""Keys: which messages of a batch are superseded is settled before any of them is committed or sent.
+"""Settles which messages of a batch are superseded, before any commit or send.
 
-A message that loses gets a tombstone and stays in its batch, so that a batch that comes again makes the same ledger.
-The tombstone is there before the ledger is, and before the direct path reads tombstones: it always takes effect.
+A message that loses gets a tombstone and stays in its batch, so that a repeated batch makes the same ledger. The
+tombstone is put before the ledger, and before the direct path reads tombstones, so it always takes effect.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_MOVES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """A message of a batch that has a key, or takes another one's place."""
+    """A message of a batch that has a key, or replaces another message."""
 
     id: MessageId
     sent_ms: int
@@ -33,13 +33,16 @@ class _Candidate:
 
 
 def settle_keys(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> int:
-    """Lets each message with a key claim it, and each that moves another take its place; returns how many lost.
+    """Claims keys and replaces moved messages. Returns how many messages lost.
 
-    If it stops anywhere, the batch comes again and finds what it did: an entry that names the message already, or its
-    tombstone. A message that has claimed its key is in an ingest queue still, so what it superseded has a successor.
+    Each message with a key claims the key. Each message that moves another message replaces it.
+
+    If it stops anywhere, the batch comes again and finds the earlier writes: an entry that names the message already,
+    or its tombstone. A message that has claimed its key is still in an ingest queue, so the message that it superseded
+    has a successor.
 
     Raises:
-        Contended: others changed a key under every attempt; the batch may come again.
+        ConcurrentModification: others changed a key under every attempt; the batch may come again.
     """
     # SQS may hand a pack out twice: a message must not lose against itself.
     candidates = list({each.id: each for pack in packs for each in _candidates(pack)}.values())
@@ -73,20 +76,20 @@ def _candidates(pack: Pack) -> list[_Candidate]:
 
 
 class _Settling:
-    """Settles the candidates of one topic."""
+    """Settles the candidates of a topic."""
 
     def __init__(self, ports: Ports, state: TopicState) -> None:
         self._topics = ports.topics
         self._state = state
         self._now_ms = ports.clock.now_ms()
         settings = state.settings
-        # What is due before may be sealed before this call is done: its tombstone may come too late.
+        # The slot of an earlier message may be sealed before this call ends: its tombstone may be too late.
         self._near_ms = self._now_ms + settings.lookahead_ms + settings.slot_ms + MAX_FUNCTION_S * 1000
 
     def move(self, candidates: list[_Candidate]) -> list[MessageId]:
-        """Takes the places of the messages that the candidates move; returns those that came too late.
+        """Replaces moved messages by the candidates. Returns the candidates that came too late.
 
-        The client does the same write, so whoever comes first decides it for both.
+        The client does the same write, so the first writer decides for both.
         """
         losers: list[MessageId] = []
         for mine in candidates:
@@ -99,17 +102,17 @@ class _Settling:
         return losers
 
     def claim(self, candidates: list[_Candidate]) -> list[MessageId]:
-        """Settles the candidates of one key, oldest first; returns those that lost."""
+        """Settles the candidates of a key, oldest first. Returns the losers."""
         entries = sorted(
             ((self._entry(each), each) for each in candidates), key=lambda pair: (*pair[0].version, pair[0].id)
         )
         losers: list[MessageId] = []
         if any(each.options.moves is not None for each in candidates):
-            # One that takes another's place comes after it, whatever their senders' clocks said.
+            # A replacement comes after the replaced message, whatever their senders' clocks said.
             entries.sort(key=lambda pair: pair[1].options.moves is not None)
             newest, replaced_ms = 0, 0
         else:
-            # All before the newest that replaces are superseded, whatever the table says.
+            # All messages before the newest with `replace` are superseded, whatever the table says.
             newest = max((i for i, (entry, _) in enumerate(entries) if entry.replace), default=0)
             replaced_ms = entries[newest][0].sent_ms
         for i, (entry, mine) in enumerate(entries):
@@ -134,10 +137,10 @@ class _Settling:
         )
 
     def _settle(self, mine: KeyEntry, *, moves: bool) -> bool:
-        """Claims a key for a message, or finds that another one has it; returns whether the message lives.
+        """Claims a key for a message. Returns whether the message lives.
 
         Args:
-            moves: whether it took the place of another one.
+            moves: whether the message replaced another message.
         """
         for _ in range(_ATTEMPTS):
             found = self._topics.claim_key(self._state.topic, mine)
@@ -146,7 +149,7 @@ class _Settling:
             if found.id == mine.id:
                 return not found.cancelled
             if moves and found.id is not None and self._leads_to(found.id, mine.id):
-                # It is that message at another time: a version of its own must not make it lose against itself.
+                # The same message at another time: it must not lose against its own earlier version.
                 if found.cancelled:
                     return False
                 if self._topics.move_key(self._state.topic, found, _after(found, mine), None):
@@ -161,16 +164,16 @@ class _Settling:
             if not mine.replace and self._overlap(found, mine):
                 return False
             if newer and not found.cancelled and not self._dead(found):
-                return True  # an older one that has passed: the entry does not go back
+                return True  # an older message whose time has passed: the entry stays
             if self._topics.move_key(self._state.topic, found, *self._moved(found, mine)):
                 return True
         raise ConcurrentModification("settle key", self._state.topic, _ATTEMPTS)
 
     def _moved(self, found: KeyEntry, mine: KeyEntry) -> tuple[KeyEntry, Tombstone | None]:
-        """Returns the entry that follows one, and the tombstone of what it supersedes.
+        """Returns the entry that follows `found`, and the tombstone of the superseded message.
 
-        What is due so soon that its slot may be sealed gets a tombstone on the condition that it is not; if it is, the
-        entry tells until when something that was superseded may still come.
+        A message that is due so soon that its slot may be sealed gets a tombstone on the condition that the slot is
+        open. If the slot is sealed, the entry holds until when a superseded message may still come.
         """
         following = replace(mine, floor=max(mine.floor, found.floor), tail_ms=found.tail_ms)
         replaced = mine.replace and found.deliver_at_ms > mine.sent_ms
@@ -187,7 +190,7 @@ class _Settling:
         return following, tombstone(found.id, self._state.slot_ms, self._now_ms, certain=certain)
 
     def _leads_to(self, message_id: MessageId, successor: MessageId | None) -> bool:
-        """Whether a message was moved, and became another one by that."""
+        """Whether a message was moved and became the given successor."""
         named: MessageId | None = message_id
         for _ in range(_MOST_MOVES):
             known = None if named is None else self._find(named)
@@ -203,14 +206,14 @@ class _Settling:
         return self._state.sealed if state is None else state.sealed
 
     def _dead(self, found: KeyEntry) -> bool:
-        """Whether an entry names no message that can come."""
+        """Whether an entry names no message that can still be delivered."""
         return self._is_dead(found, None if found.id is None else self._find(found.id))
 
     def _is_dead(self, found: KeyEntry, known: Tombstone | None) -> bool:
-        """Whether that is so, given the tombstone of the entry's message."""
+        """Whether an entry is dead, given the tombstone of its message."""
         if found.id is None or self._state.purged(found.deliver_at_ms, found.sent_ms):
             return True
-        # One that is not certain took effect if the slot is open even now.
+        # An uncertain tombstone took effect if the slot is still open.
         return known is not None and (known.certain or self._sealed_now() <= known.slot)
 
     def _overlap(self, found: KeyEntry, mine: KeyEntry) -> bool:
@@ -227,7 +230,7 @@ class _Settling:
             cancelled = self._find(named)
             if cancelled is None:
                 return True
-            named = cancelled.to  # the one that took its place waits in an ingest queue, or is in a ledger
+            named = cancelled.to  # the replacement waits in an ingest queue, or is in a ledger
         return True
 
     def _find(self, message_id: MessageId) -> Tombstone | None:
@@ -240,6 +243,6 @@ class _Settling:
 
 
 def _after(found: KeyEntry, mine: KeyEntry) -> KeyEntry:
-    """Returns a message's entry with a version above another's."""
+    """Returns a message's entry with a version above another entry's."""
     sent_ms, seq = max(mine.version[:2], (found.sent_ms, found.seq + 1))
     return replace(mine, sent_ms=sent_ms, seq=seq, floor=max(found.floor, (sent_ms, seq)), tail_ms=found.tail_ms)

@@ -1,4 +1,4 @@
-"""Tails: what buckets hold in their ledgers only is read when it is needed, one GET a bucket."""
+"""Loads the tails of buckets from their ledgers, with one GET per bucket."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidewheel.ledger.segment_table import touching
 
 
 def complete(objects: Objects, bucket: Bucket) -> Bucket:
-    """Returns the bucket with all of its index.
+    """Returns the bucket with its whole index.
 
     Raises:
         ObjectMissing: its ledger is gone.
@@ -24,10 +24,10 @@ def complete(objects: Objects, bucket: Bucket) -> Bucket:
 
 
 def completed(ports: Ports, buckets: Sequence[Bucket], first_slot: int, end_slot: int, slot_ms: int) -> list[Bucket]:
-    """Returns the buckets, with what their tails have for slots of [first_slot, end_slot); tails are read side by side.
+    """Returns the buckets, complete for slots of [first_slot, end_slot).
 
-    Of a tail that is read, all slots are kept, and the segments that the range touches: a large ledger has thousands,
-    and a dispatch that kept them would grow with what waits.
+    Tails are read side by side. All slots of a tail are kept, but only the segments that the range touches: a large
+    ledger has thousands of segments, and a dispatch that kept all would grow with the number of waiting messages.
     """
     found = list(buckets)
 
@@ -42,7 +42,10 @@ def completed(ports: Ports, buckets: Sequence[Bucket], first_slot: int, end_slot
 
 
 def next_occupied(ports: Ports, buckets: Sequence[Bucket], at_or_after: int) -> int | None:
-    """Returns the first occupied slot at or after one, or None; coarse bitmaps are read whole where it matters."""
+    """Returns the first occupied slot at or after a slot, or None.
+
+    Reads coarse bitmaps whole where the result depends on these.
+    """
     known = list(buckets)
     while True:
         slot = next_slot(known, at_or_after)

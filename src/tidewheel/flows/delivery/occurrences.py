@@ -1,4 +1,4 @@
-"""Occurrences: what of recurring messages is due in a plan, as an object of the plan's own."""
+"""Stores the due occurrences of recurring messages in an object for each plan."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from tidewheel.model.recurring import Recurring, occurrence_id
 from tidewheel.model.topic_state import TopicState
 
 MOST_OCCURRENCES = 100_000
-"""Of one recurring message in one plan: at one a minute, what 69 days without any dispatch add up to."""
+"""Occurrences of one recurring message in one plan: at one a minute, 69 days without any dispatch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occurrences:
-    """What recurring messages add to a plan: an object of the plan's own, and its segments."""
+    """A plan's object with the occurrences of recurring messages, and the object's segments."""
 
     object_name: str
     segments: tuple[PlannedSegment, ...]
 
 
 def store_occurrences(ports: Ports, state: TopicState, recurring: Sequence[Recurring]) -> Occurrences | None:
-    """Puts what is due in [planned, sealed) into an object; None if nothing is.
+    """Puts the occurrences in [planned, sealed) into an object. Returns None if nothing is due.
 
-    If it stops after that: nothing names the object, and the orphan sweep deletes it a day later.
+    If it stops afterwards, nothing names the object, and the orphan sweep deletes it a day later.
     """
     rows = _rows(recurring, state, ports.clock.now_ms())
     if rows is None:
@@ -53,7 +53,10 @@ def store_occurrences(ports: Ports, state: TopicState, recurring: Sequence[Recur
 
 
 def _rows(recurring: Sequence[Recurring], state: TopicState, now_ms: int) -> pa.Table | None:
-    """Returns the rows of [planned, sealed) in order: their sending time is that of planning, as for purges."""
+    """Returns the occurrences in [planned, sealed) as rows, in order.
+
+    Their send time is the time of planning, as for purges.
+    """
     due = [
         (due_ms, each)
         for each in recurring

@@ -1,4 +1,4 @@
-"""Parking: messages that a queue must not have yet, or does not take, are put aside as a ledger."""
+"""Parks messages as ledgers while a queue must not receive messages or refuses them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from tidewheel.model.topic_state import TopicState
 
 
 def put_aside(ports: Ports, state: TopicState, subscription: Subscription, rows: pa.Table) -> Parked:
-    """Parks messages of a subscription that is paused or broken; MOVED if it no longer is.
+    """Parks messages of a paused or broken subscription. Returns MOVED if the state changed.
 
-    If it stops after the object of a large park is put: nothing names it, and the orphan sweep deletes it a day later.
+    If it stops after the object of a large park is put, nothing names the object, and the orphan sweep deletes it a day
+    later.
 
     Args:
         rows: at least one.
     """
     now_ms = ports.clock.now_ms()
-    # Nothing can be done for a paused one; the sweep tries the queue of a broken one as soon as it can.
+    # A paused subscription has to wait; the sweep tries the queue of a broken subscription as soon as possible.
     waits_ms = state.settings.redrive_s * 1000 if subscription.state is State.PAUSED else 0
     park = _park(ports, state, subscription.name, subscription.generation, rows, now_ms + waits_ms)
     parked = ports.topics.put_park(park)
@@ -32,12 +33,12 @@ def put_aside(ports: Ports, state: TopicState, subscription: Subscription, rows:
 
 
 def spill(ports: Ports, state: TopicState, key: DeliveryKey, part: int, rows: pa.Table) -> None:
-    """Parks the messages of a part that the queue does not take, and marks the part done.
+    """Parks the refused messages of a part, and marks the part done.
 
     If it stops
         after the object of a large park is put: as `put_aside`; the part comes again.
-        after the park is put, and the part is marked with it: the sweep drains the park, and deletes the delivery if
-            that is complete.
+        after the park is put, and the part is marked with it: the sweep drains the park, and deletes a complete
+            delivery.
     """
     if rows.num_rows:
         park = _park(ports, state, key.subscription, key.generation, rows, ports.clock.now_ms())
@@ -45,7 +46,7 @@ def spill(ports: Ports, state: TopicState, key: DeliveryKey, part: int, rows: pa
         _forget_unnamed(ports, park, parked)
         if parked is not Parked.EXISTS:
             return
-    # The same messages are parked already, by another delivery of theirs; or there are none.
+    # Another delivery of the same messages has parked them already, or there are none.
     ports.topics.part_done(key, part)
 
 
@@ -74,7 +75,7 @@ def parked_rows(objects: Objects, park: Park) -> pa.Table:
 def _park(
     ports: Ports, state: TopicState, subscription: str, generation: str, rows: pa.Table, next_check_ms: int
 ) -> Park:
-    """Returns a park of some rows; of a large one, the object is put."""
+    """Returns a park of some rows. Puts the object of a large park."""
     ledger = encode_ledger(rows, topic=state.topic, generation=state.generation, slot_ms=state.slot_ms)
     key = ParkKey(topic=state.topic, subscription=subscription, generation=generation, id=content_id(ledger.data))
     inline = len(ledger.data) <= MAX_INLINE_PARK_BYTES
@@ -92,7 +93,10 @@ def _park(
 
 
 def _forget_unnamed(ports: Ports, park: Park, parked: Parked) -> None:
-    """Deletes the object of a park that was not put, unless it is a try whose answer was lost that had put it."""
+    """Deletes the object of a park that was not put.
+
+    The object stays if the stored park names it: then this try had put the park, and the answer was lost.
+    """
     if parked is Parked.PARKED or park.object_name is None:
         return
     found = ports.topics.park(park.key)

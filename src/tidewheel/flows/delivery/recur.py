@@ -1,4 +1,4 @@
-"""Recurring messages: when the next is due, and what their plans leave. It reads no rows: see `occurrences`."""
+"""Finds the next recurring messages, and deletes plans. Reads no rows (see `occurrences`)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _ATTEMPTS = 10
 
 
 def all_recurring(ports: Ports, state: TopicState) -> list[Recurring]:
-    """Reads a topic's recurring messages: no request if the topic state counts none.
+    """Reads a topic's recurring messages. Makes no request if the topic state counts none.
 
-    The topic state must have been read after the seal: what is made later is due in open slots.
+    The topic state must be read after the seal: recurring messages that are made later are due in open slots.
     """
     return ports.topics.all_recurring(state.topic) if state.recurring else []
 
 
 def next_occupied_by(recurring: Collection[Recurring], slot_ms: int, at_or_after: int) -> int | None:
-    """Returns the first slot at or after one in which a recurring message is due, or None."""
+    """Returns the first slot with a recurring message, at or after a slot, or None."""
     if not recurring:
         return None
-    # With a calendar and time zones: most topics need neither.
+    # Imports a calendar and time zones, which most topics do not need.
     from tidewheel.model.recurrence import Rule
 
     slots = []
@@ -36,10 +36,11 @@ def next_occupied_by(recurring: Collection[Recurring], slot_ms: int, at_or_after
 
 
 def arm_again(ports: Ports, topic: str) -> None:
-    """Arms the wheel for a mark that somebody lowered who may not arm it; the sweep then looks when it should.
+    """Creates the missing schedule of a next slot, and sets the next check.
 
-    If it stops between the two, the next sweep does both again. A mark that is due is armed, too: the sweep may have no
-    dispatch left for it, or fail to start it.
+    A caller without access to schedules lowered the next slot. If it stops between the two, the next sweep does both
+    again. The schedule is created even for a next slot that is due, because the sweep may have no dispatch left for the
+    topic, or fail to start the dispatch.
     """
     for _ in range(_ATTEMPTS):
         state = ports.topics.state(topic)
@@ -54,7 +55,10 @@ def arm_again(ports: Ports, topic: str) -> None:
 
 
 def delete_plan(ports: Ports, topic: str, first_slot: int) -> None:
-    """Deletes a plan, then the object with what recurring messages added; if it stops between, an orphan is left."""
+    """Deletes a plan, then the plan's object with occurrences.
+
+    If it stops between the two, the object is an orphan.
+    """
     occurrences = ports.topics.delete_plan(topic, first_slot)
     if occurrences is not None:
         ports.objects.delete([occurrences])

@@ -1,4 +1,4 @@
-"""Release: rows of ledgers become messages in a queue, each held back by the fine wheel until its second."""
+"""Releases ledger rows to a queue, each held back by the fine wheel until its second."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidewheel.model.wheel import fine_delay_s
 BATCH_MESSAGES = 10
 _ATTEMPTS = 3
 _REFERENCE = '"ref":'
-"""In a header's extras: JSON escapes a quotation mark inside of a text, so that no text of them holds this."""
+"""In a header's extras. JSON escapes quotation marks inside a text, so no text contains this."""
 
 
 def releases(rows: pa.Table) -> list[Release]:
@@ -34,7 +34,7 @@ def releases(rows: pa.Table) -> list[Release]:
         extras = [None if each is None else each.pop(HEADER_ATTRIBUTE, None) for each in sent_attributes]
     if Encoding.BYTES in encodings:
         texts = [
-            # What stands for a body in S3 is text, whatever the body is.
+            # The reference to a body in S3 is text, even if the body is not.
             base64.b64encode(payload).decode()
             if encoding == Encoding.BYTES and _REFERENCE not in (more or "")
             else payload.decode("utf-8", "replace")
@@ -43,7 +43,7 @@ def releases(rows: pa.Table) -> list[Release]:
     else:
         try:
             texts = payloads.cast(pa.string()).to_pylist()
-        except pa.ArrowInvalid:  # no text: it goes out with what stands for such bytes, and keeps no other waiting
+        except pa.ArrowInvalid:  # not text: sent with replacement characters, so that it delays no others
             texts = [payload.decode("utf-8", "replace") for payload in payloads.to_pylist()]
     # to_pylist is slow on fixed_size_binary.
     ids = rows.column("message_id").cast(pa.binary()).to_pylist()
@@ -68,7 +68,7 @@ def releases(rows: pa.Table) -> list[Release]:
 
 def _release(due: int, text: str, attributes: dict[str, str] | None, header: str) -> Release:
     size = (len(text) if text.isascii() else len(text.encode())) + _size(attributes)
-    # With the name and the type of our own attribute.
+    # Includes the name and the type of our own attribute.
     return Release(due, text, attributes, header, size + max(HEADER_BYTES, len(header.encode()) + 32))
 
 
@@ -79,14 +79,14 @@ def _size(attributes: dict[str, str] | None) -> int:
 
 
 def send(ports: Ports, queue_url: str, messages: Sequence[Release]) -> int:
-    """Sends messages to one queue; returns how many batches that took.
+    """Sends messages to one queue. Returns the number of batches.
 
-    The delay is computed anew at each attempt, just before it. A message that SQS refuses for a fault of its own is
-    kept in the queue of refused messages and stops nothing. If this stops half-way, what was sent was sent: a
-    repetition sends copies with the same message ids.
+    The delay is computed just before each attempt. A message that SQS refuses for its own fault is kept in the queue of
+    refused messages and stops nothing. If it stops half-way, a repetition sends copies of the sent messages with the
+    same message ids.
 
     Raises:
-        QueueUnavailable: the queue is gone or refuses everything; `unsent` tells what it has not taken.
+        QueueUnavailable: the queue is gone or refuses everything; `unsent` lists the messages that were not taken.
         NotTaken: some messages were not taken after three tries.
         DelayTooLong: a message is due too far ahead; nothing of its batch was sent.
     """
@@ -97,7 +97,7 @@ def send(ports: Ports, queue_url: str, messages: Sequence[Release]) -> int:
 
     def send_batch(index: int) -> None:
         try:
-            if not errors:  # where one batch finds no queue, the others need not ask
+            if not errors:  # once one batch finds no queue, the others are not tried
                 _send_batch(ports, queue_url, batches[index])
                 return
         except QueueUnavailable as error:
@@ -144,7 +144,7 @@ def _send_batch(ports: Ports, queue_url: str, batch: Sequence[Release]) -> None:
 
 
 def refuse(ports: Ports, queue_url: str, message: Release, code: str, reason: str) -> None:
-    """Keeps a message that cannot be delivered, with the reason, in the queue of refused messages."""
+    """Keeps an undeliverable message, with the reason, in the queue of refused messages."""
     ports.queues.refuse(
         {
             "queue_url": queue_url,

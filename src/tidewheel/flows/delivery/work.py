@@ -1,4 +1,4 @@
-"""Work: what is done for each kind of job in the work queue."""
+"""Does the jobs of the work queue."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from tidewheel.model.job import CatchUpJob, DrainJob, Job, PartJob
 
 
 def do_job(ports: Ports, job: Job) -> Delivered | None:
-    """Does a job; None if there is nothing to do. What it raises, and where it may stop, is its flow's to say."""
+    """Does a job. Returns None if there is nothing to do.
+
+    The flow of each job documents its errors and where it may stop.
+    """
     match job:
         case PartJob(key=key, part=part):
             return deliver_part(ports, key, part)

@@ -1,8 +1,9 @@
-"""What the flows need from the outside world.
+"""Ports of the flows to storage, queues and schedules.
 
-Each port has an implementation on AWS (`tidewheel.aws`) and one in memory (`tidewheel.memory`); the suites in
-`tests/contract` say, once for both, what each call promises. Every read is strongly consistent unless it says not;
-every write is one atomic, conditional change. An implementation does I/O and decides nothing.
+Each port has an implementation on AWS (`tidewheel.aws`) and an implementation in memory (`tidewheel.memory`). The
+suites in `tests/contract` state the promises of each call and run against both. Every read is strongly consistent
+unless its docstring says otherwise. Every write is one atomic, conditional change. An implementation does I/O and
+decides nothing.
 """
 
 from __future__ import annotations
@@ -26,59 +27,60 @@ from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
 from tidewheel.model.topic_state import TopicState
 
 AT_ONCE_MS = 0
-"""A topic state's `next_check_ms` by which who may not arm the wheel asks the sweep to do so: until then, the next slot
-is not armed."""
+"""Sentinel in `next_check_ms`: tells the sweep to create the missing schedule of the next slot."""
 LEDGERS = "ledgers/"
-"""Names of ledgers start with it and the topic's name: `ledgers/<topic>/`."""
+"""Prefix of ledger names, followed by the topic's name: `ledgers/<topic>/`."""
 PLANS = "plans/"
-"""Likewise manifests of plans."""
+"""Prefix of plan manifests, followed by the topic's name."""
 PARKED = "parked/"
-"""Likewise ledgers of parks; the subscription's name follows the topic's."""
+"""Prefix of park ledgers, followed by the topic's name and the subscription's name."""
 PAYLOADS = "payloads/"
-"""Likewise bodies that are too large for SQS; the due date follows the topic's name."""
+"""Prefix of bodies that are too large for SQS, followed by the topic's name and the due date."""
 COLLECTED = "collected.json"
-"""Under a topic's payloads: how far it was collected when."""
+"""Object under a topic's payloads that records how far the topic was collected, and when."""
 CHECKPOINTS = "checkpoints/"
-"""Likewise checkpoints; their names sort by the time of writing."""
+"""Prefix of checkpoints, followed by the topic's name. Checkpoint names sort by the time of writing."""
 ASIDE = "aside/"
-"""Likewise what was taken out of service, under its old name."""
+"""Prefix of objects that were taken out of service, followed by the object's old name."""
 IMPORTS = "imports/"
-"""Likewise files for the import job, its cuts and its rejects."""
+"""Prefix of the import job's files, cuts and rejects, followed by the topic's name."""
 
 
 def topic_prefixes(topic: str) -> tuple[str, ...]:
-    """Returns what the names of all objects of a topic start with, and those of no other."""
+    """Returns the prefixes of all objects of a topic. No object of another topic has these prefixes."""
     own = (LEDGERS, PLANS, PARKED, CHECKPOINTS, PAYLOADS, IMPORTS, ASIDE + LEDGERS)
     return tuple(f"{prefix}{topic}/" for prefix in own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DailyClaim:
-    """A daily work is the caller's.
+    """A claim of the caller on one daily work.
 
     Attributes:
-        after: where the last one who had it stopped; None: it came to the end.
+        after: where the last holder of the claim stopped; None: it came to the end.
     """
 
     after: str | None
 
 
 class Commit(Enum):
-    """What became of a bucket's commit."""
+    """The outcome of a bucket's commit."""
 
     COMMITTED = "committed"
     EXISTS = "exists"
     """An earlier try committed the same content."""
     MOVED = "moved"
-    """The topic state is not as it was read: read it again and route again."""
+    """The topic state is not as read. Read the topic state again and route again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOut:
-    """A subscription's step over a plan: its cursor moves from where it was read to `to`.
+    """A subscription's step over a plan, which moves the cursor to `to`.
+
+    The write is refused if the cursor is not as read.
 
     Attributes:
-        delivery: what it gets to deliver; None for a step over slots in which nothing is due.
+        delivery: the delivery to open; None for a step over slots in which nothing is due.
     """
 
     subscription: Subscription
@@ -88,10 +90,10 @@ class HandOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextWork:
-    """A changed next slot, with when the sweep looks and when the topic is collected next.
+    """A changed next slot, with the times of the next check and the next collection.
 
     Attributes:
-        waiting: messages in ledgers from the mark on; of no account where the mark is lowered.
+        waiting: messages in ledgers from the next slot on; ignored where the next slot is lowered.
     """
 
     next_slot: int | None
@@ -102,7 +104,7 @@ class NextWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trash:
-    """Objects that a merge replaced, dead once collected_until reaches `sealed`."""
+    """Objects that a merge replaced, dead once `collected_until` reaches `sealed`."""
 
     sealed: int
     id: str
@@ -110,7 +112,7 @@ class Trash:
 
 
 class Due(NamedTuple):
-    """What the sweep must look at."""
+    """The topics, deliveries and parks that the sweep must check."""
 
     topics: list[str]
     deliveries: list[DeliveryKey]
@@ -131,21 +133,23 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
 
     # ---- topics and marks
     def create_topic(self, state: TopicState) -> bool:
-        """Puts the topic state if the topic is absent; returns whether it did."""
+        """Creates the topic state if the topic is absent. Returns False if the topic exists."""
         ...
 
     def state(self, topic: str) -> TopicState | None:
-        """Reads a topic's state; None too while the topic is being deleted."""
+        """Reads a topic's state. Returns None if the topic is absent or being deleted."""
         ...
 
     def topics(self) -> list[TopicState]:
-        """Lists all topics by name; not for hot paths (eventually consistent)."""
+        """Lists all topics by name. Not for hot paths (eventually consistent)."""
         ...
 
     def seal(self, state: TopicState, slot: int) -> TopicState | None:
-        """`sealed = slot IF sealed < slot and generation as read`.
+        """Seals all slots below `slot`.
 
-        Returns the topic state as it is afterwards; None if the topic is gone or was created again.
+        `sealed = slot IF sealed < slot and generation as read`.
+
+        Returns the topic state afterwards; None if the topic is gone or was created again.
         """
         ...
 
@@ -157,31 +161,38 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         merge_at_ms: int | None = None,
         once: str | None = None,
     ) -> Commit:
-        """`T{put BUCKET IF absent; put IMPORT IF absent; STATE: work_version + 1, the next slot lowered IF generation
-        same, sealed <= first slot and next_slot compares with the first slot as it did in `state`}`.
+        """Commits a bucket.
+
+        `T{put BUCKET IF absent; put IMPORT IF absent; STATE: work_version + 1, the next slot lowered IF generation
+        same, sealed <= first slot and next_slot compares with the first slot as in `state`}`.
 
         Args:
-            state: as read; its generation counts, and how its next_slot compares with the first slot.
+            state: as read; the write depends on its generation and on how its next_slot compares with the first slot.
             bucket: the new bucket.
-            next_work: the lowered marks (collect_at_ms is not written), or None when next_slot is at or below the
-                first slot already.
-            merge_at_ms: when the sweep is to consider a merge; it then looks no later than that.
-            once: `<import id>#<cut>` of a bucket that comes from an import. It is kept for 90 days, whatever becomes
-                of the bucket; if it is there already the answer is EXISTS.
+            next_work: the lowered marks (collect_at_ms is not written), or None when next_slot is at or below the first
+                slot already.
+            merge_at_ms: when the sweep is to consider a merge; the next check is then no later than this time.
+            once: `<import id>#<cut>` of a bucket that comes from an import. The table keeps `once` for 90 days, even if
+                the bucket is deleted. If `once` is there already, the answer is EXISTS.
         """
         ...
 
     def imported(self, topic: str, import_id: str) -> frozenset[int]:
-        """Reads the cuts of an import that are committed."""
+        """Reads the committed cuts of an import."""
         ...
 
     def raise_next_slot(self, state: TopicState, next_work: NextWork) -> bool:
-        """`the next slot = ... IF generation, work_version and swap_version as read`; returns whether it did."""
+        """Raises the next slot. Returns False if refused.
+
+        `the next slot = ... IF generation, work_version and swap_version as read`.
+        """
         ...
 
     def due_for_look(self, now_ms: int) -> Due:
-        """Returns the topics, open deliveries and parks whose next_check_ms has come, the earliest first (eventually
-        consistent)."""
+        """Returns topics, open deliveries and parks whose next check has come, earliest first.
+
+        The read is eventually consistent.
+        """
         ...
 
     # ---- buckets, tombstones, plans
@@ -190,7 +201,10 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         ...
 
     def buckets(self, topic: str) -> list[Bucket]:
-        """Reads all buckets of a topic, page by page: a snapshot only together with a condition on swap_version."""
+        """Reads all buckets of a topic, page by page.
+
+        The result is a snapshot only together with a condition on swap_version.
+        """
         ...
 
     def commit_plan(
@@ -201,32 +215,37 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         hand_outs: Sequence[HandOut] = (),
         next_work: NextWork | None = None,
     ) -> bool:
-        """`T{put PLAN; STATE: planned = b IF planned, swap_version and generation as read; each hand-out}`.
+        """Commits a plan, with hand-outs if given. Returns False if nothing was written.
+
+        `T{put PLAN; STATE: planned = end_slot IF planned, swap_version and generation as read; each hand-out}`.
 
         Hand-outs are conditional as in `hand_out`. With `next_work`, the topic state's work_version must be as read
-        too. Returns whether all of it was done; else nothing was.
+        too. The transaction writes everything or nothing.
         """
         ...
 
     def plan(self, topic: str, first_slot: int, *, whole: bool = True) -> Plan | None:
-        """Reads the plan that starts at slot a.
+        """Reads the plan that starts at `first_slot`.
 
         Args:
-            whole: if not, a manifest that is an object of its own is not read: the plan then has no segments.
+            whole: if False, a manifest in an object of its own is not read; the plan then has no segments.
         """
         ...
 
     def next_plan(self, topic: str, at_or_after: int, *, whole: bool = True) -> Plan | None:
-        """Reads the first plan that starts at or after a slot; `whole` as in `plan`."""
+        """Reads the first plan that starts at or after a slot. `whole` is as in `plan`."""
         ...
 
     # ---- subscriptions and deliveries
     def create_subscription(self, state: TopicState, subscription: Subscription) -> bool:
-        """`T{put SUB IF absent; STATE: subscriptions_version + 1, work_version + 1, the next slot lowered to the cursor
-        IF collected_until <= cursor and generation as read}`; returns whether it did.
+        """Creates a subscription. Returns False if refused.
 
-        A next slot that is lowered has no schedule. Where it is an open slot, whose schedule would still fire, the
-        sweep is to look at once (`AT_ONCE_MS`)."""
+        `T{put SUB IF absent; STATE: subscriptions_version + 1, work_version + 1, the next slot lowered to the cursor IF
+        collected_until <= cursor and generation as read}`.
+
+        A lowered next slot has no schedule. If the lowered next slot is open, so that its schedule could still fire,
+        the sweep is to check the topic at once (`AT_ONCE_MS`).
+        """
         ...
 
     def subscriptions(self, topic: str) -> list[Subscription]:
@@ -238,7 +257,10 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         ...
 
     def hand_out(self, step: HandOut) -> bool:
-        """`T{put DELIVERY; SUB: cursor = to IF cursor and generation as read}`; returns whether it did."""
+        """Hands out a plan to a subscription. Returns False if refused.
+
+        `T{put DELIVERY; SUB: cursor = to IF cursor and generation as read}`.
+        """
         ...
 
     def delivery(self, key: DeliveryKey) -> Delivery | None:
@@ -250,30 +272,44 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         ...
 
     def lease_part(self, key: DeliveryKey, part: int, now_ms: int, expired_before_ms: int) -> Delivery | None:
-        """`lease[part] = now IF the delivery exists, the part is not done and its lease is absent or older than
-        expired_before_ms`; returns the delivery afterwards, or None."""
+        """Leases a part. Returns the delivery afterwards, or None if refused.
+
+        `lease[part] = now IF the delivery exists, the part is not done and its lease is absent or older than
+        expired_before_ms`.
+        """
         ...
 
     def release_part(self, key: DeliveryKey, part: int) -> None:
-        """Forgets a lease after a failure, so that a retry may take the part at once; harmless if it is gone."""
+        """Deletes a part's lease after a failure. Does nothing if the lease is gone.
+
+        A retry may then take the part at once.
+        """
         ...
 
     def part_done(self, key: DeliveryKey, part: int) -> Delivery | None:
-        """`done + part IF the delivery exists`; returns the delivery afterwards, or None."""
+        """Marks a part done. Returns the delivery afterwards, or None if refused.
+
+        `done + part IF the delivery exists`.
+        """
         ...
 
     def stamp_delivery(self, key: DeliveryKey, seen_look_at_ms: int, next_check_ms: int) -> bool:
-        """`next_check_ms = ... IF it is as seen`; returns whether it did."""
+        """Sets a delivery's next check. Returns False if refused.
+
+        `next_check_ms = ... IF next_check_ms as seen`.
+        """
         ...
 
     def delete_deliveries(self, keys: Iterable[DeliveryKey]) -> None:
-        """Deletes deliveries that are complete or of dead generations; those that are gone already do not matter."""
+        """Deletes deliveries that are complete or of dead generations. Missing deliveries are ignored."""
         ...
 
     # ---- collection
     def raise_gc(self, state: TopicState, collected_until: int) -> bool:
-        """`collected_until = ... IF collected_until < it and subscriptions_version and generation as read`; returns
-        whether it did."""
+        """Raises `collected_until`. Returns False if refused.
+
+        `collected_until = ... IF collected_until < the new value and subscriptions_version and generation as read`.
+        """
         ...
 
     def plan_ranges(self, topic: str) -> list[tuple[int, int]]:
@@ -285,10 +321,10 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         ...
 
     def delete_plan(self, topic: str, first_slot: int) -> str | None:
-        """Deletes a plan and, after it, its manifest if that is an object of its own.
+        """Deletes a plan, then its manifest object, if any.
 
         Returns:
-            The object with what recurring messages added, for the caller to delete.
+            The name of the plan's object with recurring messages, for the caller to delete.
         """
         ...
 
@@ -299,8 +335,11 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
     def swap(
         self, state: TopicState, sources: Sequence[Bucket], outputs: Sequence[Bucket], trash: Trash, dropped: int = 0
     ) -> bool:
-        """`T{put outputs; delete each source IF it exists; put TRASH; STATE: swap_version + 1, waiting - dropped IF
-        planned <= trash.sealed and generation as read}`; returns whether all of it was done; else nothing was."""
+        """Swaps sources for outputs. Returns False if nothing was written.
+
+        `T{put outputs; delete each source IF the source exists; put TRASH; STATE: swap_version + 1, waiting - dropped
+        IF planned <= trash.sealed and generation as read}`.
+        """
         ...
 
     def trash(self, topic: str) -> list[Trash]:
@@ -313,43 +352,60 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
 
     # ---- merging
     def lease_merge(self, topic: str, now_ms: int, until_ms: int) -> bool:
-        """`MERGE: until_ms = ... IF absent or its until_ms <= now_ms`; returns whether it did: one run at a time."""
+        """Leases a topic's merge, so that one run works at a time. Returns False if refused.
+
+        `MERGE: until_ms = ... IF absent or its until_ms <= now_ms`.
+        """
         ...
 
     def merge_considered(self, state: TopicState, next_check_ms: int | None) -> bool:
-        """`merge_considered_version = work_version, merge_at_ms = None, next_check_ms = ... IF work_version, generation
-        and next_slot as read`; returns whether it did."""
+        """Notes that a merge was considered. Returns False if refused.
+
+        `merge_considered_version = work_version, merge_at_ms = None, next_check_ms = ... IF work_version, generation
+        and next_slot as read`.
+        """
         ...
 
     def release_merge(self, topic: str, until_ms: int) -> None:
-        """Gives a lease back, if it is still the one that ends then; another run's is left alone."""
+        """Releases a merge lease if its end is `until_ms`. Another run's lease stays."""
         ...
 
     def set_collect_at(self, state: TopicState, collect_at_ms: int | None, next_check_ms: int | None) -> bool:
-        """`collect_at_ms, next_check_ms = ... IF work_version, generation and next_slot as read`; returns whether it
-        did."""
+        """Sets the times of the next collection and the next check. Returns False if refused.
+
+        `collect_at_ms, next_check_ms = ... IF work_version, generation and next_slot as read`.
+        """
         ...
 
     # ---- the service
     def claim_daily(self, name: str, now_ms: int, next_ms: int) -> DailyClaim | None:
-        """`SERVICE name: next_at_ms = next_ms IF absent or its next_at_ms <= now_ms`; None if it was not its time."""
+        """Claims a daily work. Returns None if the work is not due.
+
+        `SERVICE name: next_at_ms = next_ms IF absent or its next_at_ms <= now_ms`.
+        """
         ...
 
     def put_off_daily(self, name: str, next_ms: int, after: str | None) -> None:
-        """`SERVICE name: next_at_ms = next_ms, after`: whoever has claimed it says when and where it goes on."""
+        """Sets when and where a claimed daily work continues.
+
+        `SERVICE name: next_at_ms = next_ms, after`.
+        """
         ...
 
-    # ---- rebuilding: a topic without a topic state is at rest; whoever puts these holds the lease of `lease_merge`
+    # ---- rebuilding: a topic without a topic state is at rest; the caller holds the lease of `lease_merge`
     def delete_topic_state(self, topic: str) -> None:
-        """Deletes the topic state: whatever is conditional on it is refused from then on; harmless if it is gone."""
+        """Deletes the topic state. Does nothing if the topic state is gone.
+
+        All writes that are conditional on the topic state are refused from then on.
+        """
         ...
 
     def restore_bucket(self, topic: str, bucket: Bucket) -> None:
-        """Puts a bucket, whatever is there."""
+        """Puts a bucket and overwrites an existing bucket."""
         ...
 
     def restore_subscription(self, subscription: Subscription) -> None:
-        """Puts a subscription, whatever is there."""
+        """Puts a subscription and overwrites an existing subscription."""
         ...
 
 
@@ -357,7 +413,10 @@ class Objects(Protocol):
     """The objects in S3."""
 
     def new_ledger_name(self, topic: str, first_slot: int, slot_ms: int, bucket_id: BucketId) -> str:
-        """Returns a ledger's name that no other attempt has: a retry never writes over what may be listed."""
+        """Returns a ledger name that no other attempt has.
+
+        So a retry never overwrites an object that may be listed.
+        """
         ...
 
     def new_park_name(self, key: ParkKey) -> str:
@@ -365,23 +424,26 @@ class Objects(Protocol):
         ...
 
     def new_occurrences_name(self, topic: str, first_slot: int) -> str:
-        """Returns the name of what recurring messages add to the plan of slot a; no other attempt has it."""
+        """Returns a name for a plan's object with recurring messages, unique to the attempt.
+
+        The plan starts at `first_slot`.
+        """
         ...
 
     def new_checkpoint_name(self, topic: str, written_at_ms: int) -> str:
-        """Returns a checkpoint's name that no other attempt has."""
+        """Returns a checkpoint name that no other attempt has."""
         ...
 
     def new_payload_name(self, topic: str, due_ms: int, message_id: str) -> str:
-        """Returns the name of a large body that no other attempt has."""
+        """Returns a name for a large body that no other attempt has."""
         ...
 
     def put(self, name: str, data: bytes | memoryview) -> None:
-        """Writes an object whole."""
+        """Writes a whole object."""
         ...
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
-        """Reads a range with one request; shorter than `length` if the object ends.
+        """Reads a range with one request. The result is shorter than `length` if the object ends.
 
         Raises:
             ObjectMissing: there is no such object.
@@ -389,15 +451,17 @@ class Objects(Protocol):
         ...
 
     def create(self, name: str) -> AbstractContextManager[Sink]:
-        """Opens an object to be written piece by piece; it is there once the block ends without an exception, and
-        not at all otherwise."""
+        """Opens an object for writing in pieces.
+
+        The object exists after the block ends without an exception, and does not exist otherwise.
+        """
         ...
 
     def list(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
         """Lists the objects whose names start with a prefix, in the order of their names.
 
         Args:
-            after: only those whose names sort behind it, whether there is one of this name or not.
+            after: only names that sort behind `after`, whether an object of that name exists or not.
         """
         ...
 
@@ -410,11 +474,11 @@ class Objects(Protocol):
         ...
 
     def move(self, name: str, to: str) -> None:
-        """Gives an object another name; it may have both if this stops in the middle."""
+        """Renames an object. If the move stops in the middle, the object may have both names."""
         ...
 
     def delete(self, names: Iterable[str]) -> None:
-        """Deletes objects; those that are gone do not matter."""
+        """Deletes objects. Missing objects are ignored."""
         ...
 
 
@@ -433,8 +497,8 @@ class Refusal:
     """A message of a batch that SQS did not take.
 
     Attributes:
-        index: its place in the batch.
-        permanent: whether it never will (the message's fault, not the service's).
+        index: the message's place in the batch.
+        permanent: whether SQS will never take the message (the message's fault, not the service's).
     """
 
     index: int
@@ -447,7 +511,7 @@ class Queues(Protocol):
     """The SQS queues of subscriptions, the work queue and the queue of refused messages."""
 
     def send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
-        """Sends at most ten messages, each with its delay in seconds; returns those that were not taken.
+        """Sends at most ten messages, each with its delay in seconds. Returns the refusals.
 
         Raises:
             QueueUnavailable: the queue is gone or access to it is denied.
@@ -459,19 +523,19 @@ class Queues(Protocol):
         ...
 
     def enqueue_parks(self, keys: Sequence[ParkKey]) -> None:
-        """Puts parks that are to be drained into the work queue."""
+        """Puts parks to drain into the work queue."""
         ...
 
     def enqueue_catch_up(self, topic: str, subscription: str, generation: str) -> None:
-        """Puts into the work queue that a subscription was resumed.
+        """Puts a job for a resumed subscription into the work queue.
 
         Raises:
-            QueueUnavailable: the caller may not, or there is no work queue.
+            QueueUnavailable: the caller has no access, or there is no work queue.
         """
         ...
 
     def refuse(self, document: Mapping[str, object]) -> None:
-        """Keeps a message that can never be delivered, with the reason, in the queue of refused messages."""
+        """Keeps an undeliverable message, with the reason, in the queue of refused messages."""
         ...
 
 
@@ -479,16 +543,16 @@ class Wheel(Protocol):
     """The coarse wheel."""
 
     def schedule(self, topic: str, slot: int, fires_at_ms: int) -> None:
-        """Makes the schedule of a topic's slot; that it exists already is fine."""
+        """Creates the schedule of a topic's slot. An existing schedule is fine."""
         ...
 
     def disarm(self, topic: str) -> None:
-        """Deletes all schedules of a topic; those that are gone already do not matter."""
+        """Deletes all schedules of a topic. Missing schedules are ignored."""
         ...
 
 
 class MergeSize(Enum):
-    """What a merge runs on."""
+    """The service that a merge runs on."""
 
     SMALL = "small"
     """A Lambda function."""
@@ -501,15 +565,15 @@ class Runs(Protocol):
 
     @property
     def largest(self) -> MergeSize:
-        """The largest merge that can be started: a small one where the service has no jobs."""
+        """The largest merge that can be started; SMALL where the service has no jobs."""
         ...
 
     def dispatch(self, topic: str) -> None:
-        """Has a topic dispatched; one time too many does no harm, and one that is lost is seen by the next sweep."""
+        """Starts a topic's dispatch. An extra dispatch does no harm, and the sweep repairs a lost dispatch."""
         ...
 
     def merge(self, topic: str, size: MergeSize) -> None:
-        """Has a topic merged; that the merge does nothing in the end is fine."""
+        """Starts a topic's merge. The merge may find nothing to do."""
         ...
 
 
@@ -517,22 +581,25 @@ class Parallel(Protocol):
     """Runs calls side by side."""
 
     def __call__(self, call: Callable[[int], None], arguments: Iterable[int], /) -> Iterable[None]:
-        """Calls `call` with each argument, in any order; an exception comes out when its result is taken.
+        """Calls `call` with each argument, in any order. An exception is raised when its result is taken.
 
-        The built-in `map` and an executor's are such.
+        The built-in `map` and an executor's `map` fit this port.
         """
         ...
 
 
 def in_order(call: Callable[[int], None], arguments: Iterable[int], /) -> Iterator[None]:
-    """Runs calls one after the other, each when its result is taken: the port `Parallel` without threads."""
+    """Implements the port `Parallel` without threads, in order.
+
+    Each call runs when its result is taken.
+    """
     for argument in arguments:
         call(argument)
         yield
 
 
 class Ports(Protocol):
-    """All that a function has in its hands."""
+    """All ports that a function uses."""
 
     @property
     def topics(self) -> Topics: ...

@@ -1,4 +1,4 @@
-"""The part of the port `Topics` that is about keys and tombstones."""
+"""The part of the port `Topics` for keys and tombstones."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ MAX_CANCELS = 90
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entombed:
-    """What became of a cancel.
+    """The outcome of a cancel.
 
     Attributes:
         done: the tombstone was put, in time.
-        found: the one that was there already. If neither: the slot was sealed.
+        found: the tombstone that was there already. If not `done` and None: the slot was sealed.
     """
 
     done: bool
@@ -32,23 +32,30 @@ class KeysPort(Protocol):
 
     # ---- tombstones
     def cancel(self, topic: str, tombstone: Tombstone) -> Entombed:
-        """`T{STATE check sealed <= slot; put TOMB IF absent}`.
+        """Puts a tombstone if its slot is not sealed.
 
-        One that is there but not certain is written over, unless `tombstone` names another message.
+        `T{STATE check sealed <= slot; put TOMB IF absent}`.
+
+        An uncertain tombstone is overwritten, unless `tombstone` names another message.
         """
         ...
 
     def cancel_batch(self, topic: str, tombstones: Sequence[Tombstone]) -> bool:
-        """`T{STATE check sealed <= each slot; put each TOMB IF absent}` of at most 90 with different ids; all or
-        nothing: returns whether it did."""
+        """Puts at most 90 tombstones of different ids. Returns False if nothing was written.
+
+        `T{STATE check sealed <= each slot; put each TOMB IF absent}`.
+        """
         ...
 
     def put_tombstone(self, topic: str, tombstone: Tombstone) -> None:
-        """`put TOMB IF absent`, whether it is in time or not."""
+        """Puts a tombstone, in time or not.
+
+        `put TOMB IF absent`.
+        """
         ...
 
     def tombstone(self, topic: str, slot: int, message_id: MessageId) -> Tombstone | None:
-        """Reads one tombstone."""
+        """Reads a tombstone."""
         ...
 
     def tombstones(self, topic: str, first_slot: int, end_slot: int) -> frozenset[MessageId]:
@@ -64,7 +71,7 @@ class KeysPort(Protocol):
         ...
 
     def restore_tombstone(self, topic: str, tombstone: Tombstone) -> None:
-        """Puts a tombstone, whatever is there: for a rebuild."""
+        """Puts a tombstone for a rebuild and overwrites an existing tombstone."""
         ...
 
     # ---- keys
@@ -73,10 +80,16 @@ class KeysPort(Protocol):
         ...
 
     def claim_key(self, topic: str, entry: KeyEntry) -> KeyEntry | None:
-        """`put KEY IF absent`; returns the entry that is in the way, None if it did."""
+        """Creates a key's entry. Returns None, or the entry that exists already.
+
+        `put KEY IF absent`.
+        """
         ...
 
     def move_key(self, topic: str, seen: KeyEntry, entry: KeyEntry, superseded: Tombstone | None) -> bool:
-        """`T{KEY = entry IF its version is as seen; put TOMB IF absent; STATE check sealed <= slot, if the tombstone is
-        to be certain}`; returns whether it did."""
+        """Replaces a key's entry. Returns False if refused.
+
+        `T{KEY = entry IF its version is as seen; put TOMB IF absent; STATE check sealed <= slot, if the tombstone is to
+        be certain}`.
+        """
         ...

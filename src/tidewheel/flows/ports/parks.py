@@ -1,4 +1,4 @@
-"""What the flows need of subscriptions' states, and of parks."""
+"""The part of the port `Topics` for parks and states of subscriptions."""
 
 from __future__ import annotations
 
@@ -12,55 +12,74 @@ from tidewheel.model.topic_state import TopicState
 
 
 class Parked(Enum):
-    """What became of a park."""
+    """The outcome of putting a park."""
 
     PARKED = "parked"
     EXISTS = "exists"
     """An earlier try put the same messages."""
     MOVED = "moved"
-    """What it depends on is not as it was read, or is gone: nothing was done."""
+    """A condition failed: an item is not as read, or is gone. Nothing was written."""
 
 
 class ParksPort(Protocol):
-    """The part of the port `Topics` that is about subscriptions' states and parks."""
+    """The part of the port `Topics` for states of subscriptions and for parks."""
 
     # ---- a subscription's state
     def pause(self, subscription: Subscription) -> bool:
-        """`SUB: state = PAUSED IF generation as read`; returns whether it did."""
+        """Pauses a subscription. Returns False if refused.
+
+        `SUB: state = PAUSED IF generation as read`.
+        """
         ...
 
     def mark_broken(self, topic: str, name: str, generation: str) -> bool:
-        """`SUB: state = BROKEN IF state = ACTIVE and generation same`; returns whether it did."""
+        """Marks a subscription as broken. Returns False if refused.
+
+        `SUB: state = BROKEN IF state = ACTIVE and generation same`.
+        """
         ...
 
     def resume(self, state: TopicState, subscription: Subscription) -> bool:
-        """`T{SUB: state = ACTIVE IF state and generation as read; STATE: work_version + 1, the next slot lowered to the
-        cursor IF generation as read and next_slot compares with the cursor as it did in `state`}`; returns whether it
-        did.
+        """Makes a subscription active. Returns False if refused.
 
-        A next slot that is lowered has no schedule. Where it is an open slot, whose schedule would still fire, the
-        sweep is to look at once (`AT_ONCE_MS`)."""
+        `T{SUB: state = ACTIVE IF state and generation as read; STATE: work_version + 1, the next slot lowered to the
+        cursor IF generation as read and next_slot compares with the cursor as in `state`}`.
+
+        A lowered next slot has no schedule. If the lowered next slot is open, so that its schedule could still fire,
+        the sweep is to check the topic at once (`AT_ONCE_MS`).
+        """
         ...
 
     def set_filter(self, subscription: Subscription, filter_policy: str | None) -> bool:
-        """`SUB: filter_policy = ... IF generation as read`; returns whether it did."""
+        """Changes a subscription's filter. Returns False if refused.
+
+        `SUB: filter_policy = ... IF generation as read`.
+        """
         ...
 
     def delete_subscription(self, subscription: Subscription) -> bool:
-        """`delete SUB IF generation as read`; returns whether it did."""
+        """Deletes a subscription. Returns False if refused.
+
+        `delete SUB IF generation as read`.
+        """
         ...
 
     # ---- parks
     def put_park(self, park: Park) -> Parked:
-        """`T{put PARK IF absent; check SUB: state in (PAUSED, BROKEN) and generation same}`.
+        """Puts a park of a paused or broken subscription.
 
-        Only so can no park appear after the resume that drains them.
+        `T{put PARK IF absent; check SUB: state in (PAUSED, BROKEN) and generation same}`.
+
+        The check ensures that no park appears after the resume that drains the parks.
         """
         ...
 
     def spill_part(self, key: DeliveryKey, part: int, park: Park) -> Parked:
-        """`T{put PARK IF absent; DELIVERY: done + part, its lease forgotten IF the delivery exists and the part is not
-        done}`."""
+        """Puts a park and marks the part done.
+
+        `T{put PARK IF absent; DELIVERY: done + part, its lease forgotten IF the delivery exists and the part is not
+        done}`.
+        """
         ...
 
     def park(self, key: ParkKey) -> Park | None:
@@ -72,18 +91,26 @@ class ParksPort(Protocol):
         ...
 
     def lease_park(self, key: ParkKey, now_ms: int, expired_before_ms: int) -> Park | None:
-        """`leased_ms = now IF the park exists and leased_ms is absent or older than expired_before_ms`; returns the
-        park afterwards, or None."""
+        """Leases a park. Returns the park afterwards, or None if refused.
+
+        `leased_ms = now IF the park exists and leased_ms is absent or older than expired_before_ms`.
+        """
         ...
 
     def release_park(self, key: ParkKey) -> None:
-        """Forgets a lease after a failure, so that a retry may take the park at once; harmless if it is gone."""
+        """Deletes a park's lease after a failure. Does nothing if the lease is gone.
+
+        A retry may then take the park at once.
+        """
         ...
 
     def stamp_park(self, key: ParkKey, seen_look_at_ms: int, next_check_ms: int) -> bool:
-        """`next_check_ms = ... IF it is as seen`; returns whether it did."""
+        """Sets a park's next check. Returns False if refused.
+
+        `next_check_ms = ... IF next_check_ms as seen`.
+        """
         ...
 
     def delete_parks(self, keys: Iterable[ParkKey]) -> None:
-        """Deletes parks; those that are gone already do not matter. Their objects are the caller's affair."""
+        """Deletes parks. Missing parks are ignored. The caller deletes the parks' objects."""
         ...

@@ -1,4 +1,4 @@
-"""The part of the port `Topics` that is about recurring messages."""
+"""The part of the port `Topics` for recurring messages."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from tidewheel.model.topic_state import TopicState
 
 
 class RecurringPort(Protocol):
-    """Recurring messages of a topic; the topic state counts them in `recurring`."""
+    """Recurring messages of a topic. The topic state counts them in `recurring`."""
 
     def put_recurring(
         self, state: TopicState, recurring: Recurring, seen: Recurring | None, next_slot: int | None
     ) -> bool:
-        """`T{put RECUR IF absent, or its generation as seen; STATE: work_version + 1, recurring + 1 if new, the next
-        slot lowered, the sweep looks at once IF sealed <= slot of first_ms and generation, next_slot as read}`; returns
-        whether it did.
+        """Creates or replaces a recurring message. Returns False if refused.
+
+        `T{put RECUR IF absent, or its generation as seen; STATE: work_version + 1, recurring + 1 if new, the next slot
+        lowered, the sweep looks at once IF sealed <= slot of first_ms and generation, next_slot as read}`.
 
         Args:
-            seen: the one that it replaces.
-            next_slot: what the mark is lowered to; None if it is low enough, or nothing is due.
+            seen: the recurring message to replace.
+            next_slot: the lowered next slot; None if it is low enough, or nothing is due.
         """
         ...
 
     def recurring(self, topic: str, name: str) -> Recurring | None:
-        """Reads one recurring message."""
+        """Reads a recurring message."""
         ...
 
     def all_recurring(self, topic: str) -> list[Recurring]:
@@ -33,10 +34,12 @@ class RecurringPort(Protocol):
         ...
 
     def delete_recurring(self, state: TopicState, seen: Recurring) -> bool:
-        """`T{delete RECUR IF its generation is as seen; STATE: recurring - 1 IF generation as read}`; says whether it
-        did."""
+        """Deletes a recurring message. Returns False if refused.
+
+        `T{delete RECUR IF its generation is as seen; STATE: recurring - 1 IF generation as read}`.
+        """
         ...
 
     def restore_recurring(self, recurring: Recurring) -> None:
-        """Puts a recurring message, whatever is there: for a rebuild."""
+        """Puts a recurring message for a rebuild and overwrites an existing recurring message."""
         ...

@@ -1,1 +1,1 @@
-"""Recovery: audits and rebuilds of a topic's index."""
+"""Audits and rebuilds of a topic's index."""

@@ -1,4 +1,4 @@
-"""Audit: a topic's index is compared with its ledgers, or what a rebuild would have is told; nothing is changed."""
+"""Audits a topic's index against its ledgers, without changes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tidewheel.model.topic_state import TopicState
 
 
 def audit(ports: Ports, topic: str, engine: RebuildEngine, *, settings: TopicSettings | None = None) -> RebuildReport:
-    """Compares a topic's index with its ledgers, and changes nothing; without an index it says what a rebuild has.
+    """Compares a topic's index with its ledgers. Without an index, reports the input of a rebuild.
 
-    Beside ingest, merges and collection it may find what is on its way; each is looked at twice before it is reported.
-    Objects are listed first, then buckets are read, then the trash: see `orphans`.
+    Changes nothing. Beside ingest, merges and collection, an audit may find objects in transit; each is checked twice
+    before it is reported. Objects are listed first, then buckets are read, then the trash: see `orphans`.
 
     Raises:
         InvalidValue: there is neither an index nor a checkpoint, and no settings were given.
@@ -67,7 +67,7 @@ def _owner(
     known: TopicState | Checkpoint | None,
     settings: TopicSettings | None,
 ) -> tuple[TopicSettings, str]:
-    """Returns a topic's settings and generation, by what is known of it."""
+    """Returns a topic's settings and generation, from the known state or the newest ledger."""
     if known is not None:
         return known.settings, known.generation
     generation = generation_of(ports.objects, topic, stored)

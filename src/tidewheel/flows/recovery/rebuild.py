@@ -1,8 +1,8 @@
-"""Rebuild: a topic's index is made anew from its ledgers and its last checkpoint.
+"""Rebuilds a topic's index from ledgers and the last checkpoint.
 
 A topic without a topic state is at rest: ingest leaves packs in their queue, dispatch and collection do nothing, and
-every conditional write is refused. So the topic state goes first and comes last; what lies between can be done again
-and again.
+every conditional write is refused. So the topic state is deleted first and put last. All steps in between can be
+repeated.
 """
 
 from __future__ import annotations
@@ -55,29 +55,29 @@ def rebuild(
     settle: Callable[[], None] = lambda: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> RebuildReport:
-    """Makes a topic's index anew.
+    """Rebuilds a topic's index.
 
     If it stops
-        after the lease: the next run begins when it has run out.
+        after the lease: the next run begins when the lease has run out.
         after the checkpoint: all is as it was.
-        after the topic state is deleted, or anywhere before it is put again: the topic is at rest; the next run begins
-            anew. Ledgers that this one has written are dropped, or used, by their lineage.
+        after the topic state is deleted, or anywhere before it is put again: the topic is at rest; the next run starts
+            over. The next run drops or uses the ledgers that this run has written, by their lineage.
         after the topic state is put: all is done.
 
     Args:
         engine: reads and writes ledgers.
         lease_s: longer than this run can live, in seconds; no merge and no other rebuild begins meanwhile.
         settings: the topic's, if there is no checkpoint.
-        replace_index: give up the index that is there.
-        settle: waits until every function that has read the topic state has ended: a collection that is under way
-        deletes
-            objects that would otherwise be taken for live.
+        replace_index: replace an existing index.
+        settle: waits until every function that has read the topic state has ended. A collection in progress deletes
+            objects that the rebuild would otherwise take for live.
         say: shows a line.
 
     Raises:
-        InvalidValue: the topic has an index, and is to keep it; or there is no checkpoint, and no settings.
-        UnknownTopic: there is nothing to rebuild it from.
-        Contended: a merge or another rebuild of it is under way, or one died within the last `lease_s`.
+        InvalidValue: the topic has an index, and `replace_index` is not set; or there is no checkpoint, and no
+            settings.
+        UnknownTopic: there is nothing to rebuild the topic from.
+        ConcurrentModification: a merge or another rebuild of the topic is running, or died within the last `lease_s`.
         AlreadyExists: the topic was created meanwhile.
         TopicDeleting: the topic is being deleted.
     """
@@ -140,15 +140,15 @@ def ledgers_of(objects: Objects, topic: str) -> list[StoredObject]:
 
 
 def buckets_of(resolved: Resolved) -> list[Bucket]:
-    """Returns the buckets of the ledgers that count."""
+    """Returns the buckets of the live ledgers."""
     return [each.bucket for each in resolved.live if each.bucket is not None]
 
 
 def _basis(ports: Ports, topic: str, stored: Sequence[StoredObject], settings: TopicSettings | None) -> Checkpoint:
-    """Returns the checkpoint to start from, and keeps it: with what the table still has and it lacks.
+    """Returns and stores the checkpoint to start from, completed from the table.
 
-    Without any, it has the settings that were given. Keeping it first makes the next run start from the same, and
-    tells the orphan sweep that the topic is to come back.
+    Without a checkpoint, the basis has the given settings. Storing it first makes the next run start from the same
+    basis, and tells the orphan sweep that the topic is to come back.
     """
     now_ms = ports.clock.now_ms()
     checkpoint = find_checkpoints(ports.objects, topic).newest
@@ -189,7 +189,7 @@ def with_table(ports: Ports, checkpoint: Checkpoint, now_ms: int) -> Checkpoint:
 
 
 def generation_of(objects: Objects, topic: str, stored: Sequence[StoredObject]) -> str:
-    """Returns the generation of the ledger that was put last."""
+    """Returns the generation of the newest ledger."""
     for each in sorted(stored, key=lambda each: each.put_at_ms, reverse=True):
         try:
             tags = tags_of(reader_of(objects, each), each.size_bytes, each.name)
@@ -203,7 +203,7 @@ def generation_of(objects: Objects, topic: str, stored: Sequence[StoredObject]) 
 def _rewritten(
     engine: RebuildEngine, checkpoint: Checkpoint, resolved: Resolved, together: list[list[int]], planned: int
 ) -> list[Bucket]:
-    """Writes each group of ledgers as one, without repeats; nothing names the outputs yet."""
+    """Writes each group of ledgers as one, without repeats. Nothing names the outputs yet."""
     live = buckets_of(resolved)
     written: list[Bucket] = []
     for places in together:
@@ -223,7 +223,7 @@ def _rewritten(
 
 
 def _move_aside(ports: Ports, resolved: Resolved, together: list[list[int]]) -> None:
-    """Moves what is damaged out of service; its readable rows are rewritten before."""
+    """Moves damaged ledgers out of service, after their readable rows are rewritten."""
     damaged = [
         resolved.live[place].object_name for each in together for place in each if not resolved.live[place].whole
     ]
@@ -232,7 +232,7 @@ def _move_aside(ports: Ports, resolved: Resolved, together: list[list[int]]) -> 
 
 
 def _clear(ports: Ports, topic: str, keep: set[str]) -> None:
-    """Deletes all of an index but subscriptions, parks, tombstones and the buckets that stay; ledgers stay."""
+    """Deletes an index except subscriptions, parks, tombstones and kept buckets. Ledgers stay."""
     ports.topics.delete_deliveries([each.key for each in ports.topics.open_deliveries(topic)])
     for a, _ in ports.topics.plan_ranges(topic):
         delete_plan(ports, topic, a)
@@ -251,7 +251,7 @@ def report_of(
     resolved: Resolved,
     together: list[list[int]],
 ) -> RebuildReport:
-    """Returns what a rebuild and a dry run report alike."""
+    """Returns the common part of the reports of a rebuild and a dry run."""
     return RebuildReport(
         topic=topic,
         objects=len(stored),

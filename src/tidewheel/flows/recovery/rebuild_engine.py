@@ -1,4 +1,4 @@
-"""The engine of a rebuild: what reads and writes many ledgers, and the one that does it in this process."""
+"""Engines that read and write the ledgers of a rebuild, and an engine for this process."""
 
 from __future__ import annotations
 
@@ -19,20 +19,23 @@ from tidewheel.ledger.reader import Read
 from tidewheel.ledger.rows import times_of
 
 Overlaps = Iterable[tuple[int, int]]
-"""Pairs of places in a list of ledgers: these two share a message."""
+"""Pairs of places in a list of ledgers; the two ledgers share a message."""
 Ids = npt.NDArray[np.int64]
-"""A row a message: the upper and the lower half of its id, and the place of its ledger."""
+"""One row per message: the upper and the lower half of its id, and the place of its ledger."""
 
 
 class RebuildEngine(Protocol):
     """Reads and writes ledgers, on any machine."""
 
     def inspect(self, stored: Sequence[StoredObject], slot_ms: int, /) -> list[Inspected]:
-        """Inspects objects with `inspect_object`; those that are gone meanwhile are left out."""
+        """Inspects objects with `inspect_object`. Leaves out missing objects."""
         ...
 
     def overlaps(self, ledgers: Sequence[Bucket], from_ms: int, /) -> Overlaps:
-        """Returns which ledgers share a message due at or after a time: enough pairs to connect all that do."""
+        """Returns which ledgers share a message due at or after a time.
+
+        The result has enough pairs to connect all such ledgers.
+        """
         ...
 
     def write(self, work: MergeWork, /) -> Iterable[Bucket | None]:
@@ -42,7 +45,7 @@ class RebuildEngine(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InProcess:
-    """The engine that does one after the other, here; it holds all message ids at once."""
+    """The engine for this process. Works sequentially and holds all message ids in memory."""
 
     objects: Objects
 
@@ -61,7 +64,10 @@ class InProcess:
 
 
 def inspect_object(objects: Objects, stored: StoredObject, slot_ms: int) -> Inspected | None:
-    """Inspects one object; a small one is read with one request. None if it is gone."""
+    """Inspects an object. Returns None if the object is gone.
+
+    A small object is read with one request.
+    """
     try:
         return inspect(reader_of(objects, stored), stored.size_bytes, stored.name, slot_ms)
     except ObjectMissing:
@@ -69,7 +75,7 @@ def inspect_object(objects: Objects, stored: StoredObject, slot_ms: int) -> Insp
 
 
 def reader_of(objects: Objects, stored: StoredObject) -> Read:
-    """Returns what reads an object; a small one is read here, with one request."""
+    """Returns the reader of an object. A small object is read at once, with a single request."""
     if stored.size_bytes > READ_BYTES:
         return lambda offset, length: objects.get_range(stored.name, offset, length)
     data = objects.get_range(stored.name, 0, stored.size_bytes)
@@ -77,7 +83,10 @@ def reader_of(objects: Objects, stored: StoredObject) -> Read:
 
 
 def message_ids(objects: Objects, ledger: Bucket, place: int, from_ms: int) -> Ids:
-    """Returns the ids of a ledger's messages that are due at or after a time, each as two integers, and the place."""
+    """Returns the ids of a ledger's messages that are due at or after a time.
+
+    Each row has the id as two integers, and the place.
+    """
     wanted = [segment for segment in ledger.segments if segment.last_deliver_at_ms >= from_ms]
 
     def read(offset: int, length: int) -> bytes:
@@ -95,7 +104,7 @@ def message_ids(objects: Objects, ledger: Bucket, place: int, from_ms: int) -> I
 
 
 def sharing(ids: Sequence[Ids]) -> set[tuple[int, int]]:
-    """Returns pairs of places that share an id, enough to connect all that do."""
+    """Returns pairs of places with a common id, enough to connect all such places."""
     if not ids:
         return set()
     rows = np.concatenate(ids)

@@ -1,14 +1,14 @@
-"""Rebuilding an index from the ledgers: which of them count, and the marks to start again with.
+"""Decides which ledgers count in a rebuild, and with which marks the index starts.
 
-A merge leaves outputs beside their sources until these are collected, and a merge that died leaves outputs that nobody
-names. Both hold copies of the sources' rows:
+A merge leaves outputs beside their sources until the sources are collected, and a merge that died leaves outputs that
+nothing names. Both hold copies of the sources' rows:
 
     all sources are there and whole    the output is dropped: the sources hold its rows, and more
     some are                           all stay, and those that share a message are rewritten as one
     none is                            the output stays
 
-Ledgers that share a message for other reasons (an ingest that died after its PUT, whose packs came again grouped
-otherwise) are rewritten likewise, and so are ledgers with damaged segments, without these.
+Ledgers that share a message for other reasons (an ingest died after its PUT, and the packs came again in other groups)
+are rewritten likewise. So are ledgers with damaged segments, without these segments.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tidewheel.model.wheel import open_from
 
 @dataclass(slots=True, kw_only=True)
 class Resolved:
-    """Which ledgers count.
+    """The ledgers, sorted by whether they count.
 
     Attributes:
-        live: those whose rows are not all in others; still with overlaps.
+        live: ledgers whose rows are not all in others; still with overlaps.
         dropped: merge outputs whose sources are there, and copies.
-        foreign: of another topic or generation of it.
-        unreadable: those of which nothing is readable.
+        foreign: ledgers of another topic or of another generation of the topic.
+        unreadable: ledgers of which nothing is readable.
     """
 
     live: list[Inspected] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Resolved:
 
 
 def resolve(ledgers: Iterable[Inspected], topic: str, generation: str) -> Resolved:
-    """Sorts ledgers by what becomes of them; each list is in the order of names."""
+    """Sorts ledgers into live, dropped, foreign and unreadable. Each list is sorted by name."""
     resolved = Resolved()
     ours: list[Inspected] = []
     for each in sorted(ledgers, key=lambda ledger: ledger.object_name):
@@ -72,7 +72,10 @@ def resolve(ledgers: Iterable[Inspected], topic: str, generation: str) -> Resolv
 
 
 def groups(live: Sequence[Inspected], overlaps: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """Returns the ledgers to rewrite, by their places in `live`: those connected by overlaps, and damaged ones."""
+    """Returns the groups of ledgers to rewrite, by their places in `live`.
+
+    A group holds ledgers connected by overlaps, or a damaged ledger.
+    """
     root = list(range(len(live)))
 
     def find(place: int) -> int:
@@ -90,9 +93,9 @@ def groups(live: Sequence[Inspected], overlaps: Iterable[tuple[int, int]]) -> li
 
 
 def rewriting(sources: Sequence[Bucket], planned: int) -> Merge | None:
-    """Returns the merge that rewrites ledgers as one, cut where it is too large; None if nothing is due any more.
+    """Returns the merge that rewrites ledgers into a single output. Returns None if nothing is due.
 
-    Rows of slots below `planned` are delivered everywhere.
+    The output is cut where it is too large. Rows of slots below `planned` are delivered everywhere.
     """
     slots = BitMap.union(*(source.slots for source in sources))
     slots.remove_range(0, max(0, planned))
@@ -110,9 +113,10 @@ def rewriting(sources: Sequence[Bucket], planned: int) -> Merge | None:
 
 
 def planned_of(checkpoint: Checkpoint, now_ms: int, first_slot: int | None = None) -> int:
-    """Returns the mark from which everything is planned again: where the subscription that is most behind stands.
+    """Returns the mark from which everything is planned again, the least cursor.
 
-    Without subscriptions it is the checkpoint's, or `first_slot`, that of the first message that is still there.
+    Without subscriptions, this is the checkpoint's mark, or `first_slot` (of the first message still there) if that is
+    later.
     """
     sealed = _sealed(checkpoint, now_ms)
     cursors = [each.cursor for each in checkpoint.subscriptions]
@@ -122,9 +126,10 @@ def planned_of(checkpoint: Checkpoint, now_ms: int, first_slot: int | None = Non
 def restored_state(checkpoint: Checkpoint, planned: int, now_ms: int) -> TopicState:
     """Returns the topic state to start again with.
 
-    The generation stays, since packs on their way name it. The counters are the time, above any count and any earlier
-    rebuild's, so that what was read before is not taken for current. The sweep looks at once; without subscriptions
-    nothing is done before there is one, or the next ledger: nothing that waits is planned for nobody.
+    The generation stays, since packs on their way name it. The counters are set to the time, which is above any count
+    and any earlier rebuild's counters, so that older reads do not count as current. The sweep checks the topic at once.
+    Without subscriptions nothing happens before there is a subscription or a new ledger, so that waiting messages are
+    not planned without a receiver.
     """
     waits = bool(checkpoint.subscriptions)
     return TopicState(
@@ -149,16 +154,17 @@ def restored_state(checkpoint: Checkpoint, planned: int, now_ms: int) -> TopicSt
 def restored_subscriptions(
     checkpoint: Checkpoint, planned: int, generation: str, holding: Container[tuple[str, str]] = ()
 ) -> list[Subscription]:
-    """Returns the subscriptions as they start again: at `planned`, without the rows that they had.
+    """Returns the restored subscriptions. They start at `planned`, without the rows that they had.
 
-    Their generation is new: parts of old deliveries then concern nobody. One that has parks keeps its own: they are
-    its own only by that, and what a part of an old delivery can then do is to deliver one of a new one.
+    Their generation is new, so that parts of old deliveries have no subscription. A subscription with parks keeps its
+    generation, because the parks belong to it only by the generation. A part of an old delivery can then only deliver a
+    part of a new delivery.
 
     Args:
-        checkpoint: what is restored.
+        checkpoint: the checkpoint to restore.
         planned: the mark.
-        generation: the new one.
-        holding: names and generations of those that have parks.
+        generation: the new generation.
+        holding: names and generations of subscriptions with parks.
     """
     return [
         replace(
@@ -176,7 +182,10 @@ def _sealed(checkpoint: Checkpoint, now_ms: int) -> int:
 
 
 def differs(bucket: Bucket, found: Inspected) -> str | None:
-    """Returns how a bucket of the table disagrees with its ledger, None if it does not, or that is damaged."""
+    """Returns how a table's bucket disagrees with its ledger.
+
+    Returns None if they agree, or the ledger is damaged.
+    """
     if found.bucket is None or not found.whole:
         return None
     if (bucket.rows, bucket.size_bytes) != (found.bucket.rows, found.bucket.size_bytes):

@@ -1,4 +1,4 @@
-"""The report of a rebuild: what it did, or what a dry run found, as values and as lines for people."""
+"""Reports of a rebuild or a dry run, as values and as lines for people."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tidewheel.ledger.inspection import Damage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildReport:
-    """What a rebuild did, or what a dry run found.
+    """The result of a rebuild, or the findings of a dry run.
 
     Attributes:
         objects, size_bytes: under the topic's prefix.
-        checkpoint_ms: when the checkpoint was written that it started from; None if there is none.
+        checkpoint_ms: when the checkpoint was written from which the rebuild started; None if there is none.
         from_ms: from when on everything is planned again.
         live, rows: ledgers that count, and their messages.
         dropped: outputs of merges whose sources are there, and copies.
-        foreign: ledgers of another topic, or of another generation of it.
-        damaged: what cannot be read; a rebuild has moved these objects aside.
+        foreign: ledgers of another topic, or of another generation of the topic.
+        damaged: unreadable data; a rebuild has moved these objects aside.
         overlapping: ledgers that share messages; a rebuild has rewritten each group as one.
         missing: ledgers that the table names, and that are gone.
         orphaned: objects that the table does not name; `old_orphans` of them are older than the grace.
-        differing: ledgers of which the table says something else, and what.
+        differing: ledgers that disagree with the table, and how.
     """
 
     topic: str
@@ -48,7 +48,7 @@ class RebuildReport:
 
     @property
     def agrees(self) -> bool:
-        """Whether table and objects say the same; orphans do no harm."""
+        """Whether table and objects agree. Orphans do no harm."""
         return not (self.missing or self.differing or self.overlapping or self.damaged)
 
     def lines(self) -> Iterator[str]:

@@ -1,1 +1,1 @@
-"""Upkeep: sweeps, merges, checkpoints, and the deletion of unused objects."""
+"""Sweeps, merges, checkpoints, and the deletion of unused objects."""

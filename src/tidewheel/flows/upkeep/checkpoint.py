@@ -1,6 +1,6 @@
-"""Checkpoints: kept in S3, so that a topic's index can be rebuilt when the table is lost.
+"""Keeps checkpoints in S3, to rebuild a topic's index when the table is lost.
 
-Three are kept a topic. Names sort by the time of writing, so the last one listed is the newest.
+Three checkpoints are kept per topic. Names sort by the time of writing, so the last in the list is the newest.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Found:
 
     Attributes:
         names: all of them, the newest last.
-        newest: the newest that is readable, None if none is.
-        unreadable: newer ones that are not.
+        newest: the newest readable checkpoint; None if none is readable.
+        unreadable: newer checkpoints that are not readable.
     """
 
     names: tuple[str, ...]
@@ -56,15 +56,15 @@ def write_checkpoint(
     opened: Iterable[Delivery],
     written_at_ms: int,
 ) -> bool:
-    """Writes a topic's checkpoint unless the last one says the same; returns whether it did.
+    """Writes a topic's checkpoint. Returns False if the last checkpoint is the same.
 
-    If it stops after the object is put: there are more than three until the next one is written.
+    If it stops after the object is put, there are more than three until the next checkpoint is written.
 
     Args:
         state: read before the subscriptions.
         subscriptions: read before the deliveries.
         opened: the open deliveries.
-        written_at_ms: when the reading began, so that what was read earlier never passes for newer.
+        written_at_ms: when the reading began, so that older data never counts as newer.
     """
     tombstones = ports.topics.all_tombstones(state.topic)
     recurring = ports.topics.all_recurring(state.topic) if state.recurring else ()
@@ -73,7 +73,10 @@ def write_checkpoint(
 
 
 def store_checkpoint(objects: Objects, checkpoint: Checkpoint) -> bool:
-    """Puts a checkpoint unless the last one says the same, and deletes all but the last three; as above."""
+    """Puts a checkpoint and deletes all but the last three. Returns False if nothing changed.
+
+    If it stops, `write_checkpoint` describes the result.
+    """
     found = find_checkpoints(objects, checkpoint.topic)
     if not found.unreadable and found.newest is not None and checkpoint.says_the_same(found.newest):
         return False
@@ -86,11 +89,13 @@ def store_checkpoint(objects: Objects, checkpoint: Checkpoint) -> bool:
 
 
 def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0) -> bool:
-    """Reads a topic and writes its checkpoint; returns whether it did. If it stops: as `write_checkpoint`.
+    """Reads a topic and writes its checkpoint. Returns False if nothing was written.
+
+    If it stops, `write_checkpoint` describes the result.
 
     Args:
-        ahead_ms: how much newer it passes for than it is, for a rebuild: none whose reading began before, by a clock
-            that is ahead of ours, is then taken for newer.
+        ahead_ms: added to the checkpoint's time, for a rebuild: a checkpoint whose reading began before, by a clock
+            that is ahead of ours, does not count as newer.
     """
     now_ms = ports.clock.now_ms() + ahead_ms
     state = ports.topics.state(topic)

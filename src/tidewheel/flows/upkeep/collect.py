@@ -1,4 +1,4 @@
-"""Collect: what every subscription has behind it is deleted, metadata first, then objects."""
+"""Deletes data that all subscriptions have passed, metadata first, then objects."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _ATTEMPTS = 5
 
 @dataclass(slots=True, kw_only=True)
 class Collected:
-    """What was deleted.
+    """The counts of a collection.
 
     Attributes:
-        idle_leftovers: trash can go only after the topic is dispatched once more.
-        next_slot: the first mark that lets something of what is left go; None if no plan, ledger or trash waits for it.
+        idle_leftovers: trash can be deleted only after the topic is dispatched once more.
+        next_slot: the first mark at which more can be deleted; None if no plan, ledger or trash waits for deletion.
     """
 
     buckets: int = 0
@@ -29,20 +29,20 @@ class Collected:
     next_slot: int | None = None
 
     def left(self, from_slot: int) -> None:
-        """Notes that something can go once everything below a slot may."""
+        """Notes that more can be deleted once everything below a slot may be deleted."""
         self.next_slot = from_slot if self.next_slot is None else min(from_slot, self.next_slot)
 
 
 def collect(ports: Ports, topic: str) -> Collected | None:
-    """Deletes all of a topic that lies below the least cursor; None if there is no such topic.
+    """Deletes all data of a topic below the least cursor. Returns None if the topic is absent.
 
-    First a checkpoint is written, if anything changed since the last. `collected_until` is then raised, under a
-    condition, and everything is deleted by the stored mark, so that what an earlier run left behind goes too.
+    First a checkpoint is written, if anything changed since the last checkpoint. Then `collected_until` is raised,
+    under a condition. Everything is deleted by the stored mark, so that leftovers of an earlier run are deleted too.
 
     If it stops
-        after the checkpoint: nothing was deleted; the next run goes on.
+        after the checkpoint: nothing was deleted; the next run continues.
         between an item and its object: nothing refers to the object, and the orphan sweep deletes it.
-        elsewhere: the next run goes on.
+        elsewhere: the next run continues.
     """
     now_ms = ports.clock.now_ms()
     state = ports.topics.state(topic)
@@ -51,7 +51,7 @@ def collect(ports: Ports, topic: str) -> Collected | None:
     # Cursors before deliveries: a delivery that was handed out meanwhile is then seen.
     subscriptions = ports.topics.subscriptions(topic)
     opened = ports.topics.open_deliveries(topic)
-    # Before anything goes: a rebuild from an older checkpoint would look for what was delivered since.
+    # Before any deletion: a rebuild from an older checkpoint would look for messages delivered since.
     write_checkpoint(ports, state, subscriptions, opened, now_ms)
     alive = {(s.name, s.generation) for s in subscriptions}
     until = _until(ports, state, [s.cursor for s in subscriptions] + [d.key.plan for d in opened], now_ms)
@@ -72,7 +72,7 @@ def collect(ports: Ports, topic: str) -> Collected | None:
 
 
 def _until(ports: Ports, state: TopicState, needed: list[int], now_ms: int) -> int:
-    """Returns the slot below which everything may go: nobody needs it, and it need not be kept for a replay."""
+    """Returns the slot below which no subscription and no replay needs data."""
     until = min([state.planned, *needed])
     if not state.settings.retention_s:
         return until
@@ -109,12 +109,12 @@ def _delete(ports: Ports, state: TopicState, done: Collected) -> None:
             done.objects += 1
         elif bucket.last_slot < state.planned:
             done.left(bucket.last_slot + 1)
-    # Those that are left are no reason to come again: the table's TTL deletes them.
+    # Remaining tombstones need no other collection: the table's TTL deletes them.
     ports.topics.delete_tombstones(topic, until, ports.clock.now_ms() // 1000)
 
 
 def _set_next(ports: Ports, state: TopicState, done: Collected) -> None:
-    """Sets when to collect next: never, if nothing is left that a later collection could delete."""
+    """Sets the time of the next collection, or never if nothing is left to delete."""
     for _ in range(_ATTEMPTS):
         at_ms = _next_at_ms(state, done, ports.clock.now_ms())
         if ports.topics.set_collect_at(state, at_ms, state.check_at(state.next_slot, at_ms)):
@@ -131,6 +131,6 @@ def _next_at_ms(state: TopicState, done: Collected, now_ms: int) -> int | None:
     at_ms = now_ms + state.settings.collect_interval_s * 1000
     if not state.settings.retention_s or done.idle_leftovers:
         return at_ms
-    # Before that, nothing that is kept for replays can go.
+    # Until then, ledgers kept for replays cannot be deleted.
     slot = state.planned if done.next_slot is None else min(state.planned, done.next_slot)
     return max(at_ms, slot * state.slot_ms + state.settings.retention_s * 1000)

@@ -1,4 +1,4 @@
-"""Consider a merge: whether a topic has too many ledgers, and what is to merge them. It reads no rows: see `merge`."""
+"""Decides whether a topic needs a merge, and starts the merge. Reads no rows (see `merge`)."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from tidewheel.model.topic_state import TopicState
 
 SMALL_BYTES = 512 * 1024 * 1024
 SMALL_ROWS = 5_000_000
-"""What a function merges in half of its time; more goes to Spark. Five million messages of 338 B, 570 MB in ledgers,
-are half a minute of its CPU, in 400 MB of its memory, however many there are (`benchmarks/bench_merge.py`)."""
+"""Together with SMALL_BYTES: the merge that a function completes in half of its time. Larger merges go to Spark. Five
+million messages of 338 B, 570 MB in ledgers, are half a minute of its CPU, in 400 MB of its memory, independent of the
+number of ledgers (`benchmarks/bench_merge.py`)."""
 
 
 def size_of(merge: Merge) -> MergeSize:
-    """Returns what a merge is to run on."""
+    """Returns the service on which a merge runs."""
     small = merge.live_bytes <= SMALL_BYTES and merge.live_rows <= SMALL_ROWS
     return MergeSize.SMALL if small else MergeSize.LARGE
 
 
 def most_of(size: MergeSize) -> Most:
-    """Returns what a merge of a size may rewrite."""
+    """Returns the maximum that a merge of a size may rewrite."""
     return Most(SMALL_BYTES, SMALL_ROWS) if size is MergeSize.SMALL else MOST
 
 
 def consider_merge(ports: Ports, state: TopicState) -> MergeSize | None:
-    """Starts a merge if a topic has too many ledgers; notes that it was considered.
+    """Starts a merge if a topic has too many ledgers. Notes that a merge was considered.
 
-    If it stops before the note, the next sweep considers it again; a second run finds the lease, or nothing to do.
+    If it stops before the note, the next sweep considers a merge again; a second run finds the lease, or nothing to do.
     """
     buckets, most = ports.topics.buckets(state.topic), most_of(ports.runs.largest)
     merge = choose(buckets, state.planned, state.slot_ms, state.settings.max_buckets, most=most)

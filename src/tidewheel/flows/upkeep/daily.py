@@ -1,8 +1,8 @@
-"""Daily work: something is done for each topic that has objects, once a day, in portions that a sweep has time for.
+"""Does daily work for each topic with objects, in portions that fit into a sweep's time.
 
-A portion that comes to no end in its time notes how far it came, and the next sweep goes on there. Of 100,000 topics,
-at 40 ms each, a day's work is 67 portions: five and a half hours of sweeps every five minutes. If a portion stops
-anywhere else, the next day's goes on where this one began.
+A portion that reaches the end of its time notes how far it came, and the next sweep continues there. For 100,000
+topics, at 40 ms each, a day's work is 67 portions: five and a half hours of sweeps every five minutes. If a portion
+stops anywhere else, the next day's portion starts where this portion began.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from itertools import groupby
 from tidewheel.flows.ports import Ports, StoredObject
 
 PORTION_MS = 60_000
-"""How long one sweep does daily work of one name; two such, and as long for deletions, fit into a sweep's time."""
+"""How long one sweep does daily work of one name. Two such portions, and as long for deletions, fit into a sweep's
+time."""
 _DAY_MS = 24 * 3600 * 1000
 _BEHIND = "0"
-"""The character behind the slash that ends a topic's name: names from it on are those of later topics."""
+"""The character behind the slash that ends a topic's name: names from this character on are those of later topics."""
 
 Visit = Callable[[str, str, list[StoredObject]], None]
 """Does the work for a prefix such as LEDGERS, a topic, and the objects under both."""
 
 
 def topic_of(stored: StoredObject) -> str:
-    """Returns the topic that an object's name tells."""
+    """Returns the topic in an object's name."""
     return stored.name.split("/")[1]
 
 
@@ -34,19 +35,19 @@ def walk(
     after: str | None = None,
     time_left: Callable[[], bool] = lambda: True,
 ) -> str | None:
-    """Visits each topic that has objects under a prefix, one prefix after the other.
+    """Visits each topic with objects under a prefix, one prefix after the other.
 
     Args:
-        after: what an earlier walk over the same prefixes returned.
+        after: the result of an earlier walk over the same prefixes.
         time_left: asked after each topic.
 
     Returns:
-        Where it stopped for want of time; None if it came to the end.
+        Where the walk stopped when its time ended; None if it came to the end.
     """
     begun = next((i for i, prefix in enumerate(prefixes) if after is not None and after.startswith(prefix)), 0)
     for prefix in prefixes[begun:]:
         behind = after if after is not None and after.startswith(prefix) else None
-        # Names sort by topic: no more than one topic's are held at once.
+        # Names sort by topic, so memory holds the names of one topic only.
         for topic, listed in groupby(ports.objects.list(prefix, behind), key=topic_of):
             visit(prefix, topic, list(listed))
             if not time_left():
@@ -57,15 +58,15 @@ def walk(
 def walk_daily(
     ports: Ports, name: str, prefixes: Sequence[str], visit: Visit, ends_ms: int | None = None
 ) -> dict[str, Exception] | None:
-    """Walks a portion, if nobody has come to the end for a day, and nobody is at it; None if somebody has.
+    """Scans the next portion of the daily walk.
 
-    One topic's failure keeps no other waiting.
+    Returns None if today's walk is complete or already running. A failure of one topic does not delay the others.
 
     Args:
-        ends_ms: when the portion ends, though it has had less than PORTION_MS.
+        ends_ms: when the portion ends, even before PORTION_MS.
 
     Returns:
-        Topic -> why its work was not done; it is tried again the next day.
+        Topic -> the error; the topic's work is tried again the next day.
     """
     now_ms = ports.clock.now_ms()
     claim = ports.topics.claim_daily(name, now_ms, now_ms + _DAY_MS)

@@ -1,4 +1,4 @@
-"""Health: what is due and not delivered, seen before the sweep mends it."""
+"""Measures due and undelivered work, before the sweep repairs it."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import fires_at_ms
 
 MOST_TOPICS = 1000
-"""TopicStates that one look reads: 5 s of a function's time, and one read unit each."""
+"""Topic states that one health check reads: 5 s of a function's time, and one read unit each."""
 MOST_DELIVERIES = 50
-"""Deliveries of which one look reads the plan; the others are counted."""
+"""Deliveries whose plans one health check reads; the others are counted."""
 HOUR_MS = 3_600_000
 _BACKLOG_MS = 300_000
-"""The backlog is counted by each sweep in the first five minutes of an hour: by one, at the usual interval."""
+"""The backlog is counted by each sweep in the first five minutes of an hour: by one sweep, at the usual interval."""
 _EVER_MS = 100 * 365 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """How the service is. All is zero when nothing is late.
+    """The health of the service. All is zero when nothing is late.
 
     Attributes:
-        oldest_due_age_ms: how long the oldest message that is due and undelivered has been due. It is a bound from
-            above: a slot, a segment, a coarse slot of a wide ledger, or the range of a plan whose manifest is an
-            object, that holds such a message may start before it. What waits for a paused subscription does not
-            count, nor what is still in an ingest queue.
-        unplanned_slots: slots that are sealed and hold messages, but are in no plan, though the dispatch that should
-            have planned them is over; of a wide ledger, a coarse slot counts whole.
-        open_deliveries: deliveries that the sweep is to look at: `redrive_s` after they were handed out or enqueued
+        oldest_due_age_ms: how long the oldest message that is due and undelivered has been due. An upper bound: a slot,
+            a segment, a coarse slot of a wide ledger, or the range of a plan whose manifest is an object, that holds
+            such a message may start before the message. Messages for a paused subscription do not count, nor messages
+            still in an ingest queue.
+        unplanned_slots: sealed slots that hold messages but are in no plan, though the dispatch that should have
+            planned them is over; of a wide ledger, a coarse slot counts whole.
+        open_deliveries: deliveries that the sweep is to check: `redrive_s` after they were handed out or enqueued
             again, and LEASE_MS after that if dispatch was to send them itself.
-        backlog: messages waiting in ledgers; None if this look did not count them.
-        failures: topic or delivery -> why it could not be read.
+        backlog: messages waiting in ledgers; None if this check did not count them.
+        failures: topic or delivery -> the read error.
     """
 
     oldest_due_age_ms: int = 0
@@ -47,21 +47,21 @@ class Health:
     failures: dict[str, Exception] = field(default_factory=dict)
 
     def with_age(self, age_ms: int) -> Health:
-        """Returns it with an age taken into account."""
+        """Returns the health with an age taken into account."""
         return replace(self, oldest_due_age_ms=max(self.oldest_due_age_ms, age_ms))
 
 
 def health(ports: Ports, due: Due | None = None) -> Health:
-    """Looks at what is due for the sweep: the index of checks, and of each topic and delivery in it the items.
+    """Measures the health from the index of checks, and from the topics and deliveries in it.
 
-    It writes nothing, and reads no objects: whoever looks may not read messages. With nothing late it costs the 16
-    queries of the index, and a read of the topic state of each topic that is to be looked at for another reason; of an
-    overdue topic, its buckets are read. Once an hour it reads the whole index and the topic state of each topic in it,
-    unless there are over MOST_TOPICS.
+    Writes nothing, and reads no objects, because this function may not read messages. With nothing late it costs the 16
+    queries of the index, and a read of the topic state of each topic that is to be checked for another reason. Of an
+    overdue topic, the buckets are read. Once an hour it reads the whole index and the topic state of each topic in the
+    index, unless there are over MOST_TOPICS.
 
     Args:
         ports: the service.
-        due: what the index says, if it was read just now.
+        due: the index of checks, if the caller just read it.
     """
     now_ms = ports.clock.now_ms()
     if due is None:
@@ -70,7 +70,7 @@ def health(ports: Ports, due: Due | None = None) -> Health:
     for topic in due.topics[:MOST_TOPICS]:
         try:
             found = _with_topic(found, ports, topic, now_ms)
-        except Exception as error:  # one topic that cannot be read hides no other
+        except Exception as error:  # an unreadable topic hides no other
             found.failures[topic] = error
     for key in due.deliveries:
         try:
@@ -81,14 +81,17 @@ def health(ports: Ports, due: Due | None = None) -> Health:
 
 
 def _with_topic(found: Health, ports: Ports, topic: str, now_ms: int) -> Health:
-    """Adds a topic whose dispatch is overdue; one that only waits for a collection or a merge has nothing late."""
+    """Adds a topic whose dispatch is overdue.
+
+    A topic that only waits for a collection or a merge has nothing late.
+    """
     state = ports.topics.state(topic)
     if state is None or state.next_slot is None or not _overdue(state, state.next_slot, now_ms):
         return found
     if state.next_slot < state.planned:
-        # Lowered to a subscription's cursor: what that waits for is planned.
+        # Lowered to a subscription's cursor: the messages that the subscription waits for are planned.
         found = found.with_age(max((now_ms - due_ms for due_ms in _waiting_plans(ports, state)), default=0))
-    # The mark is a lower bound: a new subscription lowers it where nothing is.
+    # The next slot is a lower bound: a new subscription may lower it to an empty slot.
     slot = _next_occupied(ports, state)
     if slot is None or not _overdue(state, slot, now_ms):
         return found
@@ -97,14 +100,14 @@ def _with_topic(found: Health, ports: Ports, topic: str, now_ms: int) -> Health:
 
 
 def _overdue(state: TopicState, slot: int, now_ms: int) -> bool:
-    """Returns whether the dispatch of a slot should have been, with all that a schedule may be late."""
+    """Whether the dispatch of a slot is overdue, including the allowed lateness of a schedule."""
     return fires_at_ms(slot, state.settings) + state.settings.heal_grace_ms <= now_ms
 
 
 def _next_occupied(ports: Ports, state: TopicState) -> int | None:
-    """Returns the first slot that waits to be planned and holds a message, in a ledger or of a recurring one.
+    """Returns the first unplanned slot with a message, in a ledger or of a recurring message.
 
-    It is a lower bound where a ledger's bitmap is coarse. The next slot is overdue all the same when this is asked.
+    A lower bound where a ledger's bitmap is coarse. The next slot is overdue all the same when this is called.
     """
     first = max(state.planned, state.next_slot or 0)
     slots = (
@@ -115,7 +118,7 @@ def _next_occupied(ports: Ports, state: TopicState) -> int | None:
 
 
 def _waiting_plans(ports: Ports, state: TopicState) -> Iterable[int]:
-    """Yields when the oldest message is due that each subscription has not been handed yet."""
+    """Yields, for each subscription, the due time of the oldest message not handed out."""
     for subscription in ports.topics.subscriptions(state.topic):
         if not subscription.takes_plans or subscription.cursor >= state.planned:
             continue
@@ -125,7 +128,7 @@ def _waiting_plans(ports: Ports, state: TopicState) -> Iterable[int]:
 
 
 def _with_delivery(found: Health, ports: Ports, key: DeliveryKey, now_ms: int) -> Health:
-    """Adds an open delivery; of a replay, that its messages were due long ago says nothing."""
+    """Adds an open delivery. The age of a replay's messages does not count."""
     if found.open_deliveries >= MOST_DELIVERIES:
         return replace(found, open_deliveries=found.open_deliveries + 1)
     delivery = ports.topics.delivery(key)
@@ -145,7 +148,10 @@ def _open_parts(delivery: Delivery) -> Sequence[int]:
 
 
 def _first_due_ms(plan: Plan, state: TopicState, parts: Sequence[int], start: int) -> int:
-    """Returns when the first message of some parts of a plan is due, or before; without segments, when it begins."""
+    """Returns a lower bound of the first due time in some parts of a plan.
+
+    Without segments, this is the plan's begin.
+    """
     cut = plan.parts()
     firsts = [piece.planned.segment.first_deliver_at_ms for part in parts if cut for piece in cut[part]]
     return max(max(plan.first_slot, start) * state.slot_ms, min(firsts, default=0))

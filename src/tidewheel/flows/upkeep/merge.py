@@ -1,7 +1,7 @@
-"""Merge: many small ledgers are rewritten as few, and swapped for them in one transaction.
+"""Merges many small ledgers into few, and swaps the ledgers in one transaction.
 
-It needs no lock against ingest, dispatch, collection or another merge: plans name immutable objects, which the trash
-keeps until every plan that may name them is behind all cursors. The lease only saves work.
+A merge needs no lock against ingest, dispatch, collection or another merge. Plans name immutable objects, which the
+trash keeps until every plan that may name them is behind all cursors. The lease only saves work.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Engine(Protocol):
     """Writes the outputs of a merge, on any machine."""
 
     def __call__(self, work: MergeWork, /) -> Iterable[Bucket | None]:
-        """Writes each output with `write_output`, in any order, and raises what that raises."""
+        """Writes each output with `write_output`, in any order. Raises the errors of `write_output`."""
         ...
 
 
 def in_process(objects: Objects) -> Engine:
-    """Returns the engine that writes one output after the other, here."""
+    """Returns the engine that writes the outputs one by one in this process."""
 
     def write(work: MergeWork) -> Iterable[Bucket | None]:
         return (write_output(objects, work, i) for i in range(work.outputs))
@@ -43,15 +43,15 @@ def in_process(objects: Objects) -> Engine:
 
 @dataclass(slots=True, kw_only=True)
 class Merged:
-    """What a run did.
+    """The result of a run.
 
     Attributes:
-        merges: swaps that were committed.
+        merges: committed swaps.
         sources, outputs: ledgers replaced, ledgers written.
         written: names of the outputs.
-        rows, live_bytes: rewritten; bytes are an estimate made before.
-        refused: merges that were done in vain, since another had taken a source.
-        skipped: sources that could not be read; they stay as they are, and the others are merged without them.
+        rows, live_bytes: rewritten; live_bytes is an estimate made before the merge.
+        refused: merges done in vain, since another merge had taken a source.
+        skipped: unreadable sources; they stay, and the others are merged without them.
         handed_over: the next merge is too large for a function; a job was started.
     """
 
@@ -77,26 +77,28 @@ def merge(
     time_left: Callable[[], bool] = lambda: True,
     progress: Callable[[Merge], None] = lambda _: None,
 ) -> Merged | None:
-    """Merges a topic's ledgers until there are few enough; None if there is no such topic, or another run is at it.
+    """Merges a topic's ledgers until few enough are left.
+
+    Returns None if the topic is absent or another run holds the lease.
 
     If it stops
-        after the lease: the next run begins when it has run out.
-        while outputs are written, or before the swap: nothing names them, and the orphan sweep deletes them.
+        after the lease: the next run begins when the lease has run out.
+        while outputs are written, or before the swap: nothing names the outputs, and the orphan sweep deletes them.
         after the swap: the trash names the sources until they are collected.
 
     Args:
         engine: writes the outputs.
         lease_s: longer than this run can live, in seconds.
-        largest: what this run may do itself; a larger merge is handed over, or done in smaller ones where nobody takes
-            it.
+        largest: the largest merge that this run may do. A larger merge is handed over, or split where there is no job
+            to take it.
         everything: merge all small ledgers, however few.
         time_left: asked before each further merge.
-        progress: told each merge before it begins.
+        progress: called with each merge before the merge begins.
     """
     state = ports.topics.state(topic)
     now_ms = ports.clock.now_ms()
     until_ms = now_ms + lease_s * 1000
-    # Where nobody can take a larger one over, all are as small as this run needs them.
+    # Without a job for larger merges, all merges are small enough for this run.
     most = most_of(MergeSize.SMALL if {largest, ports.runs.largest} == {MergeSize.SMALL} else MergeSize.LARGE)
     if state is None or not ports.topics.lease_merge(topic, now_ms, until_ms):
         return None
@@ -119,12 +121,14 @@ def merge(
 
 
 def _choose(ports: Ports, topic: str, merged: Merged, most: Most, everything: bool) -> tuple[TopicState, Merge] | None:
-    """Returns the next merge; the topic state is read before the buckets: rows below its `planned` are in plans
-    already."""
+    """Returns the next merge, and the topic state read before the buckets.
+
+    Rows below the state's `planned` are in plans already.
+    """
     state = ports.topics.state(topic)
     if state is None:
         return None
-    # A run that merges everything leaves alone what it has written itself: so it ends.
+    # A run that merges everything skips its own outputs, so that it ends.
     left_alone = {error.object_name for error in merged.skipped} | (merged.written if everything else set())
     buckets = [bucket for bucket in ports.topics.buckets(topic) if bucket.object_name not in left_alone]
     chosen = choose(buckets, state.planned, state.slot_ms, state.settings.max_buckets, everything=everything, most=most)
@@ -163,10 +167,11 @@ def _merge(ports: Ports, state: TopicState, chosen: Merge, engine: Engine, merge
 
 
 def _swap(ports: Ports, state: TopicState, chosen: Merge, written: list[Bucket]) -> bool:
-    """Swaps sources for outputs; the trash is stamped with `sealed` as it is now.
+    """Swaps sources for outputs. The trash is stamped with the current `sealed`.
 
-    A plan made since the sources were read may name them, and ends at or below `planned`; that is at or below the
-    stamp when the swap is done. Only a dispatch between the two steps can refuse it, so it is tried again.
+    A plan made after the sources were read may name the sources. It ends at or below `planned`, which is at or below
+    the stamp at the time of the swap. Only a dispatch between the two steps can refuse the swap, so the swap is tried
+    again.
     """
     for _ in range(_SWAPS):
         current = ports.topics.state(state.topic)
@@ -183,6 +188,6 @@ def _swap(ports: Ports, state: TopicState, chosen: Merge, written: list[Bucket])
 
 
 def _replaced(ports: Ports, state: TopicState, chosen: Merge, object_name: str) -> bool:
-    """Whether the bucket of an unreadable source has gone meanwhile: another merge, or a collection, was faster."""
+    """Whether the bucket of an unreadable source is gone, because of another merge or a collection."""
     source = next(each for each in chosen.sources if each.object_name == object_name)
     return ports.topics.bucket(state.topic, source.id) is None

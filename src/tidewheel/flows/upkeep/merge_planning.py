@@ -1,7 +1,7 @@
-"""A merge: which small ledgers are rewritten as one, and at which slots the result is cut.
+"""Chooses which small ledgers are merged, and the slots at which the result is cut.
 
-Ledgers are merged like with like. A bucket's *tier* is the power of eight in its bytes that are still to be planned;
-above `max_buckets` live buckets, the lowest tier that holds eight or more is merged whole:
+Ledgers of similar size are merged. A bucket's *tier* is the power of eight in its bytes that are still to be planned.
+Above `max_buckets` live buckets, the lowest tier with eight or more buckets is merged whole:
 
     tier      0             1             2            3
     bytes     32 KiB        256 KiB       2 MiB        16 MiB        ...    FULL_BYTES: left alone, not counted
@@ -9,10 +9,10 @@ above `max_buckets` live buckets, the lowest tier that holds eight or more is me
               '----.-----'
                    '------> one bucket of tier 1
 
-So a row is rewritten about once a tier: about twice in its life. The windows of time follow the calendar like the
-wheels of a clock (the rest of today by hours, of this month by days, then by months), so that those of an earlier merge
-are unions of those of a later one. They are made coarser until each has WINDOW_BYTES: every ledger that overlaps a slot
-costs that slot's dispatch one GET, however small it is.
+So a row is rewritten about once per tier, which is about twice in its life. The windows of time follow the calendar
+(the rest of today by hours, of this month by days, then by months), so that the windows of an earlier merge are unions
+of the windows of a later merge. Windows are made coarser until each has WINDOW_BYTES, because every ledger that
+overlaps a slot costs that slot's dispatch one GET, however small the ledger is.
 
 Ledgers that end within the hour are left alone: their rows would be rewritten to be read once.
 """
@@ -39,7 +39,7 @@ MAX_OUTPUT_BYTES = 512 * 1024 * 1024
 MAX_OUTPUT_ROWS = 5_000_000
 MAX_ITEMS = 98
 """Sources and outputs of one swap: a transaction has 100 items, two of them the trash and the topic state."""
-_MAX_INDEX_BYTES = 3 * 1024 * 1024  # of 4 MB a transaction
+_MAX_INDEX_BYTES = 3 * 1024 * 1024  # a transaction takes 4 MB
 _TIER_FACTOR = 8
 _TIER_MEMBERS = 8
 _TIER_0_BYTES = 32 * 1024
@@ -48,7 +48,7 @@ _ENDS_SOON_MS = 3_600_000
 
 
 class Most(NamedTuple):
-    """The most that one merge rewrites, by its estimates."""
+    """The maximum that a merge rewrites, by its estimates."""
 
     encoded_bytes: int
     rows: float
@@ -65,7 +65,7 @@ class Merge:
         sources: in the order of their ids.
         cuts: ascending slots; the i-th output has the rows of slots [cuts[i], cuts[i + 1]). Rows of slots below the
             first cut are planned, and not rewritten.
-        live_bytes, live_rows: estimates of what is rewritten; bytes as they are encoded.
+        live_bytes, live_rows: estimates of the rewritten part; bytes as encoded.
     """
 
     sources: tuple[Bucket, ...]
@@ -74,17 +74,20 @@ class Merge:
 
     @property
     def live_rows(self) -> int:
-        """Of the sources' rows, those that are not planned."""
+        """The sources' rows that are not planned."""
         return round(_weight(self.sources, self.cuts[0], self.cuts[-1]).rows)
 
     def output_id(self, i: int) -> BucketId:
-        """Returns the id of the i-th output's bucket: a hash of what it is merged from."""
+        """Returns the id of the i-th output's bucket, a hash of its sources and slots."""
         text = "\n".join((*(source.id for source in self.sources), f"{self.cuts[i]}-{self.cuts[i + 1]}"))
         return BucketId(blake2b(text.encode(), digest_size=16).hexdigest())
 
     def largest_first(self) -> list[int]:
-        """Returns the numbers of the outputs, by the bytes that each is expected to have: for who writes several at
-        once, so that the last one to be begun is a small one, and no core waits long for it."""
+        """Returns the numbers of the outputs, largest expected size first.
+
+        An engine that writes several outputs at once then begins the small outputs last, so that no core waits long for
+        the end.
+        """
         sizes = [_weight(self.sources, a, b).encoded_bytes for a, b in pairwise(self.cuts)]
         return sorted(range(len(sizes)), key=lambda i: -sizes[i])
 
@@ -98,15 +101,15 @@ def choose(
     everything: bool = False,
     most: Most = MOST,
 ) -> Merge | None:
-    """Returns the merge that a topic needs next, None if it needs none.
+    """Returns the next merge that a topic needs. Returns None if none is needed.
 
     Args:
         buckets: all of the topic's.
         planned: the topic state's mark; rows below it are not rewritten.
         slot_ms: the topic's slot length.
         max_buckets: live buckets up to which nothing is merged.
-        everything: merge all that can be, however few they are.
-        most: what the merge may rewrite; it takes fewer ledgers where they have more.
+        everything: merge all small ledgers, however few.
+        most: the maximum that the merge may rewrite; it limits the number of ledgers.
     """
     soon = planned + max(1, _ENDS_SOON_MS // slot_ms)
     sized = [(_live_bytes(bucket, planned), bucket) for bucket in buckets if bucket.last_slot >= soon]
@@ -129,7 +132,7 @@ def _live_bytes(bucket: Bucket, planned: int) -> int:
 
 
 def _tier(small: Sequence[tuple[int, Bucket]], max_buckets: int) -> list[tuple[int, Bucket]]:
-    """Returns the lowest tier that has members enough; the smaller half of all if none has."""
+    """Returns the lowest tier with enough members, or the smaller half of all if none has enough."""
     tiers: dict[int, list[tuple[int, Bucket]]] = {}
     for size, bucket in small:
         tier, limit = 0, _TIER_0_BYTES * _TIER_FACTOR
@@ -143,7 +146,7 @@ def _tier(small: Sequence[tuple[int, Bucket]], max_buckets: int) -> list[tuple[i
 
 
 def _that_fit(chosen: Iterable[tuple[int, Bucket]], planned: int, most: Most) -> Iterator[Bucket]:
-    """Returns as many as one transaction and one run take."""
+    """Yields as many buckets as fit into a transaction and a run."""
     index_bytes = live_bytes = 0
     rows = 0.0
     for number, (size, bucket) in enumerate(chosen):
@@ -163,8 +166,10 @@ class _Weight(NamedTuple):
 
 
 def _weight(sources: Sequence[Bucket], first_slot: int, end_slot: int) -> _Weight:
-    """Estimates what lies in slots [first_slot, end_slot): each bucket's rows, spread evenly over its occupied
-    slots."""
+    """Estimates the rows and bytes in slots [first_slot, end_slot).
+
+    Each bucket's rows are spread evenly over its occupied slots.
+    """
     shares = [(source.share(first_slot, end_slot), source) for source in sources]
     return _Weight(
         sum(share * source.size_bytes for share, source in shares), sum(share * source.rows for share, source in shares)
@@ -175,7 +180,7 @@ def _cuts(sources: Sequence[Bucket], planned: int, slot_ms: int) -> tuple[int, .
     first = max(planned, min(source.next_slot(planned) or planned for source in sources))
     end = max(source.last_slot for source in sources) + 1
     total = _weight(sources, first, end)
-    # Fewer outputs than sources, by far: they may be small again, and merging must end.
+    # Far fewer outputs than sources: outputs may be small again, and merging must end.
     wanted = max(1, min(MAX_OUTPUTS, len(sources) // _SOURCES_AN_OUTPUT, int(total.encoded_bytes / WINDOW_BYTES)))
     found = windows(first, end, slot_ms, wanted)
     cuts = [first]
@@ -185,7 +190,7 @@ def _cuts(sources: Sequence[Bucket], planned: int, slot_ms: int) -> tuple[int, .
 
 
 def _bounded(sources: Sequence[Bucket], first_slot: int, end_slot: int, most: int) -> list[int]:
-    """Halves a window until no part is too large for one ledger; returns the ends of its parts."""
+    """Halves a window until each part fits into a ledger. Returns the ends of the parts."""
     weight = _weight(sources, first_slot, end_slot)
     if (
         end_slot - first_slot < 2
@@ -198,7 +203,10 @@ def _bounded(sources: Sequence[Bucket], first_slot: int, end_slot: int, most: in
 
 
 class _Rung(NamedTuple):
-    """Widths of windows: hours within the first day, days within its month, months beyond; 0: one window for all."""
+    """Window widths in hours for today, days for this month, and months beyond.
+
+    The width 0 means one window for all.
+    """
 
     hours: int
     days: int
@@ -218,7 +226,7 @@ _RUNGS = (
 
 
 def windows(first: int, end: int, slot_ms: int, most: int) -> list[tuple[int, int]]:
-    """Cuts slots [first, end) into the finest windows of the calendar (UTC) of which there are at most `most`."""
+    """Cuts slots [first, end) into at most `most` calendar windows (UTC), as fine as possible."""
     for rung in _RUNGS:
         found = _windows(first, end, slot_ms, rung)
         if len(found) <= most:

@@ -1,13 +1,13 @@
-"""The rows of a merge: many ledgers in, one out, in order and without repeats, in flat memory.
+"""Merges the rows of many ledgers into one output, sorted and without repeats, in constant memory.
 
-Segments are read in the order of their first delivery time. What lies before the next segment's first time is complete:
+Segments are read in the order of their first delivery time. All rows before the next segment's first time are complete:
 
     source A   |--seg 1--|--seg 2--|--seg 3--|
     source B      |---seg 1---|---seg 2---|
     read         A1 B1 A2                      -> rows before B2's first time are sorted and written; the rest waits
 
-Both engines use this: the function one output after the other, Spark one output a task. So the same merge gives the
-same bytes, wherever it runs and however often.
+Both engines use this: the function writes one output after the other, Spark one output per task. So the same merge
+writes the same bytes, on any machine and in each repetition.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import Purge
 
 _READ_BYTES = 64 * 1024 * 1024
-"""Encoded bytes of all sources held at once, about."""
+"""Approximate encoded bytes of all sources held at once."""
 _BATCH_RAW_BYTES = 16 * 1024 * 1024
 _LONG_ENOUGH_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeWork:
-    """A merge with all that an engine must know.
+    """A merge with all data that an engine needs.
 
     Attributes:
         merge: its sources are complete.
-        purge_ms, purges: the topic state's: what was purged is left out.
+        purge_ms, purges: the topic state's; purged rows are left out.
     """
 
     topic: str
@@ -54,18 +54,18 @@ class MergeWork:
 
     @property
     def outputs(self) -> int:
-        """How many ledgers it may write."""
+        """The maximum number of ledgers to write."""
         return len(self.merge.cuts) - 1
 
 
 def write_output(objects: Objects, work: MergeWork, i: int) -> Bucket | None:
-    """Writes the i-th output of a merge; None if it has no rows.
+    """Writes the i-th output of a merge. Returns None if the output has no rows.
 
-    Each try has an object of its own, so a try that is repeated, or that nobody commits, harms nothing.
+    Each try writes its own object, so a repeated or uncommitted try harms nothing.
 
     Raises:
         CorruptLedger: a segment of a source is damaged.
-        ObjectMissing: a source is gone: another merge has replaced it, and a collection deleted it.
+        ObjectMissing: a source is gone: another merge replaced the source, and a collection deleted it.
     """
     return store_rows(
         objects,
@@ -88,7 +88,7 @@ def store_rows(
     bucket_id: BucketId,
     sources: Sequence[str] = (),
 ) -> Bucket | None:
-    """Writes sorted batches, none of them empty, as a ledger under a name of its own; None if there are none."""
+    """Writes sorted, non-empty batches as a ledger with a new name. Returns None without batches."""
     first = next(rows, None)
     if first is None:
         return None
@@ -111,7 +111,10 @@ def store_rows(
 
 
 def merged_rows(objects: Objects, work: MergeWork, i: int) -> Iterator[pa.Table]:
-    """Yields the rows of the i-th output in batches that are sorted, and sorted among each other; none is empty."""
+    """Yields the rows of the i-th output in sorted, non-empty batches.
+
+    The batches are also in order among each other.
+    """
     slot_ms = work.settings.slot_ms
     first_ms, end_ms = work.merge.cuts[i] * slot_ms, work.merge.cuts[i + 1] * slot_ms
     pending = SCHEMA.empty_table()
@@ -134,7 +137,7 @@ def _within(rows: pa.Table, first_ms: int, end_ms: int) -> pa.Table:
 
 
 def _batches(objects: Objects, merge: Merge, first_ms: int, end_ms: int) -> Iterator[tuple[list[pa.Table], int | None]]:
-    """Yields decoded segments in the order of their first times, with the first time of those still to come."""
+    """Yields decoded segments in the order of their first times, with the next segment's first time."""
     at_once = max(_LONG_ENOUGH_BYTES, _READ_BYTES // len(merge.sources))
     readers = [_SourceReader(objects, source, first_ms, end_ms, at_once) for source in merge.sources]
     order = sorted(
@@ -147,7 +150,7 @@ def _batches(objects: Objects, merge: Merge, first_ms: int, end_ms: int) -> Iter
         batch.append(readers[number].read(segment))
         raw_bytes += segment.raw_bytes
         following = order[position + 1][0] if position + 1 < len(order) else None
-        # What waits is sorted again with each batch: batches grow with it.
+        # Waiting rows are sorted again with each batch, so batches grow with their number.
         if following is None or raw_bytes >= max(_BATCH_RAW_BYTES, held):
             yield batch, following
             held = sum(
@@ -157,7 +160,7 @@ def _batches(objects: Objects, merge: Merge, first_ms: int, end_ms: int) -> Iter
 
 
 class _SourceReader:
-    """Reads a source's segments of a range of time, in order, several with one GET."""
+    """Reads a source's segments in a time range, in order, several with one GET."""
 
     def __init__(self, objects: Objects, source: Bucket, first_ms: int, end_ms: int, at_once: int) -> None:
         self._objects = objects

@@ -1,8 +1,9 @@
-"""Orphans: objects that nothing names, because whoever put them died before it could, are deleted a day later.
+"""Deletes orphans, the objects that nothing names, after a day.
 
-A reference to a ledger only ever moves from a BUCKET to a TRASH, and a PLAN that is still to be delivered names only
-ledgers that one of them names. So the objects are listed first, then the BUCKETs are read, then the TRASH. Manifests
-are named by PLANs, and ledgers of parks by PARKs.
+An object becomes an orphan if its writer died before it could name the object. A reference to a ledger only ever moves
+from a BUCKET to a TRASH, and a PLAN that is still to be delivered names only ledgers that a BUCKET or a TRASH names. So
+the objects are listed first, then the BUCKETs are read, then the TRASH. Manifests are named by PLANs, and ledgers of
+parks by PARKs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tidewheel.flows.upkeep.daily import Visit, walk, walk_daily
 from tidewheel.model.topic_state import TopicState
 
 ORPHAN_GRACE_S = 24 * 3600
-"""A younger object may still get named by its writer: no function and no job lives that long."""
+"""A younger object may still be named by its writer: no function and no job lives this long."""
 DAILY = "ORPHANS"
 
 Named = Callable[[Topics, str], frozenset[str]]
@@ -24,11 +25,11 @@ Named = Callable[[Topics, str], frozenset[str]]
 
 @dataclass(slots=True, kw_only=True)
 class Orphans:
-    """What was deleted.
+    """The counts of deleted objects.
 
     Attributes:
-        left: topics whose objects were left alone: their topic state is lost, or was rebuilt meanwhile.
-        failures: topic -> why its objects were not looked at; the others' were.
+        left: topics whose objects were left alone, because their topic state is lost, or was rebuilt meanwhile.
+        failures: topic -> the error; the other topics were swept.
     """
 
     objects: int = 0
@@ -38,7 +39,10 @@ class Orphans:
 
 
 def sweep_orphans_daily(ports: Ports, ends_ms: int | None = None) -> Orphans | None:
-    """Sweeps once a day, in portions; None if it is not its time. If it stops, the next day's sees the same orphans."""
+    """Sweeps orphans once a day, in portions. Returns None if the sweep is not due.
+
+    If it stops, the next day's sweep sees the same orphans.
+    """
     orphans = Orphans()
     failures = walk_daily(ports, DAILY, list(_NAMED), _visit(ports, orphans), ends_ms)
     if failures is None:
@@ -48,10 +52,10 @@ def sweep_orphans_daily(ports: Ports, ends_ms: int | None = None) -> Orphans | N
 
 
 def sweep_orphans(ports: Ports) -> Orphans:
-    """Deletes all ledgers, also those of parks, and manifests that are older than the grace and that nothing names.
+    """Deletes unnamed ledgers, park ledgers and manifests that are older than the grace.
 
-    A topic's checkpoint is brought up to date first, so that each topic has one; that it is there tells a topic whose
-    topic state is lost from one that is no more. If it stops anywhere, the next one sees the same orphans.
+    A topic's checkpoint is updated first, so that each topic has a checkpoint. A checkpoint distinguishes a topic with
+    a lost topic state from a deleted topic. If it stops anywhere, the next sweep sees the same orphans.
     """
     orphans = Orphans()
     walk(ports, list(_NAMED), _visit(ports, orphans))
@@ -76,7 +80,7 @@ def _visit(ports: Ports, orphans: Orphans) -> Visit:
 def _delete(ports: Ports, topic: str, old: list[StoredObject], named: Named, orphans: Orphans) -> None:
     state = ports.topics.state(topic)
     kept = named(ports.topics, topic)
-    # A rebuild takes the topic state away first and brings it back, with other counters, last.
+    # A rebuild deletes the topic state first and puts it back last, with other counters.
     if _era(state) != _era(ports.topics.state(topic)) or (state is None and _is_lost(ports, topic)):
         orphans.left.add(topic)
         return
@@ -100,7 +104,7 @@ def _parked_named(topics: Topics, topic: str) -> frozenset[str]:
 
 
 _NAMED: dict[str, Named] = {LEDGERS: _ledgers_named, PLANS: _manifests_named, PARKED: _parked_named}
-"""What names the objects under a prefix."""
+"""The function that reads the named objects of each prefix."""
 
 
 def _era(state: TopicState | None) -> tuple[str, int] | None:

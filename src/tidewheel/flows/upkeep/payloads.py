@@ -1,7 +1,7 @@
-"""Payloads: bodies that are too large for SQS are deleted 28 days after their messages were handed out.
+"""Deletes bodies that are too large for SQS, 28 days after their messages were handed out.
 
-Their names hold the due date. Once a day it is written down how far each topic is collected; what was due before the
-mark of 28 days ago was handed out to every subscription by then:
+The names of payloads hold the due date. Once a day, a mark records how far each topic is collected. Messages due before
+the mark of 28 days ago were handed out to every subscription by then:
 
     payloads/<topic>/collected.json    [[written_at_ms, collected_ms], ...], of the last 28 days
 """
@@ -30,10 +30,10 @@ Marks = list[tuple[int, int]]
 
 @dataclass(slots=True, kw_only=True)
 class Payloads:
-    """What was deleted.
+    """The count of deleted bodies.
 
     Attributes:
-        failures: topic -> why its bodies were not looked at; the others' were.
+        failures: topic -> the error; the other topics were handled.
     """
 
     objects: int = 0
@@ -41,7 +41,7 @@ class Payloads:
 
 
 def sweep_payloads_daily(ports: Ports, ends_ms: int | None = None) -> Payloads | None:
-    """Does the same once a day, in portions; None if it is not its time."""
+    """Deletes bodies once a day, in portions. Returns None if the sweep is not due."""
     payloads = Payloads()
     failures = walk_daily(ports, DAILY, [PAYLOADS], _visit(ports, payloads), ends_ms)
     if failures is None:
@@ -51,7 +51,7 @@ def sweep_payloads_daily(ports: Ports, ends_ms: int | None = None) -> Payloads |
 
 
 def sweep_payloads(ports: Ports) -> int:
-    """Deletes the bodies that nobody can ask for any more; returns how many.
+    """Deletes bodies that no consumer can request any more. Returns how many.
 
     If it stops anywhere, the next day's run sees the same objects.
     """
@@ -73,7 +73,7 @@ def _sweep_topic(ports: Ports, topic: str, stored: list[StoredObject]) -> int:
     bodies = [each for each in stored if each.name != marks_name]
     state = ports.topics.state(topic)
     if state is None:
-        # The topic is no more, or its table is lost: what is old enough for either goes.
+        # The topic is deleted, or its table is lost. Bodies old enough for both cases are deleted.
         done = [each.name for each in bodies if (_due_day_end_ms(each) or now_ms) + KEPT_MS < now_ms]
         ports.objects.delete(done)
         return len(done)
@@ -82,7 +82,7 @@ def _sweep_topic(ports: Ports, topic: str, stored: list[StoredObject]) -> int:
     done = [each.name for each in bodies if (ends_ms := _due_day_end_ms(each)) is not None and ends_ms <= handed_out_ms]
     collected_ms = _collected_ms(ports, state)
     if ports.topics.parks(topic):
-        # What a park holds is handed out when it is drained.
+        # Parked messages are handed out only when the park is drained.
         collected_ms = max((to_ms for _, to_ms in marks), default=0)
     kept = [mark for mark in marks if mark[0] > now_ms - KEPT_MS or mark[1] == handed_out_ms]
     if len(done) == len(bodies):
@@ -94,7 +94,10 @@ def _sweep_topic(ports: Ports, topic: str, stored: list[StoredObject]) -> int:
 
 
 def _collected_ms(ports: Ports, state: TopicState) -> int:
-    """Returns the time before which every message is handed out: now, or where the first one is that is not."""
+    """Returns the time before which every message is handed out.
+
+    This is the current time, or the start of the first slot that is not handed out.
+    """
     topics, topic = ports.topics, state.topic
     needed = [next_slot(topics.buckets(topic), state.collected_until)]
     needed += [a for a, _ in topics.plan_ranges(topic)]
@@ -103,7 +106,7 @@ def _collected_ms(ports: Ports, state: TopicState) -> int:
 
 
 def _marks(ports: Ports, stored: list[StoredObject]) -> Marks:
-    # It lies where senders put large bodies: what is there may be anybody's.
+    # Senders put large bodies under the same prefix, so any sender may have written this object.
     if not stored or stored[0].size_bytes > _MARKS_BYTES:
         return []
     try:
@@ -111,11 +114,11 @@ def _marks(ports: Ports, stored: list[StoredObject]) -> Marks:
         marks = [(whole(at_ms), whole(to_ms)) for at_ms, to_ms in found]
         return [(at_ms, to_ms) for at_ms, to_ms in marks if to_ms <= at_ms]
     except (ValueError, TypeError):
-        return []  # begun anew, a damaged record costs 28 days
+        return []  # a damaged record is started anew, which costs 28 days
 
 
 def _due_day_end_ms(stored: StoredObject) -> int | None:
-    """Returns when the day ends on which a body's message is due; None for a name that is none of ours."""
+    """Returns the end of the due day in a body's name. Returns None for a foreign name."""
     try:
         day = datetime.strptime(stored.name.split("/")[2], "%Y-%m-%d").replace(tzinfo=UTC)
     except (IndexError, ValueError):

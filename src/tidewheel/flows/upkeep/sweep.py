@@ -1,8 +1,8 @@
-"""Sweep: from time to time, what a crash or a lost schedule left behind is started again, and broken queues tried.
+"""Sweeps for work that a crash or a lost schedule left behind, and tries broken queues.
 
-It reads no rows and sends none: it starts functions, enqueues jobs and deletes. So a sweep of thousands of topics takes
-seconds, one topic cannot keep it busy, and its function needs no pyarrow. What is late comes first, what only clears up
-comes last, and nothing is begun when SWEEP_MS are over: the next sweep sees it again.
+A sweep reads no rows and sends none: it starts functions, enqueues jobs and deletes. So a sweep of thousands of topics
+takes seconds, a single topic cannot block it, and its function needs no pyarrow. Late work comes first, cleanup comes
+last, and nothing begins after SWEEP_MS: the next sweep sees the rest.
 """
 
 from __future__ import annotations
@@ -28,30 +28,31 @@ from tidewheel.model.wheel import fires_at_ms
 
 _Thing = TypeVar("_Thing")
 SWEEP_MS = 180_000
-"""How long after its beginning a sweep begins anything. Its function has a minute more, for the look at the service's
-health before, and for the pieces that are being done."""
+"""How long after its beginning a sweep starts new work. Its function has a minute more, for the health check before,
+and for the work in progress."""
 MOST_DISPATCHES = 500
-"""Dispatches that one sweep starts, the longest overdue first. As many calls at one time, beside ingest's 120 and
-deliver's 100, leave some of the 1,000 that Lambda runs for an account; 6,000 topics an hour are healed."""
+"""Dispatches that one sweep starts, the longest overdue first. As many concurrent calls, beside ingest's 120 and
+deliver's 100, leave some of the 1,000 that Lambda runs for an account. 6,000 topics an hour are healed."""
 _DELETIONS_MS = 60_000
-"""How long one sweep deletes what is left of topics, so that it comes to the daily work; the next goes on."""
+"""How long one sweep deletes the rest of deleted topics. The limit leaves time for the daily work, and the next sweep
+continues."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SweepResult:
-    """What a sweep started.
+    """The work that a sweep started.
 
     Attributes:
         dispatched: topics whose dispatch was started.
         redriven: parts that were enqueued again.
         drains: parks that were enqueued.
-        tried: broken subscriptions of which a park was.
-        orphans: what the daily sweep of orphans deleted in this portion; None if it was not its time.
-        payloads: large bodies that it deleted.
-        lock: held while a count is raised: topics and deliveries are looked after side by side.
-        ended: topics that are no more, some of which may have left something.
-        left: topics, deliveries and parks for which it had no time, and dispatches above MOST_DISPATCHES.
-        failures: topic, delivery or park -> why it could not be looked after; the others were.
+        tried: broken subscriptions of which a park was enqueued.
+        orphans: the deletions of the daily orphan sweep in this portion; None if the daily sweep was not due.
+        payloads: large bodies that were deleted.
+        lock: held while a count is raised, because topics and deliveries are handled side by side.
+        ended: deleted topics, some of which may have left objects or items.
+        left: topics, deliveries and parks for which there was no time, and dispatches above MOST_DISPATCHES.
+        failures: topic, delivery or park -> the error; the others were handled.
     """
 
     dispatched: list[str] = field(default_factory=list)
@@ -70,24 +71,24 @@ class SweepResult:
 
 
 def sweep(ports: Ports, due: Due | None = None) -> SweepResult:
-    """Looks after the topics, open deliveries and parks whose time to be looked at has come.
+    """Handles the topics, open deliveries and parks whose next check has come.
 
-    Every action is one of the other flows, or a stamp and an enqueue: if it stops, the next sweep sees the same
-    items again. One topic's failure keeps no other waiting.
+    Every action is one of the other flows, or a stamp and an enqueue. If it stops, the next sweep sees the same items
+    again. A failure of one topic does not delay the others.
 
     Args:
         ports: the service.
-        due: what the index of checks says, if it was read just now. It may be old: each item is read again before
-            anything is done with it, and what is written is conditional.
+        due: the index of checks, if the caller just read it. The index may be old: each item is read again before any
+            action, and all writes are conditional.
     """
     now_ms = ports.clock.now_ms()
     ends_ms = now_ms + SWEEP_MS
     if due is None:
         due = ports.topics.due_for_look(now_ms)
     swept = SweepResult()
-    # Deliveries first: they are late already, and there are few where there are many topics.
+    # Deliveries first: deliveries are late already, and few even with many topics.
     _all(ports, swept, due.deliveries, lambda key: _look_after_delivery(ports, key, swept), ends_ms)
-    for park in due.parks:  # one after the other: of a broken subscription, one is tried
+    for park in due.parks:  # one after the other: one park of a broken subscription is tried
         _in_time(ports, swept, park, partial(_look_after_park, ports, park, swept), ends_ms)
     _all(ports, swept, due.topics, lambda topic: look_after_topic(ports, topic, swept), ends_ms)
     _finish_deletions(ports, swept, ends_ms)
@@ -97,7 +98,7 @@ def sweep(ports: Ports, due: Due | None = None) -> SweepResult:
 
 
 def _finish_deletions(ports: Ports, swept: SweepResult, ends_ms: int) -> None:
-    """Takes away what is left of topics that were deleted, as much as the time allows."""
+    """Deletes the rest of deleted topics, as far as the time allows."""
     deletions_end_ms = min(ends_ms, ports.clock.now_ms() + _DELETIONS_MS)
 
     def delete(topic: str) -> None:
@@ -123,7 +124,10 @@ def _sweep_payloads(ports: Ports, swept: SweepResult, ends_ms: int) -> None:
 def _all(
     ports: Ports, swept: SweepResult, things: Sequence[_Thing], look_after: Callable[[_Thing], None], ends_ms: int
 ) -> None:
-    """Looks after things side by side; what does so must not use `parallel` itself, or it would wait for its turn."""
+    """Calls `look_after` for things side by side.
+
+    `look_after` must not use `parallel` itself, or it would wait for its own turn.
+    """
 
     def one(number: int) -> None:
         thing = things[number]
@@ -134,7 +138,7 @@ def _all(
 
 
 def _in_time(ports: Ports, swept: SweepResult, what: object, action: Callable[[], None], ends_ms: int) -> None:
-    """Does something if there is time left for it; its failure is noted."""
+    """Runs an action if time is left. Notes a failure."""
     if ports.clock.now_ms() >= ends_ms:
         with swept.lock:
             swept.left += 1
@@ -146,8 +150,11 @@ def _in_time(ports: Ports, swept: SweepResult, what: object, action: Callable[[]
 
 
 def look_after_topic(ports: Ports, topic: str, swept: SweepResult) -> None:
-    """Has a topic dispatched whose next slot is due, collects one whose collection is, has one with many new ledgers
-    merged, and notes one that is no more."""
+    """Dispatches, collects and merges a topic as due. Notes a topic that has ended.
+
+    The topic is dispatched if its next slot is due, collected if its collection is due, and merged if it has many new
+    ledgers.
+    """
     state = ports.topics.state(topic)
     now_ms = ports.clock.now_ms()
     if state is None:
@@ -161,17 +168,17 @@ def look_after_topic(ports: Ports, topic: str, swept: SweepResult) -> None:
         collected = collect(ports, topic)
         swept.collected.append(topic)
         if collected is not None and collected.idle_leftovers:
-            # Nothing else would move the marks of an idle topic past its trash.
+            # Only a dispatch moves the marks of an idle topic past its trash.
             _start_dispatch(ports, topic, swept)
     if state.merge_at_ms is not None and state.merge_at_ms <= now_ms:
-        # Read again: what was done above has moved the marks.
+        # Read again: the steps above have moved the marks.
         current = ports.topics.state(topic)
         if current is not None and current.merge_at_ms is not None and consider_merge(ports, current) is not None:
             swept.merging.append(topic)
 
 
 def _start_dispatch(ports: Ports, topic: str, swept: SweepResult) -> None:
-    """Has a topic dispatched, unless it is already, or enough others are."""
+    """Starts a topic's dispatch, unless already started or the limit is reached."""
     with swept.lock:
         if topic in swept.dispatched:
             return
@@ -188,11 +195,11 @@ def _start_dispatch(ports: Ports, topic: str, swept: SweepResult) -> None:
 
 
 def _look_after_delivery(ports: Ports, key: DeliveryKey, swept: SweepResult) -> None:
-    """Enqueues the open parts of an old delivery again, or deletes one that is complete or nobody's any more.
+    """Enqueues the open parts of an old delivery again. Deletes a complete or ownerless delivery.
 
-    The first stamp keeps other sweeps off while this one enqueues. If it stops after that, or the queue takes no jobs
-    for now, the next sweep tries again; if after the jobs, they are enqueued once more, and leases see to the rest. The
-    last stamp leaves the jobs `redrive_s`.
+    The first stamp keeps other sweeps off while this sweep enqueues. If it stops after that, or the queue takes no jobs
+    for now, the next sweep tries again. If it stops after the jobs, the jobs are enqueued once more, and leases prevent
+    double work. The last stamp leaves the jobs `redrive_s`.
     """
     delivery = ports.topics.delivery(key)
     if delivery is None:
@@ -215,11 +222,11 @@ def _look_after_delivery(ports: Ports, key: DeliveryKey, swept: SweepResult) -> 
 
 
 def _look_after_park(ports: Ports, key: ParkKey, swept: SweepResult) -> None:
-    """Enqueues an old park of an active subscription, one park of a broken one, and deletes one that is nobody's.
+    """Enqueues an old park. Deletes a park without a subscription.
 
-    One park tells whether a queue takes messages again, and the drain of it enqueues the others; so it is looked at
-    again as soon as its drain must be over, the others after `redrive_s`. If it stops after the first stamp, or the
-    queue takes no jobs for now, the next sweep tries again.
+    Of a broken subscription, one park is enqueued. This park shows whether the queue takes messages again, and its
+    drain enqueues the others. So its next check is as soon as its drain must be over; the others' is after `redrive_s`.
+    If it stops after the first stamp, or the queue takes no jobs for now, the next sweep tries again.
     """
     state = ports.topics.state(key.topic)
     park = ports.topics.park(key)

@@ -1,4 +1,4 @@
-"""Find: one message that a ledger holds, by its id, in few requests."""
+"""Finds a message in the ledgers by its id, in few requests."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundMessage:
-    """A message as a ledger holds it.
+    """A message as stored in a ledger.
 
     Attributes:
-        checked: what was sent; `replace` and `moves`, which are settled before, are not in a ledger.
+        checked: the sent message; a ledger does not hold `replace` and `moves`, which are settled before.
         sent_at_ms: by its sender's clock.
         object_name: the ledger.
-        plan: first slot of the plan that sends it; None if there is none yet, or none any more.
-        cancelled: whether that plan leaves it out.
+        plan: first slot of the plan that sends the message; None if there is no plan yet, or no longer.
+        cancelled: whether that plan leaves the message out.
     """
 
     checked: OutgoingMessage
@@ -46,21 +46,21 @@ class FoundMessage:
 
     @property
     def expires_at_ms(self) -> int | None:
-        """When it is no longer sent, if that was said."""
+        """The expiry time, if the sender gave an expiry."""
         return None if self.checked.options is None else self.checked.options.expires_at_ms
 
 
 def find_message(topics: Topics, objects: Objects, state: TopicState, message_id: MessageId) -> FoundMessage | None:
-    """Returns the row of an id, purged or expired though it may be; None if no ledger that is kept has it.
+    """Returns the message of an id, even if purged or expired. Returns None if no kept ledger has the id.
 
-    It asks for the buckets, then for each segment whose span has the delivery time, until the row is there. Of a slot
-    that is planned, the plan is looked at first, since a merge leaves such rows out.
+    Reads the buckets, then each segment whose span has the delivery time, until the row is found. For a planned slot,
+    the plan is read first, since a merge leaves planned rows out.
 
     Args:
         state: of the topic, read by the caller.
 
     Raises:
-        InvalidValue: the id is not one.
+        InvalidValue: the id is not valid.
         CorruptLedger: a segment is damaged.
         ObjectMissing: a ledger that the metadata names is gone.
     """
@@ -71,12 +71,15 @@ def find_message(topics: Topics, objects: Objects, state: TopicState, message_id
     now = topics.state(state.topic)
     if now is None or not state.planned <= slot < now.planned:
         return None
-    # Its slot was planned meanwhile, and a merge after that has left the row out.
+    # The slot was planned meanwhile, and a later merge has left the row out.
     return reading_again(lambda: _find(topics, objects, now, message_id))
 
 
 def reading_again(read: Callable[[], T]) -> T:
-    """Calls `read`, and once more if an object was collected between the reading of its name and its own."""
+    """Calls `read`, and calls again if an object was missing.
+
+    A collection may delete an object after its name was read.
+    """
     try:
         return read()
     except ObjectMissing:
@@ -84,10 +87,10 @@ def reading_again(read: Callable[[], T]) -> T:
 
 
 def segment_rows(objects: Objects, object_name: str, segment: Segment) -> pa.Table:
-    """Reads a segment with one range GET.
+    """Reads a segment with a single range GET.
 
     Raises:
-        CorruptLedger: it is damaged.
+        CorruptLedger: the segment is damaged.
         ObjectMissing: the ledger is gone.
     """
     data = objects.get_range(object_name, segment.offset, segment.length)
@@ -95,7 +98,10 @@ def segment_rows(objects: Objects, object_name: str, segment: Segment) -> pa.Tab
 
 
 def found_messages(rows: pa.Table, object_name: str) -> list[FoundMessage]:
-    """Returns rows of a ledger as messages, in the rows' order, from what a queue would get of them."""
+    """Returns ledger rows as messages, in the rows' order.
+
+    The messages are made from the form in which a queue would receive the rows.
+    """
     found = []
     for release in releases(rows):
         header = json.loads(release.header)
@@ -144,7 +150,7 @@ def _find(topics: Topics, objects: Objects, state: TopicState, message_id: Messa
 
 
 def _plan_of(topics: Topics, state: TopicState, slot: int) -> Plan | None:
-    """Returns the plan of a slot, while it is kept."""
+    """Returns the plan of a slot, while the plan is kept."""
     for a, b in topics.plan_ranges(state.topic):
         if a <= slot < b:
             return topics.plan(state.topic, a)
@@ -154,7 +160,7 @@ def _plan_of(topics: Topics, state: TopicState, slot: int) -> Plan | None:
 def _places(
     topics: Topics, objects: Objects, state: TopicState, plan: Plan | None, slot: int
 ) -> Iterator[tuple[str, Segment]]:
-    """Names the segments that may hold rows of a slot; a bucket's only when the plan's have been looked at."""
+    """Yields the segments that may hold rows of a slot, first the plan's, then the buckets'."""
     if plan is not None:
         yield from ((each.object_name, each.segment) for each in plan.segments)
     occupied = [each for each in topics.buckets(state.topic) if each.occupies(slot, slot + 1)]

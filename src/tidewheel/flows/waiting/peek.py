@@ -1,6 +1,6 @@
-"""Peek: the next messages that wait, in as few segments as hold them.
+"""Reads the next waiting messages from as few segments as possible.
 
-With `find`, this is all that the client reads of ledgers; it imports this module alone, and only when asked to.
+With `find`, this is all ledger reading of the client, which imports only this module, and only when needed.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ __all__ = ["FoundMessage", "find_message", "peek_messages"]
 def peek_messages(
     topics: Topics, objects: Objects, state: TopicState, count: int, now_ms: int, *, after: bytes | None = None
 ) -> list[FoundMessage]:
-    """Returns the next messages that are not planned, by due time and id, without cancelled, purged and expired ones.
+    """Returns the next unplanned messages, by due time and id.
 
-    Segments are read in the order of the first row that they may hold, one at a time, until none can hold an earlier
-    row than those found: what is in memory is one segment, `count` messages, the index of the buckets touched, and the
-    tombstones up to the last row looked at.
+    Cancelled, purged and expired messages are left out. Segments are read in the order of the first row that they may
+    hold, one at a time, until none can hold an earlier row than the rows found. So memory holds one segment, `count`
+    messages, the index of the buckets read, and the tombstones up to the last row read.
 
     Args:
-        state: of the topic, read by the caller: what it does not call planned waits.
-        count: at most so many.
-        after: only messages whose ids are above it.
+        state: of the topic, read by the caller; messages of slots that it does not call planned are waiting.
+        count: the maximum number of messages.
+        after: only messages whose ids are above this id.
 
     Raises:
         CorruptLedger: a segment is damaged.
@@ -44,7 +44,7 @@ def peek_messages(
 
 
 class _Peek:
-    """One look at what waits."""
+    """A single peek at the waiting messages."""
 
     def __init__(
         self, topics: Topics, objects: Objects, state: TopicState, count: int, now_ms: int, after: bytes
@@ -65,7 +65,7 @@ class _Peek:
         self._asked_to_slot = self._start_ms // state.slot_ms
 
     def messages(self) -> list[FoundMessage]:
-        """Reads until it is certain that the messages found are the next ones."""
+        """Reads until the found messages are certain to be the next ones."""
         for object_name, segment in self._segments():
             self._take(object_name, segment_rows(self._objects, object_name, segment))
         return list(self._kept.values())
@@ -80,8 +80,10 @@ class _Peek:
 
     # ---- the index
     def _segments(self) -> Iterator[tuple[str, Segment]]:
-        """Names segments by the earliest time at which they may hold a row that waits, until that is after the rows
-        that were found; tails are read when it comes to them."""
+        """Yields segments by the earliest time at which they may hold a waiting row.
+
+        Ends when that time is after the found rows. Tails are read only when needed.
+        """
         for number, bucket in enumerate(self._buckets):
             slot = bucket.next_slot(self._start_ms // self._state.slot_ms)
             if slot is not None:
@@ -95,7 +97,7 @@ class _Peek:
             if at is None:
                 continue
             position, found_ms = at
-            if found_ms > bound_ms:  # others may come first
+            if found_ms > bound_ms:  # other buckets may come first
                 self._push(number, found_ms, position)
                 continue
             yield bucket.object_name, bucket.segments[position]
@@ -107,7 +109,7 @@ class _Peek:
         heapq.heappush(self._heap, (max(bound_ms, self._start_ms), number, position))
 
     def _next_of(self, number: int, position: int) -> tuple[int, int] | None:
-        """Returns a complete bucket's next segment that may hold a row that waits, and the earliest time of one."""
+        """Returns a complete bucket's next segment that may hold a waiting row, and the row's earliest time."""
         bucket, slot_ms = self._buckets[number], self._state.slot_ms
         for at in range(position, len(bucket.segments)):
             segment = bucket.segments[at]
@@ -121,13 +123,16 @@ class _Peek:
 
     # ---- rows
     def _take(self, object_name: str, rows: pa.Table) -> None:
-        """Keeps what of a segment belongs to the next messages; its rows are sorted, so most are never looked at."""
+        """Keeps the rows of a segment that belong to the next messages.
+
+        The rows are sorted, so most rows are never read.
+        """
         rows = self._waiting(rows)
         fresh: dict[bytes, FoundMessage] = {}
         start, step = 0, self._count
         while start < rows.num_rows and len(fresh) < self._count:
             part = rows.slice(start, step)
-            # Few at first, since their tombstones are asked for; more where all of these were cancelled.
+            # Few rows at first, since their tombstones are read; more if all of these were cancelled.
             start, step = start + step, 2 * step
             ids = part.column("message_id").cast(pa.binary()).to_pylist()
             if self._full and ids[0] > self._last:
@@ -140,7 +145,7 @@ class _Peek:
         self._kept = {each: known[each] for each in sorted(known)[: self._count]}
 
     def _waiting(self, rows: pa.Table) -> pa.Table:
-        """Drops what is not asked for, purged or expired."""
+        """Drops expired and purged rows, and rows up to `after`."""
         keep = pc.greater(rows.column("message_id").cast(pa.binary()), pa.scalar(self._after, pa.binary()))
         expires = rows.column("expires_at_ms")
         if expires.null_count < rows.num_rows:
@@ -148,7 +153,7 @@ class _Peek:
         return without_purged(rows.filter(keep), self._state)
 
     def _ask_for_tombstones(self, ids: list[bytes]) -> None:
-        """Reads the tombstones up to the last of some sorted ids, beyond those that are known."""
+        """Reads the tombstones up to the last of some sorted ids, except known tombstones."""
         end_slot = id_deliver_at_ms(ids[-1]) // self._state.slot_ms + 1
         if end_slot > self._asked_to_slot:
             self._cancelled |= self._topics.tombstones(self._state.topic, self._asked_to_slot, end_slot)
