@@ -218,7 +218,7 @@ class Administration(Known):
         return subscriptions.pause(self._connection, topic, subscription)
 
     def resume(self, topic: str, subscription: str) -> Subscription:
-        """Starts deliveries again to a subscription that was paused or had lost its queue.
+        """Resumes deliveries to a subscription after a pause or the loss of the queue.
 
         Overdue messages come within seconds, in no particular order. If the caller may not send to the work queue, the
         next sweep resumes the deliveries within 300 s. Resuming an active subscription is harmless.

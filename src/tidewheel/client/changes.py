@@ -23,7 +23,7 @@ _MOST_MOVES = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rescheduled:
-    """The message comes at its new time only. True as a truth value.
+    """The message comes only at the new time. True as a truth value.
 
     Attributes:
         receipt: the message's new id and time.
@@ -136,7 +136,7 @@ def _current(topics: Topics, state: TopicState, message_id: str | None, key: str
 
 
 def _with_own_payload(connection: Connection, topic: str, message: OutgoingMessage) -> OutgoingMessage:
-    """Copies a large body to a new object, since the lifetime of an object depends on the due time in its name."""
+    """Copies a large body to a new object, since an object's lifetime depends on the due time in the name."""
     if message.options is None or message.options.payload is None:
         return message
     old_name = message.options.payload

@@ -1,4 +1,4 @@
-"""Connects the SDK to AWS, with clients and settings that are created at first use."""
+"""Connects the SDK to AWS, with clients and settings created at first use."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _RETRIES = Config(
 
 
 class Connection:
-    """The AWS clients of one stack. Several threads may use the same connection."""
+    """The AWS clients of a stack. Several threads may use the same connection."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Connection:
 
     @property
     def claims(self) -> DynamoClaims:
-        """The claims of stacks on topics and subscriptions that they did not create."""
+        """The claims of stacks on adopted topics and subscriptions."""
         return self._once("claims", self._make_claims)
 
     @property

@@ -64,7 +64,7 @@ for each topic that an earlier release adopted without a claim, so that it is cl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredTopic:
-    """A topic that a template declares."""
+    """A topic declared in a template."""
 
     name: str
     settings: TopicSettings
@@ -88,7 +88,7 @@ class DeclaredTopic:
         return {"Topic": self.name, "Settings": self.settings.to_json(), "Claims": CLAIMS}
 
     def create(self, connection: Connection, clock: Clock, owner: str) -> str:
-        """Creates the topic, or adopts the existing topic if its settings agree. Returns its generation.
+        """Creates the topic, or adopts the existing topic if the settings agree. Returns the generation.
 
         Raises:
             AlreadyExists: the topic exists with other settings.
@@ -97,7 +97,7 @@ class DeclaredTopic:
         return subscribe.create_topic(connection.topics, clock, self.name, self.settings, owner=owner).generation
 
     def update(self, connection: Connection, clock: Clock, owner: str) -> None:
-        """Changes the settings that differ in a single write.
+        """Changes the differing settings, all in a single write.
 
         Raises:
             InvalidValue: a setting that differs cannot change; nothing was changed.
@@ -114,7 +114,7 @@ class DeclaredTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredSubscription:
-    """A subscription that a template declares, with an existing queue.
+    """A subscription declared in a template, with an existing queue.
 
     Attributes:
         filter_policy: JSON of the `FilterPolicy` of its messages; None: all messages.
@@ -148,7 +148,10 @@ class DeclaredSubscription:
         return found if self.filter_policy is None else {**found, "FilterPolicy": self.filter_policy}
 
     def create(self, connection: Connection, clock: Clock, owner: str) -> str:
-        """Creates the subscription, or adopts an existing one with this queue and filter. Returns its generation.
+        """Creates the subscription, or adopts an existing subscription with this queue and filter.
+
+        Returns:
+            The generation.
 
         Raises:
             AlreadyExists: the subscription has another queue or another filter.
@@ -303,7 +306,7 @@ def _names(service: str, physical_id: str) -> tuple[str, str | None] | None:
 
 
 def _wanted_names(request: Request) -> tuple[str, str | None] | None:
-    """Returns the names that a failed creation may have created. None if its properties are not usable."""
+    """Returns the names for which a failed creation may have left something. None if the properties are not usable."""
     try:
         unwanted = declared(request.resource_type, request.properties)
     except ValueError:

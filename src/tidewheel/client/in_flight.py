@@ -16,7 +16,7 @@ MAX_PLANS = 20
 
 
 class Undelivered(NamedTuple):
-    """Planned messages that at least one subscription does not have yet.
+    """Planned messages, not yet delivered to all subscriptions.
 
     Attributes:
         rows: their estimated number.
@@ -34,7 +34,7 @@ def undelivered(
     subscriptions: Sequence[Subscription],
     opened: Sequence[Delivery],
 ) -> Undelivered:
-    """Estimates the messages that are planned and not delivered.
+    """Estimates the number of planned messages, not yet delivered to all subscriptions.
 
     A message counts once, even if several subscriptions wait for it. The function reads the first MAX_PLANS plans that
     are being delivered, and the first MAX_PLANS plans that are not handed out yet. It assumes that the other plans are
@@ -54,7 +54,7 @@ def undelivered(
 def _shares_left(
     subscriptions: Sequence[Subscription], opened: Sequence[Delivery], not_handed_out: int
 ) -> dict[int, float]:
-    """Returns plan -> the largest share of its parts that any subscription does not have."""
+    """Returns plan -> the largest share of parts still missing in any subscription."""
     alive = {(each.name, each.generation) for each in subscriptions}
     left: dict[int, float] = {}
     for each in opened:

@@ -1,4 +1,4 @@
-"""Lets a worker finish its message before Ctrl-C ends it."""
+"""Lets a worker finish the message in hand before Ctrl-C ends the worker."""
 
 from __future__ import annotations
 

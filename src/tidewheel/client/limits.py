@@ -28,7 +28,7 @@ class Limits:
         self._filled_at_ms = 0
 
     def take(self, state: TopicState, read_at_ms: int, now_ms: int) -> None:
-        """Counts one message.
+        """Counts a message.
 
         Args:
             state: the topic state, read at `read_at_ms`.

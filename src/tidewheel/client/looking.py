@@ -14,7 +14,7 @@ from tidewheel.model.topic import check_name
 
 
 class Looking(Known):
-    """Methods of the client that only read."""
+    """Read-only methods of the client."""
 
     def stats(self, topic: str) -> TopicStats:
         """Returns a topic's waiting messages and its subscriptions' progress, from metadata alone.
@@ -45,7 +45,7 @@ class Looking(Known):
         return waiting.get(self._connection, topic, MessageId(id), self._clock.now_ms())
 
     def peek(self, topic: str, n: int = 10, *, after: str | datetime | None = None) -> list[WaitingMessage]:
-        """Returns the next n messages by due time that are not planned yet, without taking them.
+        """Returns the next n unplanned messages by due time, and leaves them in the topic.
 
         Cancelled, purged and expired messages are left out, and so are messages that are still in an ingest queue.
 

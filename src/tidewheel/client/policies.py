@@ -1,4 +1,4 @@
-"""Makes the IAM statements that senders, consumers, administrators and queues need.
+"""Makes the IAM statements for senders, consumers, administrators and queues.
 
 A topic's items and objects carry its name, so most statements apply to a single topic:
 
@@ -90,7 +90,7 @@ def sender_statements(
     partition: str | None = None,
     dns_suffix: str | None = None,
 ) -> list[Statement]:
-    """Returns the statements that a sender to a topic needs.
+    """Returns the IAM statements for a sender to a topic.
 
     NOTE: unless the topic has its own ingest queues, the statements also let the program send to every other topic
     without its own queues. See `shares_queues`.
@@ -156,7 +156,7 @@ def consumer_statements(
     partition: str | None = None,
     dns_suffix: str | None = None,
 ) -> list[Statement]:
-    """Returns the statements that a consumer of a subscription needs.
+    """Returns the IAM statements for a consumer of a subscription.
 
     A consumer that reads its queue with plain SQS calls or a Lambda trigger needs only the statement on the queues.
 
@@ -211,7 +211,7 @@ def administrator_statements(
     partition: str | None = None,
     dns_suffix: str | None = None,
 ) -> list[Statement]:
-    """Returns the statements that an administrator of all topics and subscriptions needs.
+    """Returns the IAM statements for an administrator of all topics and subscriptions.
 
     Listing topics reads the whole table, which no condition on keys allows. So administration cannot be limited to a
     single topic.
@@ -242,7 +242,7 @@ def administrator_statements(
 
 
 def _redriving(settings: ServiceSettings, dead_letter_queues: Sequence[str], place: _Place) -> list[Statement]:
-    """Allows to move dead letters of the service's queues back. SQS moves them with the rights of the caller."""
+    """Allows to move dead letters of the service's queues back. SQS uses the caller's rights."""
     sources = [_queue_arn(url, place) for url in settings.own_queue_urls]
     dead = [_queue_arn(queue, place) for queue in dead_letter_queues]
     moving = ("DeleteMessage", "GetQueueUrl", "ListDeadLetterSourceQueues", "ReceiveMessage", "StartMessageMoveTask")
@@ -254,7 +254,7 @@ def _redriving(settings: ServiceSettings, dead_letter_queues: Sequence[str], pla
 
 
 def queue_policy(queue: str, *, role_arns: Sequence[str]) -> dict[str, Any]:
-    """Returns the policy that a caller's own queue needs to receive deliveries.
+    """Returns the policy for a caller's own queue to receive deliveries.
 
     In the service's own account, this policy is enough. In another account, `subscriber_queue_arns` of the service's
     environment must also list the queue. If the queue has its own KMS key, the key's policy must allow KMS_ACTIONS. The

@@ -46,7 +46,7 @@ def check_receive(max_messages: int, wait_s: int) -> None:
 
 
 def receive(sqs: SQSClient, queue_url: str, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
-    """Receives up to max_messages, without bodies that are kept in S3.
+    """Receives up to max_messages, without the bodies kept in S3.
 
     Only the first call of SQS waits. A message that Tidewheel did not deliver is skipped with a warning: it comes again
     after its visibility time-out, until the queue's dead-letter policy removes it.
@@ -74,7 +74,7 @@ def receive(sqs: SQSClient, queue_url: str, max_messages: int, wait_s: int) -> l
 
 
 def with_bodies(connection: Connection, messages: Iterable[ReceivedMessage]) -> list[ReceivedMessage]:
-    """Reads the bodies that are kept in S3, with a GET for each.
+    """Reads the bodies kept in S3, with a GET for each.
 
     A message is skipped with a warning if its body is gone (it was handed out over 28 days ago) or could not have been
     written by a client.
@@ -128,7 +128,7 @@ Failures = list[tuple[ReceivedMessage, str]]
 
 
 def _delete_batch(sqs: SQSClient, queue_url: str, batch: list[ReceivedMessage]) -> tuple[Failures, Failures]:
-    """Returns the messages that were not deleted, by the caller's fault and by SQS's fault."""
+    """Returns the undeleted messages, by the caller's fault and by SQS's fault."""
     answer = sqs.delete_message_batch(
         QueueUrl=queue_url,
         Entries=[{"Id": str(i), "ReceiptHandle": each.receipt_handle} for i, each in enumerate(batch)],

@@ -33,7 +33,7 @@ _ATTEMPTS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurringMessage:
-    """A message that is sent repeatedly by a rule.
+    """A message, sent repeatedly by a rule.
 
     Attributes:
         key: the name by which the message is cancelled.
@@ -112,7 +112,7 @@ def make(
 
 
 def end(topics: Topics, read_topic_state: Callable[[], TopicState], key: str) -> None:
-    """Ends a recurring message. Occurrences that are not planned yet do not come.
+    """Ends a recurring message. Occurrences not planned yet do not come.
 
     Raises:
         UnknownRecurring: no recurring message has this key.

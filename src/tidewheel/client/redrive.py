@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveResult:
-    """A dead-letter queue that is being emptied.
+    """The move of a queue's dead letters back to the queue.
 
     Attributes:
         queue_url: the queue that the messages go to.

@@ -54,7 +54,7 @@ _FIRST_PAUSE_S = 0.1
 
 
 class _Entry(NamedTuple):
-    """An SQS message, with its body, its pack and the indexes of the caller's messages in the pack."""
+    """An SQS message, with body, pack and the indexes of the caller's messages in the pack."""
 
     body: str
     pack: bytes
@@ -66,7 +66,7 @@ class _Entry(NamedTuple):
 
 
 class Sender:
-    """Sends to one topic, for a single call of the client."""
+    """Sends to a topic, for a single call of the client."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class Sender:
             yield indexes, chunk
 
     def send_checked(self, messages: Sequence[OutgoingMessage]) -> list[Receipt]:
-        """Sends messages that are already checked.
+        """Sends checked messages.
 
         Raises:
             QueueUnavailable: SQS did not accept all messages.
@@ -172,7 +172,7 @@ class Sender:
         return [Receipt(id=id_text(each.id), topic=topic, deliver_at_ms=each.deliver_at_ms) for each in messages]
 
     def try_checked(self, messages: Sequence[OutgoingMessage]) -> dict[int, Exception]:
-        """Sends messages that are already checked. Returns index -> error for messages that were not accepted."""
+        """Sends checked messages. Returns index -> error for each refused message."""
         indexes: list[int] = []
         chunk: list[OutgoingMessage] = []
         for index, message in enumerate(messages):
@@ -186,7 +186,7 @@ class Sender:
         return self._failures
 
     def _without_large_body(self, message: OutgoingMessage) -> OutgoingMessage:
-        """Stores a body that is too large for SQS in S3, before the message is sent.
+        """Stores a body too large for SQS in S3, before the message is sent.
 
         If the process stops after the PUT, no message names the object. The object is deleted 28 days after the message
         would have been due.
@@ -215,7 +215,7 @@ class Sender:
             yield _Entry(body, data, [indexes[i] for i in places])
 
     def _send_batch(self, queue_url: str, batch: list[_Entry]) -> None:
-        """Sends a batch. Retries entries that SQS refused by its own fault, up to ATTEMPTS attempts."""
+        """Sends a batch, with up to ATTEMPTS attempts for entries refused by SQS's own fault."""
         reason = self._broken.get(queue_url)
         for attempt in range(ATTEMPTS):
             if reason is not None or not batch:
@@ -227,7 +227,7 @@ class Sender:
             self._fail(batch, reason)
 
     def _try(self, queue_url: str, batch: list[_Entry], *, last: bool) -> tuple[list[_Entry], Exception | None]:
-        """Sends a batch once. Returns the entries to retry, or all entries with an error if the queue is unavailable."""
+        """Sends a batch once. Returns the entries to retry, or all entries and an error if SQS is unavailable."""
         try:
             answer = self._sqs.send_message_batch(
                 QueueUrl=queue_url, Entries=[_request(i, entry) for i, entry in enumerate(batch)]

@@ -173,7 +173,7 @@ class Sending(Known):
         expires_in: float | timedelta | str | None = None,
         replace: bool = False,
     ) -> RecurringMessage:
-        """Creates a recurring message, which comes until it is cancelled. An equal existing message is kept.
+        """Creates a recurring message, which comes until cancelled. An equal existing message is kept.
 
         Args:
             topic: the topic.

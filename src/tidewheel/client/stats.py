@@ -1,4 +1,4 @@
-"""Counts a topic's waiting messages from its metadata alone."""
+"""Counts a topic's waiting messages from metadata alone."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def topic_stats(topics: Topics, objects: Objects, sqs: SQSClient, state: TopicSt
 
 
 def _indexed(objects: Objects, buckets: Sequence[Bucket], state: TopicState) -> list[Bucket]:
-    """Returns the complete buckets of ledgers with messages that are not planned."""
+    """Returns the complete buckets of ledgers with unplanned messages."""
     wanted = (complete(objects, each) for each in buckets if each.last_slot >= state.planned)
     return [each for each in wanted if each.last_slot >= state.planned]
 
@@ -198,7 +198,7 @@ class _Depths:
 
     @property
     def in_flight(self) -> int:
-        """Messages in all queues that were read."""
+        """Messages in all queues read so far."""
         return sum(depth.total for depth, _ in self._queues.values() if depth is not None)
 
     @property

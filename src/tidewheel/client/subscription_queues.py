@@ -125,7 +125,7 @@ def delete_queues(sqs: SQSClient, stack: str, topic: str, subscription: str, que
 
 
 def check_given_queue(sqs: SQSClient, queue_url: str) -> str:
-    """Returns the URL of a caller's own queue if a subscription can use it.
+    """Checks a caller's own queue and returns the URL.
 
     Raises:
         InvalidValue: the value is not a URL, or the queue is a FIFO queue.
@@ -149,7 +149,7 @@ def check_given_queue(sqs: SQSClient, queue_url: str) -> str:
 
 
 def check_visibility_timeout(seconds: int) -> int:
-    """Returns a visibility time-out if SQS accepts it.
+    """Checks a visibility time-out and returns the seconds.
 
     Raises:
         InvalidValue: the value is not a whole number from 0 to 43,200 seconds.

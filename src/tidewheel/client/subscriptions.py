@@ -93,7 +93,7 @@ def delete(connection: Connection, topic: str, name: str, delete_queue: bool) ->
 
 
 def filter_json(filter_policy: FilterDocument | None) -> str | None:
-    """Returns a filter in the JSON form that subscriptions store.
+    """Returns a filter as JSON, for storing with a subscription.
 
     Raises:
         InvalidValue: the filter is not valid.

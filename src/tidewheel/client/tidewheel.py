@@ -69,7 +69,7 @@ class Tidewheel(Administration, Looking, Sending):
     def receive(
         self, topic: str, subscription: str, *, max_messages: int = 10, wait_s: int = 0
     ) -> list[ReceivedMessage]:
-        """Receives messages from a subscription's queue. Acknowledge them with `delete`.
+        """Receives messages from a subscription's queue. `delete` acknowledges messages.
 
         Large bodies are read from S3.
 
@@ -89,7 +89,7 @@ class Tidewheel(Administration, Looking, Sending):
         return receiving.with_bodies(self._connection, taken)
 
     def delete(self, topic: str, subscription: str, messages: Iterable[ReceivedMessage]) -> None:
-        """Acknowledges received messages, so that they do not come again.
+        """Acknowledges received messages, so they do not come again.
 
         Raises:
             UnknownTopic, UnknownSubscription: it does not exist.

@@ -1,4 +1,4 @@
-"""Errors about messages that a buffered sender could not send."""
+"""Reports messages that a buffered sender could not send."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidewheel.model.message import Message, Receipt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedMessage:
-    """A message that was added and could not be sent.
+    """A message, added to the buffer and not sent.
 
     Attributes:
         index: the message's place among all added messages, from 0.

@@ -144,7 +144,7 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
     state = _topic_state(topics, topic)
     slot = due_ms // state.slot_ms
     tombstone = topics.tombstone(topic, slot, message_id)
-    # Read again after the tombstone: if the slot is still open, the planning of the slot sees the tombstone too.
+    # Read again after the tombstone: if the slot is still open, any later sending sees the tombstone too.
     state = _topic_state(topics, topic)
     found: FoundMessage | None = ledgers.find_message(topics, connection.objects, state, message_id)
     progress: tuple[SubscriptionProgress, ...] = ()
@@ -177,7 +177,7 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
 def peek(
     connection: Connection, topic: str, count: int, now_ms: int, after: str | datetime | None = None
 ) -> list[WaitingMessage]:
-    """Returns the next messages by due time that are not planned yet.
+    """Returns the next unplanned messages by due time.
 
     Raises:
         InvalidValue: `count` or `after` is not usable.
@@ -224,7 +224,7 @@ def waiting_message(found: FoundMessage) -> WaitingMessage:
 
 
 def _ledgers() -> ModuleType:
-    """Imports the module that reads ledgers."""
+    """Imports the module for reading ledgers."""
     with needs_extra("what reads ledgers (get, peek)", "read"):
         from tidewheel.flows.waiting import peek
     return peek
@@ -238,7 +238,7 @@ def _topic_state(topics: Topics, topic: str) -> TopicState:
 
 
 def _waiting_state(state: TopicState, found: FoundMessage, waits: bool, now_ms: int) -> MessageState:
-    """Returns the state of a message that is neither cancelled nor delivered to all subscriptions."""
+    """Returns the state of a message, neither cancelled nor delivered to all subscriptions."""
     expires_at_ms = found.expires_at_ms
     if state.purged(found.checked.deliver_at_ms, found.sent_at_ms):
         return MessageState.PURGED
@@ -248,7 +248,7 @@ def _waiting_state(state: TopicState, found: FoundMessage, waits: bool, now_ms: 
 
 
 def _progress(topics: Topics, topic: str, slot: int, plan: int | None) -> tuple[SubscriptionProgress, ...]:
-    """Reads the progress of all subscriptions that begin at or before a slot.
+    """Reads the progress of all subscriptions with a start at or before a slot.
 
     The order of the reads follows the way of a message: from the subscription's cursor to a delivery, and from there
     perhaps to a park.
