@@ -27,7 +27,7 @@ from tidewheel.cdk.metric_sources import PERIOD, Watched
 from tidewheel.telemetry import metrics
 
 BROKEN = ("FAILED", "TIMEOUT", "ERROR")
-"""The states of a job run that failed and that nobody stopped."""
+"""The final states of a failed job run, without runs stopped by people."""
 MOST_METRICS = 10
 """The most metrics that an alarm can read."""
 THROTTLED = ("ReadThrottleEvents", "WriteThrottleEvents")

@@ -42,7 +42,8 @@ PROJECTION = {
     "projection.due_day.interval": "1",
     "projection.due_day.interval.unit": "DAYS",
 }
-"""How Athena computes the partitions: https://docs.aws.amazon.com/athena/latest/ug/partition-projection-setting-up.html"""
+"""How Athena computes the partitions.
+https://docs.aws.amazon.com/athena/latest/ug/partition-projection-setting-up.html"""
 
 PARQUET: dict[str, Any] = {
     "input_format": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
