@@ -134,7 +134,7 @@ class Alarms(Construct):
         )
 
     def _watch_queues(self, watched: Watched, environment: Environment) -> None:
-        """Make the alarms on the service's own queues."""
+        """Creates the alarms on the service's own queues."""
         for first in range(0, len(watched.dead_letters), MOST_METRICS):
             queues = watched.dead_letters[first : first + MOST_METRICS]
             self._alarm(
@@ -164,7 +164,7 @@ class Alarms(Construct):
         )
 
     def _watch_functions(self, watched: Watched) -> None:
-        """Make the alarms on functions that fail, are throttled, or do not run."""
+        """Creates the alarms on functions that fail, are throttled, or do not run."""
         # A failed merge is not retried by Lambda: merges have their own alarm.
         errors = [watched.of_function(name, "Errors") for name in watched.functions if name != "compact"]
         throttles = [watched.of_function(name, "Throttles") for name in ("ingest", "dispatch", "deliver")]
@@ -220,7 +220,7 @@ class Alarms(Construct):
         )
 
     def _watch_scheduler(self, watched: Watched) -> None:
-        """Make the alarm on the coarse wheel."""
+        """Creates the alarm on the coarse wheel."""
         self._alarm(
             "Scheduler",
             "Scheduler errors and throttles",

@@ -60,7 +60,7 @@ class LocalArchive:
 
     # jsii passes the options by keyword only because one option is named here.
     def try_bundle(self, output_dir: str, *, image: object, **_options: object) -> bool:  # noqa: ARG002
-        """Write the archive into a folder."""
+        """Writes the archive into a folder."""
         self._write(Path(output_dir))
         return True
 

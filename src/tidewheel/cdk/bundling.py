@@ -117,7 +117,7 @@ def handler_of(function: str) -> str:
 
 
 def functions_hash() -> str:
-    """Return the hash of the functions' asset."""
+    """Returns the hash of the functions' asset."""
     return fingerprint(own_files(), pinned(PACKAGES), *makers())
 
 

@@ -267,7 +267,10 @@ class Environment:
 
     @classmethod
     def production(cls, **changes: Any) -> Environment:
-        """Returns the production environment, which keeps its data when the stack is deleted, with these fields changed."""
+        """Returns the production environment, with these fields changed.
+
+        Its data is kept when the stack is deleted.
+        """
         kept = cls(name="production", removal_policy=RemovalPolicy.RETAIN, deleted_object_days=7)
         return replace(replace(kept, alarms=True, dashboard=True), **changes)
 

@@ -139,7 +139,7 @@ def write_package(target: Path) -> None:
 
 
 def write_wheels(target: Path) -> None:
-    """Write the wheels that Glue installs to a folder, as `tidewheel.gluewheels.zip`.
+    """Writes the wheels that Glue installs to a folder, as `tidewheel.gluewheels.zip`.
 
     Raises:
         BundleFailed: pip is missing, or failed with a message on stderr.
