@@ -1,4 +1,7 @@
-"""Writes zip archives and fingerprints that depend only on file names and content."""
+"""Writes zip archives and fingerprints that depend only on file names and content.
+
+Times, owners and the machine have no effect.
+"""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Encryption(Construct):
         return None
 
     def grant_use(self, grantee: iam.IGrantable, *services: str) -> None:
-        """Allows to use the key through these AWS services, such as "s3", in this Region, if there is a key."""
+        """Allows to use the key, if any, through these AWS services of this Region, such as "s3"."""
         if self.key is None:
             return
         through = [f"{service}.{Aws.REGION}.{Aws.URL_SUFFIX}" for service in services]

@@ -1,4 +1,7 @@
-"""Deploys the coarse timing wheel, whose schedules invoke dispatch, and the sweep, which replaces lost schedules."""
+"""Deploys the coarse timing wheel and the sweep.
+
+One-time schedules invoke dispatch. The sweep repairs lost schedules.
+"""
 
 from __future__ import annotations
 

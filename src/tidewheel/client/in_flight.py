@@ -16,7 +16,7 @@ MAX_PLANS = 20
 
 
 class Undelivered(NamedTuple):
-    """Planned messages, not yet delivered to all subscriptions.
+    """Planned messages that are not delivered to all subscriptions yet.
 
     Attributes:
         rows: their estimated number.
@@ -34,7 +34,7 @@ def undelivered(
     subscriptions: Sequence[Subscription],
     opened: Sequence[Delivery],
 ) -> Undelivered:
-    """Estimates the number of planned messages, not yet delivered to all subscriptions.
+    """Estimates the planned messages that are not delivered to all subscriptions yet.
 
     A message counts once, even if several subscriptions wait for it. The function reads the first MAX_PLANS plans that
     are being delivered, and the first MAX_PLANS plans that are not handed out yet. It assumes that the other plans are

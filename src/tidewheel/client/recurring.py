@@ -33,7 +33,7 @@ _ATTEMPTS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurringMessage:
-    """A message, sent repeatedly by a rule.
+    """A message that is sent repeatedly by a rule.
 
     Attributes:
         key: the name by which the message is cancelled.

@@ -10,7 +10,7 @@ from tidewheel.model.message import Message, Receipt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedMessage:
-    """A message, added to the buffer and not sent.
+    """A message that was added and could not be sent.
 
     Attributes:
         index: the message's place among all added messages, from 0.

@@ -238,7 +238,7 @@ def _topic_state(topics: Topics, topic: str) -> TopicState:
 
 
 def _waiting_state(state: TopicState, found: FoundMessage, waits: bool, now_ms: int) -> MessageState:
-    """Returns the state of a message, neither cancelled nor delivered to all subscriptions."""
+    """Returns the state of a message that is neither cancelled nor delivered to all subscriptions."""
     expires_at_ms = found.expires_at_ms
     if state.purged(found.checked.deliver_at_ms, found.sent_at_ms):
         return MessageState.PURGED
