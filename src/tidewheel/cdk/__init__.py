@@ -1,4 +1,4 @@
-"""CDK constructs for stacks that use Tidewheel. They need `pip install 'tidewheel[cdk]'`, and Node."""
+"""CDK constructs for stacks that use Tidewheel. The constructs need `pip install 'tidewheel[cdk]'` and Node."""
 
 from tidewheel.cdk.node import use_available_node
 from tidewheel.errors import needs_extra

@@ -1,10 +1,10 @@
-"""Alarms: what somebody must be woken for, and the topic that tells it.
+"""Creates the service's alarms and their SNS topic.
 
-Each has a page in the runbook. Its description ends with the command that prints the page. CloudWatch bills
-$0.10 a month for each metric that an alarm reads. The fourteen alarms read 32: seven of functions, four queues of dead
-letters, three other queues, four of the table and its index, four of the scheduler, two of merges, and one each the
-others. Five of them read the service's own metrics alone, and are left out where the functions emit none. Each queue of
-dead letters that is made for a subscription has one more.
+Each alarm has a page in the runbook, and its description ends with the command that prints the page. CloudWatch bills
+$0.10 a month for each metric that an alarm reads. The fourteen alarms read 32 metrics: seven of functions, four of
+dead-letter queues, three of other queues, four of the table and its index, four of the scheduler, two of merges, and
+one for each other alarm. Five alarms read only the service's own metrics, and are left out if the functions emit none.
+Each dead-letter queue that is created for a subscription has one more alarm.
 """
 
 from __future__ import annotations
@@ -27,33 +27,34 @@ from tidewheel.cdk.metric_sources import PERIOD, Watched
 from tidewheel.telemetry import metrics
 
 BROKEN = ("FAILED", "TIMEOUT", "ERROR")
-"""The states in which a job run ends badly and by itself."""
+"""The final states of a failed job run, without runs stopped by people."""
 MOST_METRICS = 10
-"""Metrics that one alarm can read."""
+"""The most metrics that an alarm can read."""
 THROTTLED = ("ReadThrottleEvents", "WriteThrottleEvents")
-"""What DynamoDB has refused of a table, its indexes left out, or of an index; no data while it refuses nothing.
+"""DynamoDB's metrics of throttled requests, of a table without its indexes or of an index. No data means none.
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/metrics-dimensions.html"""
 UNSCHEDULED = ("TargetErrorCount", "TargetErrorThrottledCount", "InvocationThrottleCount", "InvocationDroppedCount")
-"""What EventBridge Scheduler has not brought: the function's fault, its throttle, the scheduler's own, given up.
+"""EventBridge Scheduler's metrics of failed invocations: error or throttle of the function, own throttle, given up.
 https://docs.aws.amazon.com/scheduler/latest/UserGuide/monitoring-cloudwatch.html"""
 ALL = "SUM(FILL(METRICS(), 0))"
 WORST = "MAX(FILL(METRICS(), 0))"
 
 
 class Alarms(Construct):
-    """The topic for failures, and the CloudWatch alarms of the service where its environment has any.
+    """The SNS topic for failures, and the service's CloudWatch alarms if the environment has alarms.
 
     Attributes:
-        topic: The SNS topic to subscribe to. It says what broke.
-        alarms: All alarms; none if the environment has none.
+        topic: The SNS topic to subscribe to. Its messages say what failed.
+        alarms: All alarms; empty if the environment has no alarms.
     """
 
     def __init__(self, scope: Construct, id_: str, *, topic: sns.ITopic | None = None) -> None:
-        """Make the topic, or take one; CloudWatch, for this account, and EventBridge may publish.
+        """Creates the SNS topic, or uses the given topic.
 
-        EventBridge says neither account nor rule when it publishes to SNS, so no condition can ask for them.
+        CloudWatch, for this account, and EventBridge may publish to the topic. EventBridge names neither account nor
+        rule when it publishes to SNS, so no condition can check them.
         https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-resource-based.html#eb-sns-permissions
-        The policies of a topic and of a key that were made elsewhere stay as they are.
+        The policies of an imported topic or key do not change.
         """
         super().__init__(scope, id_)
         self.alarms: list[cloudwatch.Alarm] = []
@@ -73,7 +74,7 @@ class Alarms(Construct):
         )
 
     def watch(self, watched: Watched, environment: Environment) -> None:
-        """Have failed job runs told, and make the alarms if the environment has them."""
+        """Reports failed job runs to the topic, and creates the alarms if the environment has alarms."""
         rule = self._tell_broken_jobs(watched) if watched.jobs else None
         if not environment.alarms:
             return
@@ -89,7 +90,7 @@ class Alarms(Construct):
             self._watch_jobs(rule)
 
     def _watch_delivery(self, watched: Watched, environment: Environment) -> None:
-        """Make the alarms on what the sweep sees. It tells a gauge at each sweep, and only what is not zero."""
+        """Creates the alarms on the sweep's gauges. Each sweep emits only the gauges that are not zero."""
         self._alarm(
             "OldestDue",
             "Oldest due message",
@@ -110,8 +111,9 @@ class Alarms(Construct):
             "Open deliveries",
             "Deliveries were left open twice within an hour; the sweep enqueues their parts again.",
             watched.own(metrics.OPEN_DELIVERIES),
-            # The sweep's first look, after LEASE_MS or redrive_s, ends what a function left that died. So the second
-            # counts, redrive_s later: of the same delivery up to a redrive_s of an hour, or of another one.
+            # The sweep's first check, after LEASE_MS or redrive_s, redrives deliveries of a function that died. So only
+            # a second count raises the alarm: redrive_s later the same delivery, if redrive_s is at most an hour, or
+            # another delivery.
             seen=2,
             periods=13,
         )
@@ -132,7 +134,7 @@ class Alarms(Construct):
         )
 
     def _watch_queues(self, watched: Watched, environment: Environment) -> None:
-        """Make the alarms on the service's own queues."""
+        """Creates the alarms on the service's own queues."""
         for first in range(0, len(watched.dead_letters), MOST_METRICS):
             queues = watched.dead_letters[first : first + MOST_METRICS]
             self._alarm(
@@ -150,7 +152,7 @@ class Alarms(Construct):
         ages = [
             queue.metric_approximate_age_of_oldest_message(statistic="Maximum", period=PERIOD)
             for name, queue in watched.sources.items()
-            # A topic's own bulk queue is read by the same function as its urgent one.
+            # The same function reads a topic's own bulk queue and its urgent queue.
             if "." not in name or name.endswith(".urgent")
         ]
         self._alarm(
@@ -162,8 +164,8 @@ class Alarms(Construct):
         )
 
     def _watch_functions(self, watched: Watched) -> None:
-        """Make the alarms on functions that fail, are throttled, or do not run."""
-        # A merge that failed is not tried again by itself: it has an alarm of its own.
+        """Creates the alarms on functions that fail, are throttled, or do not run."""
+        # A failed merge is not retried by Lambda: merges have their own alarm.
         errors = [watched.of_function(name, "Errors") for name in watched.functions if name != "compact"]
         throttles = [watched.of_function(name, "Throttles") for name in ("ingest", "dispatch", "deliver")]
         self._alarm(
@@ -180,13 +182,16 @@ class Alarms(Construct):
             "The sweep has not run: nothing heals a lost schedule, and nothing above is measured.",
             watched.of_function("sweep", "Invocations"),
             below=True,
-            # The interval is at most a period.
+            # The sweep's interval is at most one period.
             seen=3,
             periods=3,
         )
 
     def _watch_merges(self, watched: Watched, environment: Environment) -> None:
-        """Make the alarm on merges that fail. Once is enough: the next try comes with the next ledgers, or never."""
+        """Creates the alarm on failed merges.
+
+        A single failure raises the alarm, since the next try comes only with new ledgers.
+        """
         failed = [watched.of_function("compact", "Errors")]
         if environment.metrics:
             failed.append(watched.own(metrics.UNREADABLE_LEDGERS))
@@ -199,7 +204,10 @@ class Alarms(Construct):
         )
 
     def _watch_table(self, watched: Watched) -> None:
-        """Make the alarm on throttles of the table and its index. Short ones heal: each request is tried again."""
+        """Creates the alarm on throttles of the table and its index.
+
+        Short throttles do no harm, since each request is retried.
+        """
         throttled = [watched.of_table(name) for name in THROTTLED]
         throttled += [watched.of_wake_index(name) for name in THROTTLED]
         self._alarm(
@@ -212,7 +220,7 @@ class Alarms(Construct):
         )
 
     def _watch_scheduler(self, watched: Watched) -> None:
-        """Make the alarm on the coarse wheel."""
+        """Creates the alarm on the coarse wheel."""
         self._alarm(
             "Scheduler",
             "Scheduler errors and throttles",
@@ -223,7 +231,10 @@ class Alarms(Construct):
         )
 
     def _watch_jobs(self, rule: events.Rule) -> None:
-        """Make the alarm on job runs that failed, for the console: the rule tells each, and once is enough."""
+        """Creates the alarm on failed job runs, for the console only.
+
+        The rule already reports each failed run, so the alarm does not report it again.
+        """
         triggered = cloudwatch.Metric(
             namespace="AWS/Events",
             metric_name="TriggeredRules",
@@ -234,9 +245,9 @@ class Alarms(Construct):
         self._alarm("Jobs", "Job failures", "A run of a Glue job failed.", triggered, tells=False)
 
     def _tell_broken_jobs(self, watched: Watched) -> events.Rule:
-        """Make the rule that brings each failed job run, with its error, to the topic.
+        """Creates the rule that reports each failed job run, with its error, to the topic.
 
-        Glue has no metric that counts failed runs, only events. A run that is tried again is told as well.
+        Glue has no metric that counts failed runs, only events. A failed run that Glue retries is reported too.
         """
         return events.Rule(
             self,
@@ -263,7 +274,10 @@ class Alarms(Construct):
         below: bool = False,
         tells: bool = True,
     ) -> None:
-        """Make an alarm on `seen` of so many periods at or above a threshold, or below it; no data is below it."""
+        """Creates an alarm on `seen` of `periods` periods at or above a threshold, or below it.
+
+        A period without data counts as below the threshold.
+        """
         comparison = cloudwatch.ComparisonOperator
         missing = cloudwatch.TreatMissingData
         alarm = cloudwatch.Alarm(
@@ -289,13 +303,13 @@ class Alarms(Construct):
 def watch_dead_letters(
     dead_letters: sqs.Queue, *, topic: sns.ITopic, alarm_name: str | None = None, runbook_url: str = RUNBOOK
 ) -> cloudwatch.Alarm:
-    """Make the alarm on the dead letters of a subscription, beside their queue.
+    """Creates the alarm on a subscription's dead letters, beside their queue.
 
     Args:
-        dead_letters: The queue.
-        topic: Told when there are any, and when they are gone.
-        alarm_name: By default CloudFormation names it.
-        runbook_url: What the alarm's description ends with, less the page.
+        dead_letters: The dead-letter queue.
+        topic: Gets a message when there are dead letters, and when there are none any more.
+        alarm_name: By default CloudFormation names the alarm.
+        runbook_url: The URL at the end of the alarm's description, without the page.
     """
     alarm = cloudwatch.Alarm(
         dead_letters,
@@ -315,7 +329,7 @@ def watch_dead_letters(
 
 
 def anchor(title: str) -> str:
-    """Return how a heading is linked to: "Dead letters" is `dead-letters`."""
+    """Returns the link anchor of a heading, such as `dead-letters` for "Dead letters"."""
     return title.lower().replace(" ", "-")
 
 
@@ -324,6 +338,6 @@ def _visible(queue: sqs.IQueue) -> cloudwatch.Metric:
 
 
 def _together(expression: str, parts: Sequence[cloudwatch.Metric]) -> cloudwatch.MathExpression:
-    """Return one number of several metrics."""
+    """Returns a metric that combines several metrics."""
     using: dict[str, cloudwatch.IMetric] = {f"m{number}": part for number, part in enumerate(parts)}
     return cloudwatch.MathExpression(expression=expression, using_metrics=using, period=PERIOD)

@@ -1,4 +1,7 @@
-"""Zip archives and fingerprints that depend on names and content alone: not on times, owners, or the machine."""
+"""Writes zip archives and fingerprints that depend only on file names and content.
+
+Times, owners and the machine have no effect.
+"""
 
 from __future__ import annotations
 
@@ -11,34 +14,37 @@ import jsii
 from aws_cdk import BundlingOptions, BundlingOutput, DockerImage, ILocalBundling
 
 _FIRST_TIME = (1980, 1, 1, 0, 0, 0)
-"""The earliest that a zip archive can say."""
+"""The earliest time that a zip archive can store."""
 
 _READABLE = 0o100644 << 16
-"""A regular file that all may read, in the upper half of the external attributes: Lambda runs as another user."""
+"""A regular file that all users may read, since Lambda runs as another user.
+
+The mode is in the upper half of the external attributes.
+"""
 
 NO_DOCKER = DockerImage.from_registry("docker-is-not-used")
-"""CDK demands an image, and would fall back to it; our local bundling never lets it."""
+"""The Docker image that CDK requires as a fallback. Local bundling never falls back to it."""
 
 
 def files_of(folder: Path) -> dict[str, Path]:
-    """Return all files of a folder by their names relative to it, with `/`."""
+    """Returns all files of a folder by their relative names, with `/`."""
     found = (path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path for path in found}
 
 
 def write_archive(files: Mapping[str, Path], target: Path) -> None:
-    """Write files as a zip archive, in the order of their names."""
+    """Writes files to a zip archive, sorted by name."""
     with ZipFile(target, "w") as archive:
         for name in sorted(files):
             entry = ZipInfo(name, _FIRST_TIME)
             entry.external_attr = _READABLE
-            # Not the machine's own, which ZipInfo takes.
+            # ZipInfo's default depends on the machine.
             entry.create_system = 3
             archive.writestr(entry, files[name].read_bytes(), compress_type=ZIP_DEFLATED)
 
 
 def fingerprint(files: Mapping[str, Path], *inputs: str) -> str:
-    """Return a hash of files' names and content, and of anything else."""
+    """Returns a hash of files' names and content, and of further inputs."""
     digest = hashlib.sha256()
     content = [(name, files[name].read_bytes()) for name in sorted(files)]
     for name, data in [*content, *(("", text.encode()) for text in inputs)]:
@@ -52,16 +58,16 @@ class LocalArchive:
     """Makes an asset's archive on this machine."""
 
     def __init__(self, write: Callable[[Path], object]) -> None:
-        """Take the function that writes one archive into a folder."""
+        """Stores the function that writes the archive into a folder."""
         self._write = write
 
-    # jsii passes the options by keyword only because it finds one of them named here.
+    # jsii passes the options by keyword only because one option is named here.
     def try_bundle(self, output_dir: str, *, image: object, **_options: object) -> bool:  # noqa: ARG002
-        """Write the archive into a folder."""
+        """Writes the archive into a folder."""
         self._write(Path(output_dir))
         return True
 
 
 def bundled_by(write: Callable[[Path], object], output: BundlingOutput) -> BundlingOptions:
-    """Return the options of an asset whose archive a function of this package writes."""
+    """Returns the bundling options of an asset whose archive `write` makes."""
     return BundlingOptions(image=NO_DOCKER, local=LocalArchive(write), output_type=output)

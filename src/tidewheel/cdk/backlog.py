@@ -1,6 +1,6 @@
-"""Backlog: the ledgers as a table of the Glue Data Catalog, for Athena.
+"""Makes the ledgers a table of the Glue Data Catalog, for queries with Athena.
 
-The table costs nothing and needs no crawler: its partitions are computed from the query (partition projection).
+The table costs nothing and needs no crawler: Athena computes the partitions from the query (partition projection).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PARTITIONS = {"topic": "string", "due_day": "string"}
 
 PROJECTION = {
     "projection.enabled": "true",
-    # Topics come and go without a deployment, so their names cannot be listed: a query must give one.
+    # Topics come and go without a deployment, so their names cannot be listed: a query must name its topic.
     "projection.topic.type": "injected",
     "projection.due_day.type": "date",
     "projection.due_day.format": "yyyy-MM-dd",
@@ -42,7 +42,8 @@ PROJECTION = {
     "projection.due_day.interval": "1",
     "projection.due_day.interval.unit": "DAYS",
 }
-"""How Athena computes the partitions: https://docs.aws.amazon.com/athena/latest/ug/partition-projection-setting-up.html"""
+"""How Athena computes the partitions.
+https://docs.aws.amazon.com/athena/latest/ug/partition-projection-setting-up.html"""
 
 PARQUET: dict[str, Any] = {
     "input_format": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
@@ -51,22 +52,22 @@ PARQUET: dict[str, Any] = {
         serialization_library="org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
     ),
 }
-"""How the catalog names Parquet."""
+"""The catalog's description of the Parquet format."""
 
 
 class Backlog(Construct):
-    """What is waiting, as a table.
+    """The ledgers as a table for Athena.
 
-    A ledger may hold rows of later days than its folder's, which is the day of its first. Each row's own time is
-    in deliver_at_ms.
+    A ledger's folder is the day of its first row. The ledger may also hold rows of later days. The due time of each row
+    is in deliver_at_ms.
 
     Attributes:
-        database_name: That of the service, with `_` for `-`, so that Athena needs no quotes. In it is the table
+        database_name: The service's name, with `_` for `-`, so that Athena needs no quotes. The database has the table
             `ledgers`, partitioned by topic and by the day of each ledger's first slot.
     """
 
     def __init__(self, scope: Construct, id_: str, *, storage: Storage) -> None:
-        """Make both. They hold no data, so they go with the stack."""
+        """Creates the database and the table. Both are deleted with the stack, since they hold no data."""
         super().__init__(scope, id_)
         database = glue.CfnDatabase(
             self,
@@ -107,5 +108,8 @@ def _columns(types: Mapping[str, str]) -> list[glue.CfnTable.ColumnProperty]:
 
 
 def _database_name(service: str) -> str:
-    """Return the name with `_` for `-`; the stack's is known only when it is deployed. Glue folds letters to small."""
+    """Returns the service's name with `_` for `-`.
+
+    A stack's name is known only at deployment, so CloudFormation replaces the characters. Glue lowers the case.
+    """
     return Fn.join("_", Fn.split("-", service)) if Token.is_unresolved(service) else service.replace("-", "_").lower()

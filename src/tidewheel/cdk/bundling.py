@@ -1,16 +1,16 @@
-"""The code of the functions, as an asset.
+"""Bundles the code of the functions as an asset.
 
-All functions have one archive:
+All functions share an archive:
 
     pyarrow/ boto3/ ...                from PyPI, as pinned in requirements.lock, for Lambda's machine; unchanged
     tidewheel/                         this package
     functions/<name>/handler.py        the handlers
 
-LEFT_OUT names the files that stay outside; a file that is in the archive is as its project wrote it. uv or pip fetches
-wheels for arm64 wherever it runs, so no Docker is needed. `job_code.py` has the code of the Glue jobs.
+LEFT_OUT names the files that are left out. All other files are unchanged. uv or pip fetches wheels for arm64 on any
+machine, so Docker is not needed. `job_code.py` bundles the code of the Glue jobs.
 
-The asset's hash is made of the pinned packages, the own modules and the code that bundles. So the hash is known without
-bundling and equal on all machines, any other change deploys nothing, and an archive in `cdk.out` is not made again.
+The asset's hash covers the pinned packages, the modules of this package and the bundling code. So the hash is known
+without bundling and equal on all machines. Other changes deploy nothing, and an archive in `cdk.out` is not made again.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from tidewheel.shipped import FUNCTIONS, PACKAGE, PUBLIC_NAMES, shipped
 MB = 1_000_000
 
 LIMIT_BYTES = 220 * MB
-"""The most that the functions' archive may have unpacked: a package that grew is found before Lambda refuses it."""
+"""The limit on the unpacked archive. A package that grows reaches this limit before Lambda's own limit."""
 
 LAMBDA_LIMIT_BYTES = 250 * 1024 * 1024
-"""The most that a function may have unpacked, its layers included (Lambda quotas, "Deployment package size")."""
+"""Lambda's limit on an unpacked function with its layers (Lambda quotas, "Deployment package size")."""
 
 PACKAGES = (
     "aws-lambda-powertools",
@@ -55,7 +55,7 @@ PACKAGES = (
     "tzdata",
     "urllib3",
 )
-"""All packages that `tidewheel[lambda]` needs, directly or not."""
+"""All packages that `tidewheel[lambda]` needs, directly or indirectly."""
 
 LEFT_OUT = {
     ".lock": "uv's, while it installs",
@@ -75,16 +75,16 @@ LEFT_OUT = {
     "tidewheel/memory/*": "the metadata in memory, for tests",
     "tidewheel/spark/*": "the Glue jobs",
 }
-"""Files that are left out: a pattern of their names in the archive, where `*` matches `/` too, and the reason."""
+"""Pattern -> reason, for the files to leave out. Patterns match names in the archive; `*` matches `/` too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleSize:
-    """How large the functions' archive is.
+    """The size of the functions' archive.
 
     Attributes:
-        unpacked_bytes: As a function has it.
-        zipped_bytes: As it is uploaded.
+        unpacked_bytes: The size in a function.
+        zipped_bytes: The size of the upload.
     """
 
     unpacked_bytes: int
@@ -92,7 +92,10 @@ class BundleSize:
 
 
 def service_code() -> lambda_.Code:
-    """Return the code of all functions. CDK bundles only for stacks in its context `aws:cdk:bundling-stacks`."""
+    """Returns the code of all functions.
+
+    CDK bundles the code only for stacks in its context `aws:cdk:bundling-stacks`.
+    """
     return lambda_.Code.from_asset(
         str(PACKAGE),
         asset_hash=functions_hash(),
@@ -102,10 +105,10 @@ def service_code() -> lambda_.Code:
 
 
 def handler_of(function: str) -> str:
-    """Return a function's handler, as its configuration names it.
+    """Returns the name of a function's handler for the function's configuration.
 
     Raises:
-        BundleFailed: The archive has no such handler.
+        BundleFailed: The archive does not have the handler.
     """
     file = f"functions/{function}/handler.py"
     if file not in _handlers():
@@ -114,12 +117,12 @@ def handler_of(function: str) -> str:
 
 
 def functions_hash() -> str:
-    """Return the hash of the functions' asset."""
+    """Returns the hash of the functions' asset."""
     return fingerprint(own_files(), pinned(PACKAGES), *makers())
 
 
 def fill(folder: Path, machine: Machine = LAMBDA) -> None:
-    """Put the content of the functions' archive into an empty folder.
+    """Writes the content of the functions' archive to an empty folder.
 
     Raises:
         BundleFailed: A package could not be installed.
@@ -128,7 +131,7 @@ def fill(folder: Path, machine: Machine = LAMBDA) -> None:
 
 
 def install_files(folder: Path, requirements: str, own: Mapping[str, Path], machine: Machine) -> None:
-    """Install packages into an empty folder, less LEFT_OUT, and copy files of our own to it.
+    """Installs packages without LEFT_OUT, and copies own files, into an empty folder.
 
     Raises:
         BundleFailed: A package could not be installed.
@@ -146,10 +149,10 @@ def install_files(folder: Path, requirements: str, own: Mapping[str, Path], mach
 
 
 def write_bundle(target: Path, machine: Machine = LAMBDA) -> BundleSize:
-    """Write the functions' archive to a folder as `functions.zip`, and its size to stderr.
+    """Writes the functions' archive to a folder as `functions.zip`, and prints the size to stderr.
 
     Raises:
-        BundleFailed: As `fill`; or the archive is larger than it may be.
+        BundleFailed: As for `fill`, or the archive is larger than LIMIT_BYTES.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -165,7 +168,7 @@ def write_bundle(target: Path, machine: Machine = LAMBDA) -> BundleSize:
         zipped = target / "functions.zip"
         write_archive(files, zipped)
     size = BundleSize(unpacked_bytes=unpacked, zipped_bytes=zipped.stat().st_size)
-    # stdout belongs to jsii's conversation with node.
+    # jsii talks to node over stdout.
     print(
         f"functions.zip for {machine.architecture}: {size.unpacked_bytes / MB:.1f} MB unpacked of Lambda's "
         f"{LAMBDA_LIMIT_BYTES / MB:.0f} MB, {size.zipped_bytes / MB:.1f} MB zipped.",
@@ -175,12 +178,12 @@ def write_bundle(target: Path, machine: Machine = LAMBDA) -> BundleSize:
 
 
 def own_files() -> dict[str, Path]:
-    """Return the handlers and the modules of this package, by their names in the functions' archive."""
+    """Returns the handlers and modules of this package by their names in the functions' archive."""
     return {**_handlers(), **own_modules()}
 
 
 def own_modules() -> dict[str, Path]:
-    """Return the modules of this package that are deployed, by their names in an archive."""
+    """Returns the deployed modules of this package by their names in an archive."""
     # The wheel keeps handlers and jobs in folders of the package that begin with "_".
     found = (path.relative_to(PACKAGE) for path in [*PACKAGE.rglob("*.py"), PACKAGE / PUBLIC_NAMES])
     names = (path.as_posix() for path in found if not any(part.startswith("_") for part in path.parts[:-1]))
@@ -198,7 +201,7 @@ def _left_out(name: str) -> bool:
 
 
 def makers() -> list[str]:
-    """Return the source of the modules that decide on an archive's bytes, beside what goes into it."""
+    """Returns the source of the bundling modules, which also determine an archive's bytes."""
     return [
         Path(module).read_text(encoding="utf-8") for module in (__file__, archive.__file__, pinned_packages.__file__)
     ]

@@ -1,4 +1,4 @@
-"""Compaction: where merges run, and the Spark jobs that rebuild a lost table and import in bulk."""
+"""Deploys the merge function, and the Spark jobs for merging, rebuilding and importing."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tidewheel.model.settings import MAX_FUNCTION_S, parameter_name
 COMPACT_TIMEOUT = Duration.seconds(MAX_FUNCTION_S)
 
 COMPACT_AGE = Duration.minutes(15)
-"""A merge may wait, but not for hours: the sweep asks for it again as ledgers come."""
+"""The longest that a call may wait. The sweep requests the merge again when new ledgers come."""
 
 MERGE_RUNS = 3
-"""Topics that large merges may be under way for. For one topic it is one at a time: a lease in the table sees to it."""
+"""The most large merges at one time, each of another topic. A lease in the table prevents two for the same topic."""
 
 WRITING = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
 
@@ -38,7 +38,7 @@ class SparkJobs:
 
     Attributes:
         merge: Merges a topic's ledgers.
-        rebuild: Makes a topic's metadata anew from its ledgers.
+        rebuild: Recreates a topic's metadata from its ledgers.
         import_: Turns files of messages into ledgers.
     """
 
@@ -47,16 +47,16 @@ class SparkJobs:
     import_: GlueJob
 
     def __iter__(self) -> Iterator[GlueJob]:
-        """Yield all of them."""
+        """Yields all jobs."""
         return iter((self.merge, self.rebuild, self.import_))
 
 
 class Compaction(Construct):
-    """A function for small merges, a Glue job for large ones, and two more jobs that people start.
+    """A function for small merges, a Glue job for large merges, and two jobs that operators start.
 
     Attributes:
-        function_name: Name of the function, which the settings hold.
-        merge_job_name: Name of the merge job, which the settings hold; None without Spark.
+        function_name: Name of the function, for the settings.
+        merge_job_name: Name of the merge job, for the settings; None without Spark.
         compact: Merges a topic's ledgers in memory.
         jobs: The jobs; None without Spark.
     """
@@ -71,7 +71,7 @@ class Compaction(Construct):
         storage: Storage,
         dead_letters: sqs.IQueue,
     ) -> None:
-        """Make the function, and the jobs if the environment has Spark."""
+        """Creates the function, and the jobs if the environment has Spark."""
         super().__init__(scope, id_)
         self.function_name = resource_name(self, "compact")
         self.compact = self._compact(environment, code, storage, dead_letters)
@@ -84,7 +84,7 @@ class Compaction(Construct):
             self._allow_merge_job(self.compact)
 
     def grant_start(self, grantee: iam.IGrantable) -> None:
-        """Allow to start merges, small and large."""
+        """Allows to start small and large merges."""
         principal = grantee.grant_principal
         principal.add_to_principal_policy(
             iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[self.compact.function_arn])
@@ -92,7 +92,10 @@ class Compaction(Construct):
         self._allow_merge_job(grantee)
 
     def _allow_merge_job(self, grantee: iam.IGrantable) -> None:
-        """Allow to start the job: the sweep does, and the function when the next merge is too large for it."""
+        """Allows to start the merge job.
+
+        The sweep starts the job, and the function starts the job when the next merge is too large for the function.
+        """
         if self.jobs is None:
             return
         statement = iam.PolicyStatement(actions=["glue:StartJobRun"], resources=[self.jobs.merge.job_arn])
@@ -101,7 +104,10 @@ class Compaction(Construct):
     def _compact(
         self, environment: Environment, code: lambda_.Code, storage: Storage, dead_letters: sqs.IQueue
     ) -> lambda_.Function:
-        """Make the function. Lambda does not try again: the run that died has the lease. The next ledgers start one."""
+        """Creates the function, without retries by Lambda.
+
+        A run that died still holds the lease, so a retry would fail. New ledgers start the next merge.
+        """
         compact = python_function(
             self,
             "compact",
@@ -145,7 +151,7 @@ class Compaction(Construct):
         return SparkJobs(merge=merge, rebuild=rebuild, import_=import_)
 
     def _allow_jobs(self, jobs: SparkJobs, storage: Storage) -> None:
-        """Allow each job its prefixes, and all of them the table and the settings."""
+        """Allows each job its own prefixes, the table and the settings."""
         merge, rebuild, import_ = (self._allow_job(job, storage) for job in jobs)
         storage.grant_items(merge, TOPICS, *ITEM_WRITES)
         storage.grant_objects(merge, *WRITING, prefixes=(LEDGERS,))
@@ -160,7 +166,7 @@ class Compaction(Construct):
         storage.grant_objects(import_, *WRITING, prefixes=(LEDGERS, IMPORTS))
 
     def _allow_job(self, job: GlueJob, storage: Storage) -> iam.Role:
-        """Allow a job the settings, and to list objects; returns its role."""
+        """Allows a job to read the settings and to list objects. Returns the job's role."""
         settings = Stack.of(self).format_arn(
             service="ssm", resource="parameter", resource_name=parameter_name(service_name(self)).removeprefix("/")
         )
@@ -170,7 +176,7 @@ class Compaction(Construct):
         return role
 
     def job_role(self, job: GlueJob) -> iam.Role:
-        """Return a job's role; the job itself has one that takes no policies."""
+        """Returns a job's role, since the job's own reference to the role takes no policies."""
         role = self.node.find_child(f"{job.node.id}Role")
         assert isinstance(role, iam.Role)
         return role

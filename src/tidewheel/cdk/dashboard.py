@@ -1,4 +1,7 @@
-"""The dashboard: is anything late, and why. It is read from the top down, and stops being read where it is quiet."""
+"""Creates the dashboard, which shows whether messages are late, and why.
+
+Read it from the top down, and stop at the first row without a problem.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from tidewheel.telemetry import metrics
 COLUMNS = 24
 """Width of every dashboard."""
 PROMISE_MS = 1100
-"""The latest that a message should be: SQS's whole second, and the room for two clocks."""
+"""The most that a message should be late: SQS's whole second, and the tolerance for two clocks."""
 
 _LATE = """# Is anything late?
 **Lateness** is what was delivered: up to {promise} ms is as promised. **Oldest due** is what was not delivered: nothing
@@ -49,14 +52,14 @@ class Dashboard(Construct):
         environment: Environment,
         alarms: Sequence[cloudwatch.IAlarm] = (),
     ) -> None:
-        """Make it.
+        """Creates the dashboard.
 
         Args:
             scope: The service.
-            id_: Its name there.
-            watched: What it shows.
+            id_: The dashboard's name in the scope.
+            watched: The parts of the service to show.
             environment: Has the thresholds.
-            alarms: Whose state it shows.
+            alarms: The alarms whose state is shown.
         """
         super().__init__(scope, id_)
         self._watched = watched
@@ -84,12 +87,12 @@ class Dashboard(Construct):
         )
 
     def show_subscription(self, path: str, queue: sqs.IQueue, dead_letters: sqs.IQueue) -> None:
-        """Show a declared subscription in a last row, which is there once there is one.
+        """Shows a declared subscription in the last row, which the first call adds.
 
         Args:
-            path: Its topic and its name.
-            queue: What its consumer reads.
-            dead_letters: What its consumer gave up.
+            path: The topic's and the subscription's name.
+            queue: The queue that its consumer reads.
+            dead_letters: The queue's dead-letter queue.
         """
         if self._consumers is None:
             self._consumers = (
@@ -232,7 +235,7 @@ def _text(markdown: str, *, height: int = 2) -> TextWidget:
 def _graph(
     title: str, *shown: IMetric, width: int, limits: dict[str, float] | None = None, stacked: bool = False
 ) -> GraphWidget:
-    """Return a graph from zero up, with a line for each limit."""
+    """Returns a graph that begins at zero, with a line for each limit."""
     return GraphWidget(
         title=title,
         left=list(shown),

@@ -1,4 +1,7 @@
-"""The function behind declared topics and subscriptions; a stack that declares none has none."""
+"""Creates the function behind declared topics and subscriptions.
+
+A stack without declarations does not have the function.
+"""
 
 from __future__ import annotations
 
@@ -25,28 +28,33 @@ if TYPE_CHECKING:
 ID = "Declarations"
 
 TIMEOUT = Duration.seconds(60)
-"""Two requests of DynamoDB's for most; the deletion of a subscription with many parks takes more, and goes on if it is
-asked for again."""
+"""The function's time-out. Most requests take two requests of DynamoDB.
+
+The deletion of a subscription with many parks takes more, and continues if CloudFormation repeats the request.
+"""
 
 ANSWER_TIMEOUT = Duration.seconds(180)
-"""How long CloudFormation waits for an answer, instead of an hour: three times as long as the function may take."""
+"""How long CloudFormation waits for an answer: three times the function's time-out, instead of an hour."""
 
 LATEST_START = Duration.seconds(120)
-"""How old a request may be when the function starts: what begins later may still work when CloudFormation has given up
-and rolled back, and would create something after its deletion. `ANSWER_TIMEOUT` less `TIMEOUT`."""
+"""How old a request may be when the function starts: `ANSWER_TIMEOUT` less `TIMEOUT`.
+
+A function that starts later may still run when CloudFormation has given up and rolled back. It could then create a
+topic after the topic's deletion.
+"""
 
 MEMORY_MIB = 256
 
 
 class Declarations(Construct):
-    """A function that creates, changes and deletes topics and subscriptions as CloudFormation asks for it.
+    """The function that creates, changes and deletes declared topics and subscriptions.
 
     Attributes:
         declare: The function.
     """
 
     def __init__(self, service: TidewheelService, *, code: lambda_.Code) -> None:
-        """Make the function, and allow it the items of topics; queues are CloudFormation's."""
+        """Creates the function and allows it to write topics' items. CloudFormation creates the queues."""
         super().__init__(service, ID)
         self._service = service
         self._paths: set[str] = set()
@@ -59,26 +67,26 @@ class Declarations(Construct):
             timeout=TIMEOUT,
             memory_mib=MEMORY_MIB,
         )
-        # A repetition would come when CloudFormation has been told, or has given up and rolled back.
+        # A retry would come after CloudFormation got the answer, or gave up and rolled back.
         self.declare.configure_async_invoke(retry_attempts=0, max_event_age=LATEST_START)
-        # So what is declared comes after all that it needs to live, and goes before that.
+        # So declared topics are created after the resources that they need, and deleted before these.
         for needed in (service.storage, service.delivery, service.timing_wheel, service.ingestion, service.parameter):
             self.declare.node.add_dependency(needed)
-        # All items of topics: what a template does not declare any more is deleted, so no list would do.
+        # All items of topics: topics that a template no longer declares are deleted, so a list would not be enough.
         service.storage.grant_items(self.declare, OF_TOPICS, *ITEM_WRITES, "dynamodb:ConditionCheckItem")
         service.storage.grant_objects(self.declare, "s3:DeleteObject", prefixes=(PARKED,))
         service.configure(self.declare)
 
     def claim(self, path: str, field: str, value: str) -> None:
-        """Keep a topic or a subscription for whoever declares it first.
+        """Records a declaration of a topic or subscription, and rejects the second one.
 
         Args:
-            path: What tells it apart, as of `Declared`.
-            field: What is told of a second declaration.
-            value: Its value.
+            path: The `path` of `Declared`.
+            field: The field that the error names.
+            value: The field's value in the error.
 
         Raises:
-            InvalidValue: It is declared already; two declarations of one thing would undo each other's.
+            InvalidValue: The path is already declared; two declarations would undo each other's changes.
         """
         if path in self._paths:
             name = self._service.node.path
@@ -86,12 +94,13 @@ class Declarations(Construct):
         self._paths.add(path)
 
     def resource(self, scope: Construct, wanted: Declared, *, removal_policy: RemovalPolicy) -> CustomResource:
-        """Make the custom resource of a topic or a subscription.
+        """Creates the custom resource of a topic or subscription.
 
         Args:
-            scope: The construct that it belongs to.
-            wanted: What is declared.
-            removal_policy: Whether what was declared is deleted when it is declared no more, or with its stack.
+            scope: The construct that the resource belongs to.
+            wanted: The declared topic or subscription.
+            removal_policy: Whether the topic or subscription is deleted when the stack no longer declares it, or is
+                deleted.
         """
         resource = CustomResource(
             scope,
@@ -102,14 +111,16 @@ class Declarations(Construct):
             removal_policy=removal_policy,
             service_timeout=ANSWER_TIMEOUT,
         )
-        # Of what it is, and not of where it stands: moved, it would be created, which adopts, and then deleted.
+        # The id depends on the declaration, not on its scope. Otherwise a declaration that moves to another scope would
+        # be created, which adopts the topic, and then deleted.
         cast(CfnResource, resource.node.default_child).override_logical_id(self._logical_id(wanted))
         return resource
 
     def allow_check(self, queue: sqs.IQueue) -> None:
-        """Allow to see whether a subscription's queue is there.
+        """Allows to check that a subscription's queue exists.
 
-        One that another stack of the app makes is: it comes before the subscription, and a reference would be a cycle.
+        A queue of another stack of the app needs no check: it is created before the subscription, and a reference would
+        be a cycle.
         """
         if isinstance(queue, sqs.Queue) and Stack.of(queue) is not Stack.of(self):
             return
@@ -118,7 +129,7 @@ class Declarations(Construct):
         )
 
     def _logical_id(self, wanted: Declared) -> str:
-        """Return a name for the template that tells topics from subscriptions, and one service's from another's."""
+        """Returns a logical id that is unique among the topics and subscriptions of all services."""
         name = self._service.service_name
         if Token.is_unresolved(name):
             name = Stack.of(self._service).stack_name

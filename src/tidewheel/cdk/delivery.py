@@ -1,4 +1,4 @@
-"""Delivery: the work queue of parts, and the function that sends them to the subscriptions' queues."""
+"""Deploys the work queue, and the function that sends messages to subscriptions' queues."""
 
 from __future__ import annotations
 
@@ -17,25 +17,28 @@ from tidewheel.cdk.storage import ITEM_WRITES, TOPICS, Storage
 from tidewheel.client.subscription_queues import ROLE_TAG, STACK_TAG, SUBSCRIPTION
 
 DELIVER_TIMEOUT = Duration.seconds(60)
-"""A part is a thousand messages by default: a second or two. A park may hold all direct messages of an ingest call."""
+"""The function's time-out. A part has a thousand messages by default and takes a second or two.
+
+A park may hold all direct messages of an ingest call.
+"""
 
 WORK_VISIBILITY = Duration.seconds(180)
-"""Three times the function's time-out, where AWS recommends six times (and demands once), and more than a lease lasts.
+"""Three times the function's time-out, and longer than a lease. AWS recommends six times, and requires once.
 
-A part that fails comes again when this has passed. A plan is handed out 480 s before its first message is due, so two
-tries more are in time.
+A failed part comes again after this time. A plan is handed out 480 s before its first message is due, so two more tries
+are in time.
 """
 
 WORK_RECEIVES = 10
-"""Half an hour of tries: after as long (`redrive_s`) the sweep enqueues the part again, whatever became of the job."""
+"""Half an hour of tries. After the same time (`redrive_s`), the sweep enqueues the part again in any case."""
 
 
 class Delivery(Construct):
-    """The last leg of a message's way.
+    """The delivery of messages to subscriptions' queues.
 
     Attributes:
-        work_queue: Holds parts of deliveries and parks; each is one function call's work.
-        refused_queue: Holds messages that SQS refused for good.
+        work_queue: Holds parts of deliveries and parks; each is the work of a function call.
+        refused_queue: Holds messages that SQS refused permanently.
         deliver: The function that sends a part or a park.
         roles: Roles that may send to the subscriptions' queues, in the order of their grants.
     """
@@ -43,7 +46,7 @@ class Delivery(Construct):
     def __init__(
         self, scope: Construct, id_: str, *, environment: Environment, code: lambda_.Code, storage: Storage
     ) -> None:
-        """Make the queues and the function, and allow it to read objects and send messages."""
+        """Creates the queues and the function, which may read objects and send messages."""
         super().__init__(scope, id_)
         self._subscriber_queue_arns = environment.subscriber_queue_arns
         self.roles: list[iam.IRole] = []
@@ -75,12 +78,12 @@ class Delivery(Construct):
         self.grant_sends(self.deliver)
 
     def grant_sends(self, function: lambda_.Function) -> None:
-        """Allow a function to send to the subscriptions' queues, and to put aside what SQS refuses.
+        """Allows a function to send to subscriptions' queues and to the queue for refused messages.
 
-        Subscriptions come and go without a deployment, so their queues are allowed by name, `<service>-...`, and by the
-        tags that clients give them: other queues so named, the service's own among them, have none. Those that the
-        environment lists are allowed as well. Any other queue of this account may allow the roles by its own policy
-        (`tidewheel.cdk.grant_deliveries`); one of another account needs that and to be listed.
+        Subscriptions come and go without a deployment. So their queues are allowed by name, `<service>-...`, and by the
+        tags that clients set. Other queues with such names, such as the service's own, do not have these tags. Queues
+        that the environment lists are allowed too. Any other queue of this account can allow the roles by its own
+        policy (`tidewheel.cdk.grant_deliveries`). A queue of another account needs both the policy and the listing.
         """
         arn = Stack.of(self).format_arn(service="sqs", resource=f"{service_name(self)}-*")
         function.grant_principal.add_to_principal_policy(
@@ -105,5 +108,5 @@ class Delivery(Construct):
             "Clients make the queues of subscriptions, each with the service's name in front of its own, and its tags.",
         )
         grant_queue_sends(function, self.refused_queue)
-        assert function.role is not None  # python_function gives each one
+        assert function.role is not None  # python_function gives each function a role
         self.roles.append(function.role)

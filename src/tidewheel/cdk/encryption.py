@@ -1,10 +1,11 @@
-"""Encryption: the customer's KMS key, where there is one, and who may use it for what.
+"""Encrypts the service with a customer's KMS key, and grants the use of the key.
 
-Without one, S3, SQS and DynamoDB encrypt with keys of their own, which cost nothing and need no permission. With one,
-the S3 bucket, the table, the queues, the log groups and the alarms' topic are encrypted with it. Then
-- each role may decrypt and make data keys, through the services that it uses and not otherwise;
-- the key's policy lets CloudWatch Logs use it for the service's log groups, and CloudWatch and EventBridge for messages
-  to the topic. A key that was made elsewhere must say so itself: see `docs/security.md`.
+Without a customer's key, S3, SQS and DynamoDB encrypt with their own keys, which cost nothing and need no permission.
+With a customer's key, the S3 bucket, the table, the queues, the log groups and the alarms' topic are encrypted with it.
+Then
+- each role may decrypt and make data keys, but only through the AWS services that the role uses;
+- the key's policy lets CloudWatch Logs use the key for the service's log groups, and CloudWatch and EventBridge for
+  messages to the topic. The policy of an imported key must already allow this: see `docs/security.md`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tidewheel.errors import InvalidValue
 ID = "Encryption"
 
 DATA_KEY_REUSE = Duration.hours(12)
-"""How long SQS uses one data key: each time it takes another, each queue pays a request of KMS, $0.03 for 10,000."""
+"""How long SQS uses a data key. Each new data key costs a request of KMS for each queue, $0.03 for 10,000 requests."""
 
 LOG_ACTIONS = (
     "kms:Decrypt",
@@ -33,23 +34,23 @@ LOG_ACTIONS = (
     "kms:ReEncryptFrom",
     "kms:ReEncryptTo",
 )
-"""What CloudWatch Logs must be allowed on the key of a log group."""
+"""The actions that CloudWatch Logs needs on the key of a log group."""
 
 
 class Encryption(Construct):
-    """The key of one service, if it has one.
+    """The customer's key of a service, if there is a key.
 
     Attributes:
-        key: The customer's key; None if the services' own keys encrypt.
+        key: The customer's key; None if AWS services encrypt with their own keys.
     """
 
     def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey | None = None) -> None:
-        """Take the given key, or that of the environment, or make one, or have none.
+        """Uses the given key, or else the environment's key, a new key, or no key.
 
         Args:
-            scope: The construct of the whole service; `of` finds this from anywhere in it.
-            environment: May name a key, or ask for one.
-            key: A key of the same app or an imported one; comes before the environment's.
+            scope: The construct of the whole service; `of` finds this object from any construct in the scope.
+            environment: May name a key, or request a new key.
+            key: A key of the same app or an imported key; comes before the environment's key.
 
         Raises:
             InvalidValue: The key is an alias.
@@ -63,7 +64,7 @@ class Encryption(Construct):
 
     @staticmethod
     def of(scope: IConstruct) -> Encryption | None:
-        """Return the encryption of the service that a construct belongs to; None outside of any."""
+        """Returns the encryption of a construct's service. None outside of a service."""
         for each in reversed(scope.node.scopes):
             found = each.node.try_find_child(ID)
             if isinstance(found, Encryption):
@@ -71,7 +72,7 @@ class Encryption(Construct):
         return None
 
     def grant_use(self, grantee: iam.IGrantable, *services: str) -> None:
-        """Allow to use the key through these services of this Region, such as "s3"; nothing if there is no key."""
+        """Allows to use the key, if any, through these AWS services of this Region, such as "s3"."""
         if self.key is None:
             return
         through = [f"{service}.{Aws.REGION}.{Aws.URL_SUFFIX}" for service in services]
@@ -97,7 +98,7 @@ class Encryption(Construct):
         )
 
     def _allow_logs(self, key: kms.IKey) -> None:
-        """Let CloudWatch Logs use the key for the log groups of the service's functions and jobs."""
+        """Allows CloudWatch Logs to use the key for the service's log groups of functions and jobs."""
         groups = [
             Stack.of(self).format_arn(
                 service="logs",
@@ -124,7 +125,10 @@ def _check_no_alias(key: kms.IKey) -> None:
 
 
 def allow_alarms(key: kms.IKey) -> None:
-    """Let alarms of this account publish to a topic with this key; what makes a rule allows EventBridge the same."""
+    """Allows alarms of this account to publish to a topic with this key.
+
+    For rules, the CDK's target of the rule allows EventBridge the same.
+    """
     key.add_to_resource_policy(
         iam.PolicyStatement(
             principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
@@ -136,13 +140,13 @@ def allow_alarms(key: kms.IKey) -> None:
 
 
 def key_of(scope: IConstruct) -> kms.IKey | None:
-    """Return the customer's key of the service that a construct belongs to."""
+    """Returns the customer's key of a construct's service."""
     found = Encryption.of(scope)
     return None if found is None else found.key
 
 
 def grant_key(grantee: iam.IGrantable, scope: IConstruct, *services: str) -> None:
-    """Allow to use the key, if there is one, of the service that a construct belongs to; see `Encryption.grant_use`."""
+    """Allows to use the key of a construct's service, if there is a key. See `Encryption.grant_use`."""
     found = Encryption.of(scope)
     if found is not None:
         found.grant_use(grantee, *services)

@@ -1,4 +1,4 @@
-"""In what one deployment of the service may differ from another, as data."""
+"""The settings in which deployments of the service may differ."""
 
 from __future__ import annotations
 
@@ -14,42 +14,45 @@ from tidewheel.errors import InvalidValue
 from tidewheel.model.topic import check_name
 
 MAX_DEDICATED_TOPICS = 6
-"""Each function's variables, and the SSM parameter with the same settings, hold 4 KB.
+"""The most topics with their own queues: a function's variables, and the SSM parameter, hold at most 4 KB.
 
-Two queues with the longest names that CloudFormation makes, of a topic with the longest name, take 350 bytes.
+A topic's two queues take up to 350 bytes, with the longest topic name and the longest names from CloudFormation.
 """
 
 MAX_SOURCE_CONCURRENCY = 1000
 """Lambda's limit of an event source's `MaximumConcurrency`."""
 
 MAX_SWEEP_INTERVAL_S = 300
-"""Alarms look at what sweeps tell in periods of five minutes, and the backlog is told in the first five of an hour."""
+"""Alarms read sweeps' metrics in periods of five minutes, and sweeps emit the backlog in an hour's first five."""
 
 MIN_QUEUE_AGE_ALARM_S = 960
-"""A bulk pack waits for 300 s by design; if its call then fails for once, it is visible again after 660 s and waits
-for 300 s more."""
+"""The highest normal age of a bulk pack.
+
+A bulk pack waits for 300 s by design. If its call then fails once, the pack is visible again after 660 s from its
+receipt and waits for 300 s more.
+"""
 
 MIN_WARM_READ_UNITS, MIN_WARM_WRITE_UNITS = 12_000, 4_000
-"""What every new table on demand takes at once; DynamoDB refuses less."""
+"""The units that every new on-demand table takes at once. DynamoDB refuses lower values."""
 
 GLUE_VERSIONS = re.compile(r"6\.\d+\Z")
-"""Spark 4.1 and Python 3.13, for which the jobs and their wheels are made: Glue changes neither within a major version.
+"""Versions with Spark 4.1 and Python 3.13, as the jobs and wheels need. Glue keeps both within a major version.
 https://docs.aws.amazon.com/glue/latest/dg/release-notes.html"""
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 MAX_SKEW_MS = 60_000
-"""A message waits for so much longer than asked: clocks that differ by a minute are to be mended instead."""
+"""The limit on `max_skew_ms`, which delays every message. If clocks differ by more, repair the clocks."""
 
 MAX_SEND_THREADS = 64
-"""A function with the most memory has six CPUs; more threads only wait for them."""
+"""A function with the most memory has six CPUs. More threads would only wait for a CPU."""
 
 _RANGES: Mapping[str, tuple[int, int | None]] = {
-    # What Lambda takes.
+    # Lambda's limits.
     **dict.fromkeys(
         (f"{name}_memory_mib" for name in ("ingest", "dispatch", "deliver", "sweep", "compact")), (128, 10_240)
     ),
-    # Glue's least: a driver and one that works. What a run may have at most is a quota of the account.
+    # Glue's minimum: a driver and a worker. The maximum is a quota of the account.
     **dict.fromkeys(("merge_workers", "rebuild_workers", "import_workers"), (2, None)),
     "max_skew_ms": (0, MAX_SKEW_MS),
     "send_threads": (1, MAX_SEND_THREADS),
@@ -60,9 +63,9 @@ _RANGES: Mapping[str, tuple[int, int | None]] = {
     "oldest_due_alarm_s": (60, None),
     "queue_age_alarm_s": (MIN_QUEUE_AGE_ALARM_S, None),
 }
-"""Field -> the least and the greatest whole number that it can be."""
+"""Field -> its minimum and maximum, as whole numbers."""
 _OPTIONAL = ("deleted_object_days", "warm_read_units", "warm_write_units")
-"""Fields of _RANGES that can be None, too."""
+"""Fields of _RANGES that can also be None."""
 _SWITCHES = ("spark", "own_key", "alarms", "dashboard", "metrics", "tracing")
 _CHOICES: Mapping[str, type] = {"removal_policy": RemovalPolicy, "log_retention": RetentionDays}
 _LISTS = ("subscriber_queue_arns", "dedicated_topics")
@@ -75,58 +78,58 @@ _TEXTS_OR_NONE = ("encryption_key_arn", "access_log_bucket")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """Everything in which one deployment of the service may differ from another.
+    """The settings of a deployment of the service.
 
     Attributes:
-        name: The name by which the context key `environment` chooses it.
-        removal_policy: What happens to the table and the S3 bucket when the stack is deleted.
+        name: The environment's name, for the context key `environment`.
+        removal_policy: Whether the table and the S3 bucket are kept when the stack is deleted.
         log_retention: How long the logs of the functions are kept.
         ingest_memory_mib: Memory of the ingest function. CPU grows with it.
         dispatch_memory_mib: Memory of the dispatch function.
         deliver_memory_mib: Memory of the deliver function.
         sweep_memory_mib: Memory of the sweep function.
-        compact_memory_mib: Memory of the compact function, which holds the part of a merge that it has in hand.
-        spark: Whether there are the Glue jobs, which merge what is large, rebuild and import. Without them the compact
-            function merges all, in smaller steps, and people rebuild and import on a machine of theirs.
+        compact_memory_mib: Memory of the compact function, which holds the current part of a merge in memory.
+        spark: Whether the stack has the Glue jobs for large merges, rebuilding and importing. Without the jobs, the
+            compact function does all merges, in smaller steps, and people rebuild and import on their own machine.
         glue_version: The version of Glue that the jobs run on: 6.0, or a later 6.x.
-        merge_workers: Workers (G.1X: 4 vCPUs, 16 GB) of one run of the merge job, its driver among them.
-        rebuild_workers: The same of the rebuild job.
-        import_workers: The same of the import job.
-        max_skew_ms: By how much two clocks may differ; added to every delay, so that nothing is early.
-        send_threads: Parallel SQS requests of one function call.
+        merge_workers: Workers (G.1X: 4 vCPUs, 16 GB) of a run of the merge job, including the driver.
+        rebuild_workers: The same for the rebuild job.
+        import_workers: The same for the import job.
+        max_skew_ms: The most by which two clocks may differ; added to every delay, so that no message is early.
+        send_threads: Parallel SQS requests of a function call.
         sweep_interval_s: Time between two sweeps, whole minutes up to 300 s: how long a lost schedule can go
-            unnoticed. A sweep that takes longer than the interval meets the next one, which does no harm.
-        subscriber_queue_arns: Queues of subscriptions that are not named `<stack>-...`, to which the
-            functions may send as well. Queues of this account need it only if their own policy does not allow it.
-        dedicated_topics: Topics with an urgent and a bulk queue of their own, so that permission to send to these
-            is permission for this topic alone. At most MAX_DEDICATED_TOPICS.
-        encryption_key_arn: A KMS key of this Region that encrypts all that the service stores; by default AWS's own
-            keys do, at no cost. Its policy must allow what `tidewheel.cdk.encryption` says.
-        own_key: Whether the service makes such a key for itself: $1 a month, and requests.
-        deleted_object_days: Days for which S3 still has what was deleted; None: none. It costs what it holds.
+            unnoticed. A sweep that takes longer than the interval overlaps the next sweep, which does no harm.
+        subscriber_queue_arns: Subscriptions' queues with names other than `<stack>-...`, to which the functions may
+            send too. Queues of this account need this only if their own policy does not allow the functions.
+        dedicated_topics: Topics with their own urgent and bulk queue, so that permission to send to these queues is
+            permission for this topic alone. At most MAX_DEDICATED_TOPICS.
+        encryption_key_arn: A KMS key of this Region that encrypts all data that the service stores; default: AWS's own
+            keys, at no cost. `tidewheel.cdk.encryption` says what the key's policy must allow.
+        own_key: Whether the service creates its own KMS key: $1 a month, and the cost of requests.
+        deleted_object_days: Days for which S3 keeps deleted objects, at S3's price; None: objects are not kept.
         warm_read_units: Read units a second that the table takes at once, without growing first; at least
-            MIN_WARM_READ_UNITS. None: what DynamoDB gives. Paid once when it is raised; DynamoDB refuses to lower it.
-        warm_write_units: The same of write units, of the table and of its index; at least MIN_WARM_WRITE_UNITS.
-        access_log_bucket: An S3 bucket of this account that gets the access logs of the service's.
+            MIN_WARM_READ_UNITS. None: DynamoDB's default. Each raise is paid once; DynamoDB refuses to lower the value.
+        warm_write_units: The same for write units, of the table and of its index; at least MIN_WARM_WRITE_UNITS.
+        access_log_bucket: An S3 bucket of this account that gets the access logs of the service's S3 bucket.
         urgent_concurrency: Ingest calls at one time for an urgent queue, so that a burst leaves the account's
             concurrency to others.
         bulk_concurrency: The same for a bulk queue.
         work_concurrency: Deliver calls at one time.
-        reserved_concurrency: Function, such as "dispatch" -> calls that the account keeps for it alone, which is also
-            their limit. By default none: Lambda reserves only what leaves 100 to the account's other functions, and a
-            new account may have no more than 10 in all.
-        alarms: Whether there are alarms, $2.50 a month. Failed job runs are told without them.
-        dashboard: Whether there is a dashboard: $3 a month, but for the first three of an account.
-        metrics: Whether the functions emit metrics of the service's own: $0.30 a month for each that has data. Without
-            them five of the alarms are left out, and much of the dashboard is empty.
-        tracing: Whether each function's calls are traced, as far as Lambda samples them; otherwise only those whose
-            caller traces. $5 for a million traces, the first 100,000 of a month free.
-        log_level: From which level the functions log: DEBUG, INFO, WARNING or ERROR.
+        reserved_concurrency: Function, such as "dispatch" -> calls that the account reserves for this function, which
+            is also its limit. Default: none. Lambda must leave 100 calls to the account's other functions, and a new
+            account may have only 10 calls in total.
+        alarms: Whether the stack has alarms, $2.50 a month. Failed job runs are reported even without alarms.
+        dashboard: Whether the stack has a dashboard: $3 a month, except for the first three of an account.
+        metrics: Whether the functions emit the service's own metrics: $0.30 a month for each metric with data. Without
+            these metrics, five of the alarms are left out, and much of the dashboard is empty.
+        tracing: Whether each function's calls are traced, with Lambda's sampling; otherwise only calls from a traced
+            caller. $5 for a million traces, the first 100,000 of a month free.
+        log_level: The lowest level that the functions log: DEBUG, INFO, WARNING or ERROR.
         oldest_due_alarm_s: Age from which a due message that is not delivered raises an alarm.
-        queue_age_alarm_s: The same of a message in a queue that a function reads. A bulk pack waits for 300 s by
-            design, and is up to 960 s old if one call failed; what is in it may be due 1,800 s after it was sent.
-        runbook_url: Where alarms and dashboard send people; `#` and the title of a page are added. By default they name
-            the command that prints the page: `tidewheel docs runbook#...`.
+        queue_age_alarm_s: The same for a message in a queue that a function reads. A bulk pack waits for 300 s by
+            design, and is up to 960 s old if one call failed; its messages may be due 1,800 s after sending.
+        runbook_url: The runbook's URL in alarms and dashboard; `#` and the title of a page are added. By default they
+            name the command that prints the page: `tidewheel docs runbook#...`.
     """
 
     name: str
@@ -206,7 +209,7 @@ class Environment:
                 raise InvalidValue(name, getattr(self, name), f"give one of {choice.__name__}")
         for name in _LISTS:
             value = getattr(self, name)
-            # A text is a sequence of texts too, of its letters.
+            # A str is a sequence of str too.
             if not isinstance(value, tuple) or not all(isinstance(each, str) for each in value):
                 raise InvalidValue(name, value, "give a tuple of texts; of one: ('...',)")
         if not isinstance(self.reserved_concurrency, Mapping):
@@ -243,22 +246,31 @@ class Environment:
 
     @property
     def protected(self) -> bool:
-        """Whether what holds data outlives the stack and refuses to be deleted."""
+        """Whether the table and the S3 bucket outlive the stack and refuse deletion."""
         return self.removal_policy is not RemovalPolicy.DESTROY
 
     @property
     def log_removal_policy(self) -> RemovalPolicy:
-        """What happens to log groups: they have names, so one that a failed deployment left would stop the next."""
+        """The removal policy of log groups.
+
+        Log groups have explicit names, so a log group left by a failed deployment would make the next deployment fail.
+        """
         return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if self.protected else self.removal_policy
 
     @classmethod
     def development(cls, **changes: Any) -> Environment:
-        """Return what goes with the stack and costs next to nothing while it is idle; fields given by name differ."""
+        """Returns the development environment, with these fields changed.
+
+        Its data is deleted with the stack, and an idle stack costs almost nothing.
+        """
         return replace(cls(name="development", removal_policy=RemovalPolicy.DESTROY), **changes)
 
     @classmethod
     def production(cls, **changes: Any) -> Environment:
-        """Return what keeps its data whatever happens to the stack; fields given by name differ."""
+        """Returns the production environment, with these fields changed.
+
+        Its data is kept when the stack is deleted.
+        """
         kept = cls(name="production", removal_policy=RemovalPolicy.RETAIN, deleted_object_days=7)
         return replace(replace(kept, alarms=True, dashboard=True), **changes)
 

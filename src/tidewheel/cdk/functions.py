@@ -1,4 +1,4 @@
-"""The one way in which a function of the service is made."""
+"""Creates the Lambda functions of the service."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tidewheel.cdk.names import resource_name
 from tidewheel.cdk.queues import grant_queue_sends
 
 CHAINED = ("ingest", "deliver")
-"""Functions that may come again in one chain of SQS messages: Lambda would stop the 16th call of it as a loop.
+"""Functions that may run repeatedly in a chain of SQS messages. Lambda would stop the 16th call of a chain as a loop.
 
-Deliver leaves the rest of a long catch-up to a job of its own, and ends with the last one; a consumer may send what it
-received again, each time with a delay, as often as it likes.
+Deliver enqueues the rest of a long catch-up as a new job, until no rest is left. A consumer may send a received message
+again, each time with a delay, without limit.
 """
 
 
@@ -34,18 +34,18 @@ def python_function(
     timeout: Duration,
     memory_mib: int,
 ) -> lambda_.Function:
-    """Make the function whose handler is `functions/<name>/handler.py`.
+    """Creates the function with the handler `functions/<name>/handler.py`.
 
-    Its role can write to its own log group and traces, nothing else: each construct grants what its
-    function needs. Its variables are set by the stack, once every resource exists.
+    The function's role can only write to its own log group and traces. Each construct grants the further permissions of
+    its function. The service sets the function's variables after all resources are created.
 
     Args:
         scope: The construct that the function belongs to.
         name: The folder of the handler, one lower-case word.
-        description: What the console shows.
-        code: The code of all functions, as `tidewheel.cdk.bundling.service_code` makes it.
-        environment: Decides how long logs are kept, and the concurrency that is reserved.
-        timeout: The longest that one call may take.
+        description: The description in the console.
+        code: The code of all functions, from `tidewheel.cdk.bundling.service_code`.
+        environment: Sets how long logs are kept, and the reserved concurrency.
+        timeout: The longest that a call may take.
         memory_mib: Memory in MiB.
     """
     id_ = name.capitalize()
@@ -88,7 +88,7 @@ def python_function(
 
 
 def _telemetry(environment: Environment) -> dict[str, str]:
-    """Return the variables that Powertools reads."""
+    """Returns the environment variables for Powertools."""
     variables = {"POWERTOOLS_LOG_LEVEL": environment.log_level}
     return variables if environment.metrics else {**variables, "POWERTOOLS_METRICS_DISABLED": "true"}
 
@@ -96,13 +96,15 @@ def _telemetry(environment: Environment) -> dict[str, str]:
 def limit_asynchronous_calls(
     function: lambda_.Function, *, max_age: Duration, retries: int, dead_letters: sqs.IQueue
 ) -> None:
-    """Say what becomes of asynchronous calls that fail. By default Lambda tries for six hours, and forgets them.
+    """Limits the retries of asynchronous calls, and records failed calls.
+
+    By default Lambda retries for six hours and then drops the call.
 
     Args:
-        function: Only itself is called, no version of it.
-        max_age: How long after its acceptance a call may still be started.
-        retries: How often one that failed is tried again: after one minute, then after two.
-        dead_letters: Where Lambda records, with the event, what it gave up.
+        function: The function; callers use it directly, not a version.
+        max_age: How long after its acceptance a call may still start.
+        retries: How often a failed call is retried: after one minute, then after two.
+        dead_letters: The queue for records of failed calls, with the event.
     """
     grant_queue_sends(function, dead_letters)
     lambda_.CfnEventInvokeConfig(

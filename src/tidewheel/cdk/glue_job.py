@@ -1,4 +1,7 @@
-"""A Glue job on Spark, made of the plain resource: the CDK's own construct for it is in no release before 2.272."""
+"""Creates a Glue job on Spark from CloudFormation's resource.
+
+The CDK's own construct for Glue jobs exists only from release 2.272 on.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from constructs import Construct
 
 
 class GlueJob(Construct):
-    """A job that runs a Python script on Spark, on G.1X workers, and logs and measures what it does.
+    """A job that runs a Python script on Spark, on G.1X workers, with logs and metrics.
 
     Attributes:
-        job_name: Its name in Glue.
-        job_arn: Its ARN.
+        job_name: The job's name in Glue.
+        job_arn: The job's ARN.
     """
 
     def __init__(
@@ -34,19 +37,19 @@ class GlueJob(Construct):
         max_concurrent_runs: int,
         arguments: Mapping[str, str],
     ) -> None:
-        """Make it.
+        """Creates the job.
 
         Args:
-            scope: The construct that it belongs to.
-            id_: Its name there.
-            job_name: Its name in Glue.
-            description: What the console shows.
+            scope: The construct that the job belongs to.
+            id_: The job's name in the scope.
+            job_name: The job's name in Glue.
+            description: The description in the console.
             glue_version: Such as "6.0".
-            script_url: Where the script is, `s3://...`.
-            role: What it may do. It gets no statements here.
-            workers: G.1X workers of a run, its driver among them.
-            timeout: After which a run is stopped.
-            max_retries: How often Glue runs it again after a failure.
+            script_url: The script's URL, `s3://...`.
+            role: The job's role. This construct adds no statements to the role.
+            workers: G.1X workers of a run, including the driver.
+            timeout: The time after which Glue stops a run.
+            max_retries: How often Glue retries a failed run.
             max_concurrent_runs: Runs at one time.
             arguments: Default arguments of a run.
         """

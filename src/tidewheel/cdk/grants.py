@@ -1,7 +1,7 @@
-"""What a service lets others do: the statements of `tidewheel.client.policies`, with the stack's own names in them.
+"""Grants programs the use of a service, with the statements of `tidewheel.client.policies`.
 
-They are the same statements that `tidewheel policy` prints, so a program that the CDK allows something may do exactly
-what the documents say: also with a customer's KMS key.
+`tidewheel policy` prints the same statements, so the documentation of permissions applies to the CDK too, also with a
+customer's KMS key.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def grant_send(
     service: TidewheelService, grantee: iam.IGrantable, topics: Sequence[str | Topic], actions: Collection[SenderAction]
 ) -> iam.Grant:
-    """Allow to send to topics; see `TidewheelService.grant_send`."""
+    """Allows to send to topics. See `TidewheelService.grant_send`."""
     names = [topic if isinstance(topic, str) else topic.topic_name for topic in topics]
     if not names:
         raise InvalidValue("topics", names, "name at least one topic")
@@ -56,7 +56,7 @@ def grant_consume(
     subscriptions: Sequence[Subscription],
     actions: Collection[ConsumerAction],
 ) -> iam.Grant:
-    """Allow to work on declared subscriptions; see `TidewheelService.grant_consume`."""
+    """Allows to work on declared subscriptions. See `TidewheelService.grant_consume`."""
     if not subscriptions:
         raise InvalidValue("subscriptions", subscriptions, "give at least one declared subscription")
     statements = []
@@ -75,7 +75,7 @@ def grant_consume(
 
 
 def grant_administer(service: TidewheelService, grantee: iam.IGrantable) -> iam.Grant:
-    """Allow to create, change and delete topics; see `TidewheelService.grant_administer`."""
+    """Allows to create, change and delete topics. See `TidewheelService.grant_administer`."""
     read = [*service.ingestion.queues, service.delivery.work_queue]
     dead = [queue_arn(each.dead_letter_queue.queue) for each in read if each.dead_letter_queue is not None]
     statements = administrator_statements(settings_of(service), dead_letter_queues=dead, **_place())
@@ -83,7 +83,7 @@ def grant_administer(service: TidewheelService, grantee: iam.IGrantable) -> iam.
 
 
 def settings_of(service: TidewheelService) -> ServiceSettings:
-    """Return a service's settings with ARNs of queues where clients have URLs: policies need no more than ARNs."""
+    """Returns a service's settings for policies, with queues' ARNs instead of URLs."""
     own = {
         "urgent_queue_url": service.ingestion.urgent_queue,
         "bulk_queue_url": service.ingestion.bulk_queue,
@@ -100,9 +100,9 @@ def settings_of(service: TidewheelService) -> ServiceSettings:
 
 
 def queue_arn(queue: sqs.IQueue) -> str:
-    """Return a queue's ARN as text that begins with `arn:`, where `queue_arn` is one reference altogether.
+    """Returns a queue's ARN as text that begins with `arn:`. CDK's `queue_arn` is a single reference.
 
-    A queue that another app made keeps its own Region and account.
+    The ARN of an imported queue keeps its own Region and account.
     """
     return Stack.of(queue).format_arn(
         service="sqs",
@@ -114,7 +114,7 @@ def queue_arn(queue: sqs.IQueue) -> str:
 
 
 def _place() -> dict[str, str]:
-    """Return where the stack is, as the functions of `tidewheel.client.policies` take it."""
+    """Returns the stack's location as arguments of the functions in `tidewheel.client.policies`."""
     return {
         "partition": Aws.PARTITION,
         "region": Aws.REGION,
@@ -137,7 +137,7 @@ def _grant(grantee: iam.IGrantable, statements: Iterable[Statement]) -> iam.Gran
 
 
 def _use_queue_key(service: TidewheelService, queue: sqs.IQueue, grantee: iam.IGrantable) -> None:
-    """Allow to read a queue that is encrypted with a key of its own, not the service's."""
+    """Allows to read a queue that is encrypted with another key than the service's key."""
     key, shared = queue.encryption_master_key, key_of(service)
     if key is not None and (shared is None or key.key_arn != shared.key_arn):
         key.grant_decrypt(grantee)

@@ -1,4 +1,4 @@
-"""Ingestion: the queues that senders write to, and the function that turns batches into ledgers."""
+"""Deploys the ingest queues, and the function that turns batches into ledgers."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from tidewheel.cdk.timing_wheel import TimingWheel
 INGEST_TIMEOUT = Duration.seconds(60)
 
 URGENT_VISIBILITY = Duration.seconds(120)
-"""Twice the function's time-out, where AWS recommends six times (and demands once).
+"""Twice the function's time-out. AWS recommends six times, and requires once.
 
-Urgent messages may be due in seconds. A call that died is repeated when this has passed, so it is the
-price in lateness of a crash. A small batch is done in well under the time-out.
+Urgent messages may be due in seconds. A batch whose call died comes again after this time, so a crash makes its
+messages late by this time. A small batch takes much less than the time-out.
 """
 
 BULK_WINDOW = Duration.seconds(300)
-"""The longest that Lambda waits for a batch to fill: few, large ledgers."""
+"""The longest that Lambda waits for a batch to fill. A long wait makes few, large ledgers."""
 
 BULK_VISIBILITY = Duration.seconds(6 * 60 + 300)
-"""Six times the function's time-out plus the window, as AWS recommends: nothing here is due soon.
+"""Six times the function's time-out plus the window, as AWS recommends.
 
-Senders put messages here that are due in half an hour or later (`tidewheel.client.sender.URGENT_MS`). A repeat that
-waits for the window again is still in time for a ledger.
+The bulk queue's messages are due in half an hour or later (`tidewheel.client.sender.URGENT_MS`). A retry that waits for
+the window again is still in time for a ledger.
 """
 
 
 class Ingestion(Construct):
-    """The way into the service.
+    """The ingest queues and the ingest function.
 
     Attributes:
-        urgent_queue: For what is due soon: no window, quick repeats.
-        bulk_queue: For the rest: collected for up to five minutes.
+        urgent_queue: For messages due soon, without a window, with quick retries.
+        bulk_queue: For all other messages, collected for up to five minutes.
         topic_queues: Topic -> its own urgent and bulk queue, for the topics that the environment lists.
-        ingest: The function that reads all of them.
+        ingest: The function that reads all these queues.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class Ingestion(Construct):
         timing_wheel: TimingWheel,
         delivery: Delivery,
     ) -> None:
-        """Make the queues and the function; allow it to write ledgers, arm the wheel and send directly."""
+        """Creates the queues and the function, which may write ledgers, create schedules and send direct."""
         super().__init__(scope, id_)
         self.urgent_queue, self.bulk_queue = _queues(self, environment)
         self.topic_queues = {
-            # With a prefix, for the CDK leaves a construct named "Default" out of the logical ids.
+            # With a prefix, since the CDK leaves the name "Default" out of logical ids.
             topic: _queues(Construct(self, f"Topic-{topic}"), environment)
             for topic in environment.dedicated_topics
         }
@@ -94,7 +94,7 @@ class Ingestion(Construct):
         return [(self.urgent_queue, self.bulk_queue), *self.topic_queues.values()]
 
     def _read(self, urgent: sqs.Queue, bulk: sqs.Queue, environment: Environment) -> None:
-        """Have the function called with what comes through two queues."""
+        """Makes the function read a pair of queues."""
         read_queue(self.ingest, urgent, batch_size=10, max_concurrency=environment.urgent_concurrency)
         read_queue(
             self.ingest,
@@ -106,7 +106,7 @@ class Ingestion(Construct):
 
 
 def _queues(scope: Construct, environment: Environment) -> tuple[sqs.Queue, sqs.Queue]:
-    """Make an urgent and a bulk queue."""
+    """Creates an urgent and a bulk queue."""
 
     def make(id_: str, visibility_timeout: Duration) -> sqs.Queue:
         return source_queue(

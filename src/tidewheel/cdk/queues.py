@@ -1,4 +1,4 @@
-"""The service's own queues: how one with a dead-letter queue is made, and how a function reads it."""
+"""Creates the service's own queues, and connects functions to queues."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ RETENTION = Duration.days(14)
 """The longest that SQS keeps a message. A tombstone outlives two such stays (28 days)."""
 
 OUTAGE = Duration.hours(4)
-"""An outage of S3, DynamoDB or Lambda of this length heals by itself: packs are tried again until then.
+"""The longest outage of S3, DynamoDB or Lambda after which no person must act: packs are retried for this time.
 
-Later they are dead letters, which people redrive. It is no longer, since a pack that is damaged, or for a topic that is
-gone, is told of only when it is a dead letter.
+After this time, packs become dead letters, which people redrive. The time is not longer, since a damaged pack, or a
+pack for a deleted topic, is reported only when it becomes a dead letter.
 """
 
 READS = ("sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
-"""What Lambda needs to read a queue for a function; it leaves messages that failed to their visibility time-out."""
+"""The actions that Lambda needs to read a queue for a function. Failed messages keep their visibility time-out."""
 
 
 def receives_through(outage: Duration, visibility_timeout: Duration) -> int:
-    """Return the receives after which a message that always fails has been tried for this long."""
+    """Returns the number of receives in which a failing message is retried for this long."""
     return math.ceil(outage.to_seconds() / visibility_timeout.to_seconds())
 
 
 def terminal_queue(scope: Construct, id_: str, environment: Environment, *, why: str | None = None) -> sqs.Queue:
-    """Make a queue that only people read: dead letters, refused messages.
+    """Creates a queue that only people read, for dead letters or refused messages.
 
     Args:
-        scope: The construct that it belongs to.
-        id_: Its name there.
-        environment: Decides whether it stays when the stack is deleted.
-        why: Why it has no dead-letter queue, if it is none itself in the eyes of SQS.
+        scope: The construct that the queue belongs to.
+        id_: The queue's name in the scope.
+        environment: Decides whether the queue stays when the stack is deleted.
+        why: Why the queue has no dead-letter queue, if SQS does not know it as a dead-letter queue itself.
     """
     queue = sqs.Queue(
         scope,
@@ -65,7 +65,7 @@ def source_queue(
     visibility_timeout: Duration,
     max_receive_count: int,
 ) -> sqs.Queue:
-    """Make a queue that a function reads, and its dead-letter queue `<id>DeadLetters`."""
+    """Creates a queue for a function, with its dead-letter queue `<id>DeadLetters`."""
     dead_letters = terminal_queue(scope, f"{id_}DeadLetters", environment)
     return sqs.Queue(
         scope,
@@ -87,13 +87,13 @@ def read_queue(
     max_concurrency: int,
     window: Duration | None = None,
 ) -> None:
-    """Have a function called with what comes through a queue.
+    """Makes a function read a queue.
 
     Args:
-        function: Reports what failed of a batch, which comes again after the queue's visibility time-out.
-        queue: What it reads.
-        batch_size: The most SQS messages of one call.
-        max_concurrency: The most calls at one time. Beyond it messages wait, and no receive is counted.
+        function: Reports the failed messages of a batch, which come again after the queue's visibility time-out.
+        queue: The queue to read.
+        batch_size: The most SQS messages in a call.
+        max_concurrency: The most calls at one time. Further messages wait, and no receive is counted.
         window: The longest that Lambda waits for a batch to fill.
     """
     grantee = function.grant_principal
@@ -111,13 +111,16 @@ def read_queue(
 
 
 def grant_queue_sends(grantee: iam.IGrantable, *queues: sqs.IQueue) -> None:
-    """Allow to send to queues of the service. `grant_send_messages` would allow more, and all of an encryption key."""
+    """Allows to send to queues of the service.
+
+    CDK's `grant_send_messages` would allow more actions, and all uses of an encryption key.
+    """
     arns = [queue.queue_arn for queue in queues]
     grantee.grant_principal.add_to_principal_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=arns))
 
 
 def queue_encryption(key: kms.IKey | None) -> dict[str, Any]:
-    """Return how a queue is encrypted: with a key, or by SQS itself."""
+    """Returns the encryption arguments of a queue, with a key or with SQS's own encryption."""
     if key is None:
         return {"encryption": sqs.QueueEncryption.SQS_MANAGED}
     return {"encryption_master_key": key, "data_key_reuse": DATA_KEY_REUSE}

@@ -1,11 +1,12 @@
-"""The SDK as a Lambda layer, for a team's own functions: made without Docker, as the functions' archive is.
+"""Makes the SDK a Lambda layer for a team's own functions, without Docker.
 
-    python/tidewheel/                  the package, less what `bundling.LEFT_OUT` names
+    python/tidewheel/                  the package without the files that `bundling.LEFT_OUT` names
     python/tidewheel-<version>.dist-info/
     python/pyroaring... cronsim/ ...   from PyPI, as pinned in requirements.lock, for one architecture
 
-boto3 is Lambda's own: a layer's would take its place, for everything else in the function too. `get` and `peek` read
-ledgers and need pyarrow, which is too large for this: a function that calls them brings `tidewheel[read]` itself.
+The layer has no boto3, since it would replace Lambda's own boto3 for all code of the function. `get` and `peek` read
+ledgers and need pyarrow, which is too large for the layer. A function that calls these methods must bring
+`tidewheel[read]` itself.
 """
 
 from __future__ import annotations
@@ -27,28 +28,30 @@ from tidewheel.errors import InvalidValue
 from tidewheel.shipped import PACKAGE
 
 PACKAGES = ("cronsim", "pyroaring", "tzdata")
-"""What the client needs beside boto3."""
+"""The packages that the client needs beside boto3."""
 
 MACHINES = {"arm64": LAMBDA, "x86_64": X86}
-"""The machines of Lambda, by the names of its architectures."""
+"""Lambda's name of an architecture -> the machine."""
 
 
 class SdkLayer(lambda_.LayerVersion):
-    """A layer with the client: `from tidewheel import Tidewheel`, `parse_received`.
+    """A layer with the client, for `from tidewheel import Tidewheel, parse_received`.
 
-    For functions with Python 3.13 on one architecture: its one compiled package is for these. The synthesis fails if a
-    function of another architecture has the layer.
+    The layer is for functions with Python 3.13 on one architecture, since a package is compiled for these. The
+    synthesis fails if a function of another architecture has the layer.
     """
 
     def __init__(
         self, scope: Construct, id_: str, *, architecture: lambda_.Architecture = lambda_.Architecture.ARM_64
     ) -> None:
-        """Make the layer. CDK bundles it only for stacks in its context `aws:cdk:bundling-stacks`.
+        """Creates the layer.
+
+        CDK bundles the layer only for stacks in its context `aws:cdk:bundling-stacks`.
 
         Args:
             scope: The stack, or a construct in it.
-            id_: Its name there.
-            architecture: That of the functions. A function has `Architecture.X86_64` unless it says otherwise.
+            id_: The layer's name in the scope.
+            architecture: The functions' architecture. A function's default is `Architecture.X86_64`.
 
         Raises:
             InvalidValue: There are no packages for the architecture.
@@ -75,15 +78,15 @@ class SdkLayer(lambda_.LayerVersion):
 
 @jsii.implements(IValidation)
 class SameArchitecture:
-    """Finds functions that have a layer for another architecture: CDK compares runtimes alone."""
+    """Finds functions with a layer for another architecture, since CDK compares only runtimes."""
 
     def __init__(self, layer: lambda_.LayerVersion, architecture: str) -> None:
-        """Take the layer, and the name of its architecture."""
+        """Stores the layer and the name of the layer's architecture."""
         self._layer = layer
         self._architecture = architecture
 
     def validate(self) -> list[str]:
-        """Return an error for each such function of the app."""
+        """Returns an error for each function of the app with the wrong architecture."""
         home = Stack.of(self._layer)
         own = home.resolve(self._layer.layer_version_arn)
         errors = []
@@ -91,7 +94,7 @@ class SameArchitecture:
             if not isinstance(each, lambda_.CfnFunction):
                 continue
             arn = each.stack.resolve(self._layer.layer_version_arn)
-            # In a stack that does not use the layer its ARN looks like that of a layer of this stack.
+            # In a stack that does not use the layer, its ARN looks like the ARN of a layer of this stack.
             if arn == own and each.stack.node.path != home.node.path:
                 continue
             has = (each.stack.resolve(each.architectures) or ["x86_64"])[0]
@@ -104,14 +107,14 @@ class SameArchitecture:
 
 
 def layer_hash(machine: Machine) -> str:
-    """Return the hash of a layer's asset."""
+    """Returns the hash of a layer's asset."""
     own = Path(__file__).read_text(encoding="utf-8")
     inputs = (pinned(PACKAGES, machine), version(PACKAGE.name), own, *makers())
     return fingerprint(own_modules(), machine.architecture, *inputs)
 
 
 def write_layer(target: Path, machine: Machine = LAMBDA) -> None:
-    """Write the layer to a folder as `sdk.zip`.
+    """Writes the layer to a folder as `sdk.zip`.
 
     Raises:
         BundleFailed: A package could not be installed.
@@ -122,7 +125,7 @@ def write_layer(target: Path, machine: Machine = LAMBDA) -> None:
 
 
 def fill(folder: Path, machine: Machine = LAMBDA) -> None:
-    """Put the layer's content into an empty folder.
+    """Writes the layer's content to an empty folder.
 
     Raises:
         BundleFailed: A package could not be installed.
@@ -130,7 +133,7 @@ def fill(folder: Path, machine: Machine = LAMBDA) -> None:
     packages = folder / "python"
     packages.mkdir()
     install_files(packages, pinned(PACKAGES, machine), own_modules(), machine)
-    # `tidewheel.__version__` asks for it.
+    # `tidewheel.__version__` reads this file.
     metadata = packages / f"{PACKAGE.name}-{version(PACKAGE.name)}.dist-info" / "METADATA"
     metadata.parent.mkdir()
     metadata.write_text(f"Metadata-Version: 2.4\nName: {PACKAGE.name}\nVersion: {version(PACKAGE.name)}\n")

@@ -1,4 +1,4 @@
-"""The service: every capability once, and the settings by which its parts and the SDK find each other."""
+"""Composes the service of its parts, and publishes the settings for the parts and the SDK."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from tidewheel.model.settings import VARIABLE_PREFIX, TuningSettings, parameter_
 
 
 class TidewheelService(Construct):
-    """One deployment of Tidewheel, in a stack of its own or beside other things.
+    """A deployment of Tidewheel, in its own stack or in a stack with other resources.
 
-    It needs no VPC: its functions reach AWS by the public endpoints, over TLS, and nothing listens.
+    The service needs no VPC: its functions reach AWS by the public endpoints, over TLS, and no part listens.
 
     Attributes:
-        service_name: What the SDK calls the stack: `Tidewheel(service_name)`. Everything that has an explicit name has
-            it from this one. The template says `AWS::StackName` where no name is given, so it fits any stack; the
-            template of another stack of the app says the stack's name.
-        environment: As given.
-        settings: Where the service's parts are, by the names that the SDK and the functions read.
+        service_name: The stack's name for the SDK, `Tidewheel(service_name)`, and the start of all explicit names of
+            resources. If no name is given, the template says `AWS::StackName`, so it fits any stack; the templates of
+            the app's other stacks contain the stack's actual name.
+        environment: The given environment.
+        settings: The locations of the service's parts, by the names that the SDK and the functions read.
         parameter: The SSM parameter with the settings.
-        alarms: The topic that failures are told to, and the alarms.
-        dashboard: The dashboard; None if the environment has none.
+        alarms: The SNS topic for failures, and the alarms.
+        dashboard: The dashboard; None if the environment has no dashboard.
     """
 
     def __init__(
@@ -61,19 +61,19 @@ class TidewheelService(Construct):
         encryption_key: kms.IKey | None = None,
         alarm_topic: sns.ITopic | None = None,
     ) -> None:
-        """Compose the capabilities and give every function the settings.
+        """Creates all parts of the service, and gives every function the settings.
 
         Args:
             scope: The stack, or a construct in it.
-            id_: Its name there.
-            environment: What it costs, keeps and can do; `Environment.production()` by default.
-            service_name: As a stack's: letters, digits and '-', a letter first, at most 48. By default the stack's
-                name; a stack with two services, or a nested one, needs it. To change it makes another service, without
-                the topics.
-            encryption_key: A KMS key that encrypts all that the service stores. A key of the same app gets the policy
-                that it needs; an imported one must have it (`tidewheel.cdk.encryption`). By default the environment's,
-                if any.
-            alarm_topic: Where alarms go; by default a topic is made for them. An imported one must let
+            id_: The service's name in the scope.
+            environment: The settings of the deployment; `Environment.production()` by default.
+            service_name: Like a stack's name: letters, digits and '-', a letter first, at most 48 characters. By
+                default the stack's name. A stack with two services, or a nested stack, needs this argument. A changed
+                name makes another service, without the topics.
+            encryption_key: A KMS key that encrypts all data that the service stores. A key of the same app gets the
+                required policy; an imported key must already have the policy (`tidewheel.cdk.encryption`). By default
+                the environment's key, if any.
+            alarm_topic: The SNS topic for alarms; by default a new topic. An imported topic must let
                 `cloudwatch.amazonaws.com` and `events.amazonaws.com` publish.
 
         Raises:
@@ -83,7 +83,7 @@ class TidewheelService(Construct):
         self.environment = environment = _environment(environment)
         _check_constructs(environment, encryption_key, alarm_topic)
         self.service_name = set_service_name(self, service_name)
-        # Before everything that it encrypts.
+        # Created before all resources that it encrypts.
         self.encryption = Encryption(self, environment=environment, key=encryption_key)
         self._code = code = service_code()
         self.storage = Storage(self, "Storage", environment=environment)
@@ -134,7 +134,7 @@ class TidewheelService(Construct):
             self.dashboard = Dashboard(self, "Dashboard", watched, environment, self.alarms.alarms)
 
     def _watched(self) -> Watched:
-        """Return what alarms and the dashboard look at."""
+        """Returns the parts that alarms and the dashboard monitor."""
         sources = {"urgent": self.ingestion.urgent_queue, "bulk": self.ingestion.bulk_queue}
         sources["work"] = self.delivery.work_queue
         for topic, (urgent, bulk) in self.ingestion.topic_queues.items():
@@ -167,7 +167,7 @@ class TidewheelService(Construct):
         removal_policy: RemovalPolicy | None = None,
         **settings: Unpack[TuningSettings],
     ) -> Topic:
-        """Declare a topic, which the deployment creates; see `Topic` for the arguments.
+        """Declares a topic, which the deployment creates. See `Topic` for the arguments.
 
         Raises:
             InvalidValue: A value is not usable.
@@ -190,18 +190,18 @@ class TidewheelService(Construct):
         *topics: str | Topic,
         actions: Collection[SenderAction] = SENDER_ACTIONS,
     ) -> iam.Grant:
-        """Allow to send to topics: what `tidewheel policy sender` prints.
+        """Allows to send to topics, with the policy of `tidewheel policy sender`.
 
-        A topic that is not in `dedicated_topics` of the environment shares its queues: who may send to it may send to
-        all such topics. The synthesis says so.
+        Topics that are not in `dedicated_topics` of the environment share their queues: permission to send to such a
+        topic is permission to send to all such topics. The synthesis warns about this.
 
         Args:
             grantee: Such as a function.
             *topics: Names, or declared topics.
-            actions: What for; by default all.
+            actions: The allowed actions; by default all.
 
         Raises:
-            InvalidValue: A topic is no name, there is none, or an action is unknown.
+            InvalidValue: A topic's name is not valid, no topic is given, or an action is unknown.
         """
         return grant_send(self, grantee, topics, actions)
 
@@ -211,37 +211,40 @@ class TidewheelService(Construct):
         *subscriptions: Subscription,
         actions: Collection[ConsumerAction] = RECEIVE,
     ) -> iam.Grant:
-        """Allow to work on declared subscriptions: what `tidewheel policy consumer` prints.
+        """Allows to work on declared subscriptions, with the policy of `tidewheel policy consumer`.
 
-        A function with an event source on the queue can read the queue already. It needs this for bodies that are too
-        large for SQS, and for "retry_later" and "redrive".
+        A function with an event source on the queue can already read the queue. The function needs this grant for
+        bodies that are too large for SQS, and for "retry_later" and "redrive".
 
         Args:
             grantee: Such as a function.
-            *subscriptions: Declared ones.
-            actions: What for; by default to receive.
+            *subscriptions: Declared subscriptions.
+            actions: The allowed actions; by default to receive.
 
         Raises:
-            InvalidValue: There is no subscription, or an action is unknown.
+            InvalidValue: No subscription is given, or an action is unknown.
         """
         return grant_consume(self, grantee, subscriptions, actions)
 
     def grant_administer(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Allow to create, change and delete topics and subscriptions: what `tidewheel policy administrator` prints."""
+        """Allows to create, change and delete topics and subscriptions.
+
+        The policy is the policy of `tidewheel policy administrator`.
+        """
         return grant_administer(self, grantee)
 
     def declarations(self) -> Declarations:
-        """Return what creates declared topics and subscriptions; made when it is asked for first."""
+        """Returns the construct that creates declared topics and subscriptions, made at the first call."""
         found = self.node.try_find_child(DECLARATIONS)
         return found if isinstance(found, Declarations) else Declarations(self, code=self._code)
 
     def configure(self, function: lambda_.Function) -> None:
-        """Give a function of the service the settings."""
+        """Gives a function of the service the settings."""
         for name, value in self.settings.items():
             function.add_environment(f"{VARIABLE_PREFIX}{name.upper()}", value)
 
     def _settings(self, environment: Environment) -> dict[str, str]:
-        """Return the settings by name, as `tidewheel.model.settings.ServiceSettings` reads them."""
+        """Returns the settings by name, for `tidewheel.model.settings.ServiceSettings`."""
         key, merge_job = self.encryption.key, self.compaction.merge_job_name
         return {
             **({} if key is None else {"encryption_key_arn": key.key_arn}),
@@ -264,14 +267,14 @@ class TidewheelService(Construct):
         }
 
     def _topic_queues(self) -> str:
-        """Return the URLs of the topics' own ingest queues as JSON."""
+        """Returns the URLs of topics' own ingest queues as JSON."""
         found = self.ingestion.topic_queues
         return Stack.of(self).to_json_string(
             {topic: [queue.queue_url for queue in queues] for topic, queues in found.items()}
         )
 
     def _publish(self, settings: dict[str, str]) -> None:
-        """Write the parameter with the settings, which the SDK reads, and that with the roles that deliver."""
+        """Creates the parameters with the settings, for the SDK, and with the roles that deliver."""
         self.parameter = ssm.StringParameter(
             self,
             "Settings",
@@ -300,7 +303,7 @@ def _environment(given: object) -> Environment:
 
 
 def _check_constructs(environment: Environment, key: object, topic: object) -> None:
-    """Raise InvalidValue for what is no construct: an ARN is what people have at hand."""
+    """Raises InvalidValue for values that are not constructs, such as an ARN."""
     if isinstance(key, str):
         raise InvalidValue("encryption_key", key, 'import it: kms.Key.from_key_arn(self, "Key", arn)')
     if isinstance(topic, str):

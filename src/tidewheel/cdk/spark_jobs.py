@@ -1,4 +1,4 @@
-"""The one way in which a Glue job of the service is made."""
+"""Creates the Glue jobs of the service."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tidewheel.shipped import GLUE_JOBS, shipped
 
 TIMEOUT = Duration.minutes(120)
 LOG_ACTIONS = ("logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents")
-"""As `AWSGlueServiceRole` has them, here for the job's own groups alone.
+"""The log actions of `AWSGlueServiceRole`, here only for the job's own log groups.
 
-Its `s3:GetBucketLocation` is left out: what a job is said to need at least is `s3:GetObject`.
-`logs:AssociateKmsKey` is for groups that Glue makes under a security configuration.
+The role's `s3:GetBucketLocation` is left out: by AWS's documentation a job needs only `s3:GetObject`.
+`logs:AssociateKmsKey` is for log groups that Glue creates with a security configuration.
 https://docs.aws.amazon.com/aws-managed-policy/latest/reference/AWSGlueServiceRole.html
 https://docs.aws.amazon.com/glue/latest/ug/getting-started-min-privs-job.html
 """
 JOB_ARGUMENT = "--tidewheel-job"
-"""Names the script in the job's default arguments. The local runtime finds it by this; the location is a hash.
+"""The job argument that names the script, for the local runtime. The script's location is only a hash.
 
-Not `--job`: Glue's `getResolvedOptions` takes that for a short form of its own `--job-bookmark-...`.
+The name is not `--job`, which Glue's `getResolvedOptions` reads as a short form of `--job-bookmark-...`.
 """
 
 NO_SECURITY_CONFIGURATION = (
@@ -41,14 +41,14 @@ NO_SECURITY_CONFIGURATION = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """In what one job differs from another.
+    """The settings in which jobs differ.
 
     Attributes:
-        name: The job is `<service>-<name>`.
-        script: The file `glue_jobs/<script>.py`.
-        description: What the console shows.
-        workers: G.1X workers of a run, its driver among them.
-        max_retries: How often Glue runs it again after a failure.
+        name: The job's name is `<service>-<name>`.
+        script: The job's script is `glue_jobs/<script>.py`.
+        description: The description in the console.
+        workers: G.1X workers of a run, including the driver.
+        max_retries: How often Glue retries a failed run.
         max_concurrent_runs: Runs at one time.
     """
 
@@ -61,15 +61,16 @@ class JobSpec:
 
 
 def spark_job(scope: Construct, spec: JobSpec, *, code: JobCode, environment: Environment) -> GlueJob:
-    """Make a job that runs a script of `glue_jobs`.
+    """Creates a job that runs a script of `glue_jobs`.
 
-    Its role can read its code and write its logs and metrics, nothing else: the construct grants what it needs.
+    The job's role can only read its code and write its logs and metrics. The construct of the job grants further
+    permissions.
 
     Args:
         scope: The construct that the job belongs to.
-        spec: What the job is.
-        code: What the script imports.
-        environment: Decides on the version of Glue, and how long logs are kept.
+        spec: The settings of the job.
+        code: The packages that the script imports.
+        environment: Sets the version of Glue, and how long logs are kept.
     """
     id_ = spec.name.capitalize()
     main = script(scope, f"{id_}Script", shipped(GLUE_JOBS) / f"{spec.script}.py")
@@ -104,7 +105,10 @@ def spark_job(scope: Construct, spec: JobSpec, *, code: JobCode, environment: En
 
 
 def _job_role(scope: Construct, id_: str, code: tuple[Uploaded, ...]) -> iam.Role:
-    """Make a job's role: its code, and metrics in Glue's namespace, which no resource can narrow further."""
+    """Creates a job's role, which may read the code and write metrics.
+
+    The metrics are limited to Glue's namespace. IAM cannot limit metrics to a resource.
+    """
     role = iam.Role(scope, id_, assumed_by=iam.ServicePrincipal("glue.amazonaws.com"))
     role.add_to_policy(
         iam.PolicyStatement(
@@ -125,7 +129,10 @@ def _job_role(scope: Construct, id_: str, code: tuple[Uploaded, ...]) -> iam.Rol
 
 
 def _make_logs(scope: Construct, id_: str, prefix: str, role: iam.Role, environment: Environment) -> None:
-    """Make the two log groups that Glue writes under a prefix: Spark's and the logger's, and standard output."""
+    """Creates the two log groups that Glue writes under a prefix.
+
+    One is for Spark and the logger, the other is for standard output.
+    """
     for name in ("error", "output"):
         log_group = logs.LogGroup(
             scope,
@@ -135,5 +142,5 @@ def _make_logs(scope: Construct, id_: str, prefix: str, role: iam.Role, environm
             removal_policy=environment.log_removal_policy,
             encryption_key=key_of(scope),
         )
-        # The groups exist already; AWS's own policy for jobs allows to create them, and here it costs nothing.
+        # The groups already exist, but AWS's own policy for jobs allows to create them too, which does no harm here.
         log_group.grant(role, *LOG_ACTIONS)

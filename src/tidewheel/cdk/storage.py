@@ -1,4 +1,4 @@
-"""Storage: the S3 bucket of ledgers and plans, and the table of everything that changes."""
+"""Deploys the S3 bucket of ledgers and plans, and the table of all mutable state."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from tidewheel.cdk.nag_suppressions import acknowledge, acknowledge_wildcards
 from tidewheel.cdk.names import service_name
 
 TLS_VERSION = 1.2
-"""The oldest version of TLS that S3 takes."""
+"""The oldest TLS version that the S3 bucket accepts."""
 
 LEADING_KEYS = "dynamodb:LeadingKeys"
 
 ITEM_WRITES = ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem")
-"""What it takes to work on items of any kind, without checks of others."""
+"""The actions to read and write items, without checks of other items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partitions:
-    """Some partitions of the table, as IAM's patterns of their keys.
+    """Partitions of the table, as IAM patterns of partition keys.
 
     Attributes:
-        like: One of these matches.
-        not_like: None of these does.
+        like: At least one of these patterns matches.
+        not_like: None of these patterns matches.
     """
 
     like: tuple[str, ...]
@@ -42,25 +42,28 @@ class Partitions:
 
 
 TOPICS = Partitions(like=(layout.EVERY_TOPIC,), not_like=(layout.EVERY_BESIDE,))
-"""Everything of topics but tombstones and keys, which are beside."""
+"""All topics' items except tombstones and keys, which have partitions beside the topic's."""
 OF_TOPICS = Partitions(like=(layout.EVERY_TOPIC,))
-"""Everything of topics: for actions of transactions that touch several of these partitions. Those must be allowed by
-one statement, since IAM may compare it with the keys of the whole transaction."""
+"""All topics' items, for transactions that use several of these partitions.
+
+A single statement must allow such a transaction, since IAM may compare the statement with the keys of the whole
+transaction.
+"""
 TOMBSTONES = Partitions(like=(layout.EVERY_TOMBSTONES,))
 KEYS = Partitions(like=(layout.EVERY_KEYS,))
 DAILY_WORK = Partitions(like=(layout.SERVICE,))
 
 
 class Storage(Construct):
-    """One S3 bucket and one table, with the statements that let a function use them.
+    """The S3 bucket and the table, with grants for functions.
 
     Attributes:
         s3_bucket: Holds the immutable objects.
-        table: Holds the items; its sparse index `checks` is what the sweep reads.
+        table: Holds the items; the sweep reads its sparse index `checks`.
     """
 
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
-        """Make both, with the removal policy of the environment."""
+        """Creates the S3 bucket and the table, with the environment's removal policy."""
         super().__init__(scope, id_)
         key = key_of(self)
         self.s3_bucket = self._s3_bucket(environment, key)
@@ -70,12 +73,12 @@ class Storage(Construct):
             partition_key=_string(layout.CHECK_PARTITION_KEY),
             sort_key=dynamodb.Attribute(name=layout.CHECK_SORT_KEY, type=dynamodb.AttributeType.NUMBER),
             projection_type=dynamodb.ProjectionType.KEYS_ONLY,
-            # An index that cannot keep up holds back the table's writes.
+            # A slow index delays the table's writes.
             warm_throughput=_warm(None, environment.warm_write_units),
         )
 
     def _s3_bucket(self, environment: Environment, key: kms.IKey | None) -> s3.Bucket:
-        """Make the S3 bucket; with versions, if deleted objects are to be kept for a while."""
+        """Creates the S3 bucket, with versioning if the environment keeps deleted objects."""
         logs = environment.access_log_bucket
         s3_bucket = s3.Bucket(
             self,
@@ -83,7 +86,7 @@ class Storage(Construct):
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             encryption=s3.BucketEncryption.S3_MANAGED if key is None else s3.BucketEncryption.KMS,
             encryption_key=key,
-            # One data key for many objects: else each GET and PUT would be a request of KMS, too.
+            # A data key for many objects: otherwise each GET and PUT would cost a request of KMS too.
             bucket_key_enabled=None if key is None else True,
             enforce_ssl=True,
             minimum_tls_version=TLS_VERSION,
@@ -104,7 +107,7 @@ class Storage(Construct):
         return s3_bucket
 
     def _table(self, environment: Environment, key: kms.IKey | None) -> dynamodb.Table:
-        """Make the table, with point-in-time recovery, which holds 35 days."""
+        """Creates the table, with point-in-time recovery for 35 days."""
         owned = dynamodb.TableEncryption.DEFAULT
         return dynamodb.Table(
             self,
@@ -124,14 +127,14 @@ class Storage(Construct):
         )
 
     def grant_items(self, grantee: iam.IGrantable, partitions: Partitions, *actions: str) -> None:
-        """Allow these DynamoDB actions on the items of some partitions, alone and in transactions.
+        """Allows DynamoDB actions on the items of some partitions, alone and in transactions.
 
-        A transaction needs for each of its items what the same write needs alone. One that touches several partitions
-        needs a statement that allows all of them together: see docs/security.md.
+        Each write of a transaction needs the same permission as the write alone. A transaction on several partitions
+        needs a single statement that allows all of them: see docs/security.md.
         """
         conditions: dict[str, dict[str, Any]] = {
             "ForAllValues:StringLike": {LEADING_KEYS: list(partitions.like)},
-            # ForAllValues holds when there is nothing to compare.
+            # ForAllValues is true for a request without a partition key.
             "Null": {LEADING_KEYS: "false"},
         }
         if partitions.not_like:
@@ -139,36 +142,39 @@ class Storage(Construct):
         _grant(grantee, list(actions), [self.table.table_arn], conditions)
 
     def grant_wake_queries(self, grantee: iam.IGrantable) -> None:
-        """Allow to query the index of topics and deliveries that need a look."""
+        """Allows to query the index of topics and deliveries with a next check."""
         arn = f"{self.table.table_arn}/index/{layout.CHECK_INDEX}"
         _grant(grantee, ["dynamodb:Query"], [arn])
 
     def grant_objects(self, grantee: iam.IGrantable, *actions: str, prefixes: tuple[str, ...]) -> None:
-        """Allow these S3 actions on the objects under these prefixes.
+        """Allows S3 actions on the objects under some prefixes.
 
-        The grants of `s3.Bucket` would allow `s3:GetObject*` and the like: more than any function needs.
+        The grants of `s3.Bucket` would allow more than any function needs, such as `s3:GetObject*`.
         """
         arns = [self.s3_bucket.arn_for_objects(f"{prefix}*") for prefix in prefixes]
         _grant(grantee, list(actions), arns)
         acknowledge_wildcards(grantee, arns, "Objects come and go; a role has the prefixes that it works on.")
 
     def grant_listing(self, grantee: iam.IGrantable) -> None:
-        """Allow to list objects. It is also what makes S3 answer 404, not 403, when an object that is read is gone.
+        """Allows to list objects, which also makes S3 answer 404, not 403, for a deleted object.
 
-        So it has no condition on the prefix: a GetObject has none that could match.
+        The statement has no condition on the prefix, since a GetObject request has no prefix that could match.
         """
         _grant(grantee, ["s3:ListBucket"], [self.s3_bucket.bucket_arn])
 
 
 def _lifecycle_rules(deleted_object_days: int | None) -> list[s3.LifecycleRule]:
-    """Return the rules: unfinished uploads go after a day, what was deleted or overwritten when its days are over."""
+    """Returns the lifecycle rules.
+
+    Unfinished uploads are removed after a day, deleted and overwritten objects after `deleted_object_days`.
+    """
     rules = [s3.LifecycleRule(id="abort-multipart-uploads", abort_incomplete_multipart_upload_after=Duration.days(1))]
     if deleted_object_days is not None:
         rules.append(
             s3.LifecycleRule(
                 id="forget-deleted-objects",
                 noncurrent_version_expiration=Duration.days(deleted_object_days),
-                # The marks that deletions leave, once nothing is behind them.
+                # Delete markers without older versions.
                 expired_object_delete_marker=True,
             )
         )
@@ -176,7 +182,7 @@ def _lifecycle_rules(deleted_object_days: int | None) -> list[s3.LifecycleRule]:
 
 
 def _warm(read: int | None, write: int | None) -> dynamodb.WarmThroughput | None:
-    """Return what the table or its index takes at once; None leaves it to DynamoDB."""
+    """Returns the warm throughput of the table or the index. None means DynamoDB's default."""
     if read is None and write is None:
         return None
     return dynamodb.WarmThroughput(read_units_per_second=read, write_units_per_second=write)

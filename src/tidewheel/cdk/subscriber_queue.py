@@ -1,4 +1,4 @@
-"""A queue of your own for a subscription: the policy that lets the service's functions send to it."""
+"""Creates or prepares a team's own queue for a subscription."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ DEFAULT_STACK = "tidewheel"
 class SubscriberQueue(Construct):
     """A standard queue with a dead-letter queue, to which the service's functions may send.
 
-    Name it to the service once: `create_subscription(topic, name, queue_url=...)`.
+    Name the queue to the service once: `create_subscription(topic, name, queue_url=...)`.
 
     Attributes:
         queue: The subscription's queue.
-        dead_letters: Where a message goes that was received too often.
+        dead_letters: The queue for messages that were received too often.
     """
 
     def __init__(
@@ -48,20 +48,20 @@ class SubscriberQueue(Construct):
         alarm_name: str | None = None,
         runbook_url: str = RUNBOOK,
     ) -> None:
-        """Make both queues.
+        """Creates both queues.
 
         Args:
-            scope: The construct that it belongs to.
-            id_: Its name there.
-            stack_name: As of `grant_deliveries`.
-            role_arns: As of `grant_deliveries`.
+            scope: The construct that the queues belong to.
+            id_: The construct's name in the scope.
+            stack_name: As for `grant_deliveries`.
+            role_arns: As for `grant_deliveries`.
             visibility_timeout: How long a received message stays invisible to others; a minute by default.
             max_receive_count: How often a message is received before it is a dead letter.
-            encryption_key: A KMS key of your own; by default SQS encrypts with its own.
-            removal_policy: Whether both queues, and what is in them, go with the stack; they do by default.
-            alarm_topic: Told when there are dead letters, for $0.10 a month; by default nobody is.
-            alarm_name: The alarm's; CloudFormation gives it one by default.
-            runbook_url: What the alarm's description ends with.
+            encryption_key: Your own KMS key; by default SQS encrypts with its own key.
+            removal_policy: Whether both queues and their messages are deleted with the stack; by default they are.
+            alarm_topic: Gets a message when there are dead letters, for $0.10 a month; by default there is no alarm.
+            alarm_name: The alarm's name; by default CloudFormation names the alarm.
+            runbook_url: The URL at the end of the alarm's description.
         """
         super().__init__(scope, id_)
         self.dead_letters = sqs.Queue(
@@ -90,27 +90,27 @@ class SubscriberQueue(Construct):
 def grant_deliveries(
     queue: sqs.IQueue, *, stack_name: str = DEFAULT_STACK, role_arns: Sequence[str] | None = None
 ) -> None:
-    """Give a queue the policy that lets the service's functions send to it, and its KMS key one to encrypt with it.
+    """Allows the service's functions to send to a queue, and to encrypt with the queue's KMS key.
 
-    In the service's own account and Region nothing else is needed: the roles are read from the service's SSM parameter
-    when the queue's stack is deployed. A queue of another account needs `role_arns`, and to be listed in
-    `subscriber_queue_arns` of the service's environment. A key that was made elsewhere stays as it is: allow the roles
-    KMS_ACTIONS in its policy.
+    In the service's own account and Region, this call is enough: the roles are read from the service's SSM parameter
+    when the queue's stack is deployed. A queue of another account needs `role_arns`, and `subscriber_queue_arns` of the
+    service's environment must list the queue. The policy of an imported key does not change: allow the roles
+    KMS_ACTIONS in the key's policy.
 
     Args:
-        queue: A standard queue that the same CDK app makes.
+        queue: A standard queue of the same CDK app.
         stack_name: The service's stack.
-        role_arns: The roles that deliver, where the parameter cannot be read: `tidewheel policy queue` prints them.
+        role_arns: The roles that deliver, if the parameter cannot be read; `tidewheel policy queue` prints the roles.
 
     Raises:
-        InvalidValue: The queue is a FIFO queue, or it was made elsewhere, so that its policy cannot be added to.
+        InvalidValue: The queue is a FIFO queue, or an imported queue, whose policy the app cannot change.
     """
     if queue.fifo:
         raise InvalidValue("queue", queue.node.path, NO_FIFO)
     if role_arns is None:
         role_arns = _published_roles(queue, check_name("stack_name", stack_name))
     principals = [iam.ArnPrincipal(arn) for arn in role_arns]
-    # No Sid: those of one policy must differ, and several services may send to one queue.
+    # No Sid: Sids must be unique in a policy, and several services may send to the same queue.
     statement = iam.PolicyStatement(principals=principals, actions=["sqs:SendMessage"], resources=[queue.queue_arn])
     if not queue.add_to_resource_policy(statement).statement_added:
         advice = "it was made elsewhere; set the policy there, as `tidewheel policy queue <queue URL>` prints it"
@@ -127,19 +127,20 @@ def grant_deliveries(
 
 
 def allow_deliveries(queue: sqs.IQueue, roles: Sequence[iam.IRole], *, declared_in: Construct) -> None:
-    """Let roles of the same app send to a subscription's queue: by its policy, or if that is not ours, by theirs.
+    """Allows roles of the same app to send to a subscription's queue.
 
-    The latter is enough in the service's own account. In another one the queue's policy must allow the roles as well.
-    It is also the way if the service's stack declares a subscription with a queue of another stack: a policy of the
-    queue that names the roles would make each stack wait for the other.
+    If the app can change the queue's policy, the queue's policy allows the roles. Otherwise the roles' policies allow
+    the queue. This is enough in the service's own account; in another account the queue's policy must allow the roles
+    too. The roles' policies are also used if the service's stack declares a subscription with a queue of another stack:
+    a queue policy that names the roles would make each stack wait for the other.
 
     Args:
-        queue: The subscription's.
+        queue: The subscription's queue.
         roles: The service's roles that deliver.
         declared_in: The subscription.
 
     Raises:
-        InvalidValue: The queue is a FIFO queue, or one of another account or Region that the service's stack cannot
+        InvalidValue: The queue is a FIFO queue, or a queue of another account or Region that the service's stack cannot
             name.
     """
     if isinstance(queue, sqs.Queue) and not _would_wait_for_each_other(queue, roles[0], declared_in):
@@ -154,10 +155,10 @@ def allow_deliveries(queue: sqs.IQueue, roles: Sequence[iam.IRole], *, declared_
 
 
 def _would_wait_for_each_other(queue: sqs.Queue, role: iam.IRole, declared_in: Construct) -> bool:
-    """Whether the service's stack declares what a queue of another stack is for.
+    """Returns whether the service's stack declares the subscription of another stack's queue.
 
     Raises:
-        InvalidValue: That stack is in another account or Region.
+        InvalidValue: The queue's stack is in another account or Region.
     """
     home, other = Stack.of(role), Stack.of(queue)
     if other.node.addr == home.node.addr or Stack.of(declared_in).node.addr != home.node.addr:
@@ -172,7 +173,7 @@ def _would_wait_for_each_other(queue: sqs.Queue, role: iam.IRole, declared_in: C
 
 
 def _published_roles(queue: sqs.IQueue, stack_name: str) -> list[str]:
-    """Return the roles that the service's stack has published, as values of the deployment."""
+    """Returns the roles that the service's stack published, as values known at deployment."""
     published = ssm.StringListParameter.value_for_typed_list_parameter(
         Stack.of(queue), roles_parameter_name(stack_name)
     )

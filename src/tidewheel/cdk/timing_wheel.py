@@ -1,4 +1,7 @@
-"""The coarse timing wheel: one-time schedules that invoke dispatch, and the sweep that heals lost ones."""
+"""Deploys the coarse timing wheel and the sweep.
+
+One-time schedules invoke dispatch. The sweep repairs lost schedules.
+"""
 
 from __future__ import annotations
 
@@ -23,22 +26,22 @@ from tidewheel.model.settings import MAX_DELIVERY_S
 
 DISPATCH_TIMEOUT = Duration.seconds(MAX_DELIVERY_S)
 SWEEP_TIMEOUT = Duration.seconds(240)
-"""A minute more than a sweep begins anything for: `tidewheel.flows.upkeep.sweep.SWEEP_MS`."""
+"""A minute more than `tidewheel.flows.upkeep.sweep.SWEEP_MS`, after which a sweep begins no further work."""
 DISPATCH_AGE = Duration.seconds(600)
-"""Room for both repeats of a call that ran into its time-out. By then two sweeps have found the topic, too."""
+"""Enough time for both retries of a call that timed out. Within this time, two sweeps have found the topic too."""
 
 SCHEDULER = "scheduler.amazonaws.com"
 
 
 class TimingWheel(Construct):
-    """EventBridge Scheduler as the wheel, with the functions that it turns.
+    """The schedule group, the dispatch function and the sweep function.
 
     Attributes:
         group_name: The schedule group, named like the service.
         dead_letters: Queue of invocations that the scheduler gave up.
-        dispatch_arn: ARN of the dispatch function, formatted from its name: dispatch arms the wheel
-            for itself, so its own variables hold its ARN, and a reference would be a cycle.
-        role: The role with which a schedule invokes its function; it can do nothing else.
+        dispatch_arn: ARN of the dispatch function, formatted from its name: dispatch creates schedules for itself, so
+            its own variables hold its ARN, and a reference would be a cycle.
+        role: The role with which a schedule invokes its function; the role has no other permissions.
         dispatch: Seals, plans and hands out the slots that are due.
         sweep: Starts dispatch for topics whose schedule was lost, and clears up after crashes.
     """
@@ -53,7 +56,7 @@ class TimingWheel(Construct):
         storage: Storage,
         delivery: Delivery,
     ) -> None:
-        """Make the group, the role, both functions and the sweep's schedule."""
+        """Creates the group, the role, both functions and the sweep's schedule."""
         super().__init__(scope, id_)
         self.group_name = service_name(self)
         self.dead_letters = terminal_queue(
@@ -72,7 +75,7 @@ class TimingWheel(Construct):
             self,
             "Group",
             schedule_group_name=self.group_name,
-            # Its schedules are alarms, not data: the sweep of a stack that comes again starts what they would have.
+            # Schedules are not data: if the stack is created again, its sweep starts dispatch in their place.
             removal_policy=RemovalPolicy.DESTROY,
         )
         self.role = self._schedule_role()
@@ -100,7 +103,7 @@ class TimingWheel(Construct):
         self._allow_sweeping(storage)
 
     def grant_arm(self, grantee: iam.IGrantable) -> None:
-        """Allow to make schedules in the group, and to hand the role to the scheduler."""
+        """Allows to create schedules in the group, and to pass the role to the scheduler."""
         schedules = self._scheduler_arn("schedule", f"{self.group_name}/*")
         principal = grantee.grant_principal
         principal.add_to_principal_policy(
@@ -116,7 +119,10 @@ class TimingWheel(Construct):
         )
 
     def _grant_disarm(self, grantee: iam.IGrantable) -> None:
-        """Allow to find and delete schedules of the group; listing them knows no resource, so it is allowed on all."""
+        """Allows to list and delete schedules of the group.
+
+        IAM cannot limit the listing to a group, so listing is allowed on all schedules.
+        """
         schedules = self._scheduler_arn("schedule", f"{self.group_name}/*")
         principal = grantee.grant_principal
         principal.add_to_principal_policy(
@@ -125,7 +131,7 @@ class TimingWheel(Construct):
         principal.add_to_principal_policy(iam.PolicyStatement(actions=["scheduler:ListSchedules"], resources=["*"]))
 
     def _schedule_role(self) -> iam.Role:
-        """Make the role; only schedules of this group, in this account, can assume it."""
+        """Creates the role, which only schedules of this group and account can assume."""
         group_arn = self._scheduler_arn("schedule-group", self.group_name)
         own = {"aws:SourceAccount": Aws.ACCOUNT_ID, "aws:SourceArn": group_arn}
         role = iam.Role(
@@ -139,13 +145,13 @@ class TimingWheel(Construct):
         return role
 
     def _limit_calls(self, environment: Environment) -> None:
-        """Say what becomes of calls that fail: of schedules, and of the sweep, which calls dispatch."""
+        """Limits the retries of asynchronous calls, by schedules and by the sweep, which calls dispatch."""
         limit_asynchronous_calls(self.dispatch, max_age=DISPATCH_AGE, retries=2, dead_letters=self.dead_letters)
         interval = Duration.seconds(environment.sweep_interval_s)
         limit_asynchronous_calls(self.sweep, max_age=interval, retries=0, dead_letters=self.dead_letters)
 
     def _schedule_sweep(self, group: scheduler.IScheduleGroup, environment: Environment) -> None:
-        """Make the recurring schedule. A late sweep is worth nothing once the next one is due."""
+        """Creates the recurring schedule. A late sweep has no value once the next sweep is due."""
         interval = Duration.seconds(environment.sweep_interval_s)
         schedule = scheduler.Schedule(
             self,
@@ -157,18 +163,21 @@ class TimingWheel(Construct):
             target=LambdaInvoke(
                 self.sweep,
                 input=scheduler.ScheduleTargetInput.from_object({}),
-                # The target's own grants would include versions of the function.
+                # The target's default grants would include versions of the function.
                 role=self.role.without_policy_updates(),
                 dead_letter_queue=self.dead_letters,
                 max_event_age=interval,
                 retry_attempts=MAX_RETRIES,
             ),
         )
-        # The group's name is the service's, so naming it is no reference to the group.
+        # The schedule has the group's name, which is the service's name, so there is no reference to the group.
         schedule.node.add_dependency(group)
 
     def _allow_dispatching(self, storage: Storage, delivery: Delivery) -> None:
-        """Allow dispatch its work, collecting included, and the sweep the same but for sending: it starts dispatch."""
+        """Allows dispatch its work, including collecting, and the sweep the same except sending.
+
+        The sweep does not send messages, since it starts dispatch for sending.
+        """
         invoked = [function.function_arn for function in (self.dispatch, self.sweep)]
         self.role.add_to_policy(iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=invoked))
         for function in (self.dispatch, self.sweep):
@@ -187,16 +196,16 @@ class TimingWheel(Construct):
         delivery.grant_sends(self.dispatch)
 
     def _allow_sweeping(self, storage: Storage) -> None:
-        """Allow the sweep to find what needs a look, and objects that nothing names any more."""
+        """Allows the sweep to find topics and deliveries to check, and orphaned objects."""
         storage.grant_wake_queries(self.sweep)
         storage.grant_items(self.sweep, DAILY_WORK, "dynamodb:UpdateItem")
         self.sweep.grant_principal.add_to_principal_policy(
             iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[self.dispatch.function_arn])
         )
-        # Of a topic that was deleted, everything goes.
+        # All items of a deleted topic are deleted.
         storage.grant_items(self.sweep, KEYS, "dynamodb:DeleteItem", "dynamodb:Query")
         storage.grant_objects(self.sweep, "s3:DeleteObject", prefixes=(ASIDE, IMPORTS, PARKED, PAYLOADS))
-        # How far each topic's large bodies have been handed out.
+        # The marks say how far each topic's large bodies have been handed out.
         marks = f"{PAYLOADS}*/{COLLECTED}"
         storage.grant_objects(self.sweep, "s3:GetObject", "s3:PutObject", prefixes=(marks,))
         self._grant_disarm(self.sweep)

@@ -1,4 +1,4 @@
-"""Topics and subscriptions that a stack declares, each subscription with its queue."""
+"""Declares topics and subscriptions in a stack, each subscription with its queue."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 class Topic(Construct):
     """A topic of a service, created when the stack is deployed.
 
-    One that exists is adopted if it has the same settings, and is never deleted then. Another name is another topic.
-    Every setting may change but `slot` and `lookahead`: an update of these is refused, and rolled back.
+    An existing topic with the same settings is adopted, and then never deleted. Another name is another topic. All
+    settings except `slot` and `lookahead` may change: an update of these two is refused and rolled back.
 
     Attributes:
         service: The service.
         topic_name: The topic's name.
-        resource: The custom resource: what sends when it is deployed depends on it.
+        resource: The custom resource. A resource that sends during its deployment must depend on it.
     """
 
     def __init__(
@@ -50,19 +50,19 @@ class Topic(Construct):
         removal_policy: RemovalPolicy | None = None,
         **settings: Unpack[TuningSettings],
     ) -> None:
-        """Declare it.
+        """Declares the topic.
 
         Args:
-            scope: The construct that it belongs to, in the service's stack or in another one of the app.
-            id_: Its name there. It may change, and the scope within its stack: CloudFormation knows the topic by the
-                service's name and its own.
+            scope: The construct that the topic belongs to, in the service's stack or in another stack of the app.
+            id_: The construct's name in the scope. The id, and the scope within the stack, may change: CloudFormation
+                knows the topic by the service's name and the topic's name.
             service: The service.
             topic_name: 1 to 48 letters, digits, '-' or '_'.
             slot: Length of a slot; 5 minutes by default.
-            lookahead: How long before it begins a slot is dispatched; 8 minutes by default.
-            retention: How long what was delivered is kept for replays; not at all by default.
-            removal_policy: RETAIN keeps the topic and what waits in it when it is declared no more, or its stack is
-                deleted; DESTROY deletes both. The environment's by default.
+            lookahead: How long before its begin a slot is dispatched; 8 minutes by default.
+            retention: How long delivered messages are kept for replays; not at all by default.
+            removal_policy: RETAIN keeps the topic and its waiting messages when the stack no longer declares the topic,
+                or is deleted; DESTROY deletes both. The environment's policy by default.
             **settings: The other fields of `TopicSettings`, such as max_waiting=1_000_000.
 
         Raises:
@@ -89,7 +89,7 @@ class Topic(Construct):
         max_receive_count: int = 5,
         removal_policy: RemovalPolicy | None = None,
     ) -> Subscription:
-        """Declare a subscription of this topic; see `Subscription`."""
+        """Declares a subscription of this topic. See `Subscription`."""
         return Subscription(
             self,
             f"Subscription-{name}",
@@ -104,21 +104,22 @@ class Topic(Construct):
         )
 
     def grant_send(self, grantee: iam.IGrantable, *, actions: Collection[SenderAction] = SENDER_ACTIONS) -> iam.Grant:
-        """Allow to send to this topic; see `TidewheelService.grant_send`."""
+        """Allows to send to this topic. See `TidewheelService.grant_send`."""
         return self.service.grant_send(grantee, self, actions=actions)
 
 
 class Subscription(Construct):
     """A subscription of a declared topic, with its queue.
 
-    One that exists is adopted if it has the same queue and filter, and is never deleted then. The filter may change.
-    The queue may not: what waits for the old one would be lost, so another queue needs another name.
+    An existing subscription with the same queue and filter is adopted, and then never deleted. The filter may change.
+    The queue may not change, since messages waiting for the old queue would be lost. So another queue needs another
+    name.
 
     Attributes:
         topic: The topic.
-        subscription_name: Its name.
-        queue: The queue that its messages come to: what an event source reads.
-        dead_letters: Where the queue puts what was received too often; None of a queue that was made elsewhere.
+        subscription_name: The subscription's name.
+        queue: The queue that gets the messages, for an event source.
+        dead_letters: The queue's dead-letter queue; None for an imported queue.
         resource: The custom resource.
     """
 
@@ -136,25 +137,25 @@ class Subscription(Construct):
         max_receive_count: int = 5,
         removal_policy: RemovalPolicy | None = None,
     ) -> None:
-        """Declare it.
+        """Declares the subscription.
 
         Args:
-            scope: The construct that it belongs to.
-            id_: Its name there.
+            scope: The construct that the subscription belongs to.
+            id_: The construct's name in the scope.
             topic: The topic.
             subscription_name: 1 to 48 letters, digits, '-' or '_'.
-            queue: A standard queue to use; by default one is made, with a dead-letter queue, encrypted as the service
-                is. Where the environment has alarms, there is one on these dead letters.
-            filter_policy: Which messages it gets, as for `create_subscription`; by default all.
-            initial_position: As for `create_subscription`; it counts when the subscription is created.
-            visibility_timeout: Of a queue that is made: six times the time-out of the function that reads it, as AWS
-                recommends; a minute by default.
-            max_receive_count: Of a queue that is made: receives after which a message is a dead letter.
-            removal_policy: As of the topic, whose it is by default. A queue that is made goes or stays with it.
+            queue: A standard queue to use. By default a queue with a dead-letter queue is created, encrypted like the
+                service; if the environment has alarms, these dead letters have an alarm.
+            filter_policy: Which messages the subscription gets, as for `create_subscription`; by default all.
+            initial_position: As for `create_subscription`; has an effect only when the subscription is created.
+            visibility_timeout: For a new queue. AWS recommends six times the time-out of the function that reads the
+                queue; a minute by default.
+            max_receive_count: For a new queue: the receives after which a message is a dead letter.
+            removal_policy: As for the topic; by default the topic's policy. It also applies to a new queue.
 
         Raises:
-            InvalidValue: A value is not usable, a FIFO queue or a filter that is none among them, or the topic has this
-                subscription already.
+            InvalidValue: A value is not usable, including FIFO queues and invalid filters, or the topic already has
+                this subscription.
         """
         check_new_subscription(topic.topic_name, subscription_name, initial_position)
         path = f"{topic.topic_name}/{subscription_name}"
@@ -187,7 +188,7 @@ class Subscription(Construct):
         self.resource.node.add_dependency(topic.resource, queue)
 
     def grant_consume(self, grantee: iam.IGrantable, *, actions: Collection[ConsumerAction] = RECEIVE) -> iam.Grant:
-        """Allow to work on this subscription; see `TidewheelService.grant_consume`."""
+        """Allows to work on this subscription. See `TidewheelService.grant_consume`."""
         return self.topic.service.grant_consume(grantee, self, actions=actions)
 
     def _make_queue(
@@ -203,11 +204,11 @@ class Subscription(Construct):
             encryption_key=key_of(service),
             removal_policy=removal_policy,
             alarm_topic=service.alarms.topic if service.environment.alarms else None,
-            # No name has a dot, so no two subscriptions' alarms have one name.
+            # Names have no dots, so every subscription's alarm has another name.
             alarm_name=f"{service.service_name}-DeadLetters-{self.topic.topic_name}.{self.subscription_name}",
             runbook_url=service.environment.runbook_url,
         )
-        # The service's stack cannot show what a stack that waits for it makes.
+        # The service's stack cannot refer to queues of a stack that waits for it.
         if service.dashboard is not None and Stack.of(self).node.addr == Stack.of(service).node.addr:
             path = f"{self.topic.topic_name}/{self.subscription_name}"
             service.dashboard.show_subscription(path, made.queue, made.dead_letters)
@@ -215,10 +216,10 @@ class Subscription(Construct):
 
 
 def _settings(durations: dict[str, Duration | None], settings: dict[str, Any]) -> TopicSettings:
-    """Return a topic's settings.
+    """Returns a topic's settings.
 
     Raises:
-        InvalidValue: There is no such setting, or one is not usable.
+        InvalidValue: A setting is unknown or not usable.
     """
     known = [each.name for each in fields(TopicSettings)]
     for name, value in settings.items():
@@ -227,6 +228,6 @@ def _settings(durations: dict[str, Duration | None], settings: dict[str, Any]) -
         if name in durations:
             advice = f"give {name.removesuffix('_s')}= with a Duration"
             raise InvalidValue(name, value, advice)
-    # jsii gives numbers as floats where it gives them at all.
+    # jsii may return numbers as floats.
     given: dict[str, Any] = {name: int(value.to_seconds()) for name, value in durations.items() if value is not None}
     return TopicSettings(**given, **settings)

@@ -1,1 +1,1 @@
-"""What programs use: the client that sends, receives and administers."""
+"""Holds the client, which programs use to send, receive and administer."""

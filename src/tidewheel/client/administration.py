@@ -1,4 +1,4 @@
-"""Topics and subscriptions: made, changed, listed and deleted; purge, replay and redrive."""
+"""Administers topics and subscriptions, and purges, replays and redrives messages."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tidewheel.model.topic_state import TopicState
 
 
 class Administration(Known):
-    """What administrators do."""
+    """Methods of the client for administrators."""
 
     def create_topic(
         self, name: str, *, settings: TopicSettings | None = None, **changes: Unpack[NewTopicSettings]
     ) -> TopicState:
-        """Creates a topic, or returns the one that there is, if it has what is asked for.
+        """Creates a topic, or returns the existing topic if its settings agree.
 
-        Asked for are slot_s, lookahead_s and what is not the default: a topic keeps the defaults of the release that
-        made it.
+        Only slot_s, lookahead_s and settings that differ from the default are compared: a topic keeps the defaults of
+        the release that created it.
 
         Args:
             name: 1 to 48 letters, digits, '-' or '_'.
@@ -38,8 +38,8 @@ class Administration(Known):
 
         Raises:
             InvalidValue: the name or a setting is not usable.
-            AlreadyExists: the topic has other settings than those asked for.
-            TopicDeleting: the last topic of this name is not gone yet.
+            AlreadyExists: the topic exists with other settings.
+            TopicDeleting: an earlier topic of this name is still being deleted.
         """
         check_name("topic", name)
         if settings is None:
@@ -53,14 +53,16 @@ class Administration(Known):
         return state
 
     def update_topic(self, name: str, **changes: Unpack[ChangeableSettings]) -> TopicState:
-        """Changes settings of a topic, from its next decision on; other clients see them within a minute.
+        """Changes settings of a topic.
+
+        The service uses the new settings from its next decision on. Other clients see them within a minute.
 
         Args:
             name: the topic.
-            **changes: single settings, named as TopicSettings' fields: all but slot_s and lookahead_s.
+            **changes: single settings, named as TopicSettings' fields; all can change but slot_s and lookahead_s.
 
         Raises:
-            InvalidValue: there is no such setting, it is fixed, or its value is not usable; nothing was changed.
+            InvalidValue: the setting is unknown or fixed, or its value is not usable; nothing was changed.
             UnknownTopic: the topic does not exist.
         """
         state = topics.update(self._connection, self._clock, name, changes)
@@ -68,19 +70,20 @@ class Administration(Known):
         return state
 
     def delete_topic(self, name: str, *, delete_queues: bool = False) -> None:
-        """Deletes a topic with all that waits in it; nothing of it remains in S3, DynamoDB or the scheduler.
+        """Deletes a topic with all its waiting messages.
 
-        The topic is gone at once, the rest is taken away by the sweep; the name is free again after about ten minutes.
-        What another client sends to it meanwhile ends in an ingest queue's dead-letter queue. Bodies that were too
-        large for SQS go too, so what waits in a subscription's queue with such a body cannot be read any more.
+        The topic is gone at once. The sweep then deletes its data from S3, DynamoDB and the scheduler; the name is free
+        again after about ten minutes. Messages that another client sends meanwhile end in an ingest queue's dead-letter
+        queue. Bodies that were too large for SQS are deleted too, so messages with such a body that are still in a
+        subscription's queue can no longer be read.
 
         Args:
             name: the topic.
-            delete_queues: whether to delete its subscriptions' queues and dead-letter queues too, with what is in
-                them. Queues that Tidewheel did not make stay in any case.
+            delete_queues: whether to delete its subscriptions' queues and dead-letter queues too, with their messages.
+                Queues that Tidewheel did not create always stay.
 
         Raises:
-            InvalidValue: it is not a topic's name.
+            InvalidValue: the name is not a topic's name.
             UnknownTopic: the topic does not exist.
         """
         topics.delete(self._connection, self._clock, name, delete_queues)
@@ -89,15 +92,15 @@ class Administration(Known):
     def purge(
         self, topic: str, *, start: datetime | float | None = None, end: datetime | float | None = None
     ) -> PurgeResult:
-        """Drops what was sent to a topic until now: all of it, or what is due from `start` on and before `end`.
+        """Drops all messages sent to a topic before now, or only messages due from `start` until before `end`.
 
-        What is in the subscriptions' queues already (due within the next 8 to 13 minutes, by default) is not called
-        back; purge those queues with SQS. Another client's clock tells when it sent: what it sends within the
-        difference of the clocks may be taken for sent before.
+        Messages that are already in the subscriptions' queues (due within the next 8 to 13 minutes, by default) stay
+        there; purge these queues with SQS. Send times come from each sender's clock. If another client's clock is
+        behind, messages that it sends shortly after the purge may be dropped too.
 
         Args:
             topic: the topic.
-            start, end: aware datetimes or Unix seconds; without them, everything.
+            start, end: aware datetimes or Unix seconds; without them, all messages.
 
         Raises:
             InvalidValue: a time is not usable, or the range is empty.
@@ -105,7 +108,7 @@ class Administration(Known):
             TooManyPurges: 20 purged ranges are in force.
         """
         purged = topics.purge(self._connection, self._clock, topic, start, end)
-        # What this client sends from now on is then not taken for sent before, whatever the clocks.
+        # The state read anew tells the time of the purge, so this client never gives a message an earlier send time.
         self._forget(topic)
         return purged
 
@@ -117,43 +120,45 @@ class Administration(Known):
         start: datetime | float | None = None,
         end: datetime | float | None = None,
     ) -> ReplayResult:
-        """Delivers again, to one subscription, what was due from `start` on and before `end`, while it is kept.
+        """Delivers past messages, due from `start` until before `end`, again to one subscription.
 
-        How long that is, the setting `retention_s` says; without it, until the next collection. The messages have the
-        ids that they had. Those that were due so soon that they went without a ledger do not come again, nor what was
-        cancelled, purged or has expired. A caller who may not send to the work queue has it done by the next sweep.
+        Messages are kept for `retention_s`; without this setting, until the next collection. Replayed messages keep
+        their ids. Messages that were sent direct, without a ledger, do not come again; neither do cancelled, purged or
+        expired messages. If the caller may not send to the work queue, the next sweep starts the replay.
 
         Args:
             topic: the topic.
             subscription: the subscription.
-            start: an aware datetime or Unix seconds; default: all that is kept.
+            start: an aware datetime or Unix seconds; default: the start of the kept messages.
             end: likewise; default: now.
 
         Returns:
-            What comes again; `first_ms` is later than `start` if a part of the range is not kept any more.
+            The replayed range; `first_ms` is later than `start` if a part of the range is not kept any more.
 
         Raises:
             InvalidValue: a time is not usable, the range is empty, or the subscription is paused.
-            UnknownTopic, UnknownSubscription: there is none of this name.
+            UnknownTopic, UnknownSubscription: it does not exist.
             RetentionExpired: nothing of the range is kept any more.
         """
         return topics.replay(self._connection, self._clock, topic, subscription, start, end)
 
     def redrive(self, topic: str, subscription: str) -> RedriveResult:
-        """Moves what is in a subscription's dead-letter queue back to its queue; they stay as they are.
+        """Moves a subscription's dead letters, unchanged, back to its queue.
 
         Raises:
-            InvalidValue: a name is not one, or the queue has no dead-letter queue.
-            UnknownTopic, UnknownSubscription: there is none of this name.
-            QueueUnavailable: SQS refuses, for instance since a move is under way already.
+            InvalidValue: a name is not usable, or the queue has no dead-letter queue.
+            UnknownTopic, UnknownSubscription: it does not exist.
+            QueueUnavailable: SQS refuses, for instance because a move is already under way.
         """
         return redrive_queue(self._connection.sqs, self._subscription(topic, subscription).queue_url)
 
     def redrive_service(self) -> list[RedriveResult]:
-        """Does the same for the service's own ingest queues and its work queue, once the cause is removed.
+        """Moves the dead letters of the service's ingest queues and work queue back.
+
+        Call this after the cause is removed.
 
         Raises:
-            QueueUnavailable: SQS refuses; the queues before are being emptied.
+            QueueUnavailable: SQS refuses; the moves of the queues before this queue go on.
         """
         return redrive_service_queues(self._connection.sqs, self._connection.settings)
 
@@ -167,26 +172,27 @@ class Administration(Known):
         visibility_timeout_s: int = 60,
         filter_policy: FilterDocument | None = None,
     ) -> Subscription:
-        """Creates a subscription with a queue of its own, or returns the one that exists.
+        """Creates a subscription with its own queue, or returns the existing subscription.
 
-        The queue is named `<stack>-<topic>-<name>`; what is received five times without being acknowledged
-        goes to the queue `...-dead`. Both keep messages for 14 days.
+        The queue is named `<stack>-<topic>-<name>`. A message that is received five times without being acknowledged
+        goes to the queue `...-dead`. Both queues keep messages for 14 days.
 
         Args:
             topic: the topic.
             name: 1 to 48 letters, digits, '-' or '_'.
-            initial_position: "latest": all that is sent from now on, and all that waits and is not dispatched yet (what
-                is due within the next 8 to 13 minutes is, by default); "earliest": all ledgers still kept, too.
-            queue_url: an existing standard queue to use instead; its policy is its owner's affair.
-            visibility_timeout_s: for a new queue: how long a received message stays invisible to others.
-            filter_policy: which messages it gets, by their attributes: a filter policy in Amazon SNS's syntax, as JSON
-                or as a dict; default: all.
+            initial_position: "latest": all messages sent from now on, and all waiting messages that are not dispatched
+                yet (messages due within the next 8 to 13 minutes are dispatched, by default); "earliest": also all
+                ledgers that are still kept.
+            queue_url: an existing standard queue to use instead; its owner sets its policy.
+            visibility_timeout_s: for a new queue, how long a received message stays invisible to others.
+            filter_policy: which messages the subscription gets, by their attributes: a filter policy in Amazon SNS's
+                syntax, as JSON or as a dict; default: all.
 
         Raises:
-            InvalidValue: a value is not usable, a FIFO queue or a filter that is none among them.
+            InvalidValue: a value is not usable; this includes FIFO queues and invalid filters.
             UnknownTopic: the topic does not exist.
             AlreadyExists: the subscription has another queue or another filter.
-            QueueUnavailable: there is no queue of this URL.
+            QueueUnavailable: no queue has this URL.
         """
         return subscriptions.create(
             self._connection,
@@ -200,34 +206,35 @@ class Administration(Known):
         )
 
     def pause(self, topic: str, subscription: str) -> Subscription:
-        """Lets nothing new enter a subscription's queue until it is resumed; nothing is lost meanwhile.
+        """Stops deliveries to a subscription until `resume`. No message is lost.
 
-        What was handed out before (what is due within the next 8 to 13 minutes, by default) still arrives. A paused
-        subscription keeps the ledgers that it has not had from being collected. To pause one twice is harmless.
+        Messages that were handed out before (due within the next 8 to 13 minutes, by default) still arrive. Ledgers
+        with messages for a paused subscription are not collected. Pausing twice is harmless.
 
         Raises:
-            InvalidValue: a name is not one.
-            UnknownTopic, UnknownSubscription: there is none of this name.
+            InvalidValue: a name is not usable.
+            UnknownTopic, UnknownSubscription: it does not exist.
         """
         return subscriptions.pause(self._connection, topic, subscription)
 
     def resume(self, topic: str, subscription: str) -> Subscription:
-        """Sends on what waits for a paused subscription, or for one whose queue was gone; within seconds.
+        """Resumes deliveries to a subscription after a pause or the loss of the queue.
 
-        A caller who may not send to the work queue has it done by the next sweep, within 300 s. What is overdue comes
-        at once, in no particular order. To resume one that is active is harmless.
+        Overdue messages come within seconds, in no particular order. If the caller may not send to the work queue, the
+        next sweep resumes the deliveries within 300 s. Resuming an active subscription is harmless.
 
         Raises:
-            InvalidValue: a name is not one.
-            UnknownTopic, UnknownSubscription: there is none of this name.
-            Contended: other changes of the topic came first each time.
+            InvalidValue: a name is not usable.
+            UnknownTopic, UnknownSubscription: it does not exist.
+            ConcurrentModification: other changes of the topic came first at every attempt.
         """
         return subscriptions.resume(self._connection, self._clock, topic, subscription)
 
     def set_filter(self, topic: str, subscription: str, filter_policy: FilterDocument | None) -> Subscription:
-        """Changes which messages a subscription gets, from now on.
+        """Changes which messages a subscription gets from now on.
 
-        What was handed out before (what is due within the next 8 to 13 minutes, by default) goes by the old filter.
+        The old filter still applies to messages that were handed out before (due within the next 8 to 13 minutes, by
+        default).
 
         Args:
             topic: the topic.
@@ -235,26 +242,26 @@ class Administration(Known):
             filter_policy: as for `create_subscription`; None: all messages.
 
         Raises:
-            InvalidValue: a name, or the filter, is not one.
-            UnknownTopic, UnknownSubscription: there is none of this name.
+            InvalidValue: a name or the filter is not usable.
+            UnknownTopic, UnknownSubscription: it does not exist.
         """
         return subscriptions.set_filter(self._connection, topic, subscription, filter_policy)
 
     def delete_subscription(self, topic: str, subscription: str, *, delete_queue: bool = False) -> Subscription:
-        """Deletes a subscription and all that waits for it; other subscriptions are not affected.
+        """Deletes a subscription and its waiting messages. Other subscriptions are not affected.
 
         Args:
             topic: the topic.
             subscription: the subscription.
-            delete_queue: whether to delete its queue and its dead-letter queue too, with what is in them. Queues that
-                Tidewheel did not make stay in any case.
+            delete_queue: whether to delete its queue and its dead-letter queue too, with their messages. Queues that
+                Tidewheel did not create always stay.
 
         Returns:
-            The subscription as it was.
+            The deleted subscription.
 
         Raises:
-            InvalidValue: a name is not one.
-            UnknownTopic, UnknownSubscription: there is none of this name.
+            InvalidValue: a name is not usable.
+            UnknownTopic, UnknownSubscription: it does not exist.
         """
         deleted = subscriptions.delete(self._connection, topic, subscription, delete_queue)
         with self._lock:
@@ -262,7 +269,7 @@ class Administration(Known):
         return deleted
 
     def topics(self) -> list[TopicState]:
-        """Lists all topics by name; one that was created in the last second may be missing."""
+        """Lists all topics by name. A topic created in the last second may be missing."""
         return self._connection.topics.topics()
 
     def subscriptions(self, topic: str) -> list[Subscription]:

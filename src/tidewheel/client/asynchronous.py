@@ -1,4 +1,4 @@
-"""The client for asyncio: every method of `Tidewheel`, awaitable."""
+"""The client for asyncio, with every method of `Tidewheel` as a coroutine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_THREADS = 50
-"""More calls than this at once would wait for connections: boto3's pool has as many."""
+"""The size of boto3's connection pool: more calls at once would wait for connections."""
 
 
 def _awaitable(
@@ -37,7 +37,7 @@ def _awaitable(
 
     @functools.wraps(method)
     async def call(self: AsyncTidewheel, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        # Looked up by name, so that a subclass of the client is asked.
+        # Looked up by name, so that a subclass of the client can override the method.
         bound: Callable[P, T] = getattr(self.client, method.__name__)
         return await self._in_thread(functools.partial(bound, *args, **kwargs))
 
@@ -45,11 +45,11 @@ def _awaitable(
 
 
 class AsyncTidewheel:
-    """A deployed Tidewheel service, for asyncio: the methods of `Tidewheel`, each of which is awaited.
+    """A deployed Tidewheel service for asyncio. Every method of `Tidewheel` is awaited.
 
-    Calls run side by side in a few threads over one client. To cancel a call that has begun stops the waiting, not the
-    call: a message may be sent, or be taken from a queue, all the same. A call that still waits for a thread is
-    dropped. An iterable of messages is read in a thread.
+    Calls run in parallel in a few threads over one client. Cancelling a call that has begun stops the waiting, not the
+    call: a message may still be sent, or received from a queue. A call that still waits for a thread is dropped. An
+    iterable of messages is read in a thread.
 
     Example:
         >>> async with AsyncTidewheel() as tw:
@@ -70,12 +70,12 @@ class AsyncTidewheel:
         client: Tidewheel | None = None,
         max_threads: int = 16,
     ) -> None:
-        """Makes a client; AWS is not called before the first method is.
+        """Creates a client. The first method call is the first call of AWS.
 
         Args:
-            stack_name, session, settings, clock, endpoint_url, topics, objects, sqs: as of `Tidewheel`.
-            client: a client that is there already, instead of all these.
-            max_threads: calls at once, 1 to 50; the others wait. A `receive` that waits for messages takes one.
+            stack_name, session, settings, clock, endpoint_url, topics, objects, sqs: as for `Tidewheel`.
+            client: an existing client, instead of all these.
+            max_threads: calls at once, 1 to 50; more calls wait. A `receive` that waits for messages takes a thread.
 
         Raises:
             InvalidValue: a value is not usable.
@@ -104,7 +104,7 @@ class AsyncTidewheel:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Waits for the calls that have begun; none can begin after this. To repeat it is harmless."""
+        """Closes the client and waits for the calls that have begun. Repeating is harmless."""
         self._closed = True
         await asyncio.to_thread(self._executor.shutdown)
 
@@ -120,7 +120,7 @@ class AsyncTidewheel:
         return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: context.run(call))
 
     # ---- administration
-    # Written out, since a method that takes any name cannot be told apart from one that takes `self` as one.
+    # Written out, since type checkers cannot tell **changes with any name from an argument named `self`.
     async def create_topic(
         self, name: str, *, settings: TopicSettings | None = None, **changes: Unpack[NewTopicSettings]
     ) -> TopicState:
@@ -152,7 +152,7 @@ class AsyncTidewheel:
     send = _awaitable(Tidewheel.send)
     send_many = _awaitable(Tidewheel.send_many)
 
-    # ---- changing what waits
+    # ---- changing waiting messages
     cancel = _awaitable(Tidewheel.cancel)
     cancel_many = _awaitable(Tidewheel.cancel_many)
     reschedule = _awaitable(Tidewheel.reschedule)

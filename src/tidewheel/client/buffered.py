@@ -1,4 +1,4 @@
-"""The buffered sender: messages are gathered, and sent together by a thread of its own.
+"""Gathers messages in a buffer and sends them together from a background thread.
 
 add --> buffer --by count, bytes or age--> batch --Sender--> ingest queues
  |                                           |
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """A message that waits."""
+    """A message in the buffer."""
 
     index: int
     added_s: float
@@ -51,11 +51,11 @@ class _Entry:
 
 
 class BufferedSender:
-    """Sends messages in the background; several threads may add to one.
+    """Sends messages in the background. Several threads may add to the same sender.
 
-    A message is durable when its future has a receipt, not when `add` returns: what is in the buffer is lost if the
-    process is killed. It is flushed when the block ends, and when the program does. A child of `os.fork` cannot use
-    its parent's: it makes its own.
+    A message is durable when its future has a receipt, not when `add` returns: messages in the buffer are lost if the
+    process is killed. The buffer is flushed when the block ends, and when the program ends. A child process of
+    `os.fork` cannot use its parent's sender and must create its own.
 
     Example:
         >>> with BufferedSender(tw) as sender:
@@ -75,18 +75,18 @@ class BufferedSender:
         max_wait_s: float | None = None,
         on_failure: Callable[[FailedMessage], object] | None = None,
     ) -> None:
-        """Prepares a sender; its thread begins with the first message.
+        """Prepares a sender. Its thread starts with the first message.
 
         Args:
             tw: the client.
-            max_messages: so many that wait are sent.
-            max_bytes: so many bytes of bodies that wait are sent.
-            max_age_s: what has waited so long is sent, with all that waits.
-            max_pending: with so many messages unsent, `add` waits.
-            max_pending_bytes: likewise with so many bytes; a larger message is taken when it is alone.
-            max_wait_s: how long `add` waits at most; None: for as long as it takes.
-            on_failure: called, in the sender's thread, with each message that could not be sent; `flush` and `close`
-                do not raise then. None: they do, and an error is logged.
+            max_messages: the buffer is sent when it holds this many messages.
+            max_bytes: the buffer is sent when its bodies have this many bytes.
+            max_age_s: the buffer is sent when its oldest message has waited this long.
+            max_pending: `add` waits while this many messages are unsent.
+            max_pending_bytes: likewise for bytes; a larger message is accepted when no other message is unsent.
+            max_wait_s: how long `add` waits at most; None: without limit.
+            on_failure: called, in the sender's thread, with each message that could not be sent; then `flush` and
+                `close` do not raise. None: `flush` and `close` raise, and an error is logged.
 
         Raises:
             InvalidValue: a value is not usable.
@@ -134,17 +134,17 @@ class BufferedSender:
         replace: bool = False,
         expires_in: float | timedelta | str | None = None,
     ) -> Future[Receipt]:
-        """Checks a message and puts it into the buffer; a delay counts from now.
+        """Checks a message and puts it into the buffer. A delay counts from now.
 
-        Args: as of `Tidewheel.send`.
+        Args: as for `Tidewheel.send`.
 
         Returns:
-            A future of the receipt: it has one when SQS keeps the message, or the error with which it was not sent.
-            `cancel()` takes the message out again, until it is on its way.
+            A future. Its result is the receipt, once SQS has stored the message; its exception says why the message was
+            not sent. `cancel()` removes the message while it is still in the buffer.
 
         Raises:
-            InvalidValue, UnknownTopic, LimitExceeded: as of `Tidewheel.send`; it was not added.
-            BufferFull: it was not added.
+            InvalidValue, UnknownTopic, LimitExceeded: as for `Tidewheel.send`; the message was not added.
+            BufferFull: the message was not added.
             Closed: the sender was closed, or belongs to another process.
         """
         self._check_open()
@@ -184,14 +184,14 @@ class BufferedSender:
 
     @property
     def pending(self) -> int:
-        """How many messages are in the buffer or on their way."""
+        """The number of messages in the buffer or being sent."""
         return self._pending
 
     def flush(self) -> None:
-        """Sends all that was added before this call, and waits for it.
+        """Sends all messages added before this call, and waits until they are sent.
 
         Raises:
-            FlushFailed: messages were not sent, since the last `flush`; unless there is an `on_failure`.
+            FlushFailed: messages were not sent since the last `flush`; not raised if there is an `on_failure`.
             Closed: the sender belongs to another process.
         """
         self._check_process()
@@ -206,10 +206,10 @@ class BufferedSender:
             raise FlushFailed(failures, failed)
 
     def close(self) -> None:
-        """Flushes, and ends the thread; nothing can be added after this. To repeat it is harmless.
+        """Flushes the buffer and ends the thread. `add` then raises Closed. Repeating is harmless.
 
         Raises:
-            FlushFailed: as of `flush`.
+            FlushFailed: as for `flush`.
         """
         if self._process != os.getpid():
             return
@@ -236,7 +236,7 @@ class BufferedSender:
         except FlushFailed as failed:
             if error is None:
                 raise
-            error.add_note(str(failed))  # what ended the block is what the caller must see
+            error.add_note(str(failed))  # the caller must see the error that ended the block
 
     # ---- inside, with the lock held
     def _wait_for_room(self, size: int) -> None:
@@ -244,7 +244,7 @@ class BufferedSender:
             within = self._pending < self._max_pending and self._pending_bytes + size <= self._max_pending_bytes
             return within or not self._pending or self._closed
 
-        # A callback that adds must not wait for the thread that it is in.
+        # A callback that calls `add` runs in the sender's thread, so waiting would never end.
         longest = 0.0 if threading.current_thread() is self._thread else self._max_wait_s
         if not self._changed.wait_for(has_room, longest):
             raise BufferFull(self._pending, self._pending_bytes, longest or 0.0)
@@ -260,7 +260,7 @@ class BufferedSender:
         return len(self._buffer) >= self._max_messages or self._buffer_bytes >= self._max_bytes or self._wait_s() == 0
 
     def _wait_s(self) -> float | None:
-        """How long until the oldest message must go; None without any."""
+        """Returns the seconds until the oldest message must be sent. None if the buffer is empty."""
         if not self._buffer:
             return None
         oldest = self._buffer[0]
@@ -297,7 +297,7 @@ class BufferedSender:
                 self._changed.notify_all()
 
     def _send(self, batch: list[_Entry]) -> None:
-        """Sends what waits, topic by topic; each future learns what became of its message."""
+        """Sends a batch topic by topic, and sets each message's future."""
         by_topic: dict[str, list[_Entry]] = {}
         for entry in batch:
             by_topic.setdefault(entry.state.topic, []).append(entry)
@@ -305,7 +305,7 @@ class BufferedSender:
             try:
                 sender = self._tw._sender(entries[-1].state)
                 errors = sender.try_checked([entry.checked for entry in entries])
-            except Exception as error:  # whatever it is, it must not end the thread
+            except Exception as error:  # no error may end the thread
                 errors = dict.fromkeys(range(len(entries)), error)
             for i, entry in enumerate(entries):
                 if i in errors:

@@ -1,4 +1,4 @@
-"""Changes of messages that wait: cancel and reschedule."""
+"""Cancels and reschedules waiting messages."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _MOST_MOVES = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rescheduled:
-    """The message comes at its new time, and not at its old one. True as a truth value.
+    """The message comes only at the new time. True as a truth value.
 
     Attributes:
-        receipt: its new id and time.
-        old_id: the id that it had; to cancel or reschedule that works on.
+        receipt: the message's new id and time.
+        old_id: the message's id before; cancelling or rescheduling by this id still works.
     """
 
     receipt: Receipt
@@ -38,7 +38,7 @@ class Rescheduled:
 
 
 def check_one_of(message_id: str | None, key: str | None) -> None:
-    """Raises InvalidValue unless exactly one of an id and a key is given, and is one."""
+    """Raises InvalidValue unless the caller gave either a valid id or a valid key."""
     if (message_id is None) == (key is None):
         raise InvalidValue("id, key", (message_id, key), "give one of the two")
     if message_id is not None:
@@ -50,7 +50,7 @@ def check_one_of(message_id: str | None, key: str | None) -> None:
 def cancel_one(
     topics: Topics, state: TopicState, ids: IdSource, now_ms: int, message_id: str | None, key: str | None
 ) -> CancelResult:
-    """Cancels by id or by key; see `Tidewheel.cancel`."""
+    """Cancels by id or by key. See `Tidewheel.cancel`."""
     check_one_of(message_id, key)
     if key is not None:
         return cancel_key(topics, state.topic, state.slot_ms, key, (now_ms, ids.sequence()), now_ms)
@@ -58,7 +58,7 @@ def cancel_one(
 
 
 def cancel_all(topics: Topics, state: TopicState, now_ms: int, message_ids: Iterable[str]) -> list[CancelResult]:
-    """Cancels many by id; see `Tidewheel.cancel_many`."""
+    """Cancels many messages by id. See `Tidewheel.cancel_many`."""
     if isinstance(message_ids, (str, bytes)) or not isinstance(message_ids, Iterable):
         raise InvalidValue("ids", message_ids, "give a list of ids; for one, use cancel")
     wanted = [MessageId(each) for each in message_ids]
@@ -82,13 +82,13 @@ def reschedule(
     message_id: str | None,
     key: str | None,
 ) -> Rescheduled | CancelResult:
-    """Moves a message to another time; see `Tidewheel.reschedule`.
+    """Moves a message to another time. See `Tidewheel.reschedule`.
 
-    The message that takes the place of the old one is put into an ingest queue first, then the old one's tombstone
-    names it. Ingest does the same conditional write before it commits the new one, so both learn the same, and one of
-    the two comes. If it stops
+    First the new message is put into an ingest queue, then the old message's tombstone names the new message. Ingest
+    does the same conditional write before it commits the new message. So client and ingest see the same outcome, and
+    exactly one of the two messages comes. If the writes stop
         after the new message is sent: ingest finishes the move.
-        after the tombstone: it is done.
+        after the tombstone: the move is complete.
     """
     from tidewheel.client.waiting import find
 
@@ -113,7 +113,7 @@ def reschedule(
 
 
 def _current(topics: Topics, state: TopicState, message_id: str | None, key: str | None) -> MessageId | Cancelled:
-    """Returns the message that an id or a key stands for now."""
+    """Returns the id of the message that an id or a key refers to now."""
     if key is not None:
         entry = topics.key(state.topic, key)
         if entry is None or entry.id is None:
@@ -129,14 +129,14 @@ def _current(topics: Topics, state: TopicState, message_id: str | None, key: str
             break
         if cancelled.to is None:
             slot = cancelled.slot
-            # One that may have come too late counts only while its slot is open.
+            # A tombstone that may have come too late counts only while its slot is open.
             return Cancelled(id=current) if cancelled.certain or slot >= state.sealed else current
         current = cancelled.to
     return current
 
 
 def _with_own_payload(connection: Connection, topic: str, message: OutgoingMessage) -> OutgoingMessage:
-    """Copies a large body under the new message's name: its object is kept by the time at which it is due."""
+    """Copies a large body to a new object, since an object's lifetime depends on the due time in the name."""
     if message.options is None or message.options.payload is None:
         return message
     old_name = message.options.payload

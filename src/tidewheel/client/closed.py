@@ -1,4 +1,4 @@
-"""What is said to whoever uses something that was closed."""
+"""The error for the use of a closed object."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tidewheel.errors import TidewheelError
 
 
 class Closed(TidewheelError):
-    """It was closed, or belongs to another process; nothing was sent. Make a new one."""
+    """The object was closed, or belongs to another process. Nothing was sent. Create a new object."""
 
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(f"this {what} {reason}: make a new one")

@@ -1,4 +1,4 @@
-"""The SDK's way to AWS: clients and settings, made when first needed and then kept."""
+"""Connects the SDK to AWS, with clients and settings created at first use."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _RETRIES = Config(
 
 
 class Connection:
-    """Clients of one stack; several threads may use it."""
+    """The AWS clients of a stack. Several threads may use the same connection."""
 
     def __init__(
         self,
@@ -63,12 +63,12 @@ class Connection:
 
     @classmethod
     def of(cls, settings: ServiceSettings, session: boto3.Session) -> Connection:
-        """Makes the connection to the service of some settings, for a function that has them."""
+        """Creates the connection from known settings, for a function of the service."""
         return cls(settings.stack, session=session, settings=settings, endpoint_url=None, topics=None)
 
     @property
     def stack(self) -> str:
-        """The stack's name: the settings' if they were given."""
+        """The stack's name, taken from the settings if they were given."""
         given = self._made.get("settings")
         return given.stack if isinstance(given, ServiceSettings) else self._stack
 
@@ -77,13 +77,13 @@ class Connection:
         """The service's settings, read from the SSM parameter unless they were given.
 
         Raises:
-            NotConfigured: there is no such parameter.
+            NotConfigured: the parameter does not exist.
         """
         return self._once("settings", self._read_settings)
 
     @property
     def topics(self) -> Topics:
-        """The metadata."""
+        """The store of metadata."""
         return self._once("topics", self._make_topics)
 
     @property
@@ -93,7 +93,7 @@ class Connection:
 
     @property
     def claims(self) -> DynamoClaims:
-        """Who declares topics and subscriptions that others created."""
+        """The claims of stacks on adopted topics and subscriptions."""
         return self._once("claims", self._make_claims)
 
     @property
@@ -103,9 +103,9 @@ class Connection:
 
     @contextmanager
     def checked(self, check: Callable[[], None]) -> Iterator[None]:
-        """Calls `check` before each request to AWS, repetitions after an error among them; what it raises is raised.
+        """Calls `check` before each request to AWS, including retries. Errors of `check` are raised.
 
-        It holds for all threads, and for clients that the connection has made, not for those that it was given.
+        The check applies to all threads, and to clients that the connection created; not to clients given to it.
         """
         before, self._check = self._check, check
         try:
@@ -136,9 +136,9 @@ class Connection:
         if service == "s3" and self._endpoint_url is not None:
             # An emulator's host has no subdomains.
             config = config.merge(Config(s3={"addressing_style": "path"}))
-        # The name of a service is a Literal in boto3's stubs, one overload each.
+        # boto3's stubs have an overload for each service, with its name as a Literal.
         client = cast(Any, self._session).client(service, endpoint_url=self._endpoint_url, config=config)
-        for event in ("before-call", "before-send"):  # the latter for each repetition; no emulator comes so far
+        for event in ("before-call", "before-send"):  # before-send comes for each retry too; emulators never send it
             client.meta.events.register_first(event, self._before_request)
         return client
 

@@ -1,4 +1,4 @@
-"""The consumer: takes a subscription's messages from wherever SQS hands them out, and gives each a second chance."""
+"""Receives a subscription's messages and retries failed messages later."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _log = logging.getLogger(__name__)
 
 
 class Consumer:
-    """Works on one subscription of a topic; several threads may use it.
+    """Works on one subscription of a topic. Several threads may use the same consumer.
 
-    It takes messages as boto3's ReceiveMessage, a Lambda event or Powertools has them, and puts bodies back that are
-    kept in S3. A message that is dropped costs no read of its body.
+    The consumer decodes messages from boto3's ReceiveMessage, a Lambda event or Powertools, and reads large bodies from
+    S3. For a dropped message, the body is not read.
 
     Example:
         >>> consumer = Consumer(tw, "orders", "billing")
@@ -53,18 +53,18 @@ class Consumer:
         drop_superseded: bool = False,
         drop_expired: bool = True,
     ) -> None:
-        """Prepares a consumer; AWS is not called before it is used.
+        """Prepares a consumer. This does not call AWS.
 
         Args:
             tw: the client.
             topic: the topic.
             subscription: the subscription.
-            max_attempts: how often a message's work is tried in all; `retry_later` sends one that has had so many to
+            max_attempts: how many attempts a message has in total; after the last, `retry_later` sends the message to
                 the dead-letter queue.
             drop_superseded: whether to drop a message whose key was cancelled or replaced after its slot was sealed,
-                when it could no longer be stopped on its way. Costs one DynamoDB read for each message with a key, and
-                nothing for others: a cancel by id that comes too late leaves no trace.
-            drop_expired: whether to drop a message that lay in the queue beyond its expiry.
+                when the message could no longer be stopped. This costs one DynamoDB read for each message with a key,
+                and nothing for other messages. A late cancel by id has no effect: it leaves no record.
+            drop_expired: whether to drop a message that stayed in the queue beyond its expiry.
 
         Raises:
             InvalidValue: a value is not usable.
@@ -80,12 +80,12 @@ class Consumer:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._dead_url: str | None = None
-        # Receipt handles of messages that whoever called the function acknowledges.
+        # Receipt handles of messages that the caller of the user's function acknowledges.
         self._in_hand: set[str] = set()
 
     @property
     def counts(self) -> ConsumerCounts:
-        """What it has done so far."""
+        """The counts of this consumer so far."""
         with self._lock:
             return ConsumerCounts(**self._counts)
 
@@ -94,21 +94,21 @@ class Consumer:
         """Decodes a message of ReceiveMessage's answer, a record of a Lambda event, or a Powertools SQSRecord.
 
         Raises:
-            InvalidValue: Tidewheel did not deliver it.
-            ObjectMissing: its body was kept in S3 and is gone: it was handed out over 28 days ago.
+            InvalidValue: Tidewheel did not deliver the message.
+            ObjectMissing: the body was kept in S3 and is gone: the message was handed out over 28 days ago.
         """
         return fetch_payload(self._tw._connection, parse_received(raw))
 
     def receive(self, *, max_messages: int = 10, wait_s: int = 0) -> list[ReceivedMessage]:
-        """Takes messages from the queue; what is to be dropped is acknowledged and left out.
+        """Receives messages from the queue. Messages to drop are acknowledged and left out.
 
         Args:
-            max_messages: at most so many; above ten, SQS is called several times.
-            wait_s: how long to wait for the first one, 0 to 20 seconds.
+            max_messages: the most messages to return; above ten, SQS is called several times.
+            wait_s: how long to wait for the first message, 0 to 20 seconds.
 
         Raises:
             InvalidValue: a value is not usable.
-            UnknownTopic, UnknownSubscription: there is none of this name.
+            UnknownTopic, UnknownSubscription: it does not exist.
         """
         receiving.check_receive(max_messages, wait_s)
         taken = receiving.receive(self._tw._connection.sqs, self._queue_url, max_messages, wait_s)
@@ -127,14 +127,14 @@ class Consumer:
         backoff: Backoff | None = None,
         delay: Delay | None = None,
     ) -> Receipt | None:
-        """Sends a message again, to this subscription only, and then deletes the one in hand.
+        """Sends a message again, to this subscription only, and then deletes the received message.
 
-        It has the same body and attributes, a new id, the first message's id as `original_id`, and `attempt` is one
-        higher. It is sent without a key: it is not dropped as a duplicate, and takes nothing's place. If it stops after
-        sending, both come, with the same `original_id`.
+        The new message has the same body and attributes, a new id, the first message's id as `original_id`, and an
+        `attempt` higher by 1. It has no key, so it is neither dropped as a duplicate nor replaces another message. If
+        the process stops after sending, both messages come, with the same `original_id`.
 
-        In a function that `run`, `handle_event` or `record_handler` calls, the one in hand is deleted when the function
-        returns.
+        In a function that `run`, `handle_event` or `record_handler` calls, the received message is deleted when the
+        function returns.
 
         Args:
             message: as received.
@@ -143,14 +143,14 @@ class Consumer:
             delay: seconds, a timedelta or text. None of the three: level 3 (10s) first, then 4 (30s), 5 (1m), ...
 
         Returns:
-            The new message's receipt. None if it had its last attempt, and went to the dead-letter queue; or if it
-            would have come again after its expiry, and was dropped.
+            The new message's receipt. None if the message had its last attempt and went to the dead-letter queue, or if
+            it would have come again after its expiry and was dropped.
 
         Raises:
-            InvalidValue: a value is not usable, or there is no dead-letter queue: the message stays.
-            UnknownTopic, UnknownSubscription: there is none of this name: the message stays.
-            QueueUnavailable: SQS did not take it: the message stays.
-            DeleteFailed: it was sent again, and the one in hand comes again too.
+            InvalidValue: a value is not usable, or there is no dead-letter queue; the message stays.
+            UnknownTopic, UnknownSubscription: it does not exist; the message stays.
+            QueueUnavailable: SQS did not accept the new message; the received message stays.
+            DeleteFailed: the message was sent again, and the received message comes again too.
         """
         if not isinstance(message, ReceivedMessage):
             raise InvalidValue("message", message, "give what receive returned")
@@ -175,10 +175,10 @@ class Consumer:
 
     # ---- in a Lambda function
     def record_handler(self, function: Callable[[ReceivedMessage], T]) -> Callable[[_Message], T | None]:
-        """Returns a record handler for Powertools' BatchProcessor, that calls a function with each message.
+        """Returns a record handler for Powertools' BatchProcessor.
 
-        The function may raise RetryLater; what else it raises fails the record. Lambda deletes the message in any
-        other case.
+        The handler calls the function with each message. The function may raise RetryLater; any other error fails the
+        record. In all other cases Lambda deletes the message.
         """
 
         def handle(record: _Message) -> T | None:
@@ -190,19 +190,19 @@ class Consumer:
         return handle
 
     def handle_event(self, event: Mapping[str, Any], function: Callable[[ReceivedMessage], object]) -> dict[str, Any]:
-        """Calls a function with each message of a Lambda event, one after the other.
+        """Calls a function with each message of a Lambda event in turn.
 
         The event source mapping needs `ReportBatchItemFailures`.
 
         Args:
-            event: as SQS's event source mapping gives it.
-            function: may raise RetryLater; what else it raises is logged and fails the record.
+            event: the event from SQS's event source mapping.
+            function: may raise RetryLater; any other error is logged and fails the record.
 
         Returns:
-            What the Lambda function returns: `{"batchItemFailures": [...]}`.
+            The return value for the Lambda function: `{"batchItemFailures": [...]}`.
 
         Raises:
-            InvalidValue: the event is not SQS's.
+            InvalidValue: the event is not from SQS.
         """
         records = event.get("Records") if isinstance(event, Mapping) else None
         if not isinstance(records, list):
@@ -226,21 +226,22 @@ class Consumer:
         wait_s: int = 20,
         batch: int = 10,
     ) -> None:
-        """Receives, calls a function with each message and acknowledges it, until it is told to stop.
+        """Receives messages, calls a function with each and acknowledges them, until `stop` is set.
 
-        What the function raises is logged, and the message comes again after the queue's visibility time-out, which
-        must be longer than a batch takes. RetryLater sends it again instead. What raises while receiving ends the run.
+        An error of the function is logged. The message then comes again after the queue's visibility time-out, which
+        must be longer than a batch takes. RetryLater sends the message again instead. An error while receiving ends
+        the run.
 
         Args:
-            function: gets one message after the other; run several threads or processes for more at once.
-            stop: ends it after the message in hand when set, or when the poll under way ends; so does Ctrl-C in the
-                main thread, at once if no message is in hand. The rest of a batch goes back to the queue.
+            function: gets the messages in turn; run several threads or processes for more at once.
+            stop: when set, ends the run after the message in hand, or after the current poll. Ctrl-C in the main thread
+                does the same, at once if no message is in hand. The rest of a batch goes back to the queue.
             wait_s: how long a poll waits, 0 to 20 seconds.
-            batch: how many messages to take at a time.
+            batch: how many messages to receive at a time.
 
         Raises:
             InvalidValue: a value is not usable.
-            UnknownTopic, UnknownSubscription: there is none of this name.
+            UnknownTopic, UnknownSubscription: it does not exist.
         """
         receiving.check_receive(batch, wait_s)
         stop = stop or threading.Event()
@@ -264,7 +265,7 @@ class Consumer:
 
     # ---- inside
     def _call(self, message: ReceivedMessage, function: Callable[[ReceivedMessage], T]) -> T | None:
-        """Calls the function; when this returns, the caller acknowledges the message."""
+        """Calls the function. When the call returns, the caller acknowledges the message."""
         with self._held(message):
             try:
                 try:
@@ -287,12 +288,12 @@ class Consumer:
             self._in_hand.discard(message.receipt_handle)
 
     def _drops(self, message: ReceivedMessage) -> bool:
-        """Whether nobody wants a message any more; counts it if so."""
+        """Returns whether to drop a message, and counts a dropped message."""
         expires_at_ms = self._expiry_ms(message)
         if expires_at_ms is not None and expires_at_ms < self._tw._clock.now_ms():
             self._count("expired")
             return True
-        # A recurring message's name is no key: it has no version.
+        # The name of a recurring message is not a key: it has no version.
         if self._drop_superseded and message.key is not None and message.version[1]:
             entry = self._tw._connection.topics.key(self.topic, message.key)
             if entry is not None and supersedes(entry, message):
@@ -301,13 +302,16 @@ class Consumer:
         return False
 
     def _expiry_ms(self, message: ReceivedMessage) -> int | None:
-        """When a message is not wanted any more; None if never, or if that is not for us to say."""
+        """Returns when a message expires. None if never, or if this consumer keeps expired messages."""
         if message.expires_at is None or not self._drop_expired:
             return None
         return round(message.expires_at.timestamp() * 1000)
 
     def _bury(self, message: ReceivedMessage) -> None:
-        """Sends a message to the dead-letter queue; if it stops after that, it comes again and is sent there again."""
+        """Sends a message to the dead-letter queue.
+
+        If the process stops after this, the message comes again and is sent to the dead-letter queue again.
+        """
         connection = self._tw._connection
         if self._dead_url is None:
             self._dead_url = dead_letter_url(connection.sqs, self._queue_url)

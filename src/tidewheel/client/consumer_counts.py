@@ -1,4 +1,4 @@
-"""What a consumer has done."""
+"""Counts the outcomes of a consumer's messages."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerCounts:
-    """What became of the messages that a consumer has seen.
+    """The number of messages that a consumer has seen, by outcome.
 
     Attributes:
         handled: the function returned.
-        failed: it raised; SQS brings them again.
+        failed: the function raised an error; SQS brings the message again.
         retried: sent again by `retry_later`.
-        dead: had their last attempt, and went to the dead-letter queue.
-        expired: dropped, since they came out of the queue after their expiry, or would have come again after it.
-        superseded: dropped, since their key was cancelled, or has a newer message.
+        dead: sent to the dead-letter queue after the last attempt.
+        expired: dropped, because the message was received after its expiry, or its retry would be.
+        superseded: dropped, because the key was cancelled or has a newer message.
     """
 
     handled: int = 0

@@ -1,29 +1,31 @@
-"""Topics and subscriptions that a CloudFormation template declares: created, changed and deleted as its stack is.
+"""Creates, changes and deletes the topics and subscriptions that CloudFormation templates declare.
 
-| the stack | a topic, a subscription |
+| the stack's operation | effect on the topic or subscription |
 |---|---|
-| creates it | is created; one that exists is adopted if it agrees in everything, else it is an error |
-| updates it | is changed in what can change; created again if somebody has deleted it |
-| deletes it | is deleted if this resource of the stack created it and no other declares it; if adopted, it stays |
+| create | is created; an existing topic or subscription is adopted if all settings agree, else the operation fails |
+| update | is changed where it can change; is created again if somebody has deleted it |
+| delete | is deleted if this resource of the stack created it and no other declares it; if adopted, it stays |
 
-What a Delete takes away, three marks tell together:
+Three marks decide together whether a Delete request deletes:
 
-| the physical id | is deleted if the generation (`subscribe.owner_of`) says |
+| the physical id | deleted if the generation (`subscribe.owner_of`) says |
 |---|---|
 | `<service>/<topic>`, `<service>/<topic>/<subscription>` | the same logical resource of the same stack created it |
-| the same with `:adopted` behind it | never: it was there before |
-| a request's, whose creation was answered with FAILED | that very request created it all the same |
-| another: CloudFormation's own, of a creation without an answer | never |
+| the same, ending in `:adopted` | never: it existed before |
+| the id of a request whose creation was answered with FAILED | this request created it nevertheless |
+| any other: CloudFormation's own id of a creation without an answer | never |
 
-So no rollback takes away what was there before its deployment, were it of another resource of the same stack; and a
-topic that somebody else deleted and created again is theirs. Rather something is left behind than lost.
+So a rollback never deletes a topic that existed before the deployment, even if another resource of the same stack
+created it. A topic that somebody else deleted and created again belongs to the second creator. In doubt, topics are
+left behind rather than lost.
 
-What adopts also claims (`tidewheel.aws.claims`), and the one that created it deletes nothing that others claim. So a
-declaration moves to another stack with all that waits, whatever the removal policies say, if the new stack is deployed
-before the old one lets go. Only if both ask in the same few milliseconds the old one may not see the claim; if the new
-one finds it gone behind its claim, it creates it anew, or fails while a topic is being deleted.
+A resource that adopts a topic also claims it (`tidewheel.aws.claims`). The resource that created the topic does not
+delete it while others claim it. So a declaration can move to another stack with all waiting messages, whatever the
+removal policies say, if the new stack is deployed before the old stack drops its declaration. If both act within the
+same few milliseconds, the old stack may not see the claim. If the new stack then finds the topic gone after its claim,
+it creates the topic again, or fails while the topic is being deleted.
 
-Everything here may be done twice. Each change of the table is one write; a repetition goes on from wherever it stopped.
+Every operation may be repeated. Each change of the table is one write; a repetition continues where the first stopped.
 """
 
 from __future__ import annotations
@@ -51,22 +53,25 @@ if TYPE_CHECKING:
 TOPIC_TYPE = "Custom::TidewheelTopic"
 SUBSCRIPTION_TYPE = "Custom::TidewheelSubscription"
 ADOPTED = ":adopted"
-"""Ends the physical id of what was there before; no name has a colon."""
+"""Ends the physical id of an adopted topic or subscription. No name has a colon."""
 CLAIMS = "1"
-"""A property that nothing reads. CloudFormation asks only for what changes, so what earlier releases adopted, without a
-claim, is asked for once when this comes in, and claimed."""
+"""A property that no code reads.
+
+CloudFormation sends an update only for changed properties. Adding this property makes CloudFormation send one update
+for each topic that an earlier release adopted without a claim, so that it is claimed.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredTopic:
-    """A topic as a template declares it."""
+    """A topic declared in a template."""
 
     name: str
     settings: TopicSettings
 
     @property
     def topic(self) -> str:
-        """The topic's name, as a subscription calls it."""
+        """The topic's name, under the same attribute as for a subscription."""
         return self.name
 
     @property
@@ -75,24 +80,24 @@ class DeclaredTopic:
 
     @property
     def path(self) -> str:
-        """What tells it apart from everything else that is declared of one service."""
+        """The path, unique among all declarations for a service."""
         return self.name
 
     def properties(self) -> dict[str, str]:
-        """Returns it as properties of a resource: CloudFormation makes every value a text, so the settings are one."""
+        """Returns the topic as resource properties. CloudFormation only has text values, so the settings are JSON."""
         return {"Topic": self.name, "Settings": self.settings.to_json(), "Claims": CLAIMS}
 
     def create(self, connection: Connection, clock: Clock, owner: str) -> str:
-        """Creates it, or adopts the one that there is, if it has what is asked for; returns its generation.
+        """Creates the topic, or adopts the existing topic if the settings agree. Returns the generation.
 
         Raises:
-            AlreadyExists: the topic has other settings than those asked for.
-            TopicDeleting: the last topic of this name is not gone yet.
+            AlreadyExists: the topic exists with other settings.
+            TopicDeleting: an earlier topic of this name is still being deleted.
         """
         return subscribe.create_topic(connection.topics, clock, self.name, self.settings, owner=owner).generation
 
     def update(self, connection: Connection, clock: Clock, owner: str) -> None:
-        """Gives it the settings that differ, in one write.
+        """Changes the differing settings, all in a single write.
 
         Raises:
             InvalidValue: a setting that differs cannot change; nothing was changed.
@@ -109,10 +114,10 @@ class DeclaredTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredSubscription:
-    """A subscription as a template declares it, with a queue that exists.
+    """A subscription declared in a template, with an existing queue.
 
     Attributes:
-        filter_policy: JSON of the `FilterPolicy` of what it takes; None: everything.
+        filter_policy: JSON of the `FilterPolicy` of its messages; None: all messages.
     """
 
     topic: str
@@ -128,11 +133,11 @@ class DeclaredSubscription:
 
     @property
     def path(self) -> str:
-        """What tells it apart from everything else that is declared of one service."""
+        """The path, unique among all declarations for a service."""
         return f"{self.topic}/{self.name}"
 
     def properties(self) -> dict[str, str]:
-        """Returns it as properties of a resource."""
+        """Returns the subscription as resource properties."""
         found = {
             "Topic": self.topic,
             "Subscription": self.name,
@@ -143,12 +148,15 @@ class DeclaredSubscription:
         return found if self.filter_policy is None else {**found, "FilterPolicy": self.filter_policy}
 
     def create(self, connection: Connection, clock: Clock, owner: str) -> str:
-        """Creates it, or adopts the one that has this queue and this filter; returns its generation.
+        """Creates the subscription, or adopts an existing subscription with this queue and filter.
+
+        Returns:
+            The generation.
 
         Raises:
             AlreadyExists: the subscription has another queue or another filter.
-            QueueUnavailable: there is no such queue.
-            UnknownTopic: there is no such topic.
+            QueueUnavailable: the queue does not exist.
+            UnknownTopic: the topic does not exist.
         """
         check_given_queue(connection.sqs, self.queue_url)
         found = subscribe.create_subscription(
@@ -166,10 +174,11 @@ class DeclaredSubscription:
         return found.generation
 
     def update(self, connection: Connection, clock: Clock, owner: str) -> None:
-        """Gives it the filter; where it began does not matter any more.
+        """Changes the filter. The initial position does not change.
 
         Raises:
-            AlreadyExists: it has another queue. What waits in that one would not move, so it takes another name.
+            AlreadyExists: the subscription has another queue. Messages in that queue would not move, so a subscription
+                with another queue needs another name.
         """
         existing = connection.topics.subscription(self.topic, self.name)
         if existing is None:
@@ -184,10 +193,10 @@ Declared = DeclaredTopic | DeclaredSubscription
 
 
 def declared(resource_type: str, properties: Mapping[str, Any]) -> Declared:
-    """Reads what a resource of a template declares.
+    """Parses the properties of a template's resource.
 
     Raises:
-        InvalidValue: the type is none of ours, or a property is missing or cannot be used.
+        InvalidValue: the resource type is unknown, or a property is missing or not usable.
     """
     if resource_type not in (TOPIC_TYPE, SUBSCRIPTION_TYPE):
         raise InvalidValue("ResourceType", resource_type, f"use {TOPIC_TYPE} or {SUBSCRIPTION_TYPE}")
@@ -207,16 +216,16 @@ def declared(resource_type: str, properties: Mapping[str, Any]) -> Declared:
 
 
 def fulfil(connection: Connection, clock: Clock, request: Request, check: Check) -> str:
-    """Does what CloudFormation asks for; returns the physical id.
+    """Fulfils a request of CloudFormation. Returns the physical id.
 
-    Another name has another one, and so is a replacement: the new one is created first, and the old one deleted when
-    everything else of the stack is updated.
+    A new name gives a new physical id, so CloudFormation treats the update as a replacement: the new topic is created
+    first, and the old topic is deleted after the rest of the stack is updated.
 
     Args:
-        check: called before each request to AWS; what it raises ends the work.
+        check: called before each request to AWS; an error that it raises ends the work.
 
     Raises:
-        TidewheelError: as of the resource's `create`, `update` and `delete`.
+        TidewheelError: as for the resource's `create`, `update` and `delete`.
     """
     with connection.checked(check):
         if request.kind is Kind.DELETE:
@@ -229,13 +238,13 @@ def _declared(connection: Connection, clock: Clock, request: Request) -> str:
     found = _settled(connection, clock, request, wanted)
     if found.endswith(ADOPTED):
         connection.claims.put(wanted.topic, wanted.subscription, _owner(request))
-        # Whoever created it may have deleted it before it could see the claim: then it is created anew, or refused.
+        # The creator may have deleted the topic before it could see the claim. Then this creates it again, or fails.
         found = _settled(connection, clock, request, wanted)
     return found
 
 
 def _settled(connection: Connection, clock: Clock, request: Request, wanted: Declared) -> str:
-    """Makes what there is what is wanted; returns the physical id. Twice for one request is once."""
+    """Creates or updates the declared topic or subscription. Returns the physical id. Repeating a request is safe."""
     physical_id = f"{connection.settings.stack}/{wanted.path}"
     owner = _owner(request)
     attempt = subscribe.attempt_of(owner, request.request_id)
@@ -244,7 +253,7 @@ def _settled(connection: Connection, clock: Clock, request: Request, wanted: Dec
         wanted.update(connection, clock, attempt)
         return request.physical_id
     generation = wanted.create(connection, clock, attempt)
-    # An update to another name that is rolled back comes back to what the resource created under the first name.
+    # The rollback of a rename finds the topic that the resource created under the first name.
     created = subscribe.owns(owner if updates else attempt, generation)
     return physical_id if created else physical_id + ADOPTED
 
@@ -266,9 +275,9 @@ def _deleted(connection: Connection, clock: Clock, request: Request) -> str:
 
 
 def delete(connection: Connection, clock: Clock, owner: str, topic: str, subscription: str | None) -> bool:
-    """Deletes a subscription, or else a topic, with all that waits, if it is the owner's; returns whether it did.
+    """Deletes the owner's subscription, or else topic, with its waiting messages. Returns whether it was deleted.
 
-    What its queue holds stays.
+    Messages in the subscription's queue stay.
     """
     topics = connection.topics
     found = topics.state(topic) if subscription is None else topics.subscription(topic, subscription)
@@ -289,7 +298,7 @@ def _owner(request: Request) -> str:
 
 
 def _names(service: str, physical_id: str) -> tuple[str, str | None] | None:
-    """Returns the topic, and the subscription, that a physical id of ours means; None if it is none."""
+    """Returns the topic and subscription names in a physical id. None for any other id."""
     head, *path = physical_id.removesuffix(ADOPTED).split("/")
     if head == service and len(path) in (1, 2):
         return path[0], path[1] if len(path) > 1 else None
@@ -297,7 +306,7 @@ def _names(service: str, physical_id: str) -> tuple[str, str | None] | None:
 
 
 def _wanted_names(request: Request) -> tuple[str, str | None] | None:
-    """Returns what a creation that failed was to create, which may have come far; None if that could never be."""
+    """Returns the names for which a failed creation may have left something. None if the properties are not usable."""
     try:
         unwanted = declared(request.resource_type, request.properties)
     except ValueError:

@@ -1,8 +1,8 @@
-"""When waiting messages are due, estimated from the index: no message is read.
+"""Estimates how many waiting messages are due when, from metadata alone.
 
-A segment says how many rows it has and between which times; its bucket says which slots of that span are occupied. The
-rows are taken as spread evenly over these slots. So a bar is right to within the rows of the segments that cross its
-edges, and the sum of all bars and the rest is what waits.
+A segment has a number of rows and a time span. Its bucket says which slots of this span are occupied. The rows are
+assumed to be spread evenly over these slots. So a bar is exact up to the rows of the segments that cross its edges, and
+all bars and `later` add up to the number of waiting messages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class EstimatedHistogram:
     """Estimated numbers of waiting messages by due time.
 
     Attributes:
-        start_at: where the first bar begins: the current hour or day, UTC. What is overdue is in the first bar.
+        start_at: where the first bar begins: the current hour or day, UTC. Overdue messages are in the first bar.
         bar_s: length of a bar, in seconds.
         bars: messages of each bar.
         later: messages that are due after the last bar.
@@ -42,12 +42,12 @@ class EstimatedHistogram:
         return sum(self.bars) + self.later
 
     def starts(self) -> Iterator[datetime]:
-        """Returns when each bar begins."""
+        """Returns the start time of each bar."""
         return (self.start_at + timedelta(seconds=i * self.bar_s) for i in range(len(self.bars)))
 
 
 class Load(NamedTuple):
-    """Rows that are taken as spread evenly over the occupied slots [first_slot, end_slot) of a bucket."""
+    """Rows spread evenly over the occupied slots [first_slot, end_slot) of a bucket."""
 
     bucket: Bucket
     first_slot: int
@@ -56,7 +56,7 @@ class Load(NamedTuple):
 
 
 def loads(buckets: Iterable[Bucket], from_slot: int, slot_ms: int) -> list[Load]:
-    """Returns the rows of slots at or after one, segment by segment, of complete buckets."""
+    """Returns the rows at or after `from_slot` of complete buckets, segment by segment."""
     found = []
     for bucket in buckets:
         if bucket.last_slot < from_slot:
@@ -78,9 +78,9 @@ def histogram(loads: Sequence[Load], now_ms: int, slot_ms: int, *, bar_s: int, b
     """Estimates how many messages are due in each of the next bars.
 
     Args:
-        loads: what waits.
-        now_ms: the first bar is the one that it lies in.
-        slot_ms: the topic's slot length; bars begin at the slot nearest to them where slots do not divide them.
+        loads: the waiting rows.
+        now_ms: the current time, which lies in the first bar.
+        slot_ms: the topic's slot length; where slots do not divide a bar, it begins at the nearest slot.
         bar_s: length of a bar.
         bars: how many.
     """
@@ -89,7 +89,7 @@ def histogram(loads: Sequence[Load], now_ms: int, slot_ms: int, *, bar_s: int, b
     counts = [0.0] * (bars + 1)
     for load in loads:
         _spread(load, edges, counts)
-    # Sums are rounded, not bars: rounding adds and loses no message.
+    # Sums are rounded, not bars, so that rounding neither adds nor loses a message.
     rounded, total = [], 0.0
     for count in counts:
         before, total = round(total), total + count
@@ -99,7 +99,7 @@ def histogram(loads: Sequence[Load], now_ms: int, slot_ms: int, *, bar_s: int, b
 
 
 def _spread(load: Load, edges: list[int], counts: list[float]) -> None:
-    """Adds a load's rows to the bars between the edges, and to the last count what lies beyond them."""
+    """Adds a load's rows to the bars between the edges. Rows beyond the edges go to the last count."""
     last = len(edges) - 1
     everything = _occupied(load.bucket, load.first_slot, load.end_slot)
     bar = 0

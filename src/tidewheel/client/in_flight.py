@@ -1,4 +1,4 @@
-"""Messages between their seal and their queue, told from plans: those that some subscription does not have yet."""
+"""Estimates from plans how many sealed messages are not delivered yet."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tidewheel.model.subscription import Delivery, Subscription
 from tidewheel.model.topic_state import TopicState
 
 MAX_PLANS = 20
-"""Plans read of each kind, so that a subscription that was paused for a month does not make thousands of requests."""
+"""The most plans read of each kind. Without a limit, a long-paused subscription would cost thousands of requests."""
 
 
 class Undelivered(NamedTuple):
-    """Planned messages that some subscription does not have yet.
+    """Planned messages that are not delivered to all subscriptions yet.
 
     Attributes:
-        rows: how many, estimated.
-        first_slot: the first slot with such a message; None if there is none.
+        rows: their estimated number.
+        first_slot: the first slot with such a message; None without such messages.
     """
 
     rows: float
@@ -34,13 +34,14 @@ def undelivered(
     subscriptions: Sequence[Subscription],
     opened: Sequence[Delivery],
 ) -> Undelivered:
-    """Estimates what is planned and not delivered; each message counts once, however many subscriptions wait for it.
+    """Estimates the planned messages that are not delivered to all subscriptions yet.
 
-    It reads the first MAX_PLANS plans that are being delivered, and as many that were not handed out yet; the others
-    are taken to be like them. There is nothing to read where nothing is sealed.
+    A message counts once, even if several subscriptions wait for it. The function reads the first MAX_PLANS plans that
+    are being delivered, and the first MAX_PLANS plans that are not handed out yet. It assumes that the other plans are
+    similar. If no slot is sealed, it reads nothing.
 
     Args:
-        buckets: the topic's, complete or not: where one is still there, its occupied slots make the estimate better.
+        buckets: the topic's buckets, complete or not; the occupied slots of a bucket improve the estimate.
     """
     exact = {each.object_name: each for each in buckets if not each.slot_shift}
     not_handed_out = min((each.cursor for each in subscriptions), default=state.planned)
@@ -53,7 +54,7 @@ def undelivered(
 def _shares_left(
     subscriptions: Sequence[Subscription], opened: Sequence[Delivery], not_handed_out: int
 ) -> dict[int, float]:
-    """Returns plan -> the greatest share of its parts that a subscription does not have."""
+    """Returns plan -> the largest share of parts still missing in any subscription."""
     alive = {(each.name, each.generation) for each in subscriptions}
     left: dict[int, float] = {}
     for each in opened:
@@ -89,7 +90,7 @@ def _not_handed_out(topics: Topics, state: TopicState, exact: Mapping[str, Bucke
 
 
 def _rows(plan: Plan, state: TopicState, exact: Mapping[str, Bucket]) -> float:
-    """Estimates a plan's rows: those of its segments, spread evenly over the occupied slots of their spans."""
+    """Estimates a plan's rows, with segments spread evenly over the occupied slots of their spans."""
     rows = 0.0
     for each in plan.segments:
         segment, bucket = each.segment, exact.get(each.object_name)

@@ -1,4 +1,4 @@
-"""Ctrl-C in a worker: the message in hand is finished first."""
+"""Lets a worker finish the message in hand before Ctrl-C ends the worker."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Self
 
 
 class Interrupts:
-    """Makes Ctrl-C stop a worker between two messages, as long as it is entered.
+    """Makes Ctrl-C stop a worker between two messages, inside its `with` block.
 
-    While a message is in hand, the first Ctrl-C sets `stop`, and a second one interrupts. While none is, the first one
-    ends the wait, and the block. It changes nothing outside of the main thread, nor where the program has a handler of
-    its own.
+    While a message is in hand, the first Ctrl-C sets `stop`, and the second Ctrl-C interrupts. While no message is in
+    hand, the first Ctrl-C ends the wait and the block. Outside the main thread, or if the program has its own handler,
+    this class has no effect.
     """
 
     def __init__(self, stop: threading.Event) -> None:
@@ -40,7 +40,7 @@ class Interrupts:
 
     @contextmanager
     def message_in_hand(self) -> Iterator[None]:
-        """Holds back the first Ctrl-C in its block."""
+        """Holds back the first Ctrl-C until the block ends."""
         self._in_hand = True
         try:
             yield

@@ -1,4 +1,4 @@
-"""What a client knows: its connection, and the topic states and subscriptions that it has read."""
+"""Holds a client's connection, and caches topic states and subscriptions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from tidewheel.clock import Clock
 
 CACHE_MS = 60_000
-"""How long a topic's state and a subscription's queue are taken as known."""
+"""How long a topic state and a subscription are cached."""
 
 
 class Known:
-    """The common ground of all that a client can do; several threads may use it."""
+    """The common base class of the client's parts. Several threads may use the same client."""
 
     def __init__(self, connection: Connection, clock: Clock) -> None:
         self._connection = connection
@@ -45,7 +45,7 @@ class Known:
         limits.take(current, read_at_ms, self._clock.now_ms())
 
     def _check(self, topic: str, message: Message) -> tuple[TopicState, OutgoingMessage]:
-        """Does all of `send` but the sending."""
+        """Does all steps of `send` before the sending."""
         state = self._state(topic)
         levels = state.settings.delay_levels
         checked = check_message(message, self._ids, self._clock.now_ms(), levels=levels, large=True)
@@ -53,7 +53,7 @@ class Known:
         return state, checked
 
     def _fresh(self, state: TopicState) -> tuple[TopicState, int]:
-        """Returns a topic's state and when it was read: lately, if it has a limit of what may wait."""
+        """Returns a topic state and its read time, at most FRESH_MS ago if the topic has `max_waiting`."""
         read_at_ms, known = self._states.get(state.topic, (0, state))
         now_ms = self._clock.now_ms()
         if known.settings.max_waiting is not None and now_ms - read_at_ms >= FRESH_MS:

@@ -1,8 +1,9 @@
-"""A topic's limits, as far as a sender can keep them: messages that wait, and messages a second.
+"""Enforces a topic's limits on waiting messages and on the send rate, in each client.
 
-`max_waiting` is compared with the topic state's count of messages in ledgers, read at most FRESH_MS ago, and what this
-client has sent since then. Several clients, and messages that are still in an ingest queue, can overshoot it by that
-much. `max_send_rate` is each client's own: a token bucket that holds BURST_S seconds' worth.
+`max_waiting` limits the sum of two counts: the messages in ledgers, from a topic state read at most FRESH_MS ago, and
+the messages that this client has sent since then. The limit can be exceeded by the messages that other clients send and
+the messages that are still in an ingest queue. `max_send_rate` applies to each client alone: a token bucket that holds
+the messages of BURST_S seconds.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ BURST_S = 10
 
 
 class Limits:
-    """What one client has sent to one topic; several threads may use it."""
+    """Counts the messages from a client to a topic. Several threads may use the same object."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -27,13 +28,13 @@ class Limits:
         self._filled_at_ms = 0
 
     def take(self, state: TopicState, read_at_ms: int, now_ms: int) -> None:
-        """Counts one message.
+        """Counts a message.
 
         Args:
-            state: as read at `read_at_ms`.
+            state: the topic state, read at `read_at_ms`.
 
         Raises:
-            LimitExceeded: it is one too many; it was not counted.
+            LimitExceeded: a limit is reached; the message was not counted.
         """
         settings = state.settings
         if settings.max_waiting is None and settings.max_send_rate is None:

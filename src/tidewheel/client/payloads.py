@@ -1,4 +1,4 @@
-"""Large bodies: kept in S3 and named by the message (a claim check), put back for the consumer.
+"""Stores large bodies in S3, and restores them for the consumer (claim check).
 
     sender   PUT payloads/<topic>/<due date>/<id>-<attempt>, then the message, whose body is a pointer
     service  carries the pointer like any body
@@ -23,7 +23,7 @@ POINTER = "tidewheel_payload"
 
 
 def store_payload(connection: Connection, topic: str, message: OutgoingMessage) -> OutgoingMessage:
-    """Puts a message's body into S3; returns the message with a pointer instead."""
+    """Puts a message's body into S3. Returns the message with a pointer as its body."""
     text = message.text
     data = base64.b64decode(text) if message.encoding is Encoding.BYTES else text.encode()
     name = connection.objects.new_payload_name(topic, message.deliver_at_ms, id_text(message.id))
@@ -33,11 +33,11 @@ def store_payload(connection: Connection, topic: str, message: OutgoingMessage) 
 
 
 def fetch_payload(connection: Connection, message: ReceivedMessage) -> ReceivedMessage:
-    """Returns a received message with its own body, read from S3 if it is there.
+    """Returns a received message with its own body, read from S3 if the message has a pointer.
 
     Raises:
         ObjectMissing: the body was handed out more than 28 days ago and is collected.
-        InvalidValue: the object is not such a body as the client writes.
+        InvalidValue: the object is not a body that the client could have written.
     """
     if message.payload is None:
         return message

@@ -1,18 +1,20 @@
-"""IAM statements: what senders, consumers and administrators need of a deployed service, and what queues must allow.
+"""Makes the IAM statements for senders, consumers, administrators and queues.
 
-A topic's items and objects carry its name, so most statements are about one topic alone:
+A topic's items and objects carry its name, so most statements apply to a single topic:
 
     items     dynamodb:LeadingKeys    T#orders, T#orders#...      never T#orders*, which is also topic "orders2"
     objects   the ARN                 ledgers/orders/*, payloads/orders/*
     sending   the ARN                 the topic's own ingest queues
 
-A topic without queues of its own sends through the shared ones: who may send to these may send to EVERY such topic,
-whatever the other statements say. List a topic in `dedicated_topics` of the stack's environment to give it its own.
+A topic without its own queues uses the shared queues: a program that may send to these may send to EVERY such topic,
+whatever the other statements say. List a topic in `dedicated_topics` of the stack's environment to give it its own
+queues.
 
-Where the settings name a customer's KMS key, a last statement or two let it be used through the services concerned.
+If the settings name a customer's KMS key, one or two more statements allow its use through the AWS services that the
+program calls.
 
-Everything here is a value: statements are dicts as IAM's JSON has them, without `Sid`, so that those of several topics
-fit into one policy. Nothing calls AWS.
+Statements are dicts in the form of IAM's JSON, without `Sid`, so the statements of several topics fit into one policy.
+Nothing here calls AWS.
 """
 
 from __future__ import annotations
@@ -30,17 +32,17 @@ from tidewheel.model.settings import ServiceSettings, parameter_name, roles_para
 from tidewheel.model.topic import check_name
 
 Statement = dict[str, Any]
-"""One statement of a policy."""
+"""A statement of a policy."""
 
 SenderAction = Literal["send", "cancel", "reschedule", "look", "large_bodies"]
-"""What a sender may do.
+"""An action of a sender.
 
-`look` is get, peek and stats (without the depths of queues); `large_bodies` are kept in S3. A message with a key needs
-no more than `send`.
+`look` is get, peek and stats (without the depths of queues). `large_bodies` allows bodies that are kept in S3. To send
+a message with a key, `send` is enough.
 """
 
 ConsumerAction = Literal["receive", "retry_later", "redrive"]
-"""What a consumer may do: `redrive` moves dead letters back to the queue."""
+"""An action of a consumer. `redrive` moves dead letters back to the queue."""
 
 SENDER_ACTIONS: tuple[SenderAction, ...] = get_args(SenderAction)
 CONSUMER_ACTIONS: tuple[ConsumerAction, ...] = get_args(ConsumerAction)
@@ -50,11 +52,11 @@ FIFO = ".fifo"
 NO_FIFO = "a FIFO queue takes no delay for a single message, so nothing would come in time; use a standard queue"
 DECRYPT, MAKE_DATA_KEY = "kms:Decrypt", "kms:GenerateDataKey"
 KMS_ACTIONS = (DECRYPT, MAKE_DATA_KEY)
-"""What a sender needs of the key with which a queue is encrypted."""
+"""The actions that a sender needs on the key of an encrypted queue."""
 LEADING_KEYS = "dynamodb:LeadingKeys"
 """IAM's condition key for the partition keys of a request."""
 DNS_SUFFIXES = {"aws-cn": "amazonaws.com.cn"}
-"""By partition, where it is not DNS_SUFFIX."""
+"""Partition -> its suffix, for partitions with another suffix than DNS_SUFFIX."""
 DNS_SUFFIX = "amazonaws.com"
 
 _CONSUMING = ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
@@ -64,7 +66,7 @@ _ROLE = re.compile(r"arn:[a-z-]+:iam::\d{12}:role/[\w+=,.@/-]+\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Where a service is: what ARNs, and names of AWS's services, need beside a name."""
+    """The location of a service, for ARNs and host names of AWS services."""
 
     partition: str
     region: str
@@ -88,19 +90,20 @@ def sender_statements(
     partition: str | None = None,
     dns_suffix: str | None = None,
 ) -> list[Statement]:
-    """Returns what a program needs that sends to one topic.
+    """Returns the IAM statements for a sender to a topic.
 
-    NOTE: unless the topic has ingest queues of its own, the statements also let it send to every other topic that has
-    none: see `shares_queues`.
+    NOTE: unless the topic has its own ingest queues, the statements also let the program send to every other topic
+    without its own queues. See `shares_queues`.
 
     Args:
-        settings: the service's.
+        settings: the service's settings.
         topic: the topic.
         actions: which calls; all by default.
-        region, account, partition, dns_suffix: where the service is; by default what its dispatch function's ARN says.
+        region, account, partition, dns_suffix: where the service is; by default taken from its dispatch function's ARN.
 
     Raises:
-        InvalidValue: the topic is no name, an action is unknown, or the settings do not say where the service is.
+        InvalidValue: the topic's name is not valid, an action is unknown, or the settings do not say where the service
+            is.
     """
     check_name("topic", topic)
     _check_actions(actions, SENDER_ACTIONS)
@@ -123,7 +126,7 @@ def sender_statements(
     if looks:
         statements.append(_allow(["s3:GetObject"], [ledgers, payloads] if large else [ledgers]))
     if large:
-        # By due date: beside these folders stands what collections note for the deletion of bodies.
+        # Only the folders by due date: beside them, collections store their progress with the deletion of bodies.
         by_date = place.object_arn(settings.s3_bucket, f"{PAYLOADS}{topic}/????-??-??/*")
         statements.append(_allow(["s3:PutObject"], [by_date]))
     sends = bool(wanted & {"send", "reschedule"})
@@ -136,7 +139,7 @@ def sender_statements(
 
 
 def shares_queues(settings: ServiceSettings, topic: str) -> bool:
-    """Whether permission to send to a topic is permission to send to every topic without queues of its own."""
+    """Returns whether a sender to this topic may send to every topic without its own queues."""
     return topic not in settings.topic_queues
 
 
@@ -153,21 +156,21 @@ def consumer_statements(
     partition: str | None = None,
     dns_suffix: str | None = None,
 ) -> list[Statement]:
-    """Returns what a program needs that works on one subscription of a topic.
+    """Returns the IAM statements for a consumer of a subscription.
 
-    A consumer that reads its queue with plain SQS calls or a Lambda trigger needs the statement on the queues only.
+    A consumer that reads its queue with plain SQS calls or a Lambda trigger needs only the statement on the queues.
 
     Args:
-        settings: the service's.
+        settings: the service's settings.
         topic: the topic.
         queue: URL or ARN of the subscription's queue.
-        dead_letter_queue: the same of its dead-letter queue; by default the one that Tidewheel makes, `...-dead`.
-        queue_key: ARN or id of the KMS key with which these two are encrypted, if it is not the service's.
+        dead_letter_queue: URL or ARN of its dead-letter queue; by default Tidewheel's name for it, `...-dead`.
+        queue_key: ARN or id of the KMS key that encrypts these two queues, if it is not the service's key.
         actions: which calls; "retry_later" sends to the topic, and to the dead-letter queue after the last attempt.
-        region, account, partition, dns_suffix: as of `sender_statements`.
+        region, account, partition, dns_suffix: as for `sender_statements`.
 
     Raises:
-        InvalidValue: a name, a queue or an action is not one, or the settings do not say where the service is.
+        InvalidValue: a name, queue or action is not valid, or the settings do not say where the service is.
     """
     check_name("topic", topic)
     _check_actions(actions, CONSUMER_ACTIONS)
@@ -184,7 +187,7 @@ def consumer_statements(
     if "retry_later" in actions:
         statements.append(_sending(settings, topic, place))
         statements.append(_allow(["sqs:SendMessage"], [dead_arn]))
-        # The retry of a large body keeps it anew.
+        # The retry of a message with a large body stores the body again.
         statements.append(_allow(["s3:PutObject"], [place.object_arn(settings.s3_bucket, f"{PAYLOADS}{topic}/*")]))
     if "redrive" in actions:
         moving = ["sqs:GetQueueUrl", "sqs:ListDeadLetterSourceQueues", "sqs:StartMessageMoveTask"]
@@ -208,18 +211,19 @@ def administrator_statements(
     partition: str | None = None,
     dns_suffix: str | None = None,
 ) -> list[Statement]:
-    """Returns what a program needs that creates topics and subscriptions and looks at them: of all topics.
+    """Returns the IAM statements for an administrator of all topics and subscriptions.
 
-    Listing topics reads the whole table, which no condition on keys allows. So this is never for one topic.
+    Listing topics reads the whole table, which no condition on keys allows. So administration cannot be limited to a
+    single topic.
 
     Args:
-        settings: the service's.
-        dead_letter_queues: ARNs or URLs of the dead-letter queues of the service's own queues; without them the
-            statements do not allow `redrive_service`. The settings do not name them, since no client uses them.
-        region, account, partition, dns_suffix: as of `sender_statements`.
+        settings: the service's settings.
+        dead_letter_queues: ARNs or URLs of the dead-letter queues of the service's own queues; without these, the
+            statements do not allow `redrive_service`. The settings do not name these queues, since no client uses them.
+        region, account, partition, dns_suffix: as for `sender_statements`.
 
     Raises:
-        InvalidValue: the settings do not say where the service is, or a queue is none.
+        InvalidValue: the settings do not say where the service is, or a queue is not valid.
     """
     place = _place(settings, region, account, partition, dns_suffix)
     items = ("ConditionCheckItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem")
@@ -238,7 +242,7 @@ def administrator_statements(
 
 
 def _redriving(settings: ServiceSettings, dead_letter_queues: Sequence[str], place: _Place) -> list[Statement]:
-    """Allows to move dead letters of the service's queues back; SQS does it with the rights of who asks for it."""
+    """Allows to move dead letters of the service's queues back. SQS uses the caller's rights."""
     sources = [_queue_arn(url, place) for url in settings.own_queue_urls]
     dead = [_queue_arn(queue, place) for queue in dead_letter_queues]
     moving = ("DeleteMessage", "GetQueueUrl", "ListDeadLetterSourceQueues", "ReceiveMessage", "StartMessageMoveTask")
@@ -250,18 +254,18 @@ def _redriving(settings: ServiceSettings, dead_letter_queues: Sequence[str], pla
 
 
 def queue_policy(queue: str, *, role_arns: Sequence[str]) -> dict[str, Any]:
-    """Returns the resource policy that lets the service's functions send to a queue which Tidewheel did not make.
+    """Returns the policy for a caller's own queue to receive deliveries.
 
-    In the service's own account it is all that the queue needs. In another account, `subscriber_queue_arns` of the
-    service's environment must list the queue, too. A queue with a KMS key of its own needs KMS_ACTIONS in the key's
-    policy. A policy names roles that exist: when the stack was deleted and made again, it must be set again.
+    In the service's own account, this policy is enough. In another account, `subscriber_queue_arns` of the service's
+    environment must also list the queue. If the queue has its own KMS key, the key's policy must allow KMS_ACTIONS. The
+    policy names existing roles: after the stack was deleted and created again, set the policy again.
 
     Args:
-        queue: the queue's ARN or URL; the URL must say the Region.
+        queue: the queue's ARN or URL; the URL must contain the Region.
         role_arns: the roles that deliver, as the SSM parameter `/tidewheel/<stack>/delivery-roles` lists them.
 
     Raises:
-        InvalidValue: the queue is not a standard queue's, or a role is no ARN of a role.
+        InvalidValue: the queue is not a standard queue, or a role is not the ARN of a role.
     """
     statement = delivery_statement(role_arns)
     place = _Place(partition=role_arns[0].split(":")[1], region="", account="", dns_suffix="")
@@ -269,10 +273,10 @@ def queue_policy(queue: str, *, role_arns: Sequence[str]) -> dict[str, Any]:
 
 
 def delivery_statement(role_arns: Sequence[str]) -> Statement:
-    """Returns the statement of `queue_policy`, less its resource.
+    """Returns the statement of `queue_policy` without its resource.
 
     Raises:
-        InvalidValue: there are no roles, or one is no ARN of a role.
+        InvalidValue: there are no roles, or a role is not the ARN of a role.
     """
     for role in role_arns:
         if not _ROLE.match(role):
@@ -284,7 +288,7 @@ def delivery_statement(role_arns: Sequence[str]) -> Statement:
 
 
 def policy_document(statements: Iterable[Statement]) -> dict[str, Any]:
-    """Returns a policy of these statements, as `put-role-policy` or an SQS queue's attribute `Policy` takes it."""
+    """Returns a policy of these statements, for `put-role-policy` or a queue's attribute `Policy`."""
     return {"Version": "2012-10-17", "Statement": list(statements)}
 
 
@@ -307,13 +311,14 @@ def _items(
     """Allows actions on the items of some partitions, and denies requests without a partition key.
 
     Args:
-        settings, place: the service, and where it is.
+        settings, place: the service and its location.
         actions: such as "dynamodb:PutItem".
         partitions: patterns of partition keys.
-        checked: partitions of which the same transaction checks an item. IAM may compare an action with the keys of the
-            whole transaction (docs/security.md), so these may stand beside one of `partitions`, but not without one.
+        checked: partitions in which the same transaction checks an item. IAM may compare an action with the keys of the
+            whole transaction (docs/security.md), so a request may name these partitions, but only together with at
+            least one of `partitions`.
     """
-    # ForAllValues holds when there is nothing to compare; ForAnyValue does not.
+    # ForAllValues is true for a request without a partition key; ForAnyValue is not.
     some = (
         {"ForAnyValue:StringLike": {LEADING_KEYS: list(partitions)}} if checked else {"Null": {LEADING_KEYS: "false"}}
     )
@@ -328,7 +333,7 @@ def _sending(settings: ServiceSettings, topic: str, place: _Place) -> Statement:
 def _key_use(
     settings: ServiceSettings, place: _Place, *, decrypt: Sequence[str], encrypt: Sequence[str]
 ) -> list[Statement]:
-    """Allows to use the service's key through services, such as "s3"; nothing if it has none."""
+    """Allows to use the service's key through AWS services, such as "s3". Returns [] if the service has no key."""
     if settings.encryption_key_arn is None:
         return []
     used = ((DECRYPT, decrypt), (MAKE_DATA_KEY, encrypt))
@@ -347,7 +352,7 @@ def _key_arn(key: str, place: _Place) -> str:
     """Returns the ARN of a key given by ARN or id.
 
     Raises:
-        InvalidValue: it is an alias, which IAM does not take for the key.
+        InvalidValue: the key is an alias, which IAM does not accept as a resource.
     """
     if "alias/" in key:
         advice = "IAM wants the key, not its alias: `aws kms describe-key --key-id <alias>` says it"
@@ -356,7 +361,7 @@ def _key_arn(key: str, place: _Place) -> str:
 
 
 def _beside(topic: str, rest: str) -> str:
-    """Returns the partitions of a topic's items that are not in the topic's own partition, as a pattern."""
+    """Returns a pattern of a topic's partitions other than its main partition."""
     return f"{layout.topic_partition(topic)}#{rest}"
 
 
@@ -386,7 +391,7 @@ def _place(
 
 
 def _queue_arn(queue: str, place: _Place) -> str:
-    """Returns the ARN of a standard queue given by ARN or URL; the Region is the URL's, if it says one."""
+    """Returns the ARN of a standard queue given by ARN or URL. A Region in the URL comes before the service's."""
     advice = "give the queue's ARN, or its URL: https://sqs.<region>.amazonaws.com/<account>/<name>"
     if queue.endswith(FIFO):
         raise InvalidValue("queue", queue, NO_FIFO)

@@ -1,4 +1,4 @@
-"""Takes messages from a subscription's queue, puts their bodies back, acknowledges them, or gives them back."""
+"""Receives and acknowledges the messages of a subscription's queue."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _log = logging.getLogger(__name__)
 
 
 class DeleteFailed(TidewheelError):
-    """Some messages were not acknowledged and will come again; each is listed with its reason.
+    """Some messages were not acknowledged and will come again. Each is listed with its reason.
 
     Attributes:
-        failures: the message -> SQS's reason.
+        failures: pairs of a message and SQS's reason.
     """
 
     def __init__(self, failures: list[tuple[ReceivedMessage, str]]) -> None:
@@ -38,7 +38,7 @@ class DeleteFailed(TidewheelError):
 
 
 def check_receive(max_messages: int, wait_s: int) -> None:
-    """Raises InvalidValue unless SQS can be asked for this."""
+    """Raises InvalidValue unless SQS accepts these arguments."""
     if not isinstance(max_messages, int) or isinstance(max_messages, bool) or max_messages < 1:
         raise InvalidValue("max_messages", max_messages, "give a whole number of at least 1")
     if not isinstance(wait_s, int) or isinstance(wait_s, bool) or not 0 <= wait_s <= MAX_WAIT_S:
@@ -46,10 +46,10 @@ def check_receive(max_messages: int, wait_s: int) -> None:
 
 
 def receive(sqs: SQSClient, queue_url: str, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
-    """Takes up to max_messages; waits only for the first ones. Bodies that are kept in S3 are not read.
+    """Receives up to max_messages, without the bodies kept in S3.
 
-    A message that Tidewheel did not deliver is passed over with a warning: its visibility time-out brings it
-    back, and the queue's dead-letter policy takes it away.
+    Only the first call of SQS waits. A message that Tidewheel did not deliver is skipped with a warning: it comes again
+    after its visibility time-out, until the queue's dead-letter policy removes it.
     """
     found: list[ReceivedMessage] = []
     taken = 0
@@ -74,10 +74,10 @@ def receive(sqs: SQSClient, queue_url: str, max_messages: int, wait_s: int) -> l
 
 
 def with_bodies(connection: Connection, messages: Iterable[ReceivedMessage]) -> list[ReceivedMessage]:
-    """Puts back bodies that are kept in S3: a GET each.
+    """Reads the bodies kept in S3, with a GET for each.
 
-    A message whose body is gone (it was handed out over 28 days ago), or is none that a client writes, is passed over
-    with a warning, as one that Tidewheel did not deliver.
+    A message is skipped with a warning if its body is gone (it was handed out over 28 days ago) or could not have been
+    written by a client.
     """
     found: list[ReceivedMessage] = []
     for each in messages:
@@ -89,7 +89,7 @@ def with_bodies(connection: Connection, messages: Iterable[ReceivedMessage]) -> 
 
 
 def give_back(sqs: SQSClient, queue_url: str, messages: Iterable[ReceivedMessage]) -> None:
-    """Makes received messages receivable again at once; what SQS does not do, the visibility time-out does."""
+    """Makes received messages visible again at once, or after the visibility time-out if SQS fails."""
     for batch in _tens(list(messages)):
         sqs.change_message_visibility_batch(
             QueueUrl=queue_url,
@@ -101,11 +101,11 @@ def give_back(sqs: SQSClient, queue_url: str, messages: Iterable[ReceivedMessage
 
 
 def delete(sqs: SQSClient, queue_url: str, messages: Iterable[ReceivedMessage]) -> None:
-    """Acknowledges messages, ten a call; what SQS fails to delete for its own reasons is tried once more.
+    """Acknowledges messages, ten a call. Failures of SQS are retried once.
 
     Raises:
-        InvalidValue: something else than received messages was given.
-        DeleteFailed: some could not be acknowledged; all others are.
+        InvalidValue: `messages` is not a list of received messages.
+        DeleteFailed: some messages could not be acknowledged; all others are.
     """
     if isinstance(messages, ReceivedMessage) or not isinstance(messages, Iterable):
         raise InvalidValue("messages", messages, "give a list of what receive returned")
@@ -128,7 +128,7 @@ Failures = list[tuple[ReceivedMessage, str]]
 
 
 def _delete_batch(sqs: SQSClient, queue_url: str, batch: list[ReceivedMessage]) -> tuple[Failures, Failures]:
-    """Returns what was not deleted: by the caller's fault, and by the service's."""
+    """Returns the undeleted messages, by the caller's fault and by SQS's fault."""
     answer = sqs.delete_message_batch(
         QueueUrl=queue_url,
         Entries=[{"Id": str(i), "ReceiptHandle": each.receipt_handle} for i, each in enumerate(batch)],

@@ -1,11 +1,11 @@
-"""Recurring messages: made, listed and ended.
+"""Creates, lists and ends recurring messages.
 
     now                sealed                     first                                  time
      |--------------------|-------------------------|----------------------------------->
-     | sent as ordinary messages, now               | made by planning, for as long as it lives
+     | sent as ordinary messages, now               | made by planning, until the rule ends
 
-What is due before `first` cannot wait for the service to learn of the rule, so it is sent like any message. `first`
-is so far ahead that the sweep has armed the wheel by then.
+Occurrences due before `first` are too early for planning to know the rule, so they are sent like any message. `first`
+is so far ahead that the sweep has created the schedule by then.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from tidewheel.model.validation import Options, OutgoingMessage, check_key, chec
 from tidewheel.model.wheel import open_from
 
 SWEEP_MS = 360_000
-"""A sweep's interval and a minute: by then the wheel is armed."""
+"""A sweep's interval and a minute. By then the sweep has created the schedule."""
 MOST_EARLY = 1_000
 _ATTEMPTS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurringMessage:
-    """A message that comes again and again.
+    """A message that is sent repeatedly by a rule.
 
     Attributes:
-        key: by which it is cancelled.
+        key: the name by which the message is cancelled.
         cron: five fields, in the time zone; None for a fixed rate.
         every_s: the fixed rate in seconds; None with cron.
-        next_at: when it is due next; None if never again.
-        body: as a queue carries it.
+        next_at: the next due time; None if there is none.
+        body: the body as SQS carries it.
     """
 
     topic: str
@@ -64,21 +64,21 @@ def make(
     starts_now: bool,
     replaces: bool,
 ) -> RecurringMessage:
-    """Makes a recurring message; one that says the same already is fine.
+    """Creates a recurring message, unless an equal message exists.
 
-    Its early occurrences are sent first, with ids made from what they are. If it stops after that, a repetition sends
-    copies with the same ids; after the item is put, it is done.
+    The early occurrences are sent first, with ids made from their content. If the writes stop after this, a repetition
+    sends copies with the same ids. After the item is put, the creation is complete.
 
     Args:
-        send_checked: sends the early ones.
-        read_topic_state: reads the topic's state anew.
-        starts_now: whether the caller gave no start: one with the same rule that began before then goes on.
-        replaces: whether one that says something else is replaced.
+        send_checked: sends the early occurrences.
+        read_topic_state: reads the topic state again.
+        starts_now: whether the caller gave no start; an existing message with the same rule then keeps its start.
+        replaces: whether to replace an existing message with another rule or body.
 
     Raises:
         InvalidValue: the key is too long, or the body too large.
-        AlreadyExists: there is one with this key that says something else.
-        Contended: the topic changed under every attempt.
+        AlreadyExists: a message with this key has another rule or body.
+        ConcurrentModification: the topic changed during every attempt.
     """
     state = read_topic_state()
     known = topics.recurring(state.topic, key)
@@ -95,7 +95,7 @@ def make(
             raise AlreadyExists("recurring message", key, "another rule or body; give replace=True")
         first_ms = _first_ms(state, now_ms)
         if sent_until_ms is None:
-            # What the old one made for sealed slots is on its way already, and so is what was sent when it was made.
+            # Occurrences of the old rule in sealed slots, and those sent at its creation, are already on their way.
             sent_until_ms = now_ms if seen is None else max(now_ms, state.sealed * state.slot_ms, seen.first_ms)
         if sent_until_ms < first_ms:
             early = [_early(wanted, due_ms) for due_ms in rule.between(sent_until_ms, first_ms, MOST_EARLY)]
@@ -112,11 +112,11 @@ def make(
 
 
 def end(topics: Topics, read_topic_state: Callable[[], TopicState], key: str) -> None:
-    """Ends a recurring message: what of it is not planned yet does not come.
+    """Ends a recurring message. Occurrences not planned yet do not come.
 
     Raises:
-        UnknownRecurring: there is none with this key.
-        Contended: the topic changed under every attempt.
+        UnknownRecurring: no recurring message has this key.
+        ConcurrentModification: the topic changed during every attempt.
     """
     check_key(key)
     for _ in range(_ATTEMPTS):
@@ -130,7 +130,7 @@ def end(topics: Topics, read_topic_state: Callable[[], TopicState], key: str) ->
 
 
 def described(recurring: Recurring, now_ms: int) -> RecurringMessage:
-    """Returns what callers see of a recurring message."""
+    """Returns a recurring message in the form for callers."""
     rule = Rule.from_json(recurring.rule)
     next_ms = rule.next_after(now_ms)
     return RecurringMessage(
@@ -164,14 +164,14 @@ def _checked(state: TopicState, key: str, message: Message, rule: Rule, now_ms: 
         attributes=checked.attributes,
         expires_in_ms=expires_in_ms,
     )
-    # Made from what it is, so that a repetition after a crash makes the same ids.
+    # Made from the content, so that a repetition after a crash makes the same ids.
     times = rule.to_json() if rule.cron is None else replace(rule, start_ms=0).to_json()
     content = (state.generation, times, recurring.text, sorted(recurring.attributes.items()), expires_in_ms)
     return replace(recurring, generation=hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest())
 
 
 def _as_begun(rule: Rule, known: Rule) -> Rule:
-    """Returns a rule with the start of a known one, if they are alike otherwise."""
+    """Returns a rule with the start of a known rule, if they are otherwise equal."""
     begun = replace(rule, start_ms=known.start_ms)
     return begun if begun == known else rule
 

@@ -1,4 +1,4 @@
-"""Redrive: dead letters go back to the queues that they came from, by SQS's own means."""
+"""Moves dead letters back to their queues, with SQS's own redrive."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveResult:
-    """A dead-letter queue that is being emptied.
+    """The move of a queue's dead letters back to the queue.
 
     Attributes:
-        queue_url: where its messages go.
-        dead_letter_arn: where they were.
-        messages: how many, by SQS's approximate count; each is a new SQS message that was not received yet.
+        queue_url: the queue that the messages go to.
+        dead_letter_arn: the dead-letter queue.
+        messages: SQS's approximate number of messages; each becomes a new SQS message with a receive count of 0.
         task: SQS's handle of the move, for `aws sqs cancel-message-move-task`; None if there was nothing to move.
     """
 
@@ -33,13 +33,13 @@ class RedriveResult:
 
 
 def redrive_queue(sqs: SQSClient, queue_url: str) -> RedriveResult:
-    """Starts to move what is in a queue's dead-letter queue back; attributes and bodies stay as they are.
+    """Starts to move a queue's dead letters, unchanged, back to the queue.
 
-    If it stops: the move goes on in SQS.
+    If the caller stops, the move goes on in SQS.
 
     Raises:
         InvalidValue: the queue has no dead-letter queue.
-        QueueUnavailable: a queue is gone, access is denied, or a move of it is under way already.
+        QueueUnavailable: a queue is gone, access is denied, or a move is already under way.
     """
     try:
         names: Any = ["RedrivePolicy", "QueueArn"]
@@ -58,10 +58,10 @@ def redrive_queue(sqs: SQSClient, queue_url: str) -> RedriveResult:
 
 
 def redrive_service_queues(sqs: SQSClient, settings: ServiceSettings) -> list[RedriveResult]:
-    """Does the same for the service's own queues: all ingest queues and the work queue.
+    """Starts to move the dead letters of the service's ingest queues and work queue back.
 
     Raises:
-        InvalidValue, QueueUnavailable: as `redrive_queue`; those before are being emptied.
+        InvalidValue, QueueUnavailable: as for `redrive_queue`; the moves of the queues before this queue go on.
     """
     return [redrive_queue(sqs, url) for url in settings.own_queue_urls]
 
@@ -77,9 +77,10 @@ def service_dead_letters(sqs: SQSClient, settings: ServiceSettings) -> list[str]
 
 
 def _move(sqs: SQSClient, dead_arn: str, dead_url: str, queue_arn: str) -> str:
-    """Starts the move; to the queue by name if it is the only one that has these dead letters.
+    """Starts the move, to the queue by name if no other queue has this dead-letter queue.
 
-    SQS knows where a message came from only if it put it there itself, which `retry_later` does in its place.
+    SQS knows the source queue only of messages that SQS itself moved to the dead-letter queue. It does not know the
+    source of messages that `retry_later` sent there.
     """
     sources = sqs.list_dead_letter_source_queues(QueueUrl=dead_url).get("queueUrls", [])
     if len(sources) == 1:

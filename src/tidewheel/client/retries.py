@@ -1,10 +1,10 @@
-"""Retries: a message is sent again, later and to one subscription only, or goes to the dead letters.
+"""Sends a message again later to one subscription, or moves it to the dead letters.
 
     id A, attempt 0  --retry_later-->  id B, attempt 1, of A  --retry_later-->  id C, attempt 2, of A  --> dead letters
 
-What is sent again has an id of its own, since an id tells when a message is due. It is sent without a key: with one, it
-would be a duplicate of itself, or take the place of what was sent since. Its header still tells the consumer the key,
-and the version that the first message had.
+A retry has its own id, since an id contains the due time. A retry has no key: with a key, it would be dropped as a
+duplicate of the first message, or replace a newer message. Its header still tells the consumer the key and the version
+of the first message.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 Delay = float | timedelta | str
 
 _FIRST_LEVEL = 3
-"""Where RocketMQ's retries begin, unless they are told: 10s, 30s, 1m, 2m, ..."""
+"""The level of RocketMQ's first retry by default: 10s, then 30s, 1m, 2m, ..."""
 
 
 class RetryLater(TidewheelError):
-    """Raised by your function: the message in hand comes again later, with its attempt count; nothing has failed.
+    """Raised by your function to get the message in hand again later. This is not counted as a failure.
 
     Attributes:
-        level, backoff, delay: as of `Consumer.retry_later`.
+        level, backoff, delay: as for `Consumer.retry_later`.
     """
 
     def __init__(self, *, level: int | None = None, backoff: Backoff | None = None, delay: Delay | None = None) -> None:
@@ -61,10 +61,11 @@ def retry_due_ms(
     Args:
         attempt: 1 for the first retry.
         levels: seconds of the topic's delay levels; None: RocketMQ's.
-        level, backoff, delay: at most one; none: level 3 for the first retry, 4 for the second, as RocketMQ.
+        level, backoff, delay: at most one of the three; without them, level 3 for the first retry, level 4 for the
+            second, as in RocketMQ.
 
     Raises:
-        InvalidValue: two are given, or one is not usable.
+        InvalidValue: more than one is given, or a value is not usable.
     """
     given = {
         name: value for name, value in (("level", level), ("backoff", backoff), ("delay", delay)) if value is not None
@@ -83,10 +84,10 @@ def retry_due_ms(
 def sent_again(
     message: ReceivedMessage, ids: IdSource, due_ms: int, subscription: str, *, expires_at_ms: int | None
 ) -> OutgoingMessage:
-    """Returns a message's retry: the same body and attributes, for one subscription.
+    """Returns a message's retry for one subscription, with the same body and attributes.
 
     Args:
-        message: with its own body.
+        message: the received message, with its own body.
     """
     options = Options(
         attempt=message.attempt + 1,
@@ -105,15 +106,15 @@ def sent_again(
 
 
 def supersedes(entry: KeyEntry, message: ReceivedMessage) -> bool:
-    """Whether a key was cancelled after a message with it was sent, or stands for a newer one that replaces it."""
+    """Returns whether the message's key was cancelled later, or has a newer message that replaces this message."""
     return entry.floor > message.version
 
 
 def dead_letter_url(sqs: SQSClient, queue_url: str) -> str:
-    """Returns the URL of a queue's dead-letter queue, which SQS wants in the same account and Region.
+    """Returns the URL of a queue's dead-letter queue. SQS requires both in the same account and Region.
 
     Raises:
-        InvalidValue: the queue has none.
+        InvalidValue: the queue has no dead-letter queue.
     """
     answer = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["RedrivePolicy"])
     policy = answer.get("Attributes", {}).get("RedrivePolicy")
@@ -127,7 +128,7 @@ def dead_letter_url(sqs: SQSClient, queue_url: str) -> str:
 
 
 def bury(sqs: SQSClient, dead_url: str, s3_bucket: str, message: ReceivedMessage) -> None:
-    """Puts a message into a dead-letter queue as SQS delivered it: body, attributes and header."""
+    """Puts a message into a dead-letter queue, with the body, attributes and header of its delivery."""
     values = {HEADER_ATTRIBUTE: message.header, **message.attributes}
     attributes: dict[str, MessageAttributeValueTypeDef] = {
         name: {"DataType": "String", "StringValue": value} for name, value in values.items()
@@ -136,7 +137,7 @@ def bury(sqs: SQSClient, dead_url: str, s3_bucket: str, message: ReceivedMessage
 
 
 def _as_delivered(message: ReceivedMessage, s3_bucket: str) -> str:
-    """Returns the body that SQS carried: of a body that was put back, what stood for it."""
+    """Returns the body that SQS carried. For a body read from S3, this is the pointer."""
     name = json.loads(message.header).get("ref")
     if name is None or message.payload is not None:
         return message.body

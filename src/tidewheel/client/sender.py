@@ -1,10 +1,11 @@
-"""Sends messages: checked one by one, packed together, and put into the topic's ingest queues or the shared ones.
+"""Checks messages, packs them together and sends the packs to ingest queues.
 
     messages --check--> chunk --+-- due soon ---> packs --> SendMessageBatch --> urgent queue
                                 +-- due later --> packs --> SendMessageBatch --> bulk queue
 
 A chunk ends at CHUNK_MESSAGES, at CHUNK_BYTES of text, or when its first message has waited CHUNK_WAIT_MS, so
-memory stays flat. The wait is looked at when the next message comes: an iterable that pauses holds back those before.
+memory use stays constant. The wait is only checked when the next message comes: an iterable that pauses holds back the
+messages before the pause.
 """
 
 from __future__ import annotations
@@ -30,18 +31,20 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 URGENT_MS = 1_800_000
-"""What is due within it goes to the urgent queue; the rest can wait for large ledgers.
+"""Messages due within this time go to the urgent queue. Other messages can wait for large ledgers.
 
-Not less: a batch of the bulk queue waits for its window (300 s); if its call dies, it comes again after the queue's
-visibility time-out (660 s), and may then take the function's whole time (60 s). With lookahead and slot, 780 s by
-default, that is half an hour, so that even then what it holds still goes to a ledger. After a second death it goes
-direct, in time.
+The value must not be lower. A batch of the bulk queue waits for its window (300 s). If its call dies, the batch comes
+again after the queue's visibility time-out (660 s), and may then take the function's whole time (60 s). With lookahead
+and slot, 780 s by default, this makes half an hour. So even after a crash the batch's messages still go to a ledger.
+After a second crash they go direct, in time.
 """
 KEYED_URGENT_MS = 3_600_000
-"""The same for what takes the place of another message: it does so when it is ingested, and a debounce of an hour must
-not wait five minutes for that."""
+"""The same for messages that replace another message.
+
+The replacement happens at ingestion, and a debounce of an hour must not wait five minutes for ingestion.
+"""
 URGENT_PACK_MESSAGES = 1_000
-"""What is due soon may have to be sent at once, to every subscription: ten such packs fit into one function call."""
+"""Urgent messages may have to be sent at once, to every subscription. Ten such packs fit into one function call."""
 CHUNK_MESSAGES = 10_000
 CHUNK_BYTES = 8_000_000
 CHUNK_WAIT_MS = 500
@@ -51,7 +54,7 @@ _FIRST_PAUSE_S = 0.1
 
 
 class _Entry(NamedTuple):
-    """One SQS message: its body, the pack, and which messages of the caller's are in it."""
+    """An SQS message, with body, pack and the indexes of the caller's messages in the pack."""
 
     body: str
     pack: bytes
@@ -63,7 +66,7 @@ class _Entry(NamedTuple):
 
 
 class Sender:
-    """Sends to one topic for one call of the client."""
+    """Sends to a topic, for a single call of the client."""
 
     def __init__(
         self,
@@ -99,8 +102,8 @@ class Sender:
             One receipt a message, in order.
 
         Raises:
-            SendFailed: some were not accepted, or the iterable raised; it has the others' receipts.
-            InvalidValue: there is no message, or it is no iterable.
+            SendFailed: some messages were not accepted, or the iterable raised; has the receipts of all others.
+            InvalidValue: `messages` is empty or not an iterable.
         """
         if isinstance(messages, (Message, str, bytes, Mapping)) or not isinstance(messages, Iterable):
             raise InvalidValue("messages", messages, "give an iterable of Message(body=..., ...)")
@@ -120,7 +123,7 @@ class Sender:
     def _chunks(
         self, messages: Iterable[Message], receipts: list[Receipt | None]
     ) -> Iterator[tuple[list[int], list[OutgoingMessage]]]:
-        """Checks messages and gathers the good ones; each message gets a place among the receipts."""
+        """Checks messages and gathers valid messages in chunks. Each message gets a place among the receipts."""
         indexes: list[int] = []
         chunk: list[OutgoingMessage] = []
         size = 0
@@ -132,7 +135,7 @@ class Sender:
                 message = next(stream)
             except StopIteration:
                 break
-            except Exception as error:  # what came before it goes, and the caller learns what went
+            except Exception as error:  # the messages before the error are sent, and the caller gets their receipts
                 receipts.append(None)
                 self._failures[index] = error
                 break
@@ -158,10 +161,10 @@ class Sender:
             yield indexes, chunk
 
     def send_checked(self, messages: Sequence[OutgoingMessage]) -> list[Receipt]:
-        """Sends messages that are checked already.
+        """Sends checked messages.
 
         Raises:
-            QueueUnavailable: SQS did not take them all.
+            QueueUnavailable: SQS did not accept all messages.
         """
         for failure in self.try_checked(messages).values():
             raise failure
@@ -169,7 +172,7 @@ class Sender:
         return [Receipt(id=id_text(each.id), topic=topic, deliver_at_ms=each.deliver_at_ms) for each in messages]
 
     def try_checked(self, messages: Sequence[OutgoingMessage]) -> dict[int, Exception]:
-        """Sends messages that are checked already; returns the errors of those that were not accepted, by index."""
+        """Sends checked messages. Returns index -> error for each refused message."""
         indexes: list[int] = []
         chunk: list[OutgoingMessage] = []
         for index, message in enumerate(messages):
@@ -183,9 +186,10 @@ class Sender:
         return self._failures
 
     def _without_large_body(self, message: OutgoingMessage) -> OutgoingMessage:
-        """Keeps a body in S3 that is too large for SQS: a PUT before the message is sent.
+        """Stores a body too large for SQS in S3, before the message is sent.
 
-        If it stops after that, nothing names the object; it goes 28 days after the message would have been due.
+        If the process stops after the PUT, no message names the object. The object is deleted 28 days after the message
+        would have been due.
         """
         if not message.too_large:
             return message
@@ -211,7 +215,7 @@ class Sender:
             yield _Entry(body, data, [indexes[i] for i in places])
 
     def _send_batch(self, queue_url: str, batch: list[_Entry]) -> None:
-        """Sends a batch; what SQS does not take for its own reasons is tried again, then failed."""
+        """Sends a batch, with up to ATTEMPTS attempts for entries refused by SQS's own fault."""
         reason = self._broken.get(queue_url)
         for attempt in range(ATTEMPTS):
             if reason is not None or not batch:
@@ -223,12 +227,12 @@ class Sender:
             self._fail(batch, reason)
 
     def _try(self, queue_url: str, batch: list[_Entry], *, last: bool) -> tuple[list[_Entry], Exception | None]:
-        """Sends a batch once; returns what is left of it, with the reason if it is left for good."""
+        """Sends a batch once. Returns the entries to retry, or all entries and an error if SQS is unavailable."""
         try:
             answer = self._sqs.send_message_batch(
                 QueueUrl=queue_url, Entries=[_request(i, entry) for i, entry in enumerate(batch)]
             )
-        except (ClientError, BotoCoreError) as error:  # botocore has tried again what deserves it
+        except (ClientError, BotoCoreError) as error:  # botocore has already retried
             failure = QueueUnavailable(queue_url, str(error))
             failure.__cause__ = error
             self._broken[queue_url] = failure
@@ -253,13 +257,13 @@ class Sender:
 
 
 def _takes_a_place(message: OutgoingMessage) -> bool:
-    """Whether ingest settles what becomes of another message when this one comes."""
+    """Returns whether the ingestion of a message can affect another message."""
     options = message.options
     return options is not None and (options.key is not None or options.moves is not None)
 
 
 def _batches(entries: Iterable[_Entry]) -> Iterator[list[_Entry]]:
-    """Groups SQS messages as one call takes them: ten, and 1 MiB together."""
+    """Groups SQS messages by the limits of a call, ten messages and 1 MiB."""
     batch: list[_Entry] = []
     size = 0
     for entry in entries:

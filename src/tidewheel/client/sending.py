@@ -1,4 +1,4 @@
-"""Messages: sent, cancelled, moved, and made to come again and again."""
+"""Sends, cancels and reschedules messages, and manages recurring messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidewheel.model.validation import due_at_ms
 
 
 class Sending(Known):
-    """What senders do."""
+    """Methods of the client for senders."""
 
     def send(
         self,
@@ -34,25 +34,25 @@ class Sending(Known):
         replace: bool = False,
         expires_in: float | timedelta | str | None = None,
     ) -> Receipt:
-        """Sends one message; when this returns, SQS keeps it durably.
+        """Sends one message. When this returns, SQS has stored the message durably.
 
         Args:
             topic: the topic.
-            body: text, bytes, or anything that json.dumps takes. What is too large for SQS is kept in S3.
+            body: text, bytes, or anything that json.dumps takes. A body that is too large for SQS is kept in S3.
             delay: seconds, a timedelta, or text such as "3d 4h"; at most ten years.
             deliver_at: an aware datetime or Unix seconds, instead of delay; a past time means now.
             delay_level: a number of the topic's table of delay levels, instead of delay; by default RocketMQ's 18.
             attributes: up to nine names with text values, delivered as SQS message attributes.
-            key: what the message can be cancelled, replaced or deduplicated by; up to 256 characters.
-            replace: it takes the place of an earlier message with its key, unless that one's slot is sealed. Without
-                it, the message is dropped while another one with its key waits.
-            expires_in: how long after the due time it may still be handed out.
+            key: the key for cancelling, replacing and deduplication; up to 256 characters.
+            replace: whether the message replaces an earlier message with its key, unless the earlier message's slot is
+                sealed. If False, the message is dropped while another message with its key waits.
+            expires_in: how long after the due time the message may still be handed out.
 
         Raises:
-            InvalidValue: something cannot be delivered; nothing was sent.
+            InvalidValue: a value is not usable; nothing was sent.
             UnknownTopic: the topic does not exist; nothing was sent.
             LimitExceeded: the topic's limit is reached; nothing was sent.
-            QueueUnavailable: SQS did not take it.
+            QueueUnavailable: SQS did not accept the message.
         """
         message = Message(
             body=body,
@@ -70,7 +70,7 @@ class Sending(Known):
             raise error.failures[0] from None
 
     def send_many(self, topic: str, messages: Iterable[Message]) -> list[Receipt]:
-        """Sends many messages, packed into few SQS messages; the iterable is streamed.
+        """Sends many messages, packed into few SQS messages. The iterable is streamed.
 
         Returns:
             One receipt a message, in order.
@@ -81,36 +81,36 @@ class Sending(Known):
         """
         return self._sender(self._state(topic)).send(messages)
 
-    # ---- changing what waits
+    # ---- changing waiting messages
 
     def cancel(self, topic: str, id: str | None = None, *, key: str | None = None) -> CancelResult:
-        """Cancels a message by its id, or what a key stands for; to repeat it is harmless.
+        """Cancels a message by its id, or all messages with a key. Repeating is harmless.
 
-        It works until the message's slot is sealed (8 to 13 minutes before it is due, by default), for what is still in
-        an ingest queue too.
+        Cancelling works until the message's slot is sealed (8 to 13 minutes before the message is due, by default).
+        Messages that are still in an ingest queue can be cancelled too.
 
         Args:
             topic: the topic.
-            id: the message id; that of a message that was rescheduled cancels it at its new time.
-            key: the key, instead of an id: all messages that were sent with it before.
+            id: the message id; an earlier id of a rescheduled message cancels the message at its new time.
+            key: the key, instead of an id; cancels all messages that were sent with this key before.
 
         Returns:
-            Cancelled (true): it is never delivered. TooLate (false): it is delivered, or was.
+            Cancelled (true): the message is never delivered. TooLate (false): it is or was delivered.
 
         Raises:
-            InvalidValue: neither or both are given, or it is not an id or a key.
+            InvalidValue: neither or both of id and key are given, or the id or key is not valid.
             UnknownTopic: the topic does not exist.
-            Contended: others changed the topic each time; try again.
+            ConcurrentModification: others changed the topic at every attempt; try again.
         """
         state = self._state(topic)
         now_ms = state.sent_at_ms(self._clock.now_ms())
         return changes.cancel_one(self._connection.topics, state, self._ids, now_ms, id, key)
 
     def cancel_many(self, topic: str, ids: Iterable[str]) -> list[CancelResult]:
-        """Cancels many messages by their ids, in few requests; returns one result an id, in order.
+        """Cancels many messages by their ids, in few requests. Returns one result for each id, in order.
 
         Raises:
-            InvalidValue: one is not an id; nothing was cancelled.
+            InvalidValue: an id is not valid; nothing was cancelled.
             UnknownTopic: the topic does not exist.
         """
         return changes.cancel_all(self._connection.topics, self._state(topic), self._clock.now_ms(), ids)
@@ -125,25 +125,26 @@ class Sending(Known):
         deliver_at: datetime | float | None = None,
         delay_level: int | None = None,
     ) -> Rescheduled | CancelResult:
-        """Moves a message that waits to another time; it has a new id then.
+        """Moves a waiting message to another time, with a new id.
 
-        The message is read from its ledger, which needs pyarrow (`pip install 'tidewheel[read]'`). Its expiry moves
-        along.
+        The message is read from its ledger, which needs pyarrow (`pip install 'tidewheel[read]'`). The expiry moves by
+        the same time.
 
         Args:
             topic: the topic.
-            id: the message id, or that of any of its earlier times.
+            id: the message id, or any earlier id of the message.
             key: the key, instead of an id.
-            delay: from now on.
+            delay: the delay from now.
             deliver_at, delay_level: instead of delay, as in `send`.
 
         Returns:
-            Rescheduled (true, with the new receipt), TooLate (false: it comes at its old time), or Cancelled.
+            Rescheduled (true, with the new receipt), TooLate (false: the message comes at its old time), or Cancelled.
 
         Raises:
             InvalidValue: a value is not usable; nothing was changed.
             UnknownTopic: the topic does not exist.
-            UnknownMessage: it is in no ledger: not ingested yet (up to five minutes), or delivered and collected.
+            UnknownMessage: no ledger holds the message: it is not ingested yet (up to five minutes), or was delivered
+                and collected.
         """
         changes.check_one_of(id, key)
         state = self._state(topic)
@@ -172,26 +173,27 @@ class Sending(Known):
         expires_in: float | timedelta | str | None = None,
         replace: bool = False,
     ) -> RecurringMessage:
-        """Makes a message that comes again and again, until it is cancelled; one that says the same already is fine.
+        """Creates a recurring message, which comes until cancelled. An equal existing message is kept.
 
         Args:
             topic: the topic.
-            key: its name, by which it is replaced and cancelled.
+            key: the message's name, for replacing and cancelling.
             body: as in `send`; up to 256 KiB with its attributes.
             cron: five fields (minute, hour, day of month, month, day of week), such as "0 9 * * MON-FRI".
             every: a fixed rate instead, of a minute or more, counted from `start`.
-            timezone: IANA name of the zone that cron's fields mean. A fixed time that daylight saving skips comes when
-                the clocks have gone forward; one that it repeats comes once. See docs/recurring.md.
-            start: nothing is due before; an aware datetime or Unix seconds. By default it is now, or where the one with
-                this key and rule began.
+            timezone: IANA name of the time zone for cron's fields. If daylight saving skips a fixed time, the message
+                comes when the clocks have gone forward; if it repeats a fixed time, the message comes once. See
+                docs/recurring.md.
+            start: the earliest due time, an aware datetime or Unix seconds; default: now, or the start of an existing
+                message with this key and rule.
             attributes, expires_in: as in `send`.
-            replace: another rule or body takes the place of the one with this key.
+            replace: whether to replace an existing message with this key and another rule or body.
 
         Raises:
-            InvalidValue: a value is not usable; nothing was made.
+            InvalidValue: a value is not usable; nothing was created.
             UnknownTopic: the topic does not exist.
-            AlreadyExists: there is one with this key that says something else.
-            Contended: others changed the topic each time; try again.
+            AlreadyExists: a message with this key has another rule or body.
+            ConcurrentModification: others changed the topic at every attempt; try again.
         """
         state = self._state(topic)
         now_ms = self._clock.now_ms()
@@ -220,12 +222,14 @@ class Sending(Known):
         return [recurring.described(each, now_ms) for each in self._connection.topics.all_recurring(topic)]
 
     def cancel_recurring(self, topic: str, key: str) -> None:
-        """Ends a recurring message; what is due within the next 8 to 13 minutes, by default, may still come.
+        """Ends a recurring message.
+
+        Occurrences due within the next 8 to 13 minutes, by default, may still come.
 
         Raises:
-            InvalidValue: it is not a key.
+            InvalidValue: the key is not valid.
             UnknownTopic: the topic does not exist.
-            UnknownRecurring: there is no recurring message with this key.
-            Contended: others changed the topic each time; try again.
+            UnknownRecurring: no recurring message has this key.
+            ConcurrentModification: others changed the topic at every attempt; try again.
         """
         recurring.end(self._connection.topics, lambda: self._read_topic_state(topic), key)

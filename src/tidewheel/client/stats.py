@@ -1,4 +1,4 @@
-"""What waits in a topic, told from its metadata alone: no message is read."""
+"""Counts a topic's waiting messages from metadata alone."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ class QueueDepth:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """All messages in the queue."""
         return self.visible + self.delayed + self.in_flight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionStats:
-    """How far a subscription has come.
+    """The progress and the queue depths of a subscription.
 
     Attributes:
-        lag_slots: planned slots that it has not been handed yet; 0 unless paused or behind.
+        lag_slots: planned slots that are not handed out to it yet; 0 unless paused or behind.
         open_parts: parts of deliveries that are handed out and not finished.
-        parked: messages that wait outside its queue because it is paused, or its queue does not take them.
-        queue: its queue's depth; None if the queue is gone or cannot be looked at.
-        dead: messages in its queue's dead-letter queue; None if there is none, or it cannot be looked at.
+        parked: messages parked because the subscription is paused or its queue does not accept them.
+        queue: its queue's depth; None if the queue is gone or cannot be read.
+        dead: messages in its queue's dead-letter queue; None if there is no such queue, or it cannot be read.
     """
 
     name: str
@@ -63,13 +63,15 @@ class SubscriptionStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicStats:
-    """What waits in a topic. Numbers of messages in ledgers are estimates, and count what was cancelled or purged too.
+    """The waiting messages of a topic.
+
+    Numbers of messages in ledgers are estimates, and include cancelled and purged messages.
 
     Attributes:
-        waiting: messages in ledgers whose slots are open; exact as long as every ledger is wholly above the seal.
-            Those in an ingest queue, and those that are less than the lookahead from due, are not among them.
+        waiting: messages in ledgers whose slots are open; exact while no ledger has a sealed slot. Messages in an
+            ingest queue, and messages due within the lookahead, are not included.
         sealed: messages in ledgers whose slots are sealed and which some subscription's queue does not have yet.
-        in_flight: messages in the subscriptions' queues: receivable, held back until they are due, and taken.
+        in_flight: messages in the subscriptions' queues: visible, delayed until they are due, and received.
         dead: messages in the queues' dead-letter queues.
         by_hour: waiting messages by due time, for each of the next 48 hours.
         by_day: likewise, for each of the next 60 days.
@@ -79,7 +81,7 @@ class TopicStats:
             is collected.
         oldest_due_at: start of the first slot with messages that some subscription's queue does not have yet.
         next_due_at: start of the first slot with messages that are not planned yet; None when nothing waits.
-        last_due_at: start of the last one.
+        last_due_at: start of the last slot with such messages.
         subscriptions: by name.
     """
 
@@ -100,11 +102,11 @@ class TopicStats:
 
 
 def topic_stats(topics: Topics, objects: Objects, sqs: SQSClient, state: TopicState, now_ms: int) -> TopicStats:
-    """Returns what waits in a topic, given its topic state.
+    """Returns the stats of a topic, given its topic state.
 
-    Requests: a query each of buckets, subscriptions, open deliveries and parks; two of SQS for each subscription; one
-    range GET for each large ledger whose index is in its tail; and of plans only those that are being delivered or
-    were not handed out, at most twice MAX_PLANS.
+    Requests: a query each of buckets, subscriptions, open deliveries and parks; two of SQS for each subscription; a
+    range GET for each large ledger whose index is in its tail; and reads of plans that are being delivered or were not
+    handed out, at most twice MAX_PLANS.
 
     Raises:
         CorruptLedger, ObjectMissing: a ledger's tail is damaged or gone.
@@ -145,7 +147,7 @@ def topic_stats(topics: Topics, objects: Objects, sqs: SQSClient, state: TopicSt
 
 
 def _indexed(objects: Objects, buckets: Sequence[Bucket], state: TopicState) -> list[Bucket]:
-    """Returns the buckets with messages that are not planned, complete."""
+    """Returns the complete buckets of ledgers with unplanned messages."""
     wanted = (complete(objects, each) for each in buckets if each.last_slot >= state.planned)
     return [each for each in wanted if each.last_slot >= state.planned]
 
@@ -187,7 +189,7 @@ def _slot_at(slot: int | None, slot_ms: int) -> datetime | None:
 
 
 class _Depths:
-    """Asks SQS for the depths of queues, each queue once."""
+    """Reads the depths of queues from SQS, each queue once."""
 
     def __init__(self, sqs: SQSClient) -> None:
         self._sqs = sqs
@@ -196,12 +198,12 @@ class _Depths:
 
     @property
     def in_flight(self) -> int:
-        """Messages in all queues that were asked for."""
+        """Messages in all queues read so far."""
         return sum(depth.total for depth, _ in self._queues.values() if depth is not None)
 
     @property
     def dead(self) -> int:
-        """Messages in all their dead-letter queues."""
+        """Messages in all dead-letter queues of these queues."""
         return sum(depth.total for depth in self._dead.values() if depth is not None)
 
     def of(self, queue_url: str) -> tuple[QueueDepth | None, int | None]:

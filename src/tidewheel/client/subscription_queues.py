@@ -1,4 +1,4 @@
-"""The SQS queue of a subscription, with its dead-letter queue: their names, and how they are made."""
+"""Names, creates and deletes a subscription's queue and dead-letter queue."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 MAX_QUEUE_NAME = 80
 MAX_RECEIVE_COUNT = 5
 RETENTION_S = 14 * 86_400
-"""SQS's longest."""
+"""The longest that SQS allows."""
 MAX_VISIBILITY_TIMEOUT_S = 43_200
 
 STACK_TAG, ROLE_TAG = "tidewheel:stack", "tidewheel:role"
 SUBSCRIPTION, DEAD_LETTERS = "subscription", "dead letters"
-"""Values of ROLE_TAG. The functions may send to queues with the tags of their service and of the first value."""
+"""Values of ROLE_TAG. The functions may send to queues tagged with their service and SUBSCRIPTION."""
 
 _DEAD = "-dead"
 _HASH_CHARACTERS = 8
@@ -31,7 +31,7 @@ def queue_name(stack: str, topic: str, subscription: str, *, hashed: bool = Fals
     """Returns `<stack>-<topic>-<subscription>`, with room for `-dead` after it in SQS's 80 characters.
 
     Args:
-        hashed: end in a hash of the three names in any case; else only names that are too long do.
+        hashed: whether to always end the name in a hash of the three names; otherwise only too long names have it.
     """
     plain = f"{stack}-{topic}-{subscription}"
     limit = MAX_QUEUE_NAME - len(_DEAD)
@@ -43,16 +43,16 @@ def queue_name(stack: str, topic: str, subscription: str, *, hashed: bool = Fals
 
 
 def make_queue(sqs: SQSClient, stack: str, topic: str, subscription: str, visibility_timeout_s: int) -> str:
-    """Creates a subscription's queue and its dead-letter queue, or finds those made for it before.
+    """Creates a subscription's queue and dead-letter queue, or finds the existing queues.
 
-    Subscription "c" of topic "a-b" and "b-c" of "a" would have queues of one name, so each queue is tagged
-    with its subscription, and whoever comes second gets a hash in the name.
+    Subscription "c" of topic "a-b" and "b-c" of "a" would have queues of the same name. So each queue is tagged with
+    its subscription, and the second subscription gets a hash in its queue's name.
 
     Returns:
         The queue's URL.
 
     Raises:
-        AlreadyExists: queues of both names are somebody else's.
+        AlreadyExists: queues of both names belong to other subscriptions.
     """
     owner = _owner_tags(stack, topic, subscription)
     tags = {**owner, ROLE_TAG: SUBSCRIPTION}
@@ -66,7 +66,7 @@ def make_queue(sqs: SQSClient, stack: str, topic: str, subscription: str, visibi
         redrive = {"deadLetterTargetArn": found["QueueArn"], "maxReceiveCount": MAX_RECEIVE_COUNT}
         attributes = {"VisibilityTimeout": str(visibility_timeout_s), "RedrivePolicy": json.dumps(redrive)}
         url = _create(sqs, name, attributes, tags)
-        if not _is_anothers(sqs, name, tags):  # somebody may have made it since
+        if not _is_anothers(sqs, name, tags):  # another caller may have created it meanwhile
             return url
     raise AlreadyExists("queue", queue_name(stack, topic, subscription, hashed=True), "tags of another owner")
 
@@ -74,7 +74,7 @@ def make_queue(sqs: SQSClient, stack: str, topic: str, subscription: str, visibi
 def dead_letter_url_of(queue_url: str, redrive_policy: str) -> str:
     """Returns the URL of a queue's dead-letter queue, given the queue's attribute RedrivePolicy.
 
-    It is of the queue's own account and Region, so its URL differs in the name only.
+    The dead-letter queue is in the queue's own account and Region, so its URL differs only in the name.
     """
     name = json.loads(redrive_policy)["deadLetterTargetArn"].rpartition(":")[2]
     return f"{queue_url.rpartition('/')[0]}/{name}"
@@ -85,7 +85,7 @@ def _owner_tags(stack: str, topic: str, subscription: str) -> dict[str, str]:
 
 
 def _is_anothers(sqs: SQSClient, name: str, tags: dict[str, str]) -> bool:
-    """Whether a queue of this name exists and was not made for what the tags say."""
+    """Returns whether a queue of this name exists with other tags."""
     try:
         url = sqs.get_queue_url(QueueName=name)["QueueUrl"]
     except sqs.exceptions.QueueDoesNotExist:
@@ -95,7 +95,7 @@ def _is_anothers(sqs: SQSClient, name: str, tags: dict[str, str]) -> bool:
 
 
 def _create(sqs: SQSClient, name: str, attributes: dict[str, str], tags: dict[str, str]) -> str:
-    """Creates a queue; one of this name stays as it is, such as with a visibility time-out set since."""
+    """Creates a queue. An existing queue of this name keeps its attributes."""
     try:
         return sqs.get_queue_url(QueueName=name)["QueueUrl"]
     except sqs.exceptions.QueueDoesNotExist:
@@ -103,14 +103,14 @@ def _create(sqs: SQSClient, name: str, attributes: dict[str, str], tags: dict[st
     everything: Any = {"MessageRetentionPeriod": str(RETENTION_S), **attributes}
     try:
         return sqs.create_queue(QueueName=name, Attributes=everything, tags=tags)["QueueUrl"]
-    except sqs.exceptions.QueueNameExists:  # somebody was faster, with other attributes
+    except sqs.exceptions.QueueNameExists:  # another caller was faster, with other attributes
         return sqs.get_queue_url(QueueName=name)["QueueUrl"]
 
 
 def delete_queues(sqs: SQSClient, stack: str, topic: str, subscription: str, queue_url: str) -> None:
-    """Deletes a subscription's queue and its dead-letter queue if Tidewheel made them for it, as their tags tell.
+    """Deletes a subscription's queue and dead-letter queue, if their tags are from Tidewheel.
 
-    If it stops between the two: the dead-letter queue stays; a new subscription of the name finds it.
+    If the process stops between the two, the dead-letter queue stays. A new subscription of this name finds it.
     """
     owner = _owner_tags(stack, topic, subscription)
     name = queue_url.rpartition("/")[2]
@@ -125,11 +125,11 @@ def delete_queues(sqs: SQSClient, stack: str, topic: str, subscription: str, que
 
 
 def check_given_queue(sqs: SQSClient, queue_url: str) -> str:
-    """Returns the URL of a caller's own queue if a subscription can have it.
+    """Checks a caller's own queue and returns the URL.
 
     Raises:
-        InvalidValue: it is not a URL, or a FIFO queue's.
-        QueueUnavailable: there is no such queue.
+        InvalidValue: the value is not a URL, or the queue is a FIFO queue.
+        QueueUnavailable: the queue does not exist.
     """
     if not isinstance(queue_url, str) or not queue_url.startswith(("https://", "http://")):
         raise InvalidValue("queue_url", queue_url, "give the queue's URL, which starts with https://")
@@ -142,17 +142,17 @@ def check_given_queue(sqs: SQSClient, queue_url: str) -> str:
     except sqs.exceptions.QueueDoesNotExist as error:
         raise QueueUnavailable(queue_url, error.response["Error"]["Code"]) from None
     except ClientError as error:
-        # Another account's queue may take messages and yet not be looked at.
+        # A queue of another account may accept messages and still deny to read its attributes.
         if error.response["Error"]["Code"] not in ("AccessDenied", "AccessDeniedException"):
             raise
     return queue_url
 
 
 def check_visibility_timeout(seconds: int) -> int:
-    """Returns a visibility time-out if SQS takes it.
+    """Checks a visibility time-out and returns the seconds.
 
     Raises:
-        InvalidValue: it is not a whole number of 0 to 43,200 seconds.
+        InvalidValue: the value is not a whole number from 0 to 43,200 seconds.
     """
     whole = isinstance(seconds, int) and not isinstance(seconds, bool)
     if not whole or not 0 <= seconds <= MAX_VISIBILITY_TIMEOUT_S:

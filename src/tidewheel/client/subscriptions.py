@@ -1,4 +1,4 @@
-"""What an administrator does to a subscription."""
+"""Creates, changes and deletes subscriptions for administrators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidewheel.clock import Clock
 
 FilterDocument = str | Mapping[str, object]
-"""A filter policy as callers write it: JSON, or what JSON would be read as."""
+"""A filter policy from callers: JSON text, or the same as a dict."""
 
 
 def create(
@@ -31,9 +31,9 @@ def create(
     visibility_timeout_s: int,
     filter_policy: FilterDocument | None,
 ) -> Subscription:
-    """Creates a subscription; see `Tidewheel.create_subscription`.
+    """Creates a subscription. See `Tidewheel.create_subscription`.
 
-    If it stops after the queues are made: the next call finds them by their tags.
+    If the process stops after the queues are created, the next call finds them by their tags.
     """
     subscribe.check_new_subscription(topic, name, initial_position)
     check_visibility_timeout(visibility_timeout_s)
@@ -57,13 +57,13 @@ def create(
 
 
 def pause(connection: Connection, topic: str, name: str) -> Subscription:
-    """Pauses a subscription; see `Tidewheel.pause`."""
+    """Pauses a subscription. See `Tidewheel.pause`."""
     _check_names(topic, name)
     return states.pause(connection.topics, topic, name)
 
 
 def resume(connection: Connection, clock: Clock, topic: str, name: str) -> Subscription:
-    """Resumes a subscription; see `Tidewheel.resume`."""
+    """Resumes a subscription. See `Tidewheel.resume`."""
     from tidewheel.aws.sqs_queues import SqsQueues
 
     _check_names(topic, name)
@@ -75,15 +75,15 @@ def resume(connection: Connection, clock: Clock, topic: str, name: str) -> Subsc
 
 
 def set_filter(connection: Connection, topic: str, name: str, filter_policy: FilterDocument | None) -> Subscription:
-    """Changes a subscription's filter; see `Tidewheel.set_filter`."""
+    """Changes a subscription's filter. See `Tidewheel.set_filter`."""
     _check_names(topic, name)
     return states.set_filter(connection.topics, topic, name, filter_json(filter_policy))
 
 
 def delete(connection: Connection, topic: str, name: str, delete_queue: bool) -> Subscription:
-    """Deletes a subscription; see `Tidewheel.delete_subscription`.
+    """Deletes a subscription. See `Tidewheel.delete_subscription`.
 
-    If it stops after the subscription is deleted: its queues stay, and a new subscription of the name finds them.
+    If the process stops after the subscription is deleted, its queues stay. A new subscription of this name finds them.
     """
     _check_names(topic, name)
     deleted = states.delete_subscription(connection.topics, connection.objects, topic, name)
@@ -93,10 +93,10 @@ def delete(connection: Connection, topic: str, name: str, delete_queue: bool) ->
 
 
 def filter_json(filter_policy: FilterDocument | None) -> str | None:
-    """Returns a filter as subscriptions hold it.
+    """Returns a filter as JSON, for storing with a subscription.
 
     Raises:
-        InvalidValue: it is not one.
+        InvalidValue: the filter is not valid.
     """
     return None if filter_policy is None else FilterPolicy.parse(filter_policy).to_json()
 

@@ -1,4 +1,4 @@
-"""The client: everything that a program asks of Tidewheel."""
+"""The client class `Tidewheel`."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ class Tidewheel(Administration, Looking, Sending):
         objects: Objects | None = None,
         sqs: SQSClient | None = None,
     ) -> None:
-        """Makes a client; AWS is not called before the first method is.
+        """Creates a client. The first method call is the first call of AWS.
 
         Args:
             stack_name: the stack whose SSM parameter holds the settings.
             session: boto3's session for region and credentials; default: boto3's own.
             settings: the service's settings, instead of the SSM parameter's.
-            clock: where time comes from; default: `tidewheel.clock.current()`.
-            endpoint_url: where AWS is, for the local runtime.
-            topics: the metadata, for tests (`tidewheel.memory`); default: the stack's DynamoDB table.
-            objects: likewise the objects; default: those in the stack's S3 bucket.
-            sqs: likewise the SQS client; default: the session's.
+            clock: the source of time; default: `tidewheel.clock.current()`.
+            endpoint_url: the URL of AWS, for the local runtime.
+            topics: the store of metadata, for tests (`tidewheel.memory`); default: the stack's DynamoDB table.
+            objects: the store of objects, for tests; default: the stack's S3 bucket.
+            sqs: the SQS client, for tests; default: the session's.
         """
         connection = Connection(
             check_name("stack_name", stack_name),
@@ -69,17 +69,19 @@ class Tidewheel(Administration, Looking, Sending):
     def receive(
         self, topic: str, subscription: str, *, max_messages: int = 10, wait_s: int = 0
     ) -> list[ReceivedMessage]:
-        """Takes messages from a subscription's queue, with their own bodies; acknowledge them with `delete`.
+        """Receives messages from a subscription's queue. `delete` acknowledges messages.
+
+        Large bodies are read from S3.
 
         Args:
             topic: the topic.
             subscription: the subscription.
-            max_messages: at most so many; above ten, SQS is called several times.
-            wait_s: how long to wait for the first one, 0 to 20 seconds.
+            max_messages: the most messages to return; above ten, SQS is called several times.
+            wait_s: how long to wait for the first message, 0 to 20 seconds.
 
         Raises:
             InvalidValue: a value is not usable.
-            UnknownTopic, UnknownSubscription: there is none of this name.
+            UnknownTopic, UnknownSubscription: it does not exist.
         """
         receiving.check_receive(max_messages, wait_s)
         queue_url = self._subscription(topic, subscription).queue_url
@@ -87,11 +89,11 @@ class Tidewheel(Administration, Looking, Sending):
         return receiving.with_bodies(self._connection, taken)
 
     def delete(self, topic: str, subscription: str, messages: Iterable[ReceivedMessage]) -> None:
-        """Acknowledges received messages, so that they do not come again.
+        """Acknowledges received messages, so they do not come again.
 
         Raises:
-            UnknownTopic, UnknownSubscription: there is none of this name.
-            DeleteFailed: some could not be acknowledged; all others are.
+            UnknownTopic, UnknownSubscription: it does not exist.
+            DeleteFailed: some messages could not be acknowledged; all others are.
         """
         queue_url = self._subscription(topic, subscription).queue_url
         receiving.delete(self._connection.sqs, queue_url, messages)

@@ -1,4 +1,4 @@
-"""What an administrator does to a topic as a whole."""
+"""Updates, purges, deletes and replays topics for administrators."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
     from tidewheel.model.topic_state import TopicState
 
 Time = datetime | float
-"""A time as callers write it: an aware datetime, or Unix seconds."""
+"""A time from callers: an aware datetime, or Unix seconds."""
 
 
 def update(connection: Connection, clock: Clock, name: str, changes: Mapping[str, Any]) -> TopicState:
-    """Changes settings of a topic; see `Tidewheel.update_topic`."""
+    """Changes settings of a topic. See `Tidewheel.update_topic`."""
     check_name("topic", name)
     return updates.update_topic(connection.topics, clock, name, changes)
 
 
 def purge(connection: Connection, clock: Clock, topic: str, start: Time | None, end: Time | None) -> purges.PurgeResult:
-    """Drops what was sent until now; see `Tidewheel.purge`."""
+    """Drops messages sent before now. See `Tidewheel.purge`."""
     check_name("topic", topic)
     first_ms, end_ms = _bounds(start, end)
     return purges.purge(connection.topics, clock, topic, first_ms=first_ms, end_ms=end_ms)
 
 
 def delete(connection: Connection, clock: Clock, name: str, delete_its_queues: bool) -> None:
-    """Deletes a topic; see `Tidewheel.delete_topic`.
+    """Deletes a topic. See `Tidewheel.delete_topic`.
 
-    Queues go before the mark, while the subscriptions that name them are still there. If it stops between: a
-    repetition goes on; until then, what the queues should have got is parked.
+    The queues are deleted before the topic is marked as deleted, while the subscriptions still name them. If the
+    process stops in between, a repetition continues. Until then, messages for the deleted queues are parked.
     """
     check_name("topic", name)
     if delete_its_queues and connection.topics.state(name) is not None:
@@ -52,7 +52,7 @@ def delete(connection: Connection, clock: Clock, name: str, delete_its_queues: b
 def replay(
     connection: Connection, clock: Clock, topic: str, subscription: str, start: Time | None, end: Time | None
 ) -> replays.ReplayResult:
-    """Delivers again what was delivered; see `Tidewheel.replay`."""
+    """Delivers past messages again. See `Tidewheel.replay`."""
     from tidewheel.aws.sqs_queues import SqsQueues
 
     check_name("topic", topic)

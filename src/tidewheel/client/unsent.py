@@ -1,4 +1,4 @@
-"""What is said of messages that a buffered sender could not send."""
+"""Reports messages that a buffered sender could not send."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class FailedMessage:
     """A message that was added and could not be sent.
 
     Attributes:
-        index: its place among all that were added, from 0.
-        message: as it was added; a delay counted from then.
-        receipt: the id and the due time that it would have had.
-        error: why.
+        index: the message's place among all added messages, from 0.
+        message: the message as added; its delay counted from the time of adding.
+        receipt: the id and the due time that the message would have had.
+        error: the reason.
     """
 
     index: int
@@ -26,11 +26,11 @@ class FailedMessage:
 
 
 class FlushFailed(TidewheelError):
-    """Some messages were added and could not be sent; each is listed with its reason, all others were sent.
+    """Some messages were added and could not be sent. Each is listed with its reason; all others were sent.
 
     Attributes:
         failures: the messages, in the order in which they were added; at most `max_pending`.
-        count: how many they are, those that are not listed among them.
+        count: the number of all failed messages, listed or not.
     """
 
     def __init__(self, failures: list[FailedMessage], count: int) -> None:
@@ -44,7 +44,7 @@ class FlushFailed(TidewheelError):
 
 
 class BufferFull(TidewheelError):
-    """The buffer stayed full for too long; this message was not added. Send less, or wait longer."""
+    """The buffer stayed full for too long. This message was not added. Send less, or wait longer."""
 
     def __init__(self, pending: int, pending_bytes: int, waited_s: float) -> None:
         super().__init__(

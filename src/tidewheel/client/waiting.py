@@ -1,6 +1,6 @@
-"""Messages that wait, as a caller sees them: one by its id, or the next by due time.
+"""Reads a message's status by its id, and the next messages by due time.
 
-Both read ledgers, so they need pyarrow; it is loaded when one of them is called, and nothing else of the SDK needs it.
+Both read ledgers, so they need pyarrow. pyarrow is loaded at the first call, and no other part of the SDK needs it.
 
     found in a ledger:   WAITING ---seal---> SEALED ---every subscription has it---> SENT
     not to be sent:      CANCELLED, PURGED, EXPIRED
@@ -34,39 +34,39 @@ MAX_PEEK = 1000
 
 
 class MessageState(StrEnum):
-    """What is known of a message."""
+    """The state of a message."""
 
     WAITING = "waiting"
-    """A ledger holds it and its slot is open: it can be cancelled."""
+    """A ledger holds the message and its slot is open, so it can be cancelled."""
     SEALED = "sealed"
-    """A ledger holds it and its slot is sealed: it is about to be sent, and some subscription does not have it yet."""
+    """A ledger holds the message, its slot is sealed, and some subscription does not have it yet."""
     SENT = "sent"
-    """A ledger held it and each subscription's queue has it, but for those whose filter left it out."""
+    """A ledger held the message, and every subscription's queue has it, unless the filter excluded it."""
     CANCELLED = "cancelled"
-    """It was cancelled, moved or superseded in time, and is not sent."""
+    """The message was cancelled, moved or superseded in time, and is not sent."""
     PURGED = "purged"
-    """It was purged; a subscription that was quicker than the purge may have it."""
+    """The message was purged; a subscription may have got it before the purge."""
     EXPIRED = "expired"
-    """It is past its expiry, so whoever does not have it never gets it."""
+    """The message has expired; subscriptions that do not have it never get it."""
     UNKNOWN = "unknown"
-    """No ledger holds it: never sent, still in an ingest queue, sent directly, or collected."""
+    """No ledger holds the message: it was never sent, is still in an ingest queue, was sent direct, or is collected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingMessage:
-    """A message as its ledger holds it.
+    """A message from a ledger.
 
     Attributes:
-        id: its stable id.
-        deliver_at: when it is due.
+        id: the stable id.
+        deliver_at: the due time.
         body: the body as SQS carries it (base64 for bytes).
         attributes: the sender's attributes.
-        sent_at: when its sender sent it.
+        sent_at: the send time.
         key: the sender's key.
-        expires_at: when it is no longer handed out.
-        attempt: how often it was sent again by `retry_later`; 0 for the first time.
-        original_id: the id of the first message, if it was sent again.
-        payload: the S3 object that holds the body, if that is too large for SQS; `body` then only names it.
+        expires_at: the time from which the message is no longer handed out.
+        attempt: how often the message was sent again by `retry_later`; 0 for the first time.
+        original_id: the id of the first message, if this is a retry.
+        payload: the S3 object that holds the body, if the body is too large for SQS; `body` is then a pointer.
     """
 
     id: MessageId
@@ -92,12 +92,12 @@ class WaitingMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionProgress:
-    """How far a subscription is with one message.
+    """A subscription's progress with a message.
 
     Attributes:
-        handed_out: whether the message's plan was given to it.
-        delivered: whether its queue surely has the message; not while it has messages held back, of which this may be
-            one.
+        handed_out: whether the message's plan was handed out to the subscription.
+        delivered: whether its queue certainly has the message; False while the subscription has parked messages, since
+            this message may be among them.
     """
 
     name: str
@@ -108,13 +108,13 @@ class SubscriptionProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageStatus:
-    """What is known of a message.
+    """The status of a message.
 
     Attributes:
-        deliver_at: when it is due: its id says it, whether the message is known or not.
+        deliver_at: the due time, which is part of the id; set for unknown messages too.
         message: the message, if a ledger holds it.
-        moved_to: the message that took its place, if it was moved.
-        subscriptions: of a message whose slot is planned, all that are to get it; empty before.
+        moved_to: the id of the message that replaced it, if it was moved.
+        subscriptions: the subscriptions that get the message; empty until its slot is planned.
     """
 
     id: MessageId
@@ -126,13 +126,14 @@ class MessageStatus:
 
 
 def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) -> MessageStatus:
-    """Returns what is known of a message.
+    """Returns the status of a message.
 
-    A tombstone is believed only if it surely took effect: it was put in time, or the slot was open after it was read,
-    or the plan names it. One that came about when its slot was sealed and is in no plan yet decides nothing.
+    A tombstone counts only if it certainly took effect: it was put in time, or the slot was still open after the
+    tombstone was read, or the plan names it. A tombstone that was put near the time of the seal and is in no plan yet
+    does not count.
 
     Raises:
-        InvalidValue: the id is not one.
+        InvalidValue: the id is not valid.
         UnknownTopic: the topic does not exist.
         ExtraMissing: pyarrow is not installed.
         CorruptLedger, ObjectMissing: a ledger is damaged or gone.
@@ -143,7 +144,7 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
     state = _topic_state(topics, topic)
     slot = due_ms // state.slot_ms
     tombstone = topics.tombstone(topic, slot, message_id)
-    # Again, after the tombstone was read: if the slot is still open, whatever sends the message reads it too.
+    # Read again after the tombstone: if the slot is still open, any later sending sees the tombstone too.
     state = _topic_state(topics, topic)
     found: FoundMessage | None = ledgers.find_message(topics, connection.objects, state, message_id)
     progress: tuple[SubscriptionProgress, ...] = ()
@@ -153,12 +154,12 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
     elif found is None:
         message_state = MessageState.UNKNOWN
     else:
-        # Planned since the topic state was read, if the message was found by its plan.
+        # If the message was found through its plan, the slot was planned after the topic state was read.
         planned = slot < state.planned or found.plan is not None
         if planned:
             progress = _progress(topics, topic, slot, found.plan)
         if planned and tombstone is not None and found.plan is None:
-            message_state = MessageState.UNKNOWN  # the plan that knew is collected
+            message_state = MessageState.UNKNOWN  # the plan that would tell is collected
         else:
             waits = not planned and slot >= state.sealed
             delivered = planned and all(each.delivered for each in progress)
@@ -176,7 +177,7 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
 def peek(
     connection: Connection, topic: str, count: int, now_ms: int, after: str | datetime | None = None
 ) -> list[WaitingMessage]:
-    """Returns the next messages by due time that are not planned yet.
+    """Returns the next unplanned messages by due time.
 
     Raises:
         InvalidValue: `count` or `after` is not usable.
@@ -194,13 +195,17 @@ def peek(
 
 
 def find(connection: Connection, state: TopicState, message_id: MessageId) -> FoundMessage | None:
-    """Returns the row of an id as `flows.find.find_message` does; raises ExtraMissing if pyarrow is not installed."""
+    """Finds a message's row in ledgers and plans.
+
+    Raises:
+        ExtraMissing: pyarrow is not installed.
+    """
     found: FoundMessage | None = _ledgers().find_message(connection.topics, connection.objects, state, message_id)
     return found
 
 
 def waiting_message(found: FoundMessage) -> WaitingMessage:
-    """Returns a ledger's row as callers see it."""
+    """Returns a ledger's row in the form for callers."""
     checked = found.checked
     options = checked.options or Options()
     return WaitingMessage(
@@ -219,7 +224,7 @@ def waiting_message(found: FoundMessage) -> WaitingMessage:
 
 
 def _ledgers() -> ModuleType:
-    """Loads what reads ledgers."""
+    """Imports the module for reading ledgers."""
     with needs_extra("what reads ledgers (get, peek)", "read"):
         from tidewheel.flows.waiting import peek
     return peek
@@ -233,7 +238,7 @@ def _topic_state(topics: Topics, topic: str) -> TopicState:
 
 
 def _waiting_state(state: TopicState, found: FoundMessage, waits: bool, now_ms: int) -> MessageState:
-    """Returns the state of a message that was not cancelled, and that not every subscription has."""
+    """Returns the state of a message that is neither cancelled nor delivered to all subscriptions."""
     expires_at_ms = found.expires_at_ms
     if state.purged(found.checked.deliver_at_ms, found.sent_at_ms):
         return MessageState.PURGED
@@ -243,9 +248,10 @@ def _waiting_state(state: TopicState, found: FoundMessage, waits: bool, now_ms: 
 
 
 def _progress(topics: Topics, topic: str, slot: int, plan: int | None) -> tuple[SubscriptionProgress, ...]:
-    """Reads how far the subscriptions are that begin at or before a slot.
+    """Reads the progress of all subscriptions with a start at or before a slot.
 
-    In this order, since a message goes from a subscription's cursor to a delivery, and from there perhaps to a park.
+    The order of the reads follows the way of a message: from the subscription's cursor to a delivery, and from there
+    perhaps to a park.
     """
     subscriptions = [each for each in topics.subscriptions(topic) if each.start <= slot]
     opened = {
