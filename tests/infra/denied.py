@@ -110,7 +110,7 @@ DENIED = {
         params={"RequestItems": {"{T}": [{"PutRequest": {"Item": item(TOPIC)}}]}},
         action="dynamodb:BatchWriteItem",
     ),
-    "query the index the next slot": Denied(
+    "query the index of checks": Denied(
         call="dynamodb.query",
         params={
             "TableName": "{T}",
@@ -264,7 +264,7 @@ DENIED_TO_DECLARE = {
             "scan the table",
             "delete the table",
             "write in batches",
-            "query the index the next slot",
+            "query the index of checks",
             "claim the daily work",
             "put an item outside of all partitions",
             "read a park",

@@ -242,7 +242,7 @@ def test_who_hands_out_or_drains_may_put_jobs_into_the_work_queue(stack: StackTe
 
 @pytest.mark.parametrize("role", FUNCTION_ROLES)
 def test_only_the_sweep_reads_the_wake_index(stack: StackTemplate, role: str) -> None:
-    assert ("/index/the next slot" in str(stack.statements(role))) == (role == SWEEP)
+    assert ("/index/checks" in str(stack.statements(role))) == (role == SWEEP)
 
 
 def test_a_schedule_may_invoke_dispatch_and_sweep_and_nothing_else(stack: StackTemplate) -> None:

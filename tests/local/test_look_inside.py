@@ -135,10 +135,10 @@ def test_a_tombstone_put_between_seal_and_plan_decides_nothing_until_the_plan_do
     sent = client.send("orders", "x", delay="2h")
     memory.advance(minutes=6)
     topics = memory.service.topics
-    state = topics.state("orders")
-    assert state is not None
+    topic_state = topics.state("orders")
+    assert topic_state is not None
     late = tombstone(MessageId(sent.id), 300_000, memory.clock.now_ms(), certain=False)
-    assert topics.seal(state, late.slot + 1)
+    assert topics.seal(topic_state, late.slot + 1)
     topics.put_tombstone("orders", late)
     assert state(client, sent) == "sealed"
     memory.advance(hours=1, minutes=50)
@@ -178,10 +178,10 @@ def test_purged_and_expired_messages_do_not_wait(memory: MemoryTidewheel) -> Non
     expiring = client.send("orders", "x", delay="3h", expires_in="1m")
     memory.advance(minutes=6)
     topics = memory.service.topics
-    state = topics.state("orders")
-    assert state is not None
+    topic_state = topics.state("orders")
+    assert topic_state is not None
     now_ms = memory.clock.now_ms()
-    assert topics.set_purges(state, 0, [Purge(first_ms=now_ms, end_ms=now_ms + 7_200_000, sent_before_ms=now_ms)])
+    assert topics.set_purges(topic_state, 0, [Purge(first_ms=now_ms, end_ms=now_ms + 7_200_000, sent_before_ms=now_ms)])
     assert (state(client, purged), state(client, expiring)) == ("purged", "waiting")
     assert [each.id for each in client.peek("orders")] == [expiring.id]
     client.pause("orders", "billing")
