@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.artifact.http_service import JSON, Request, Response
 from tests.artifact.moved_clock import MovedClock
-from tidewheel.local.emulator.expressions import Every, Once, parse
+from tidewheel.model.schedule_expressions import Every, Once, parse
 
 PRECISION_MS = 60_000
 """EventBridge Scheduler calls a target within a minute after its time."""

@@ -20,7 +20,7 @@ from moto import mock_aws
 
 from tests.local.toy import Toy
 from tidewheel.local import LocalTidewheel
-from tidewheel.local.emulator.expressions import Every, Once, parse
+from tidewheel.model.schedule_expressions import Every, Once, parse
 
 
 def test_two_stacks_one_after_the_other_share_nothing(tmp_path: Path) -> None:

@@ -23,12 +23,12 @@ from moto.scheduler.models import Schedule
 
 from tidewheel.clock import Clock
 from tidewheel.local.emulator import Emulator
-from tidewheel.local.emulator.expressions import Every
 from tidewheel.local.emulator.starts import FunctionStart, JobStart
 from tidewheel.local.event_source import EventSourceMapping
 from tidewheel.local.handlers import Handler
 from tidewheel.local.jobs import Jobs
 from tidewheel.local.meter import Requests
+from tidewheel.model.schedule_expressions import Every
 
 _RETRY_AFTER_MS = (60_000, 120_000)
 """Delays of Lambda's retries of an asynchronous invocation."""

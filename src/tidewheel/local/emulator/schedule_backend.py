@@ -17,8 +17,8 @@ from moto.scheduler.exceptions import ValidationException
 from moto.scheduler.models import EventBridgeSchedulerBackend, Schedule, ScheduleGroup
 
 from tidewheel.clock import Clock
-from tidewheel.local.emulator.expressions import Every, Once, parse
 from tidewheel.local.emulator.patching import Patches
+from tidewheel.model.schedule_expressions import Every, Once, parse
 
 _NAME = re.compile(r"[0-9a-zA-Z-_.]{1,64}\Z")
 _MAX_INPUT_BYTES = 256 * 1024
