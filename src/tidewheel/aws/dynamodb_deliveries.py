@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tidewheel.aws import dynamodb_items as items
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_table import Table
-from tidewheel.aws.dynamodb_topic_states import wake_comparison
+from tidewheel.aws.dynamodb_topic_states import next_slot_comparison
 from tidewheel.aws.dynamodb_writes import Change, Item, Put, Value, Write
 from tidewheel.flows.ports import AT_ONCE_MS, HandOut
 from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
@@ -39,7 +39,7 @@ class DynamoDeliveries:
                 Change(
                     key=layout.topic_state_key(state.topic),
                     condition=f"collected_until <= :cursor AND {items.SAME_TOPIC} AND "
-                    + wake_comparison(lower, ":cursor"),
+                    + next_slot_comparison(lower, ":cursor"),
                     values={"cursor": cursor, "generation": state.generation},
                     sets=sets,
                     adds={"subscriptions_version": 1, "work_version": 1},

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tidewheel.aws import dynamodb_items as items
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_table import Table
-from tidewheel.aws.dynamodb_topic_states import wake_comparison
+from tidewheel.aws.dynamodb_topic_states import next_slot_comparison
 from tidewheel.aws.dynamodb_writes import Change, Check, Delete, Put, Value, Write
 from tidewheel.flows.ports import AT_ONCE_MS
 from tidewheel.flows.ports.parks import Parked
@@ -61,7 +61,7 @@ class DynamoParks:
                 ),
                 Change(
                     key=layout.topic_state_key(state.topic),
-                    condition=f"{items.SAME_TOPIC} AND " + wake_comparison(lower, ":cursor"),
+                    condition=f"{items.SAME_TOPIC} AND " + next_slot_comparison(lower, ":cursor"),
                     values={"cursor": cursor, "generation": state.generation},
                     sets=sets,
                     adds={"work_version": 1},

@@ -16,7 +16,7 @@ IMPORT_TTL_S = 90 * 86_400
 """Time in which an import can be repeated without adding messages, after its ledgers are merged or delivered."""
 
 
-def wake_comparison(is_above: bool, slot: str) -> str:
+def next_slot_comparison(is_above: bool, slot: str) -> str:
     """Returns the condition that next_slot is above a slot, or not above. An absent next_slot is above every slot."""
     if is_above:
         return f"(attribute_not_exists(next_slot) OR next_slot > {slot})"
@@ -85,7 +85,7 @@ class DynamoTopicStates:
         change = Change(
             key=layout.topic_state_key(state.topic),
             condition=f"{items.SAME_TOPIC} AND sealed <= :first AND "
-            + wake_comparison(above(state.next_slot, first), ":first"),
+            + next_slot_comparison(above(state.next_slot, first), ":first"),
             values={"generation": state.generation, "first": first},
             sets=sets,
             adds={"work_version": 1, "waiting": bucket.rows},

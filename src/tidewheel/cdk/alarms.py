@@ -209,7 +209,7 @@ class Alarms(Construct):
         Short throttles do no harm, since each request is retried.
         """
         throttled = [watched.of_table(name) for name in THROTTLED]
-        throttled += [watched.of_wake_index(name) for name in THROTTLED]
+        throttled += [watched.of_check_index(name) for name in THROTTLED]
         self._alarm(
             "TableThrottles",
             "Table throttles",

@@ -194,7 +194,7 @@ class Dashboard(Construct):
             _graph(
                 "Throttled requests of the table",
                 *(watched.of_table(name) for name in THROTTLED),
-                *(watched.of_wake_index(name) for name in THROTTLED),
+                *(watched.of_check_index(name) for name in THROTTLED),
                 width=6,
             ),
             _graph(

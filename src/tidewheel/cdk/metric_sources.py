@@ -62,7 +62,7 @@ class Watched:
         """Returns a DynamoDB count of the table without the indexes."""
         return self.table.metric(metric_name, statistic="Sum", period=PERIOD, label=metric_name)
 
-    def of_wake_index(self, metric_name: str) -> cloudwatch.Metric:
+    def of_check_index(self, metric_name: str) -> cloudwatch.Metric:
         """Returns a DynamoDB count of the table's index."""
         return cloudwatch.Metric(
             namespace="AWS/DynamoDB",

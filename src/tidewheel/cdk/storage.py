@@ -141,7 +141,7 @@ class Storage(Construct):
             conditions["ForAllValues:StringNotLike"] = {LEADING_KEYS: list(partitions.not_like)}
         _grant(grantee, list(actions), [self.table.table_arn], conditions)
 
-    def grant_wake_queries(self, grantee: iam.IGrantable) -> None:
+    def grant_check_queries(self, grantee: iam.IGrantable) -> None:
         """Allows to query the index of topics and deliveries with a next check."""
         arn = f"{self.table.table_arn}/index/{layout.CHECK_INDEX}"
         _grant(grantee, ["dynamodb:Query"], [arn])

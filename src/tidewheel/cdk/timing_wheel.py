@@ -197,7 +197,7 @@ class TimingWheel(Construct):
 
     def _allow_sweeping(self, storage: Storage) -> None:
         """Allows the sweep to find topics and deliveries to check, and orphaned objects."""
-        storage.grant_wake_queries(self.sweep)
+        storage.grant_check_queries(self.sweep)
         storage.grant_items(self.sweep, DAILY_WORK, "dynamodb:UpdateItem")
         self.sweep.grant_principal.add_to_principal_policy(
             iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[self.dispatch.function_arn])

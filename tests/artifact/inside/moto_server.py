@@ -37,7 +37,7 @@ def main() -> None:
     MotoTime(SystemClock()).install()
     patches.set(BaseModel, "__new__", staticmethod(_untracked))
     wire.install(patches)
-    tables.install(patches, tables.WakeIndex())
+    tables.install(patches, tables.CheckIndex())
     queue_backend.install(patches, changed=Condition(lock), virtual=False)
     redrive.install(patches)
     server = wire.HttpServer(lock)

@@ -73,7 +73,7 @@ class Emulator:
         self.schedules = ScheduleBook(clock, self.changed)
         self.starts = Starts(clock, self.changed)
         self._wire = Wire(self.lock, self.starts.operations, port)
-        self._wake_index = tables.WakeIndex()
+        self._check_index = tables.CheckIndex()
 
     def open(self) -> None:
         """Empties moto's backends and applies every workaround.
@@ -97,7 +97,7 @@ class Emulator:
             wire.install(self._patches)
             fast_json.install(self._patches)
             resources.install(self._patches)
-            tables.install(self._patches, self._wake_index)
+            tables.install(self._patches, self._check_index)
             queue_backend.install(self._patches, changed=self.changed, virtual=self._virtual)
             redrive.install(self._patches)
             self.schedules.install(self._patches)
@@ -213,7 +213,7 @@ class Emulator:
 
     def least_look_at_ms(self, table_name: str) -> int | None:
         """Returns the next check time in the sparse index `checks`. Returns None if the index is empty."""
-        return self._wake_index.least_ms(table_name)
+        return self._check_index.least_ms(table_name)
 
     def item_bytes(self, table_name: str, attributes: dict[str, Any]) -> int:
         """Returns the size of the stored item with this key, for the meter. Returns 0 if there is no item."""

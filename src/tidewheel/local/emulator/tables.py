@@ -25,7 +25,7 @@ from tidewheel.local.emulator.patching import Patches
 WAKE_INDEX_HASH, WAKE_INDEX_RANGE = "check_shard", "next_check_ms"
 
 
-def install(patches: Patches, index: WakeIndex) -> None:
+def install(patches: Patches, index: CheckIndex) -> None:
     """Replaces the slow parts of moto's DynamoDB backend, and maintains the index of checks from now on."""
     _quicken_values(patches)
     _quicken_update_expressions(patches)
@@ -34,7 +34,7 @@ def install(patches: Patches, index: WakeIndex) -> None:
     _narrow_transactions(patches, index)
 
 
-class WakeIndex:
+class CheckIndex:
     """Holds the times in the sparse index `checks`.
 
     The times are updated when items are written, so no reader walks the table.
@@ -67,7 +67,7 @@ def item_bytes(table: Table, backend: DynamoDBBackend, attributes: dict[str, Any
     return item.size() if item is not None else 0
 
 
-def _follow_writes(patches: Patches, index: WakeIndex) -> None:
+def _follow_writes(patches: Patches, index: CheckIndex) -> None:
     for name in ("put_item", "update_item", "delete_item"):
         write = getattr(DynamoDBBackend, name)
 
@@ -150,7 +150,7 @@ def _narrow_queries(patches: Patches) -> None:
     patches.set(Table, "all_items", narrow_all_items)
 
 
-def _narrow_transactions(patches: Patches, index: WakeIndex) -> None:
+def _narrow_transactions(patches: Patches, index: CheckIndex) -> None:
     transact = DynamoDBBackend.transact_write_items
 
     def transact_write_items(self: DynamoDBBackend, transact_items: list[dict[str, Any]]) -> None:
