@@ -45,7 +45,7 @@ from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Encoding
 from tidewheel.model.pack import Pack
 from tidewheel.model.settings import ServiceSettings, parameter_name
-from tidewheel.model.subscription import DeliveryKey
+from tidewheel.model.subscription_state import DeliveryKey
 from tidewheel.model.wheel import fires_at_ms
 
 TOPIC = "orders"

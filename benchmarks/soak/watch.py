@@ -15,7 +15,7 @@ from tidewheel.ledger.bucket import Bucket
 from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryService, MemoryTopics
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_ROWS, MAX_PART_SEGMENTS, Plan
-from tidewheel.model.subscription import DeliveryKey
+from tidewheel.model.subscription_state import DeliveryKey
 from tidewheel.model.topic_state import TopicState
 
 _REMEMBERED_MS = 86_400_000

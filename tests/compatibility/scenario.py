@@ -32,7 +32,7 @@ from tidewheel.ledger.ledger import encode_ledger
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message, Receipt
 from tidewheel.model.pack import decode_pack, packs
-from tidewheel.model.subscription import State
+from tidewheel.model.subscription_state import State
 from tidewheel.model.validation import check_message
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

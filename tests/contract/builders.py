@@ -12,7 +12,7 @@ from tidewheel.model.message import MessageId
 from tidewheel.model.plan import Plan, PlannedSegment
 from tidewheel.model.segment import Segment
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
+from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 
 SLOT_MS = 300_000
@@ -72,13 +72,13 @@ def a_message_id(number: int = 0) -> MessageId:
     return MessageId(f"01{number * 2654435761 % 2**60:024d}")
 
 
-def a_subscription(name: str = "billing", cursor: int = 100, **fields: Any) -> Subscription:
+def a_subscription(name: str = "billing", cursor: int = 100, **fields: Any) -> SubscriptionState:
     """A subscription with its cursor at slot 100."""
     values = {"generation": "s1", "queue_url": f"https://sqs/{name}", "start": cursor} | fields
-    return Subscription(topic=fields.pop("topic", "orders"), name=name, cursor=cursor, **values)
+    return SubscriptionState(topic=fields.pop("topic", "orders"), name=name, cursor=cursor, **values)
 
 
-def a_delivery(subscription: Subscription | None = None, plan: int = 100, **fields: Any) -> Delivery:
+def a_delivery(subscription: SubscriptionState | None = None, plan: int = 100, **fields: Any) -> Delivery:
     """A delivery of three parts."""
     to = subscription or a_subscription()
     key = DeliveryKey(topic=to.topic, subscription=to.name, generation=to.generation, plan=plan)
@@ -110,7 +110,7 @@ class Store:
         """Puts trash as merges do: here one without sources and outputs."""
         assert self.topics.swap(self.current(), [], [], trash)
 
-    def subscribed(self, *names: str, **fields: Any) -> list[Subscription]:
+    def subscribed(self, *names: str, **fields: Any) -> list[SubscriptionState]:
         """Creates subscriptions of the topic, all at its `planned`."""
         made = []
         for name in names or ("billing",):

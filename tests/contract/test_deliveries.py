@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.builders import Store, a_delivery, a_state, a_subscription
 from tidewheel.flows.ports import AT_ONCE_MS, HandOut
-from tidewheel.model.subscription import DeliveryKey
+from tidewheel.model.subscription_state import DeliveryKey
 
 
 # ---- create_subscription

@@ -11,12 +11,12 @@ from tests.contract.builders import Store, a_delivery, a_state, a_subscription
 from tidewheel.flows.ports import AT_ONCE_MS, HandOut, NextWork
 from tidewheel.flows.ports.parks import Parked
 from tidewheel.model.park import Park, ParkKey
-from tidewheel.model.subscription import State, Subscription
+from tidewheel.model.subscription_state import State, SubscriptionState
 
 FILTER = '{"color":["red"]}'
 
 
-def a_park(subscription: Subscription | None = None, id: str = "p1", **fields: Any) -> Park:
+def a_park(subscription: SubscriptionState | None = None, id: str = "p1", **fields: Any) -> Park:
     """A small park of a subscription."""
     to = subscription or a_subscription()
     key = ParkKey(topic=to.topic, subscription=to.name, generation=to.generation, id=id)
@@ -24,7 +24,7 @@ def a_park(subscription: Subscription | None = None, id: str = "p1", **fields: A
     return Park(key=key, **values)
 
 
-def in_state(store: Store, state: State) -> Subscription:
+def in_state(store: Store, state: State) -> SubscriptionState:
     """The only subscription of the topic, in a state."""
     if store.topics.state("orders") is None:
         store.topic()
@@ -43,7 +43,7 @@ def parked(store: Store, **fields: Any) -> Park:
     return park
 
 
-def now(store: Store) -> Subscription | None:
+def now(store: Store) -> SubscriptionState | None:
     return store.topics.subscription("orders", "billing")
 
 

@@ -11,7 +11,7 @@ from tests.contract.builders import Store, a_bucket, a_delivery, a_plan, a_state
 from tidewheel.flows.delivery import dispatch
 from tidewheel.flows.ports import HandOut, NextWork
 from tidewheel.model.plan import Plan
-from tidewheel.model.subscription import State
+from tidewheel.model.subscription_state import State
 
 WAKE = NextWork(next_slot=300, next_check_ms=8, collect_at_ms=9)
 

@@ -21,7 +21,7 @@ from tidewheel.model.job import CatchUpJob, DrainJob, Job, PartJob, job_of
 from tidewheel.model.message import HEADER_ATTRIBUTE
 from tidewheel.model.park import ParkKey
 from tidewheel.model.received import header_text
-from tidewheel.model.subscription import DeliveryKey
+from tidewheel.model.subscription_state import DeliveryKey
 
 KEY = DeliveryKey(topic="orders", subscription="billing", generation="s1", plan=100)
 

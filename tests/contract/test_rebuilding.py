@@ -9,7 +9,7 @@ from tests.contract.builders import Store, a_bucket, a_message_id, a_plan, a_sub
 from tests.contract.conftest import aws_store
 from tidewheel.aws import s3_layout
 from tidewheel.flows.ports import CHECKPOINTS, DailyClaim
-from tidewheel.model.subscription import State
+from tidewheel.model.subscription_state import State
 from tidewheel.model.tombstone import Tombstone
 
 

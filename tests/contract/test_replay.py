@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.builders import Store, a_delivery, a_state
 from tidewheel.flows.ports.administration import Replay
-from tidewheel.model.subscription import Delivery
+from tidewheel.model.subscription_state import Delivery
 
 
 def a_replay(plan: int = 100, replay_id: str = "r1", **fields: Any) -> Delivery:

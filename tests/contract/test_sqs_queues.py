@@ -18,7 +18,7 @@ from tidewheel.model.job import DrainJob, PartJob, job_of
 from tidewheel.model.message import SQS_MAX_BYTES
 from tidewheel.model.park import ParkKey
 from tidewheel.model.received import header_text
-from tidewheel.model.subscription import DeliveryKey
+from tidewheel.model.subscription_state import DeliveryKey
 
 KEY = DeliveryKey(topic="orders", subscription="billing", generation="s1", plan=100)
 

@@ -16,7 +16,7 @@ from tests.e2e.stage import Stage
 from tidewheel.client.policies import queue_policy
 from tidewheel.errors import SendFailed, TopicDeleting, UnknownTopic
 from tidewheel.model.settings import roles_parameter_name
-from tidewheel.model.subscription import State
+from tidewheel.model.subscription_state import State
 
 READER = "reader"
 SETTLED_S = 75

@@ -32,7 +32,7 @@ from tidewheel.model.filter_policy import FilterPolicy
 from tidewheel.model.job import CatchUpJob, DrainJob
 from tidewheel.model.park import Park
 from tidewheel.model.settings import LEASE_MS
-from tidewheel.model.subscription import State
+from tidewheel.model.subscription_state import State
 
 REDRIVE = 30 * MINUTE
 LARGE = random.Random(7).randbytes(450_000).hex()

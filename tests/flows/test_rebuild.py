@@ -27,7 +27,7 @@ from tidewheel.ledger.bucket import BucketId
 from tidewheel.model.filter_policy import FilterPolicy
 from tidewheel.model.message import MessageId
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.subscription import State
+from tidewheel.model.subscription_state import State
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.wheel import open_from
 

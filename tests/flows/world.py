@@ -19,7 +19,7 @@ from tidewheel.model.job import PartJob
 from tidewheel.model.message import IdSource, Message, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack, decode_pack, packs
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.subscription import DeliveryKey
+from tidewheel.model.subscription_state import DeliveryKey
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import check_message
 

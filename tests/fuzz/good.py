@@ -22,7 +22,7 @@ from tidewheel.model.received import header_text
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.segment import Segment
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
+from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import Purge, TopicState
 from tidewheel.model.validation import Options, check_message
@@ -94,7 +94,7 @@ _STATE = TopicState(
     purges=(Purge(first_ms=1, end_ms=2, sent_before_ms=3),),
     next_check_ms=NOW_MS,
 )
-_SUBSCRIPTION = Subscription(
+_SUBSCRIPTION = SubscriptionState(
     topic="orders",
     name="billing",
     generation="s1",

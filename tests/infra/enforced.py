@@ -24,7 +24,7 @@ from tidewheel.local.jobs import JobRunner
 from tidewheel.model.message import Message
 from tidewheel.model.pack import PACK_ATTRIBUTE
 from tidewheel.model.settings import ServiceSettings, parameter_name
-from tidewheel.model.subscription import State
+from tidewheel.model.subscription_state import State
 
 LARGE = "x" * 2_000_000
 """Over SQS's limit."""

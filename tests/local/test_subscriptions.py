@@ -11,7 +11,7 @@ import pytest
 
 from tidewheel import AlreadyExists, InvalidValue, UnknownSubscription, UnknownTopic
 from tidewheel.local import LocalTidewheel, MemoryTidewheel
-from tidewheel.model.subscription import State
+from tidewheel.model.subscription_state import State
 
 _numbers = itertools.count()
 

@@ -23,7 +23,7 @@ from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.recovery.rebuild_engine import InProcess
 from tidewheel.memory import MemoryService
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.subscription import Delivery
+from tidewheel.model.subscription_state import Delivery
 from tidewheel.model.topic_state import TopicState
 
 LASTING = ("audit", "billing")

@@ -15,7 +15,7 @@ from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.memory import MemoryService
 from tidewheel.model.job import Job
-from tidewheel.model.subscription import State
+from tidewheel.model.subscription_state import State
 
 START_MS = 1_767_225_600_000
 TOPIC = "orders"

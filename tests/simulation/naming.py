@@ -7,7 +7,7 @@ from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.plan import Plan
-from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
+from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
 
@@ -37,7 +37,7 @@ def _name(value: object) -> str:
             return f"next_slot={value.next_slot}"
         case HandOut():
             return f"{value.subscription.name}->{value.to}"
-        case Subscription():
+        case SubscriptionState():
             return f"{value.topic}/{value.name} cursor={value.cursor} {value.state.value}"
         case Trash():
             return f"trash@{value.sealed}"

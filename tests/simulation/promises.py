@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tidewheel.model.message import MessageId
 from tidewheel.model.recurrence import Rule
-from tidewheel.model.subscription import Delivery
+from tidewheel.model.subscription_state import Delivery
 
 
 class Violation(AssertionError):

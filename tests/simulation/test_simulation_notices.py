@@ -21,7 +21,7 @@ from tidewheel.memory import MemoryTopics, MemoryWheel
 from tidewheel.model import tombstone
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.pack import Pack
-from tidewheel.model.subscription import Delivery, Subscription
+from tidewheel.model.subscription_state import Delivery, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
 
@@ -110,7 +110,7 @@ def cancelled(patch: Patch) -> None:
 
 
 def paused(patch: Patch) -> None:
-    patch.setattr(Subscription, "takes_plans", property(lambda _: True))
+    patch.setattr(SubscriptionState, "takes_plans", property(lambda _: True))
 
 
 def purged(patch: Patch) -> None:

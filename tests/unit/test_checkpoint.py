@@ -14,7 +14,7 @@ from tidewheel.model.checkpoint import Checkpoint, checkpoint_of, decode_checkpo
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.message import MessageId
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.subscription import Delivery, DeliveryKey, State, Subscription
+from tidewheel.model.subscription_state import Delivery, DeliveryKey, State, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import Purge, TopicState
 
@@ -27,8 +27,8 @@ STATE = TopicState(
     collected_until=5,
     purge_ms=7,
 )
-BILLING = Subscription(topic="orders", name="billing", generation="s1", queue_url="https://q", cursor=8, start=3)
-AUDIT = Subscription(
+BILLING = SubscriptionState(topic="orders", name="billing", generation="s1", queue_url="https://q", cursor=8, start=3)
+AUDIT = SubscriptionState(
     topic="orders", name="audit", generation="s2", queue_url="https://a", cursor=6, start=0, state=State.PAUSED
 )
 DOCUMENT = {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tidewheel.errors import InvalidValue
 from tidewheel.model.job import CatchUpJob, DrainJob, Job, PartJob, job_body, job_of
 from tidewheel.model.park import ParkKey
-from tidewheel.model.subscription import DeliveryKey
+from tidewheel.model.subscription_state import DeliveryKey
 
 NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,48}", fullmatch=True)
 OWNERS = st.fixed_dictionaries({"topic": NAMES, "subscription": NAMES, "generation": NAMES})

@@ -11,7 +11,7 @@ from tidewheel.aws.dynamodb_table import Table
 from tidewheel.aws.dynamodb_writes import Change, Check, Delete, Put, Value
 from tidewheel.flows.ports.administration import Replay
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.subscription import Delivery, State
+from tidewheel.model.subscription_state import Delivery, State
 from tidewheel.model.topic_state import ALL_SEALED, Purge, TopicState
 
 MAX_DELETED_ITEMS = 500

@@ -10,7 +10,7 @@ from tidewheel.aws.dynamodb_table import Table
 from tidewheel.aws.dynamodb_topic_states import next_slot_comparison
 from tidewheel.aws.dynamodb_writes import Change, Item, Put, Value, Write
 from tidewheel.flows.ports import AT_ONCE_MS, HandOut
-from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
+from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
 from tidewheel.model.topic_state import TopicState, above
 
 
@@ -20,7 +20,7 @@ class DynamoDeliveries:
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    def create_subscription(self, state: TopicState, subscription: Subscription) -> bool:
+    def create_subscription(self, state: TopicState, subscription: SubscriptionState) -> bool:
         """Creates a subscription in a single transaction.
 
         The transaction lowers next_slot only where next_slot is above the cursor. DynamoDB cannot compute a minimum of
@@ -50,11 +50,11 @@ class DynamoDeliveries:
         )
         return not failed
 
-    def subscriptions(self, topic: str) -> list[Subscription]:
+    def subscriptions(self, topic: str) -> list[SubscriptionState]:
         found = self._table.query_prefix(layout.topic_partition(topic), layout.SUBSCRIPTIONS)
         return [items.decode_subscription(item) for item in found]
 
-    def subscription(self, topic: str, name: str) -> Subscription | None:
+    def subscription(self, topic: str, name: str) -> SubscriptionState | None:
         item = self._table.get(layout.subscription_key(topic, name))
         return None if item is None else items.decode_subscription(item)
 

@@ -27,7 +27,7 @@ from tidewheel.model.message import Encoding, MessageId, id_bytes
 from tidewheel.model.park import Park
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.subscription import Delivery, State, Subscription
+from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import Purge, TopicState, check_layout
 from tidewheel.model.untrusted import json_of, text, whole
@@ -265,7 +265,7 @@ def decode_plan_item(item: Item) -> PlanItem:
     )
 
 
-def encode_subscription(subscription: Subscription) -> Item:
+def encode_subscription(subscription: SubscriptionState) -> Item:
     """Returns a subscription's item."""
     return item_of(
         layout.subscription_key(subscription.topic, subscription.name),
@@ -282,9 +282,9 @@ def encode_subscription(subscription: Subscription) -> Item:
 
 
 @_reading
-def decode_subscription(item: Item) -> Subscription:
+def decode_subscription(item: Item) -> SubscriptionState:
     """Reads a subscription."""
-    return Subscription(
+    return SubscriptionState(
         topic=_topic(item),
         name=key_of(item)[1].removeprefix(layout.SUBSCRIPTIONS),
         generation=_text(item, "generation"),

@@ -12,7 +12,7 @@ from tidewheel.aws.dynamodb_writes import Change, Check, Delete, Put, Value, Wri
 from tidewheel.flows.ports import AT_ONCE_MS
 from tidewheel.flows.ports.parks import Parked
 from tidewheel.model.park import Park, ParkKey
-from tidewheel.model.subscription import DeliveryKey, State, Subscription
+from tidewheel.model.subscription_state import DeliveryKey, State, SubscriptionState
 from tidewheel.model.topic_state import TopicState, above
 
 _WITHOUT_LEDGER = "pk, sk, v, #rows, size_bytes, next_check_ms, object_name, leased_ms"
@@ -25,7 +25,7 @@ class DynamoParks:
         self._table = table
 
     # ---- a subscription's state
-    def pause(self, subscription: Subscription) -> bool:
+    def pause(self, subscription: SubscriptionState) -> bool:
         """Pauses a subscription with a single UpdateItem."""
         return self._change_subscription(subscription, "pause", {"#state": State.PAUSED.value})
 
@@ -40,7 +40,7 @@ class DynamoParks:
         done, _ = self._table.update(change, action="mark_broken", topic=topic)
         return done
 
-    def resume(self, state: TopicState, subscription: Subscription) -> bool:
+    def resume(self, state: TopicState, subscription: SubscriptionState) -> bool:
         """Resumes a subscription in a single transaction.
 
         As in `create_subscription`, the comparison of next_slot with the cursor is a condition.
@@ -72,11 +72,11 @@ class DynamoParks:
         )
         return not failed
 
-    def set_filter(self, subscription: Subscription, filter_policy: str | None) -> bool:
+    def set_filter(self, subscription: SubscriptionState, filter_policy: str | None) -> bool:
         """Changes the filter with a single UpdateItem."""
         return self._change_subscription(subscription, "set_filter", {"filter_policy": filter_policy})
 
-    def _change_subscription(self, subscription: Subscription, action: str, sets: dict[str, Value | None]) -> bool:
+    def _change_subscription(self, subscription: SubscriptionState, action: str, sets: dict[str, Value | None]) -> bool:
         change = Change(
             key=layout.subscription_key(subscription.topic, subscription.name),
             condition="generation = :generation",
@@ -86,7 +86,7 @@ class DynamoParks:
         done, _ = self._table.update(change, action=action, topic=subscription.topic)
         return done
 
-    def delete_subscription(self, subscription: Subscription) -> bool:
+    def delete_subscription(self, subscription: SubscriptionState) -> bool:
         """Deletes a subscription in a transaction, since `Table.delete` has no conditions."""
         delete = Delete(
             key=layout.subscription_key(subscription.topic, subscription.name),

@@ -9,7 +9,7 @@ from tidewheel.aws.dynamodb_table import Table
 from tidewheel.aws.dynamodb_writes import Change, Item, Put, Value, item_of
 from tidewheel.flows.ports import Commit, DailyClaim, Due, NextWork
 from tidewheel.ledger.bucket import Bucket, BucketId
-from tidewheel.model.subscription import Subscription
+from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic_state import TopicState, above
 
 IMPORT_TTL_S = 90 * 86_400
@@ -208,7 +208,7 @@ class DynamoTopicStates:
         """Restores a bucket with a single PutItem."""
         self._table.put(Put(item=items.encode_bucket(topic, bucket)), action="restore_bucket", topic=topic)
 
-    def restore_subscription(self, subscription: Subscription) -> None:
+    def restore_subscription(self, subscription: SubscriptionState) -> None:
         """Restores a subscription with a single PutItem."""
         put = Put(item=items.encode_subscription(subscription))
         self._table.put(put, action="restore_subscription", topic=subscription.topic)

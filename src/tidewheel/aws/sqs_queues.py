@@ -14,7 +14,7 @@ from tidewheel.flows.ports import Refusal, Release
 from tidewheel.model.job import CatchUpJob, DrainJob, Job, PartJob, job_body
 from tidewheel.model.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES
 from tidewheel.model.park import ParkKey
-from tidewheel.model.subscription import DeliveryKey
+from tidewheel.model.subscription_state import DeliveryKey
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

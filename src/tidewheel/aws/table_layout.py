@@ -29,7 +29,7 @@ from zlib import crc32
 from tidewheel.ledger.bucket import BucketId
 from tidewheel.model.message import MessageId
 from tidewheel.model.park import ParkKey
-from tidewheel.model.subscription import DeliveryKey
+from tidewheel.model.subscription_state import DeliveryKey
 
 PARTITION_KEY = "pk"
 SORT_KEY = "sk"

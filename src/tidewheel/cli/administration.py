@@ -15,7 +15,7 @@ from tidewheel.errors import InvalidValue
 from tidewheel.model.levels import parse_levels
 
 if TYPE_CHECKING:
-    from tidewheel.model.subscription import Subscription
+    from tidewheel.model.subscription_state import SubscriptionState
     from tidewheel.model.topic_state import TopicState
 
 topics = typer.Typer(no_args_is_help=True, help="Create, list, update and delete topics.")
@@ -214,7 +214,7 @@ def _show_topics(states: list[TopicState], as_json: bool, also: Sequence[str] = 
     )
 
 
-def _show_subscriptions(found: list[Subscription], as_json: bool) -> None:
+def _show_subscriptions(found: list[SubscriptionState], as_json: bool) -> None:
     if as_json:
         print_json([_subscription_json(each) for each in found])
         return
@@ -222,7 +222,7 @@ def _show_subscriptions(found: list[Subscription], as_json: bool) -> None:
     print_table(["subscription", "state", "filter", "queue"], rows, "no subscriptions")
 
 
-def _subscription_json(subscription: Subscription) -> dict[str, Any]:
+def _subscription_json(subscription: SubscriptionState) -> dict[str, Any]:
     return {
         "topic": subscription.topic,
         "subscription": subscription.name,

@@ -15,7 +15,7 @@ from tidewheel.flows.administration import subscribe
 from tidewheel.flows.administration.purge import PurgeResult
 from tidewheel.flows.administration.replay import ReplayResult
 from tidewheel.model.settings import ChangeableSettings, NewTopicSettings, TopicSettings
-from tidewheel.model.subscription import Subscription
+from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic import check_name
 from tidewheel.model.topic_state import TopicState
 
@@ -171,7 +171,7 @@ class Administration(Known):
         queue_url: str | None = None,
         visibility_timeout_s: int = 60,
         filter_policy: FilterDocument | None = None,
-    ) -> Subscription:
+    ) -> SubscriptionState:
         """Creates a subscription with its own queue, or returns the existing subscription.
 
         The queue is named `<stack>-<topic>-<name>`. A message that is received five times without being acknowledged
@@ -205,7 +205,7 @@ class Administration(Known):
             filter_policy,
         )
 
-    def pause(self, topic: str, subscription: str) -> Subscription:
+    def pause(self, topic: str, subscription: str) -> SubscriptionState:
         """Stops deliveries to a subscription until `resume`. No message is lost.
 
         Messages that were handed out before (due within the next 8 to 13 minutes, by default) still arrive. Ledgers
@@ -217,7 +217,7 @@ class Administration(Known):
         """
         return subscriptions.pause(self._connection, topic, subscription)
 
-    def resume(self, topic: str, subscription: str) -> Subscription:
+    def resume(self, topic: str, subscription: str) -> SubscriptionState:
         """Resumes deliveries to a subscription after a pause or the loss of the queue.
 
         Overdue messages come within seconds, in no particular order. If the caller may not send to the work queue, the
@@ -230,7 +230,7 @@ class Administration(Known):
         """
         return subscriptions.resume(self._connection, self._clock, topic, subscription)
 
-    def set_filter(self, topic: str, subscription: str, filter_policy: FilterDocument | None) -> Subscription:
+    def set_filter(self, topic: str, subscription: str, filter_policy: FilterDocument | None) -> SubscriptionState:
         """Changes which messages a subscription gets from now on.
 
         The old filter still applies to messages that were handed out before (due within the next 8 to 13 minutes, by
@@ -247,7 +247,7 @@ class Administration(Known):
         """
         return subscriptions.set_filter(self._connection, topic, subscription, filter_policy)
 
-    def delete_subscription(self, topic: str, subscription: str, *, delete_queue: bool = False) -> Subscription:
+    def delete_subscription(self, topic: str, subscription: str, *, delete_queue: bool = False) -> SubscriptionState:
         """Deletes a subscription and its waiting messages. Other subscriptions are not affected.
 
         Args:
@@ -272,7 +272,7 @@ class Administration(Known):
         """Lists all topics by name. A topic created in the last second may be missing."""
         return self._connection.topics.topics()
 
-    def subscriptions(self, topic: str) -> list[Subscription]:
+    def subscriptions(self, topic: str) -> list[SubscriptionState]:
         """Lists a topic's subscriptions by name.
 
         Raises:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tidewheel.flows.ports import Topics
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.plan import Plan
-from tidewheel.model.subscription import Delivery, Subscription
+from tidewheel.model.subscription_state import Delivery, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 
 MAX_PLANS = 20
@@ -31,7 +31,7 @@ def undelivered(
     topics: Topics,
     state: TopicState,
     buckets: Sequence[Bucket],
-    subscriptions: Sequence[Subscription],
+    subscriptions: Sequence[SubscriptionState],
     opened: Sequence[Delivery],
 ) -> Undelivered:
     """Estimates the planned messages that are not delivered to all subscriptions yet.
@@ -52,7 +52,7 @@ def undelivered(
 
 
 def _shares_left(
-    subscriptions: Sequence[Subscription], opened: Sequence[Delivery], not_handed_out: int
+    subscriptions: Sequence[SubscriptionState], opened: Sequence[Delivery], not_handed_out: int
 ) -> dict[int, float]:
     """Returns plan -> the largest share of parts still missing in any subscription."""
     alive = {(each.name, each.generation) for each in subscriptions}

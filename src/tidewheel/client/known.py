@@ -10,7 +10,7 @@ from tidewheel.client.limits import FRESH_MS, Limits
 from tidewheel.client.sender import Sender
 from tidewheel.errors import UnknownSubscription, UnknownTopic
 from tidewheel.model.message import IdSource, Message
-from tidewheel.model.subscription import Subscription
+from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic import check_name
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import OutgoingMessage, check_message
@@ -32,7 +32,7 @@ class Known:
         self._lock = threading.Lock()
         self._limits: dict[str, Limits] = {}
         self._states: dict[str, tuple[int, TopicState]] = {}
-        self._subscriptions: dict[tuple[str, str], tuple[int, Subscription]] = {}
+        self._subscriptions: dict[tuple[str, str], tuple[int, SubscriptionState]] = {}
 
     def _sender(self, state: TopicState) -> Sender:
         return Sender(self._connection, state, self._clock, self._ids, admit=lambda: self._admit(state))
@@ -95,7 +95,7 @@ class Known:
         with self._lock:
             self._states[state.topic] = (self._clock.now_ms(), state)
 
-    def _subscription(self, topic: str, name: str) -> Subscription:
+    def _subscription(self, topic: str, name: str) -> SubscriptionState:
         check_name("topic", topic)
         check_name("subscription", name)
         now_ms = self._clock.now_ms()

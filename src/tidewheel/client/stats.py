@@ -18,7 +18,7 @@ from tidewheel.flows.delivery.load_index import complete
 from tidewheel.flows.ports import Objects, Topics
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.delayed_index import next_slot
-from tidewheel.model.subscription import Delivery, State, Subscription
+from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _indexed(objects: Objects, buckets: Sequence[Bucket], state: TopicState) -> 
 def _subscriptions(
     topics: Topics,
     state: TopicState,
-    subscriptions: Sequence[Subscription],
+    subscriptions: Sequence[SubscriptionState],
     opened: Sequence[Delivery],
     depths: _Depths,
 ) -> tuple[SubscriptionStats, ...]:

@@ -11,7 +11,7 @@ from tidewheel.errors import UnknownTopic
 from tidewheel.flows.administration import pause as states
 from tidewheel.flows.administration import subscribe
 from tidewheel.model.filter_policy import FilterPolicy
-from tidewheel.model.subscription import Subscription
+from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic import check_name
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def create(
     queue_url: str | None,
     visibility_timeout_s: int,
     filter_policy: FilterDocument | None,
-) -> Subscription:
+) -> SubscriptionState:
     """Creates a subscription. See `Tidewheel.create_subscription`.
 
     If the process stops after the queues are created, the next call finds them by their tags.
@@ -56,13 +56,13 @@ def create(
     )
 
 
-def pause(connection: Connection, topic: str, name: str) -> Subscription:
+def pause(connection: Connection, topic: str, name: str) -> SubscriptionState:
     """Pauses a subscription. See `Tidewheel.pause`."""
     _check_names(topic, name)
     return states.pause(connection.topics, topic, name)
 
 
-def resume(connection: Connection, clock: Clock, topic: str, name: str) -> Subscription:
+def resume(connection: Connection, clock: Clock, topic: str, name: str) -> SubscriptionState:
     """Resumes a subscription. See `Tidewheel.resume`."""
     from tidewheel.aws.sqs_queues import SqsQueues
 
@@ -74,13 +74,15 @@ def resume(connection: Connection, clock: Clock, topic: str, name: str) -> Subsc
     return states.resume(connection.topics, queues, clock, topic, name)
 
 
-def set_filter(connection: Connection, topic: str, name: str, filter_policy: FilterDocument | None) -> Subscription:
+def set_filter(
+    connection: Connection, topic: str, name: str, filter_policy: FilterDocument | None
+) -> SubscriptionState:
     """Changes a subscription's filter. See `Tidewheel.set_filter`."""
     _check_names(topic, name)
     return states.set_filter(connection.topics, topic, name, filter_json(filter_policy))
 
 
-def delete(connection: Connection, topic: str, name: str, delete_queue: bool) -> Subscription:
+def delete(connection: Connection, topic: str, name: str, delete_queue: bool) -> SubscriptionState:
     """Deletes a subscription. See `Tidewheel.delete_subscription`.
 
     If the process stops after the subscription is deleted, its queues stay. A new subscription of this name finds them.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewheel.errors import InvalidValue, UnknownTopic, needs_extra
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms, id_floor, id_text
-from tidewheel.model.subscription import State
+from tidewheel.model.subscription_state import State
 from tidewheel.model.validation import Options
 
 if TYPE_CHECKING:

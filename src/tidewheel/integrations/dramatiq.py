@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tidewheel.client.tidewheel import Tidewheel
     from tidewheel.model.settings import NewTopicSettings
-    from tidewheel.model.subscription import Subscription
+    from tidewheel.model.subscription_state import SubscriptionState
 
 TOPIC_OPTION = "tidewheel_topic"
 ID_OPTION = "tidewheel_id"
@@ -62,7 +62,9 @@ class TidewheelSQSBroker(SQSBroker):  # type: ignore[misc]  # dramatiq_sqs says 
         self._topics = QueueTopics(tidewheel, topics)
         super().__init__(**options)
 
-    def prepare(self, queues: Iterable[str] | None = None, **settings: Unpack[NewTopicSettings]) -> list[Subscription]:
+    def prepare(
+        self, queues: Iterable[str] | None = None, **settings: Unpack[NewTopicSettings]
+    ) -> list[SubscriptionState]:
         """Creates each queue's topic, with the queue as its subscription. Existing topics are kept.
 
         Call this method once, at deployment.

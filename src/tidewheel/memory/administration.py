@@ -8,7 +8,7 @@ from dataclasses import replace
 from tidewheel.flows.ports.administration import Replay
 from tidewheel.memory.items import Items, MemoryItems
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.subscription import Delivery
+from tidewheel.model.subscription_state import Delivery
 from tidewheel.model.topic_state import ALL_SEALED, Purge, TopicState
 
 

@@ -12,7 +12,7 @@ from tidewheel.model.message import MessageId
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.plan import Plan
 from tidewheel.model.recurring import Recurring
-from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
+from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import LAYOUT, TopicState, check_layout
 
@@ -24,7 +24,7 @@ class Items:
     state: TopicState | None = None
     buckets: dict[BucketId, Bucket] = field(default_factory=dict)
     plans: dict[int, Plan] = field(default_factory=dict)
-    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    subscriptions: dict[str, SubscriptionState] = field(default_factory=dict)
     deliveries: dict[DeliveryKey, Delivery] = field(default_factory=dict)
     parks: dict[ParkKey, Park] = field(default_factory=dict)
     tombstones: dict[tuple[int, MessageId], Tombstone] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from tidewheel.flows.ports import AT_ONCE_MS
 from tidewheel.flows.ports.parks import Parked
 from tidewheel.memory.items import MemoryItems
 from tidewheel.model.park import Park, ParkKey
-from tidewheel.model.subscription import DeliveryKey, State, Subscription
+from tidewheel.model.subscription_state import DeliveryKey, State, SubscriptionState
 from tidewheel.model.topic_state import TopicState, above
 
 
@@ -17,7 +17,7 @@ class MemoryParks(MemoryItems):
     """Implements `tidewheel.flows.ports.parks`, a part of the port `Topics`. See there for docstrings."""
 
     # ---- a subscription's state
-    def pause(self, subscription: Subscription) -> bool:
+    def pause(self, subscription: SubscriptionState) -> bool:
         return self._change(subscription, lambda current: replace(current, state=State.PAUSED))
 
     def mark_broken(self, topic: str, name: str, generation: str) -> bool:
@@ -28,7 +28,7 @@ class MemoryParks(MemoryItems):
             self._of(topic).subscriptions[name] = replace(current, state=State.BROKEN)
             return True
 
-    def resume(self, state: TopicState, subscription: Subscription) -> bool:
+    def resume(self, state: TopicState, subscription: SubscriptionState) -> bool:
         with self._lock:
             items, cursor = self._of(state.topic), subscription.cursor
             marks, current = self._same(state), items.subscriptions.get(subscription.name)
@@ -46,13 +46,15 @@ class MemoryParks(MemoryItems):
                 items.state = replace(items.state, next_slot=cursor, next_check_ms=next_check_ms)
             return True
 
-    def set_filter(self, subscription: Subscription, filter_policy: str | None) -> bool:
+    def set_filter(self, subscription: SubscriptionState, filter_policy: str | None) -> bool:
         return self._change(subscription, lambda current: replace(current, filter_policy=filter_policy))
 
-    def delete_subscription(self, subscription: Subscription) -> bool:
+    def delete_subscription(self, subscription: SubscriptionState) -> bool:
         return self._change(subscription, lambda _: None)
 
-    def _change(self, subscription: Subscription, change: Callable[[Subscription], Subscription | None]) -> bool:
+    def _change(
+        self, subscription: SubscriptionState, change: Callable[[SubscriptionState], SubscriptionState | None]
+    ) -> bool:
         with self._lock:
             kept = self._of(subscription.topic).subscriptions
             current = kept.get(subscription.name)

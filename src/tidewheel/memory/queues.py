@@ -17,7 +17,7 @@ from tidewheel.model.job import CatchUpJob, DrainJob, Job, PartJob, job_body, jo
 from tidewheel.model.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES
 from tidewheel.model.park import ParkKey
 from tidewheel.model.settings import SQS_MAX_DELAY_S
-from tidewheel.model.subscription import DeliveryKey
+from tidewheel.model.subscription_state import DeliveryKey
 
 MAX_BATCH = 10
 WORK_QUEUE = "work"

@@ -13,7 +13,7 @@ from tidewheel.memory.parks import MemoryParks
 from tidewheel.memory.recurring import MemoryRecurring
 from tidewheel.model.park import Park
 from tidewheel.model.plan import Plan
-from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
+from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
 from tidewheel.model.topic_state import TopicState, above
 
 
@@ -148,7 +148,7 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
             return None if first is None else plans[first]
 
     # ---- subscriptions and deliveries
-    def create_subscription(self, state: TopicState, subscription: Subscription) -> bool:
+    def create_subscription(self, state: TopicState, subscription: SubscriptionState) -> bool:
         with self._lock:
             items, cursor = self._of(state.topic), subscription.cursor
             current = self._same(state)
@@ -166,11 +166,11 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
                 items.state = replace(items.state, next_slot=cursor, next_check_ms=next_check_ms)
             return True
 
-    def subscriptions(self, topic: str) -> list[Subscription]:
+    def subscriptions(self, topic: str) -> list[SubscriptionState]:
         with self._lock:
             return [each for _, each in sorted(self._of(topic).subscriptions.items())]
 
-    def subscription(self, topic: str, name: str) -> Subscription | None:
+    def subscription(self, topic: str, name: str) -> SubscriptionState | None:
         with self._lock:
             return self._of(topic).subscriptions.get(name)
 
@@ -353,7 +353,7 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
         with self._lock:
             self._of(topic).buckets[bucket.id] = bucket
 
-    def restore_subscription(self, subscription: Subscription) -> None:
+    def restore_subscription(self, subscription: SubscriptionState) -> None:
         with self._lock:
             self._of(subscription.topic).subscriptions[subscription.name] = subscription
 

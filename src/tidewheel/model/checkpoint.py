@@ -26,7 +26,7 @@ from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.message import Encoding, MessageId
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.subscription import Delivery, State, Subscription
+from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic import check_name
 from tidewheel.model.topic_state import LAYOUT, Purge, TopicState, check_layout
@@ -54,7 +54,7 @@ class Checkpoint:
     collected_until: int
     purge_ms: int
     written_at_ms: int
-    subscriptions: tuple[Subscription, ...] = ()
+    subscriptions: tuple[SubscriptionState, ...] = ()
     tombstones: tuple[Tombstone, ...] = ()
     purges: tuple[Purge, ...] = ()
     recurring: tuple[Recurring, ...] = ()
@@ -66,7 +66,7 @@ class Checkpoint:
 
 def checkpoint_of(
     state: TopicState,
-    subscriptions: Iterable[Subscription],
+    subscriptions: Iterable[SubscriptionState],
     opened: Iterable[Delivery],
     tombstones: Iterable[Tombstone],
     written_at_ms: int,
@@ -92,7 +92,9 @@ def checkpoint_of(
     )
 
 
-def with_effective_cursors(subscriptions: Iterable[Subscription], opened: Iterable[Delivery]) -> Iterable[Subscription]:
+def with_effective_cursors(
+    subscriptions: Iterable[SubscriptionState], opened: Iterable[Delivery]
+) -> Iterable[SubscriptionState]:
     """Yields subscriptions with the cursor from which each still needs its rows."""
     first_open: dict[tuple[str, str], int] = {}
     # An open replay delivers old messages again, and ends with the index that it reads. Its plans do not count here.
@@ -171,8 +173,8 @@ def _subscription(
     state: str,
     filter_policy: str | None = None,
     *_: object,
-) -> Subscription:
-    return Subscription(
+) -> SubscriptionState:
+    return SubscriptionState(
         topic=topic,
         name=check_name("subscription", name),
         generation=text(generation),

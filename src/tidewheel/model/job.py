@@ -18,7 +18,7 @@ from typing import Any
 
 from tidewheel.errors import InvalidValue
 from tidewheel.model.park import ParkKey
-from tidewheel.model.subscription import DeliveryKey
+from tidewheel.model.subscription_state import DeliveryKey
 from tidewheel.model.topic import check_name
 from tidewheel.model.untrusted import json_of
 

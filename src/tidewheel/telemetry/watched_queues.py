@@ -10,7 +10,7 @@ from threading import Lock
 from tidewheel.clock import Clock
 from tidewheel.flows.ports import Queues, Refusal, Release
 from tidewheel.model.park import ParkKey
-from tidewheel.model.subscription import DeliveryKey
+from tidewheel.model.subscription_state import DeliveryKey
 
 
 @dataclass(slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from tidewheel.memory.parks import MemoryParks
 
 _REVIVED = (
     "if current is None:\n"
-    "            from tidewheel.model.subscription import Delivery\n"
+    "            from tidewheel.model.subscription_state import Delivery\n"
     "            current = Delivery(key=key, queue_url='queue-billing', parts=2, start=0, next_check_ms=0)\n"
 )
 

@@ -18,7 +18,7 @@ from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.model.job import PartJob
-from tidewheel.model.subscription import Subscription
+from tidewheel.model.subscription_state import SubscriptionState
 
 _LEASE_MS = 3 * MINUTE
 """Longer than a lease."""
@@ -128,7 +128,7 @@ def _recreated_and_handed_out() -> SmallWorld:
     return world
 
 
-def _recreated_and_changed(change: Callable[[Any], Subscription | None]) -> SmallWorld:
+def _recreated_and_changed(change: Callable[[Any], SubscriptionState | None]) -> SmallWorld:
     world = SmallWorld("billing")
     world.send(a=5)
     world.want("billing", messages="a")
@@ -154,7 +154,7 @@ def _recreated_and_changed(change: Callable[[Any], Subscription | None]) -> Smal
     return world
 
 
-def _paused_old(ports: Any) -> Subscription | None:
+def _paused_old(ports: Any) -> SubscriptionState | None:
     try:
         return pause(ports.topics, TOPIC, "billing")
     except UnknownSubscription:

@@ -21,7 +21,7 @@ from tidewheel.flows.upkeep.orphans import sweep_orphans
 from tidewheel.flows.upkeep.payloads import sweep_payloads
 from tidewheel.ledger.bucket import content_id
 from tidewheel.ledger.ledger import encode_ledger
-from tidewheel.model.subscription import State
+from tidewheel.model.subscription_state import State
 
 
 def _lost_and_rebuilt() -> SmallWorld:

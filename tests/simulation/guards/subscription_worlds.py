@@ -18,7 +18,7 @@ from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.orphans import sweep_orphans
 from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.model.job import DrainJob
-from tidewheel.model.subscription import State
+from tidewheel.model.subscription_state import State
 
 _LEASE_MS = 3 * MINUTE
 _LARGE = {name: (4, {"body": Random(name).randbytes(180_000)}) for name in "ab"}

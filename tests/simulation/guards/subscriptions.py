@@ -9,7 +9,7 @@ from tidewheel.flows.delivery import deliver, direct, dispatch, drain, parking
 from tidewheel.flows.upkeep import orphans
 from tidewheel.flows.upkeep import sweep as sweeping
 from tidewheel.memory.parks import MemoryParks as P
-from tidewheel.model import subscription as subscriptions
+from tidewheel.model import subscription_state as subscriptions
 
 MUTANTS = (
     Mutant(
@@ -177,7 +177,7 @@ MUTANTS = (
     ),
     Mutant(
         guard="a broken subscription keeps its cursor moving",
-        function=subscriptions.Subscription.takes_plans.fget,  # type: ignore[attr-defined]
+        function=subscriptions.SubscriptionState.takes_plans.fget,  # type: ignore[attr-defined]
         world=worlds.BROKEN_COLLECTED,
         changes=(("self.state is not State.PAUSED", "self.state is State.ACTIVE"),),
     ),

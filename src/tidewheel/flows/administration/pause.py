@@ -9,12 +9,12 @@ from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, QueueUnavailable, UnknownSubscription, UnknownTopic
 from tidewheel.flows.ports import Objects, Queues, Topics
 from tidewheel.model.park import Park
-from tidewheel.model.subscription import State, Subscription
+from tidewheel.model.subscription_state import State, SubscriptionState
 
 _ATTEMPTS = 50
 
 
-def pause(topics: Topics, topic: str, name: str) -> Subscription:
+def pause(topics: Topics, topic: str, name: str) -> SubscriptionState:
     """Stops new messages from entering a subscription's queue.
 
     The cursor stands, and direct messages are parked. Messages that were handed out before still arrive. A paused
@@ -29,7 +29,7 @@ def pause(topics: Topics, topic: str, name: str) -> Subscription:
     return replace(subscription, state=State.PAUSED)
 
 
-def resume(topics: Topics, queues: Queues, clock: Clock, topic: str, name: str) -> Subscription:
+def resume(topics: Topics, queues: Queues, clock: Clock, topic: str, name: str) -> SubscriptionState:
     """Makes a paused or broken subscription active again, and sends the missed messages.
 
     An active subscription stays active, and its missed messages are looked for once more. The order in which messages
@@ -61,7 +61,7 @@ def resume(topics: Topics, queues: Queues, clock: Clock, topic: str, name: str) 
     return replace(subscription, state=State.ACTIVE)
 
 
-def activate(topics: Topics, subscription: Subscription) -> bool:
+def activate(topics: Topics, subscription: SubscriptionState) -> bool:
     """Makes a subscription active and has the sweep check its topic. Returns False if refused.
 
     The change is refused if the subscription's state is not as read.
@@ -81,7 +81,7 @@ def activate(topics: Topics, subscription: Subscription) -> bool:
     raise ConcurrentModification("resume", subscription.topic, _ATTEMPTS)
 
 
-def set_filter(topics: Topics, topic: str, name: str, filter_policy: str | None) -> Subscription:
+def set_filter(topics: Topics, topic: str, name: str, filter_policy: str | None) -> SubscriptionState:
     """Changes a subscription's filter for messages handed out or sent directly from now on.
 
     Args:
@@ -96,7 +96,7 @@ def set_filter(topics: Topics, topic: str, name: str, filter_policy: str | None)
     return replace(subscription, filter_policy=filter_policy)
 
 
-def delete_subscription(topics: Topics, objects: Objects, topic: str, name: str) -> Subscription:
+def delete_subscription(topics: Topics, objects: Objects, topic: str, name: str) -> SubscriptionState:
     """Deletes a subscription. Returns the deleted subscription. Its queue stays.
 
     If it stops
@@ -116,7 +116,7 @@ def delete_subscription(topics: Topics, objects: Objects, topic: str, name: str)
     return subscription
 
 
-def parks_of(topics: Topics, subscription: Subscription) -> list[Park]:
+def parks_of(topics: Topics, subscription: SubscriptionState) -> list[Park]:
     """Reads the parks of a subscription, without their ledgers."""
     owner = (subscription.name, subscription.generation)
     return [each for each in topics.parks(subscription.topic) if (each.key.subscription, each.key.generation) == owner]
@@ -133,7 +133,7 @@ def drop_parks(topics: Topics, objects: Objects, parks: Iterable[Park]) -> None:
             objects.delete([park.object_name])
 
 
-def _read(topics: Topics, topic: str, name: str) -> Subscription:
+def _read(topics: Topics, topic: str, name: str) -> SubscriptionState:
     found = topics.subscription(topic, name)
     if found is None:
         if topics.state(topic) is None:

@@ -18,7 +18,7 @@ from tidewheel.errors import InvalidValue, QueueUnavailable, RetentionExpired, U
 from tidewheel.flows.ports import Topics
 from tidewheel.flows.ports.administration import Replay
 from tidewheel.model.plan import Piece, Plan
-from tidewheel.model.subscription import Delivery, DeliveryKey, State, Subscription
+from tidewheel.model.subscription_state import Delivery, DeliveryKey, State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 
 Enqueue = Callable[[DeliveryKey, Sequence[int]], None]
@@ -94,7 +94,7 @@ def replay(
 class _Run:
     """A replay in progress, with its bounds and counts."""
 
-    def __init__(self, topics: Topics, state: TopicState, to: Subscription, first_ms: int, end_ms: int) -> None:
+    def __init__(self, topics: Topics, state: TopicState, to: SubscriptionState, first_ms: int, end_ms: int) -> None:
         self._topics = topics
         self._state = state
         self._to = to

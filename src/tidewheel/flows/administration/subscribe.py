@@ -23,7 +23,7 @@ from tidewheel.errors import AlreadyExists, ConcurrentModification, InvalidValue
 from tidewheel.flows.administration.update_topic import FIXED
 from tidewheel.flows.ports import Topics
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.subscription import Subscription
+from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic import check_name
 from tidewheel.model.topic_state import TopicState, new_topic_state
 
@@ -79,7 +79,7 @@ def create_subscription(
     *,
     filter_policy: str | None = None,
     owner: str | None = None,
-) -> Subscription:
+) -> SubscriptionState:
     """Creates a subscription, or returns the existing subscription with this queue and filter.
 
     Args:
@@ -109,7 +109,7 @@ def create_subscription(
                 check_same_filter(existing, filter_policy)
             return existing
         earliest = initial_position == "earliest"
-        subscription = Subscription(
+        subscription = SubscriptionState(
             topic=topic,
             name=name,
             generation=_generation(owner),
@@ -131,14 +131,14 @@ def check_new_subscription(topic: str, name: str, initial_position: str) -> None
         raise InvalidValue("initial_position", initial_position, "use 'latest' or 'earliest'")
 
 
-def check_same_queue(existing: Subscription, queue_url: str) -> None:
+def check_same_queue(existing: SubscriptionState, queue_url: str) -> None:
     """Raises AlreadyExists if an existing subscription has another queue."""
     if existing.queue_url != queue_url:
         difference = f"queue {existing.queue_url} (asked for {queue_url})"
         raise AlreadyExists("subscription", existing.name, difference)
 
 
-def check_same_filter(existing: Subscription, filter_policy: str) -> None:
+def check_same_filter(existing: SubscriptionState, filter_policy: str) -> None:
     """Raises AlreadyExists if an existing subscription has another filter."""
     if existing.filter_policy != filter_policy:
         difference = f"filter {existing.filter_policy or 'none'} (asked for {filter_policy}); change it with set_filter"

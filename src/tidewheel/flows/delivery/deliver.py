@@ -16,7 +16,7 @@ from tidewheel.flows.delivery.parking import spill
 from tidewheel.flows.ports import Ports
 from tidewheel.model.plan import Plan
 from tidewheel.model.settings import LEASE_MS
-from tidewheel.model.subscription import Delivery, DeliveryKey
+from tidewheel.model.subscription_state import Delivery, DeliveryKey
 from tidewheel.model.topic_state import TopicState
 
 _MOST_TOO_MANY = 4

@@ -15,7 +15,7 @@ from tidewheel.flows.delivery.parking import put_aside
 from tidewheel.flows.ports import Ports, Release
 from tidewheel.flows.ports.parks import Parked
 from tidewheel.model.message import id_bytes
-from tidewheel.model.subscription import State, Subscription
+from tidewheel.model.subscription_state import State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 
 _ATTEMPTS = 10
@@ -84,7 +84,7 @@ def _wanted(ports: Ports, state: TopicState, rows: pa.Table) -> pa.Table:
 
 
 def _send_or_park(
-    ports: Ports, state: TopicState, subscription: Subscription, rows: pa.Table, messages: list[Release]
+    ports: Ports, state: TopicState, subscription: SubscriptionState, rows: pa.Table, messages: list[Release]
 ) -> int:
     """Sends or parks messages, depending on the subscription's state. Returns how many were parked.
 
@@ -93,7 +93,7 @@ def _send_or_park(
     if not messages:
         return 0
     topic, name, generation = state.topic, subscription.name, subscription.generation
-    current: Subscription | None = subscription
+    current: SubscriptionState | None = subscription
     for _ in range(_ATTEMPTS):
         if current is None or current.generation != generation:
             return 0

@@ -21,7 +21,7 @@ from tidewheel.ledger.delayed_index import due_segments, waiting_rows
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS, Plan
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.settings import LEASE_MS
-from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
+from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import fires_at_ms, open_from
 
@@ -258,7 +258,7 @@ def _small(plan: Plan, state: TopicState, subscriptions: int) -> bool:
     return few and len(plan.segments) <= MAX_PART_SEGMENTS and plan.raw_bytes <= 2 * MAX_PART_RAW_BYTES
 
 
-def _delivery(subscription: Subscription, plan: Plan, state: TopicState, now_ms: int, at_once: bool) -> Delivery:
+def _delivery(subscription: SubscriptionState, plan: Plan, state: TopicState, now_ms: int, at_once: bool) -> Delivery:
     parts = len(plan.parts())
     return Delivery(
         key=DeliveryKey(

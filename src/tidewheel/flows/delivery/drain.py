@@ -16,7 +16,7 @@ from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parks import Parked
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.settings import LEASE_MS
-from tidewheel.model.subscription import State, Subscription
+from tidewheel.model.subscription_state import State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 
 
@@ -63,7 +63,7 @@ def drain(ports: Ports, key: ParkKey) -> Delivered | None:
     return Delivered(messages=sent, segments=0, expired=expired)
 
 
-def _send(ports: Ports, state: TopicState, subscription: Subscription, park: Park) -> tuple[int, int] | None:
+def _send(ports: Ports, state: TopicState, subscription: SubscriptionState, park: Park) -> tuple[int, int] | None:
     """Sends a park's messages. Returns how many were sent, and how many had expired.
 
     Returns None if the queue does not take all messages; the sweep tries the queue again.

@@ -10,11 +10,11 @@ from tidewheel.ledger.bucket import content_id
 from tidewheel.ledger.ledger import decode_segment, encode_ledger
 from tidewheel.ledger.reader import segments_of
 from tidewheel.model.park import MAX_INLINE_PARK_BYTES, Park, ParkKey
-from tidewheel.model.subscription import DeliveryKey, State, Subscription
+from tidewheel.model.subscription_state import DeliveryKey, State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 
 
-def put_aside(ports: Ports, state: TopicState, subscription: Subscription, rows: pa.Table) -> Parked:
+def put_aside(ports: Ports, state: TopicState, subscription: SubscriptionState, rows: pa.Table) -> Parked:
     """Parks messages of a paused or broken subscription. Returns MOVED if the state changed.
 
     If it stops after the object of a large park is put, nothing names the object, and the orphan sweep deletes it a day

@@ -23,7 +23,7 @@ from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.ledger.sink import Sink
 from tidewheel.model.park import ParkKey
 from tidewheel.model.plan import Plan
-from tidewheel.model.subscription import Delivery, DeliveryKey, Subscription
+from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 
 AT_ONCE_MS = 0
@@ -83,7 +83,7 @@ class HandOut:
         delivery: the delivery to open; None for a step over slots in which nothing is due.
     """
 
-    subscription: Subscription
+    subscription: SubscriptionState
     to: int
     delivery: Delivery | None
 
@@ -237,7 +237,7 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         ...
 
     # ---- subscriptions and deliveries
-    def create_subscription(self, state: TopicState, subscription: Subscription) -> bool:
+    def create_subscription(self, state: TopicState, subscription: SubscriptionState) -> bool:
         """Creates a subscription. Returns False if refused.
 
         `T{put SUB IF absent; STATE: subscriptions_version + 1, work_version + 1, the next slot lowered to the cursor IF
@@ -248,11 +248,11 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         """
         ...
 
-    def subscriptions(self, topic: str) -> list[Subscription]:
+    def subscriptions(self, topic: str) -> list[SubscriptionState]:
         """Reads all subscriptions of a topic, by name."""
         ...
 
-    def subscription(self, topic: str, name: str) -> Subscription | None:
+    def subscription(self, topic: str, name: str) -> SubscriptionState | None:
         """Reads one subscription."""
         ...
 
@@ -404,7 +404,7 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
         """Puts a bucket and overwrites an existing bucket."""
         ...
 
-    def restore_subscription(self, subscription: Subscription) -> None:
+    def restore_subscription(self, subscription: SubscriptionState) -> None:
         """Puts a subscription and overwrites an existing subscription."""
         ...
 

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Protocol
 
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.subscription import Delivery
+from tidewheel.model.subscription_state import Delivery
 from tidewheel.model.topic_state import Purge, TopicState
 
 

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Protocol
 
 from tidewheel.model.park import Park, ParkKey
-from tidewheel.model.subscription import DeliveryKey, Subscription
+from tidewheel.model.subscription_state import DeliveryKey, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 
 
@@ -25,7 +25,7 @@ class ParksPort(Protocol):
     """The part of the port `Topics` for states of subscriptions and for parks."""
 
     # ---- a subscription's state
-    def pause(self, subscription: Subscription) -> bool:
+    def pause(self, subscription: SubscriptionState) -> bool:
         """Pauses a subscription. Returns False if refused.
 
         `SUB: state = PAUSED IF generation as read`.
@@ -39,7 +39,7 @@ class ParksPort(Protocol):
         """
         ...
 
-    def resume(self, state: TopicState, subscription: Subscription) -> bool:
+    def resume(self, state: TopicState, subscription: SubscriptionState) -> bool:
         """Makes a subscription active. Returns False if refused.
 
         `T{SUB: state = ACTIVE IF state and generation as read; STATE: work_version + 1, the next slot lowered to the
@@ -50,14 +50,14 @@ class ParksPort(Protocol):
         """
         ...
 
-    def set_filter(self, subscription: Subscription, filter_policy: str | None) -> bool:
+    def set_filter(self, subscription: SubscriptionState, filter_policy: str | None) -> bool:
         """Changes a subscription's filter. Returns False if refused.
 
         `SUB: filter_policy = ... IF generation as read`.
         """
         ...
 
-    def delete_subscription(self, subscription: Subscription) -> bool:
+    def delete_subscription(self, subscription: SubscriptionState) -> bool:
         """Deletes a subscription. Returns False if refused.
 
         `delete SUB IF generation as read`.

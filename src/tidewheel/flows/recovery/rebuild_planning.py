@@ -23,7 +23,7 @@ from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.checkpoint import Checkpoint
 from tidewheel.model.segment import Segment
-from tidewheel.model.subscription import Subscription
+from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import open_from
 
@@ -153,7 +153,7 @@ def restored_state(checkpoint: Checkpoint, planned: int, now_ms: int) -> TopicSt
 
 def restored_subscriptions(
     checkpoint: Checkpoint, planned: int, generation: str, holding: Container[tuple[str, str]] = ()
-) -> list[Subscription]:
+) -> list[SubscriptionState]:
     """Returns the restored subscriptions. They start at `planned`, without the rows that they had.
 
     Their generation is new, so that parts of old deliveries have no subscription. A subscription with parks keeps its

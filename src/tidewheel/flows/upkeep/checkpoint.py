@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tidewheel.errors import CorruptMetadata, ObjectMissing
 from tidewheel.flows.ports import CHECKPOINTS, Objects, Ports
 from tidewheel.model.checkpoint import Checkpoint, checkpoint_of, decode_checkpoint, encode_checkpoint
-from tidewheel.model.subscription import Delivery, Subscription
+from tidewheel.model.subscription_state import Delivery, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 
 KEPT = 3
@@ -52,7 +52,7 @@ def find_checkpoints(objects: Objects, topic: str) -> Found:
 def write_checkpoint(
     ports: Ports,
     state: TopicState,
-    subscriptions: Iterable[Subscription],
+    subscriptions: Iterable[SubscriptionState],
     opened: Iterable[Delivery],
     written_at_ms: int,
 ) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tidewheel.flows.delivery.recur import delete_plan
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.upkeep.checkpoint import write_checkpoint
-from tidewheel.model.subscription import DeliveryKey
+from tidewheel.model.subscription_state import DeliveryKey
 from tidewheel.model.topic_state import TopicState
 
 _ATTEMPTS = 5

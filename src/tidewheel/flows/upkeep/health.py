@@ -9,7 +9,7 @@ from tidewheel.flows.delivery.recur import all_recurring, next_occupied_by
 from tidewheel.flows.ports import Due, Ports
 from tidewheel.ledger.delayed_index import next_slot
 from tidewheel.model.plan import Plan
-from tidewheel.model.subscription import Delivery, DeliveryKey
+from tidewheel.model.subscription_state import Delivery, DeliveryKey
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import fires_at_ms
 

@@ -23,7 +23,7 @@ from tidewheel.flows.upkeep.orphans import Orphans, sweep_orphans_daily
 from tidewheel.flows.upkeep.payloads import sweep_payloads_daily
 from tidewheel.model.park import ParkKey
 from tidewheel.model.settings import LEASE_MS
-from tidewheel.model.subscription import DeliveryKey, State
+from tidewheel.model.subscription_state import DeliveryKey, State
 from tidewheel.model.wheel import fires_at_ms
 
 _Thing = TypeVar("_Thing")

@@ -1,4 +1,4 @@
-"""Defines subscriptions, each a queue and a cursor over its topic's plans.
+"""Defines the state of subscriptions, each a queue and a cursor over its topic's plans.
 
          pause                       mark_broken: its queue does not take messages
 PAUSED <--------- ACTIVE, BROKEN             ACTIVE ---------> BROKEN
@@ -28,8 +28,8 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
-    """A named reader of a topic.
+class SubscriptionState:
+    """The state of one subscription, a named reader of a topic.
 
     Attributes:
         generation: distinguishes subscriptions with the same name, when a deleted name is used again.
