@@ -34,9 +34,10 @@ from tidewheel.clock import ManualClock
 from tidewheel.flows.administration.subscribe import create_subscription
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.ports import Commit, NextWork, in_order
-from tidewheel.ledger.bucket import Bucket, BucketId, content_id
+from tidewheel.ledger.bucket import Bucket, content_id
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.memory import MemoryQueues, MemoryTopics, MemoryWheel
+from tidewheel.model.object_names import random_attempt
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
 
@@ -85,13 +86,14 @@ class FolderObjects:
         """Takes the folder."""
         self._folder = folder
 
-    def new_ledger_name(self, topic: str, first_slot: int, slot_ms: int, bucket_id: BucketId) -> str:  # noqa: ARG002
-        """Returns a name."""
-        return f"{first_slot}-{bucket_id}"
+    def new_attempt(self) -> str:
+        """Returns the end of a name."""
+        return random_attempt()
 
     def put(self, name: str, data: bytes | memoryview, offset: int = 0) -> None:
         """Writes a file, or a part of one."""
         path = self._folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("r+b" if path.exists() else "wb") as file:
             file.seek(offset)
             file.write(data)

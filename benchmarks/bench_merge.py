@@ -38,6 +38,7 @@ from tidewheel.ledger.bucket import Bucket, content_id
 from tidewheel.ledger.ledger import encode_ledger, rows_table
 from tidewheel.memory import MemoryService
 from tidewheel.model.message import Encoding
+from tidewheel.model.object_names import ledger_name
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
 from tidewheel.spark.location import Location
@@ -66,7 +67,7 @@ def make_ledgers(folder: Path, data: Path, ledgers: int, rows: int) -> None:
         )
         ledger = encode_ledger(table, topic="t", generation="g", slot_ms=SETTINGS.slot_ms)
         bucket_id = content_id(ledger.data)
-        name = objects.new_ledger_name("t", ledger.summary.slots.min(), SETTINGS.slot_ms, bucket_id)
+        name = ledger_name("t", ledger.summary.slots.min(), SETTINGS.slot_ms, bucket_id, objects.new_attempt())
         objects.put(name, ledger.data)
         buckets.append(ledger.summary.bucket(bucket_id, name))
     (folder / "buckets.pickle").write_bytes(pickle.dumps(buckets))

@@ -35,6 +35,7 @@ from tidewheel.ledger.inspection import Inspected
 from tidewheel.ledger.ledger import SCHEMA, encode_ledger
 from tidewheel.memory import MemoryQueues, MemoryService
 from tidewheel.model.checkpoint import checkpoint_of
+from tidewheel.model.object_names import ledger_name
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
 from tidewheel.spark.location import Location
@@ -90,7 +91,8 @@ def store(objects: Objects, data: Path, ledgers: int, rows: int, generation: str
             table = pa.concat_tables([table.slice(0, rows // 2), before.slice(0, rows - rows // 2)])
         ledger = encode_ledger(table, topic=TOPIC, generation=generation, slot_ms=300_000)
         first_slot = ledger.summary.segments[0].first_deliver_at_ms // 300_000
-        objects.put(objects.new_ledger_name(TOPIC, first_slot, 300_000, content_id(ledger.data)), ledger.data)
+        name = ledger_name(TOPIC, first_slot, 300_000, content_id(ledger.data), objects.new_attempt())
+        objects.put(name, ledger.data)
         size_bytes += len(ledger.data)
         before = table
     return size_bytes

@@ -15,7 +15,7 @@ import pyarrow as pa
 from benchmarks.soak.account import Account
 from benchmarks.soak.outcome import Outcome
 from benchmarks.soak.stack import SoakStack
-from tidewheel.flows.ports import LEDGERS, PARKED, PLANS
+from tidewheel.model.object_names import LEDGERS, PARKED, PLANS
 
 MOST_BLOCKS_A_MESSAGE = 1.0
 """Blocks of memory that Python may keep more, for each message sent meanwhile: what is kept of a message, by whatever

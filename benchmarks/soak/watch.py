@@ -10,9 +10,10 @@ from typing import Any, cast
 import pyarrow as pa
 
 from benchmarks.soak.outcome import Outcome
-from tidewheel.flows.ports import LEDGERS, Commit, HandOut, NextWork, Refusal, Release
+from tidewheel.flows.ports import Commit, HandOut, NextWork, Refusal, Release
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryService, MemoryTopics
+from tidewheel.model.object_names import LEDGERS
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_ROWS, MAX_PART_SEGMENTS, Plan
 from tidewheel.model.subscription_state import DeliveryKey

@@ -12,8 +12,8 @@ from botocore.exceptions import ClientError
 from tests.compatibility.recording import Recording, take
 from tidewheel.aws.table_layout import partitions
 from tidewheel.errors import UnknownTopic
-from tidewheel.flows.ports import topic_prefixes
 from tidewheel.local import LocalTidewheel
+from tidewheel.model.object_names import topic_prefixes
 from tidewheel.model.received import ReceivedMessage
 
 _RETENTION = timedelta(days=13)

@@ -10,8 +10,8 @@ from typing import Any
 
 from tests.compatibility.recording import RecordedQueue, Recording
 from tidewheel.aws import table_layout as layout
-from tidewheel.flows.ports import CHECKPOINTS
 from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.object_names import CHECKPOINTS
 from tidewheel.model.topic_state import LAYOUT
 
 ATTRIBUTE = "of_a_newer_release"

@@ -31,6 +31,7 @@ from tidewheel.ledger.bucket import content_id
 from tidewheel.ledger.ledger import encode_ledger
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message, Receipt
+from tidewheel.model.object_names import ledger_name
 from tidewheel.model.pack import decode_pack, packs
 from tidewheel.model.subscription_state import State
 from tidewheel.model.validation import check_message
@@ -298,7 +299,7 @@ def imported(script: Script) -> None:
     ledger = encode_ledger(rows, topic="imported", generation=state.generation, slot_ms=state.slot_ms)
     bucket_id = content_id(ledger.data)
     first_slot = round(due.timestamp() * 1000) // state.slot_ms
-    name = service.objects.new_ledger_name("imported", first_slot, state.slot_ms, bucket_id)
+    name = ledger_name("imported", first_slot, state.slot_ms, bucket_id, service.objects.new_attempt())
     service.objects.put(name, ledger.data)
     commit = commit_and_arm(service, state, ledger.summary.bucket(bucket_id, name), "an-import#0")
     assert commit is Commit.COMMITTED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,12 +10,10 @@ from botocore.exceptions import ClientError
 
 from tests.contract.aws_resources import counted, make_s3_bucket
 from tidewheel import clock as clocks
-from tidewheel.aws import s3_layout
 from tidewheel.aws.s3_objects import PART_BYTES, S3Objects
 from tidewheel.clock import ManualClock, SystemClock
 from tidewheel.errors import ObjectMissing
 from tidewheel.flows.ports import Objects
-from tidewheel.ledger.bucket import BucketId
 from tidewheel.memory import MemoryObjects
 
 DATA = bytes(range(256)) * 4
@@ -67,10 +66,10 @@ def test_deleted_objects_are_gone_and_may_be_deleted_again(objects: Objects) -> 
     assert objects.get_range("ledgers/c", 0, 1) == DATA[:1]
 
 
-def test_no_two_attempts_at_a_ledger_have_one_name(objects: Objects) -> None:
-    names = {objects.new_ledger_name("orders", 100, 300_000, BucketId("b1")) for _ in range(100)}
-    assert len(names) == 100
-    assert all(name.startswith("ledgers/orders/") and "b1" in name for name in names)
+def test_no_two_attempts_are_the_same(objects: Objects) -> None:
+    attempts = {objects.new_attempt() for _ in range(100)}
+    assert len(attempts) == 100
+    assert all(re.fullmatch("[0-9a-f]{8,16}", attempt) for attempt in attempts)
 
 
 @pytest.mark.parametrize(
@@ -228,15 +227,6 @@ def test_a_listing_of_several_pages_is_whole(s3: Any) -> None:
         assert names(objects, "ledgers/") == [f"ledgers/{number}" for number in range(5)]
     s3.meta.events.unregister("before-parameter-build.s3.ListObjectsV2", shorten)
     assert requests == {"ListObjectsV2": 3}
-
-
-def test_ledgers_are_named_by_the_day_of_their_first_slot() -> None:
-    slot = 1_769_817_600_000 // 300_000 - 1  # five minutes before 2026-01-31
-    assert s3_layout.ledger_name("orders", slot, 300_000, BucketId("b1"), "f00d") == (
-        f"ledgers/orders/2026-01-30/{slot}-b1-f00d.parquet"
-    )
-    assert s3_layout.window(slot + 1, 300_000) == "2026-01-31"
-    assert s3_layout.plan_name("orders", 17, "f00d") == "plans/orders/17-f00d.json.z"
 
 
 def test_each_call_on_s3_is_one_request(s3: Any) -> None:

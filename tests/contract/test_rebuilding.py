@@ -7,8 +7,7 @@ from typing import Any
 
 from tests.contract.builders import Store, a_bucket, a_message_id, a_plan, a_subscription
 from tests.contract.conftest import aws_store
-from tidewheel.aws import s3_layout
-from tidewheel.flows.ports import CHECKPOINTS, DailyClaim
+from tidewheel.flows.ports import DailyClaim
 from tidewheel.model.subscription_state import State
 from tidewheel.model.tombstone import Tombstone
 
@@ -100,15 +99,3 @@ def test_daily_work_that_another_process_has_done_is_remembered(dynamodb: Any) -
     assert not second.claim_daily("ORPHANS", 150, 250)
     second._table = None  # type: ignore[attr-defined]
     assert not second.claim_daily("ORPHANS", 199, 299)
-
-
-def test_names_of_checkpoints_sort_by_time_and_no_two_are_the_same(objects: Any) -> None:
-    times = (5, 40, 1_767_225_600_000, 10**14)
-    names = [objects.new_checkpoint_name("orders", at_ms) for at_ms in times]
-    assert names == sorted(names) and all(name.startswith(f"{CHECKPOINTS}orders/") for name in names)
-    assert len({objects.new_checkpoint_name("orders", 5) for _ in range(100)}) == 100
-
-
-def test_a_checkpoints_name_says_when_it_was_written() -> None:
-    name = s3_layout.checkpoint_name("orders", 1_767_225_600_000, "f00d")
-    assert name == "checkpoints/orders/001767225600000-f00d.json.z"

@@ -9,13 +9,13 @@ import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, CrashingPorts, World, once
 from tidewheel.flows.delivery.dispatch import dispatch
-from tidewheel.flows.ports import LEDGERS
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans, sweep_orphans_daily
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.memory import MemoryObjects, MemoryTopics
+from tidewheel.model.object_names import LEDGERS, checkpoint_name
 
 GRACE = ORPHAN_GRACE_S * 1000
 
@@ -225,7 +225,7 @@ def test_an_unreadable_checkpoint_is_passed_over_and_replaced() -> None:
     world = a_world()
     assert checkpoint_topic(world.ports, TOPIC)
     world.clock.advance_ms(1)
-    bad = world.service.objects.new_checkpoint_name(TOPIC, world.clock.now_ms())
+    bad = checkpoint_name(TOPIC, world.clock.now_ms(), "f00d")
     world.service.objects.put(bad, b"damaged")
     found = find_checkpoints(world.service.objects, TOPIC)
     assert found.unreadable == (bad,) and found.newest is not None

@@ -24,12 +24,12 @@ from tidewheel.flows.administration.subscribe import create_subscription
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.drain import drain
 from tidewheel.flows.delivery.work import do_job
-from tidewheel.flows.ports import LEDGERS, PARKED
 from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
 from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.memory import MemoryQueues
 from tidewheel.model.filter_policy import FilterPolicy
 from tidewheel.model.job import CatchUpJob, DrainJob
+from tidewheel.model.object_names import LEDGERS, PARKED
 from tidewheel.model.park import Park
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription_state import State

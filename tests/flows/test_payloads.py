@@ -6,6 +6,7 @@ from tests.flows.world import DAY, HOUR, TOPIC, Crash, CrashingPorts, World
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.payloads import sweep_payloads
+from tidewheel.model.object_names import payload_name
 
 MARKS = f"payloads/{TOPIC}/collected.json"
 
@@ -13,7 +14,7 @@ MARKS = f"payloads/{TOPIC}/collected.json"
 def body(world: World, due_in_ms: int, content: bytes = b"x") -> str:
     """A large body whose message is due then."""
     objects = world.service.objects
-    name = objects.new_payload_name(TOPIC, world.clock.now_ms() + due_in_ms, "0" * 26)
+    name = payload_name(TOPIC, world.clock.now_ms() + due_in_ms, "0" * 26, objects.new_attempt())
     objects.put(name, content)
     return name
 

@@ -15,7 +15,6 @@ from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.administration.subscribe import create_subscription
 from tidewheel.flows.delivery.dispatch import dispatch
-from tidewheel.flows.ports import ASIDE, LEDGERS
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.recovery.rebuild_engine import InProcess
@@ -26,6 +25,7 @@ from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
 from tidewheel.ledger.bucket import BucketId
 from tidewheel.model.filter_policy import FilterPolicy
 from tidewheel.model.message import MessageId
+from tidewheel.model.object_names import ASIDE, LEDGERS, checkpoint_name, ledger_bucket_id, ledger_name
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import State
 from tidewheel.model.tombstone import Tombstone
@@ -246,7 +246,7 @@ def test_an_unreadable_checkpoint_leads_to_the_one_before() -> None:
     world = a_world()
     ids = world.send(DAY)
     checkpoint(world)
-    world.service.objects.put(world.service.objects.new_checkpoint_name(TOPIC, 9 * 10**14), b"damaged")
+    world.service.objects.put(checkpoint_name(TOPIC, 9 * 10**14, "f00d"), b"damaged")
     lose_table(world)
     run_rebuild(world)
     world.run(2 * DAY, sweeps=True)
@@ -392,7 +392,7 @@ def test_the_same_bucket_twice_counts_once() -> None:
     world = a_world()
     ids = world.send(DAY)
     [name] = world.service.objects.names(LEDGERS)
-    again = world.service.objects.new_ledger_name(TOPIC, 1, 1, BucketId(name.split("-")[1]))
+    again = ledger_name(TOPIC, 1, 1, str(ledger_bucket_id(name)), "f00d")
     world.service.objects.put(again, world.service.objects.get_range(name, 0, 10**6))
     checkpoint(world)
     lose_table(world)
@@ -531,10 +531,10 @@ def test_a_dry_run_finds_each_kind_of_disagreement() -> None:
     world.service.objects.delete([missing])
     items = world.service.topics._of(TOPIC).buckets
     items[buckets[1].id] = replace(buckets[1], rows=7)
-    copy = world.service.objects.new_ledger_name(TOPIC, 1, 1, BucketId("copied"))
+    copy = ledger_name(TOPIC, 1, 1, "copied", "f00d")
     world.service.objects.put(copy, world.service.objects.get_range(twice, 0, 10**6))
     items[BucketId("copied")] = replace(buckets[3], id=BucketId("copied"), object_name=copy)
-    orphan = world.service.objects.new_ledger_name(TOPIC, 1, 1, BucketId("orphan"))
+    orphan = ledger_name(TOPIC, 1, 1, "orphan", "f00d")
     world.service.objects.put(orphan, b"of no use")
     world.clock.advance_ms(ORPHAN_GRACE_S * 1000 + 1)
     report = run_audit(world)

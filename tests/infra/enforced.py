@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from tidewheel.aws.s3_layout import LEDGERS, PARKED, PAYLOADS, PLANS
 from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import Clock
 from tidewheel.errors import QueueUnavailable
-from tidewheel.flows.ports import Ports, topic_prefixes
+from tidewheel.flows.ports import Ports
 from tidewheel.flows.upkeep.health import Health, health
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.jobs import JobRunner
 from tidewheel.model.message import Message
+from tidewheel.model.object_names import LEDGERS, PARKED, PAYLOADS, PLANS, topic_prefixes
 from tidewheel.model.pack import PACK_ATTRIBUTE
 from tidewheel.model.settings import ServiceSettings, parameter_name
 from tidewheel.model.subscription_state import State

@@ -17,11 +17,11 @@ from tests.infra.enforced import World
 from tests.infra.roles import IMPORT, JOB_ROLES, MERGE, REBUILD
 from tests.infra.variants import template_of
 from tests.spark.conftest import spark
-from tidewheel.aws.s3_layout import ASIDE, LEDGERS
 from tidewheel.aws.service import Service
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.emulator.access import Denial, Grant, grants_of
+from tidewheel.model.object_names import ASIDE, LEDGERS
 
 __all__ = ["spark"]
 

@@ -20,7 +20,7 @@ from tests.infra.roles import (
     SWEEP,
 )
 from tidewheel.aws import table_layout
-from tidewheel.flows.ports import topic_prefixes
+from tidewheel.model.object_names import topic_prefixes
 
 if TYPE_CHECKING:
     from tests.infra.conftest import StackTemplate

@@ -16,6 +16,7 @@ from tidewheel.client.changes import Rescheduled, reschedule
 from tidewheel.errors import UnknownMessage
 from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key, cancel_many
 from tidewheel.model.message import IdSource, Message, MessageId, Receipt, id_text
+from tidewheel.model.object_names import payload_name
 from tidewheel.model.pack import decode_pack, packs
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import Options, OutgoingMessage, check_message
@@ -94,7 +95,7 @@ class Clients:
         self._put(ports, state, life, checked, now_ms)
 
     def _with_payload(self, ports: FaultyPorts, topic: str, message: OutgoingMessage) -> OutgoingMessage:
-        name = ports.objects.new_payload_name(topic, message.deliver_at_ms, id_text(message.id))
+        name = payload_name(topic, message.deliver_at_ms, id_text(message.id), ports.objects.new_attempt())
         ports.objects.put(name, message.text.encode())
         return message.with_payload(name, f"see {name}")
 

@@ -25,6 +25,7 @@ from tidewheel.flows.ports import Commit, Objects, Trash
 from tidewheel.ledger.bucket import BucketId
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.memory import MemoryObjects, MemoryTopics
+from tidewheel.model.object_names import ledger_name
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState, new_topic_state
 from tidewheel.spark.folder_objects import FolderObjects
@@ -64,9 +65,8 @@ def as_rows(table: pa.Table) -> list[dict[str, Any]]:
 def store(objects: Objects, table: pa.Table, *, topic: str = "orders", **changes: Any) -> tuple[str, Ledger]:
     ledger = encode_ledger(table, topic=topic, generation="g1", slot_ms=SLOT_MS, **({"segment_rows": 20} | changes))
     number = next(_numbers)
-    name = objects.new_ledger_name(
-        topic, table.column("deliver_at_ms")[0].as_py() // SLOT_MS, SLOT_MS, BucketId(f"b{number}")
-    )
+    first_slot = table.column("deliver_at_ms")[0].as_py() // SLOT_MS
+    name = ledger_name(topic, first_slot, SLOT_MS, f"b{number}", objects.new_attempt())
     objects.put(name, ledger.data)
     return name, ledger
 

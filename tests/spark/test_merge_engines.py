@@ -22,6 +22,7 @@ from tidewheel.ledger.ledger import encode_ledger, rows_table
 from tidewheel.ledger.rows import in_order
 from tidewheel.ledger.writer import SOURCES_TAG
 from tidewheel.model.message import Encoding
+from tidewheel.model.object_names import ledger_name
 from tidewheel.model.settings import TopicSettings
 from tidewheel.spark.folder_objects import FolderObjects
 from tidewheel.spark.location import Location
@@ -59,7 +60,7 @@ def put_ledger(objects: FolderObjects, rows: pa.Table) -> Bucket:
     """Writes a ledger as ingest does."""
     ledger = encode_ledger(rows, topic="orders", generation="g1", slot_ms=SETTINGS.slot_ms)
     bucket_id = content_id(ledger.data)
-    name = objects.new_ledger_name("orders", ledger.summary.slots.min(), SETTINGS.slot_ms, bucket_id)
+    name = ledger_name("orders", ledger.summary.slots.min(), SETTINGS.slot_ms, bucket_id, objects.new_attempt())
     objects.put(name, ledger.data)
     return ledger.summary.bucket(bucket_id, name)
 

@@ -11,12 +11,12 @@ from pyspark.sql import SparkSession
 
 from tests.flows.world import DAY, HOUR, START_MS, TOPIC, World
 from tidewheel.errors import InvalidValue
-from tidewheel.flows.ports import ASIDE
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import ledgers_of
 from tidewheel.flows.recovery.rebuild_engine import InProcess
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.model.object_names import ASIDE
 from tidewheel.model.settings import TopicSettings
 from tidewheel.spark.job import Job
 from tidewheel.spark.location import Location

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tidewheel.aws import dynamodb_items as items
-from tidewheel.aws import s3_layout
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb_administration import DynamoAdministration
 from tidewheel.aws.dynamodb_deliveries import DynamoDeliveries, hand_out_writes
@@ -23,6 +22,7 @@ from tidewheel.aws.dynamodb_topic_states import DynamoTopicStates
 from tidewheel.aws.dynamodb_writes import Change, Delete, Item, Put, Value, Write
 from tidewheel.flows.ports import HandOut, NextWork, Objects, Trash
 from tidewheel.ledger.bucket import Bucket
+from tidewheel.model import object_names
 from tidewheel.model.plan import Plan, decode_plan, encode_plan
 from tidewheel.model.topic_state import TopicState
 
@@ -107,7 +107,7 @@ class DynamoTopics(DynamoTopicStates, DynamoDeliveries, DynamoParks, DynamoKeys,
         manifest = encode_plan(plan)
         if len(manifest) <= MAX_INLINE_MANIFEST_BYTES:
             return PlanItem(plan.topic, plan.first_slot, plan.end_slot, manifest, None, 0, plan.occurrences)
-        name = s3_layout.plan_name(plan.topic, plan.first_slot, s3_layout.attempt())
+        name = object_names.manifest_name(plan.topic, plan.first_slot, object_names.random_attempt())
         self._objects.put(name, manifest)
         return PlanItem(plan.topic, plan.first_slot, plan.end_slot, None, name, len(manifest), plan.occurrences)
 

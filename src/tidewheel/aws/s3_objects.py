@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from tidewheel.aws.new_names import NewNames
 from tidewheel.errors import ObjectMissing
 from tidewheel.flows.ports import StoredObject
 from tidewheel.ledger.sink import Sink
+from tidewheel.model.object_names import random_attempt
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -24,7 +24,7 @@ PART_BYTES = 16 * 1024 * 1024
 """Bytes of each part of an upload, except the last. With S3's limit of 10,000 parts, an object has up to 156 GiB."""
 
 
-class S3Objects(NewNames):
+class S3Objects:
     """Implements the port `Objects` on a single S3 bucket.
 
     Args:
@@ -35,6 +35,10 @@ class S3Objects(NewNames):
     def __init__(self, client: S3Client, *, s3_bucket: str) -> None:
         self._client = client
         self._s3_bucket = s3_bucket
+
+    def new_attempt(self) -> str:
+        """Returns random hexadecimal digits."""
+        return random_attempt()
 
     def put(self, name: str, data: bytes | memoryview) -> None:
         """Writes an object with a single request."""

@@ -12,9 +12,9 @@ from aws_cdk import Aws, Fn, RemovalPolicy, Token
 from aws_cdk import aws_glue as glue
 from constructs import Construct
 
-from tidewheel.aws.s3_layout import LEDGERS
 from tidewheel.cdk.names import service_name
 from tidewheel.cdk.storage import Storage
+from tidewheel.model.object_names import LEDGERS
 
 TABLE_NAME = "ledgers"
 

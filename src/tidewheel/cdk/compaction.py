@@ -11,7 +11,6 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from tidewheel.aws.s3_layout import ASIDE, CHECKPOINTS, IMPORTS, LEDGERS
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.functions import limit_asynchronous_calls, python_function
 from tidewheel.cdk.glue_job import GlueJob
@@ -19,6 +18,7 @@ from tidewheel.cdk.job_code import JobCode
 from tidewheel.cdk.names import resource_name, service_name
 from tidewheel.cdk.spark_jobs import JobSpec, spark_job
 from tidewheel.cdk.storage import ITEM_WRITES, TOMBSTONES, TOPICS, Storage
+from tidewheel.model.object_names import ASIDE, CHECKPOINTS, IMPORTS, LEDGERS
 from tidewheel.model.settings import MAX_FUNCTION_S, parameter_name
 
 COMPACT_TIMEOUT = Duration.seconds(MAX_FUNCTION_S)

@@ -15,11 +15,11 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from tidewheel.aws.s3_layout import PARKED
 from tidewheel.cdk.functions import python_function
 from tidewheel.cdk.storage import ITEM_WRITES, OF_TOPICS
 from tidewheel.client.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, DeclaredTopic
 from tidewheel.errors import InvalidValue
+from tidewheel.model.object_names import PARKED
 
 if TYPE_CHECKING:
     from tidewheel.cdk.service import TidewheelService

@@ -7,7 +7,6 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from tidewheel.aws.s3_layout import LEDGERS, PARKED, PLANS
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.functions import python_function
 from tidewheel.cdk.nag_suppressions import acknowledge_wildcards
@@ -15,6 +14,7 @@ from tidewheel.cdk.names import service_name
 from tidewheel.cdk.queues import grant_queue_sends, read_queue, source_queue, terminal_queue
 from tidewheel.cdk.storage import ITEM_WRITES, TOPICS, Storage
 from tidewheel.client.subscription_queues import ROLE_TAG, STACK_TAG, SUBSCRIPTION
+from tidewheel.model.object_names import LEDGERS, PARKED, PLANS
 
 DELIVER_TIMEOUT = Duration.seconds(60)
 """The function's time-out. A part has a thousand messages by default and takes a second or two.

@@ -7,13 +7,13 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from tidewheel.aws.s3_layout import LEDGERS, PARKED
 from tidewheel.cdk.delivery import Delivery
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.functions import python_function
 from tidewheel.cdk.queues import OUTAGE, read_queue, receives_through, source_queue
 from tidewheel.cdk.storage import OF_TOPICS, TOMBSTONES, TOPICS, Storage
 from tidewheel.cdk.timing_wheel import TimingWheel
+from tidewheel.model.object_names import LEDGERS, PARKED
 
 INGEST_TIMEOUT = Duration.seconds(60)
 

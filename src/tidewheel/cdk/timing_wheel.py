@@ -12,7 +12,6 @@ from aws_cdk import aws_scheduler as scheduler
 from aws_cdk.aws_scheduler_targets import LambdaInvoke
 from constructs import Construct
 
-from tidewheel.aws.s3_layout import ASIDE, CHECKPOINTS, COLLECTED, IMPORTS, LEDGERS, PARKED, PAYLOADS, PLANS
 from tidewheel.aws.scheduler_wheel import MAX_RETRIES
 from tidewheel.cdk.delivery import Delivery
 from tidewheel.cdk.encryption import grant_key
@@ -22,6 +21,7 @@ from tidewheel.cdk.nag_suppressions import acknowledge_wildcards
 from tidewheel.cdk.names import resource_name, service_name
 from tidewheel.cdk.queues import grant_queue_sends, terminal_queue
 from tidewheel.cdk.storage import DAILY_WORK, KEYS, TOMBSTONES, TOPICS, Storage
+from tidewheel.model.object_names import ASIDE, CHECKPOINTS, IMPORTS, LEDGERS, PARKED, PAYLOADS, PLANS, collections_name
 from tidewheel.model.settings import MAX_DELIVERY_S
 
 DISPATCH_TIMEOUT = Duration.seconds(MAX_DELIVERY_S)
@@ -206,7 +206,7 @@ class TimingWheel(Construct):
         storage.grant_items(self.sweep, KEYS, "dynamodb:DeleteItem", "dynamodb:Query")
         storage.grant_objects(self.sweep, "s3:DeleteObject", prefixes=(ASIDE, IMPORTS, PARKED, PAYLOADS))
         # The marks say how far each topic's large bodies have been handed out.
-        marks = f"{PAYLOADS}*/{COLLECTED}"
+        marks = collections_name("*")
         storage.grant_objects(self.sweep, "s3:GetObject", "s3:PutObject", prefixes=(marks,))
         self._grant_disarm(self.sweep)
 

@@ -11,6 +11,7 @@ from tidewheel.errors import InvalidValue, UnknownMessage
 from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key, cancel_many
 from tidewheel.flows.ports import Topics
 from tidewheel.model.message import IdSource, MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
+from tidewheel.model.object_names import payload_name
 from tidewheel.model.tombstone import tombstone
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import OutgoingMessage, check_key, moved
@@ -140,6 +141,6 @@ def _with_own_payload(connection: Connection, topic: str, message: OutgoingMessa
     if message.options is None or message.options.payload is None:
         return message
     old_name = message.options.payload
-    name = connection.objects.new_payload_name(topic, message.deliver_at_ms, id_text(message.id))
+    name = payload_name(topic, message.deliver_at_ms, id_text(message.id), connection.objects.new_attempt())
     connection.objects.copy(old_name, name)
     return replace(message.with_payload(name, message.text.replace(old_name, name)))

@@ -16,6 +16,7 @@ from dataclasses import replace
 from tidewheel.client.connection import Connection
 from tidewheel.errors import InvalidValue, ObjectMissing
 from tidewheel.model.message import Encoding, id_text
+from tidewheel.model.object_names import payload_name
 from tidewheel.model.received import ReceivedMessage
 from tidewheel.model.validation import MAX_PAYLOAD_BYTES, OutgoingMessage
 
@@ -26,7 +27,7 @@ def store_payload(connection: Connection, topic: str, message: OutgoingMessage) 
     """Puts a message's body into S3. Returns the message with a pointer as its body."""
     text = message.text
     data = base64.b64decode(text) if message.encoding is Encoding.BYTES else text.encode()
-    name = connection.objects.new_payload_name(topic, message.deliver_at_ms, id_text(message.id))
+    name = payload_name(topic, message.deliver_at_ms, id_text(message.id), connection.objects.new_attempt())
     connection.objects.put(name, data)
     pointer = json.dumps({POINTER: f"s3://{connection.settings.s3_bucket}/{name}"})
     return message.with_payload(name, pointer)

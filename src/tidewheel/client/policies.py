@@ -26,8 +26,8 @@ from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from tidewheel.aws import table_layout as layout
-from tidewheel.aws.s3_layout import LEDGERS, PARKED, PAYLOADS
 from tidewheel.errors import InvalidValue
+from tidewheel.model.object_names import LEDGERS, PARKED, PAYLOADS, topic_prefix
 from tidewheel.model.settings import ServiceSettings, parameter_name, roles_parameter_name
 from tidewheel.model.topic import check_name
 
@@ -121,13 +121,15 @@ def sender_statements(
         statements.append(_items(settings, place, ["dynamodb:PutItem"], marks, checked=[layout.topic_partition(topic)]))
     if wanted & {"send", "reschedule"}:
         statements.append(_sending(settings, topic, place))
-    ledgers, payloads = (place.object_arn(settings.s3_bucket, f"{folder}{topic}/*") for folder in (LEDGERS, PAYLOADS))
+    ledgers, payloads = (
+        place.object_arn(settings.s3_bucket, f"{topic_prefix(folder, topic)}*") for folder in (LEDGERS, PAYLOADS)
+    )
     large = "large_bodies" in wanted
     if looks:
         statements.append(_allow(["s3:GetObject"], [ledgers, payloads] if large else [ledgers]))
     if large:
         # Only the folders by due date: beside them, collections store their progress with the deletion of bodies.
-        by_date = place.object_arn(settings.s3_bucket, f"{PAYLOADS}{topic}/????-??-??/*")
+        by_date = place.object_arn(settings.s3_bucket, f"{topic_prefix(PAYLOADS, topic)}????-??-??/*")
         statements.append(_allow(["s3:PutObject"], [by_date]))
     sends = bool(wanted & {"send", "reschedule"})
     return statements + _key_use(
@@ -178,17 +180,18 @@ def consumer_statements(
     queue_arn = _queue_arn(queue, place)
     dead_arn = f"{queue_arn}-dead" if dead_letter_queue is None else _queue_arn(dead_letter_queue, place)
     readable = [layout.topic_partition(topic), _beside(topic, "*")]
+    payloads = place.object_arn(settings.s3_bucket, f"{topic_prefix(PAYLOADS, topic)}*")
     statements = [
         _reading_settings(settings, place),
         _items(settings, place, ["dynamodb:GetItem"], readable),
         _allow(_CONSUMING, [queue_arn, dead_arn]),
-        _allow(["s3:GetObject"], [place.object_arn(settings.s3_bucket, f"{PAYLOADS}{topic}/*")]),
+        _allow(["s3:GetObject"], [payloads]),
     ]
     if "retry_later" in actions:
         statements.append(_sending(settings, topic, place))
         statements.append(_allow(["sqs:SendMessage"], [dead_arn]))
         # The retry of a message with a large body stores the body again.
-        statements.append(_allow(["s3:PutObject"], [place.object_arn(settings.s3_bucket, f"{PAYLOADS}{topic}/*")]))
+        statements.append(_allow(["s3:PutObject"], [payloads]))
     if "redrive" in actions:
         moving = ["sqs:GetQueueUrl", "sqs:ListDeadLetterSourceQueues", "sqs:StartMessageMoveTask"]
         statements.append(_allow(moving, [dead_arn]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,12 +14,12 @@ from tidewheel.ledger.ledger import decode_segment
 from tidewheel.ledger.reader import Read, segments_of, tags_of
 from tidewheel.ledger.rows import times_of
 from tidewheel.ledger.writer import GENERATION_TAG, SOURCES_TAG, TAIL_TAG, TOPIC_TAG
+from tidewheel.model.object_names import ledger_bucket_id
 from tidewheel.model.segment import Segment
 from tidewheel.model.untrusted import json_of, text
 
 READ_BYTES = 64 * 1024 * 1024
 """How much of a ledger is held in memory at once. A larger segment is held whole."""
-_NAME = re.compile(r"/\d+-([^-/]+)-[^-/]+\.parquet\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +60,8 @@ class Inspected:
 
 def inspect(read: Read, size_bytes: int, object_name: str, slot_ms: int) -> Inspected:
     """Reads a whole ledger, verifies every segment, and returns the expected bucket."""
-    named = _NAME.search(object_name)
-    if named is None:
+    bucket_id = ledger_bucket_id(object_name)
+    if bucket_id is None:
         return _unreadable(object_name, "this is no ledger's name")
     try:
         segments = segments_of(read, size_bytes, object_name)
@@ -88,7 +87,7 @@ def inspect(read: Read, size_bytes: int, object_name: str, slot_ms: int) -> Insp
         lost = sum(segment.rows for segment in segments) - sum(segment.rows for segment in good)
         damage = Damage(object_name=object_name, reason=str(failures[0]), lost_rows=lost)
     bucket = Bucket(
-        id=BucketId(named[1]),
+        id=BucketId(bucket_id),
         object_name=object_name,
         size_bytes=size_bytes,
         rows=sum(segment.rows for segment in good),

@@ -6,16 +6,13 @@ import builtins
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from io import BytesIO
 from typing import NamedTuple
 
 from tidewheel import clock as clocks
 from tidewheel.errors import ObjectMissing
 from tidewheel.flows.ports import StoredObject
-from tidewheel.ledger.bucket import BucketId
 from tidewheel.ledger.sink import Sink
-from tidewheel.model.park import ParkKey
 
 
 class _Kept(NamedTuple):
@@ -45,36 +42,11 @@ class MemoryObjects:
         with self._lock:
             return sorted(name for name in self._objects if name.startswith(prefix))
 
-    def new_ledger_name(self, topic: str, first_slot: int, slot_ms: int, bucket_id: BucketId) -> str:  # noqa: ARG002
-        """Returns a ledger's name that ends in the attempt's number."""
+    def new_attempt(self) -> str:
+        """Returns the attempt's number."""
         with self._lock:
             self._attempts += 1
-            return f"ledgers/{topic}/{first_slot}-{bucket_id}-{self._attempts:08x}.parquet"
-
-    def new_park_name(self, key: ParkKey) -> str:
-        """Returns a name for a park's ledger that ends in the attempt's number."""
-        with self._lock:
-            self._attempts += 1
-            return f"parked/{key.topic}/{key.subscription}/{key.id}-{self._attempts:08x}.parquet"
-
-    def new_occurrences_name(self, topic: str, first_slot: int) -> str:
-        """Returns a name for a plan's recurring messages that ends in the attempt's number."""
-        with self._lock:
-            self._attempts += 1
-            return f"plans/{topic}/{first_slot}-{self._attempts:08x}.parquet"
-
-    def new_checkpoint_name(self, topic: str, written_at_ms: int) -> str:
-        """Returns a checkpoint's name that ends in the attempt's number."""
-        with self._lock:
-            self._attempts += 1
-            return f"checkpoints/{topic}/{written_at_ms:015d}-{self._attempts:08x}.json.z"
-
-    def new_payload_name(self, topic: str, due_ms: int, message_id: str) -> str:
-        """Returns a large body's name that ends in the attempt's number."""
-        day = datetime.fromtimestamp(due_ms / 1000, UTC).strftime("%Y-%m-%d")
-        with self._lock:
-            self._attempts += 1
-            return f"payloads/{topic}/{day}/{message_id}-{self._attempts:08x}"
+            return f"{self._attempts:08x}"
 
     def put(self, name: str, data: bytes | memoryview) -> None:
         """Stores a copy of the data."""

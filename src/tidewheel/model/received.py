@@ -24,8 +24,9 @@ from typing import Any
 
 from tidewheel.errors import InvalidValue
 from tidewheel.model.message import HEADER_ATTRIBUTE, Encoding, MessageId, id_bytes, id_deliver_at_ms
+from tidewheel.model.object_names import payload_topic
 from tidewheel.model.untrusted import json_object_of, text, whole
-from tidewheel.model.validation import Options, payload_topic
+from tidewheel.model.validation import Options
 
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 

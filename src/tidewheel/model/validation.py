@@ -27,6 +27,7 @@ from tidewheel.model.message import (
     id_deliver_at_ms,
     id_text,
 )
+from tidewheel.model.object_names import payload_topic
 from tidewheel.model.topic import check_name
 
 MAX_KEY_CHARACTERS = 256
@@ -40,7 +41,6 @@ _REFUSED = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _REFUSED_ASCII = bytes({*range(32)} - set(b"\t\n\r"))
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _ATTRIBUTE_NAME = re.compile(r"(?!(?i:aws|amazon)\.)(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)\Z")
-_PAYLOAD_NAME = re.compile(r"payloads/([A-Za-z0-9_-]{1,48})/\d{4}-\d\d-\d\d/[A-Z0-9]{26}-[0-9a-f]{8,16}\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,12 +114,6 @@ class Options:
                 raise ValueError("what is sent again has no key of its own")
             options = replace(options, first_version=_first_version(options.first_version))
         return options
-
-
-def payload_topic(name: object) -> str | None:
-    """Returns the topic of a large body's object name, or None for other names."""
-    found = _PAYLOAD_NAME.match(name) if isinstance(name, str) else None
-    return None if found is None else found[1]
 
 
 def _first_version(value: object) -> tuple[str, int, int]:

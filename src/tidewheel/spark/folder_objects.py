@@ -7,16 +7,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tidewheel.aws import s3_layout
-from tidewheel.aws.new_names import NewNames
 from tidewheel.errors import ObjectMissing
 from tidewheel.flows.ports import StoredObject
 from tidewheel.ledger.sink import Sink
+from tidewheel.model.object_names import random_attempt
 
 _UNFINISHED = ".unfinished"
 
 
-class FolderObjects(NewNames):
+class FolderObjects:
     """Implements the port `Objects` on a folder. Safe for several threads and processes.
 
     Args:
@@ -25,6 +24,10 @@ class FolderObjects(NewNames):
 
     def __init__(self, root: Path) -> None:
         self._root = root
+
+    def new_attempt(self) -> str:
+        """Returns random hexadecimal digits."""
+        return random_attempt()
 
     def put(self, name: str, data: bytes | memoryview) -> None:
         """Writes an object whole."""
@@ -47,7 +50,7 @@ class FolderObjects(NewNames):
     @contextmanager
     def create(self, name: str) -> Iterator[Sink]:
         """Writes to a temporary file, which becomes the object when the block ends without an error."""
-        unfinished = self._parent_made(f"{_UNFINISHED}/{s3_layout.attempt()}")
+        unfinished = self._parent_made(f"{_UNFINISHED}/{random_attempt()}")
         try:
             with unfinished.open("wb") as sink:
                 yield sink

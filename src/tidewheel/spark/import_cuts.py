@@ -20,7 +20,6 @@ from typing import NamedTuple
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from tidewheel.aws import s3_layout
 from tidewheel.errors import CorruptMetadata, ObjectMissing
 from tidewheel.flows.ports import Objects
 from tidewheel.model.checksum import opened, sealed
@@ -104,11 +103,6 @@ def stored_cuts(objects: Objects, name: str) -> Cuts | None:
             f"object {name}, bytes 0-{len(data) - 1}, does not hold an import's cuts ({error}): restore the object "
             "from a backup, or delete it and run the import again with the same files, which makes the same cuts"
         ) from None
-
-
-def cuts_name(topic: str, import_id: str) -> str:
-    """Returns the name of the object with an import's cuts."""
-    return f"{s3_layout.IMPORTS}{topic}/_{import_id}.json"
 
 
 def grain_slots(slot_ms: int) -> int:

@@ -25,12 +25,12 @@ from time import perf_counter
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidewheel.aws import s3_layout
 from tidewheel.errors import InvalidValue, UnknownTopic
+from tidewheel.model.object_names import cuts_name, random_attempt
 from tidewheel.model.topic_state import TopicState
 from tidewheel.spark import import_rows as rows_of
 from tidewheel.spark.import_commits import commit_ledger
-from tidewheel.spark.import_cuts import Cuts, SlotWeight, cuts_name, grain_slots, make_cuts, stored_cuts
+from tidewheel.spark.import_cuts import Cuts, SlotWeight, grain_slots, make_cuts, stored_cuts
 from tidewheel.spark.import_input import InputFiles, explained, find_files, read_input
 from tidewheel.spark.import_options import ImportOptions, parse_options
 from tidewheel.spark.import_rows import BYTES, REJECT, SLOT, TIMING, Terms
@@ -226,7 +226,7 @@ class _Run:
         part = cuts.position(F.col(SLOT), pending)
         good = self.frame.where(F.col(REJECT).isNull() & F.col(TIMING).isNull() & part.isNotNull())
         rows = rows_of.ledger_rows(good, part.alias(PART))
-        manifest = f"{self._cuts_name}-{s3_layout.attempt()}"
+        manifest = f"{self._cuts_name}-{random_attempt()}"
         options = sink_options(self.target, self._job.location, pending, manifest)
         self._job.say(f"topic {self.target.topic}: writing {len(pending)} ledgers")
         with _arrow_batches(self._job.spark()):

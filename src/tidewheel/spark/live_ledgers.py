@@ -5,11 +5,11 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tidewheel.aws import s3_layout
 from tidewheel.errors import ConcurrentModification, UnknownTopic
 from tidewheel.flows.delivery.load_index import complete
 from tidewheel.flows.ports import Objects, StoredObject, Topics
 from tidewheel.ledger.reader import segments_of
+from tidewheel.model.object_names import LEDGERS, is_ledger, topic_prefix
 from tidewheel.model.segment import Segment
 from tidewheel.spark.location import Location, client
 
@@ -66,7 +66,7 @@ def in_listing(location: Location, topic: str) -> list[LiveLedger]:
         CorruptLedger: an object is not a ledger.
     """
     objects = location.objects()
-    found = [each for each in objects.list(f"{s3_layout.LEDGERS}{topic}/") if each.name.endswith(".parquet")]
+    found = [each for each in objects.list(topic_prefix(LEDGERS, topic)) if is_ledger(each.name)]
     with ThreadPoolExecutor(_THREADS) as threads:
         return list(threads.map(lambda each: _opened(objects, each), found))
 

@@ -226,9 +226,9 @@ MUTANTS = (
     ),
     Mutant(
         guard="each try of an ingest has an object of its own",
-        function=MemoryObjects.new_ledger_name,
+        function=MemoryObjects.new_attempt,
         world=worlds.ORPHAN_RETRY,
-        changes=(("-{self._attempts:08x}", ""),),
+        changes=(("self._attempts += 1", "pass"),),
     ),
     Mutant(
         guard="an object that may still get named is no orphan",

@@ -21,6 +21,7 @@ from tidewheel.flows.upkeep.orphans import sweep_orphans
 from tidewheel.flows.upkeep.payloads import sweep_payloads
 from tidewheel.ledger.bucket import content_id
 from tidewheel.ledger.ledger import encode_ledger
+from tidewheel.model.object_names import ledger_name, payload_name
 from tidewheel.model.subscription_state import State
 
 
@@ -115,7 +116,7 @@ def _imported_twice() -> SmallWorld:
     def imports(ports: Any) -> None:
         for _ in range(9):
             state = ports.topics.state(TOPIC)
-            name = ports.objects.new_ledger_name(TOPIC, world.slot_of("a"), state.slot_ms, bucket_id)
+            name = ledger_name(TOPIC, world.slot_of("a"), state.slot_ms, bucket_id, ports.objects.new_attempt())
             ports.objects.put(name, ledger.data)
             commit = commit_and_arm(ports, state, ledger.summary.bucket(bucket_id, name), "import#0")
             if commit.value != "moved":
@@ -135,7 +136,7 @@ def _large_body() -> SmallWorld:
     world = SmallWorld("billing")
     far = 3 * 1440
     world.send(a=far)
-    name = world.service.objects.new_payload_name(TOPIC, world.slot_ms(far), "a")
+    name = payload_name(TOPIC, world.slot_ms(far), "a", world.service.objects.new_attempt())
     world.service.objects.put(name, b"a large body")
     world.want("billing", messages="a")
 

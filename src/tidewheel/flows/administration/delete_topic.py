@@ -17,7 +17,8 @@ from itertools import islice
 
 from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, UnknownTopic
-from tidewheel.flows.ports import Ports, Topics, topic_prefixes
+from tidewheel.flows.ports import Ports, Topics
+from tidewheel.model.object_names import topic_prefixes
 from tidewheel.model.settings import MAX_FUNCTION_S
 from tidewheel.model.topic_state import TopicState
 

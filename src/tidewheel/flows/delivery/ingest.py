@@ -16,6 +16,7 @@ from tidewheel.flows.ports import Commit, Ports
 from tidewheel.ledger.bucket import Bucket, BucketId, content_id
 from tidewheel.ledger.ledger import SCHEMA, Ledger, encode_ledger
 from tidewheel.ledger.rows import sort_rows, without_repeats
+from tidewheel.model import object_names
 from tidewheel.model.message import HEADER_ATTRIBUTE, Encoding, bytes_of_text
 from tidewheel.model.pack import Pack
 from tidewheel.model.received import header_extras
@@ -178,7 +179,9 @@ def _commit(
                 ports.objects.delete([object_name])
             ledger = _encode(state, rows.slice(start))
             bucket_id = content_id(ledger.data)
-            object_name = ports.objects.new_ledger_name(state.topic, int(slots[start]), state.slot_ms, bucket_id)
+            object_name = object_names.ledger_name(
+                state.topic, int(slots[start]), state.slot_ms, bucket_id, ports.objects.new_attempt()
+            )
             ports.objects.put(object_name, ledger.data)
             routed_by = start
             bucket = ledger.summary.bucket(bucket_id, object_name)

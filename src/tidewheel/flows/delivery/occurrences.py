@@ -10,6 +10,7 @@ import pyarrow as pa
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger.ledger import encode_ledger
 from tidewheel.ledger.rows import rows_table, sort_rows
+from tidewheel.model import object_names
 from tidewheel.model.message import bytes_of_text
 from tidewheel.model.plan import PlannedSegment
 from tidewheel.model.recurrence import Rule
@@ -44,7 +45,7 @@ def store_occurrences(ports: Ports, state: TopicState, recurring: Sequence[Recur
         segment_rows=state.settings.segment_rows,
         segment_bytes=state.settings.segment_bytes,
     )
-    name = ports.objects.new_occurrences_name(state.topic, state.planned)
+    name = object_names.occurrences_name(state.topic, state.planned, ports.objects.new_attempt())
     ports.objects.put(name, ledger.data)
     planned = (
         PlannedSegment(object_name=name, segment=segment, due_rows=segment.rows) for segment in ledger.summary.segments

@@ -9,6 +9,7 @@ from tidewheel.flows.ports.parks import Parked
 from tidewheel.ledger.bucket import content_id
 from tidewheel.ledger.ledger import decode_segment, encode_ledger
 from tidewheel.ledger.reader import segments_of
+from tidewheel.model import object_names
 from tidewheel.model.park import MAX_INLINE_PARK_BYTES, Park, ParkKey
 from tidewheel.model.subscription_state import DeliveryKey, State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
@@ -79,7 +80,7 @@ def _park(
     ledger = encode_ledger(rows, topic=state.topic, generation=state.generation, slot_ms=state.slot_ms)
     key = ParkKey(topic=state.topic, subscription=subscription, generation=generation, id=content_id(ledger.data))
     inline = len(ledger.data) <= MAX_INLINE_PARK_BYTES
-    object_name = None if inline else ports.objects.new_park_name(key)
+    object_name = None if inline else object_names.park_name(key, ports.objects.new_attempt())
     if object_name is not None:
         ports.objects.put(object_name, ledger.data)
     return Park(

@@ -28,28 +28,6 @@ from tidewheel.model.topic_state import TopicState
 
 AT_ONCE_MS = 0
 """Sentinel in `next_check_ms`: tells the sweep to create the missing schedule of the next slot."""
-LEDGERS = "ledgers/"
-"""Prefix of ledger names, followed by the topic's name: `ledgers/<topic>/`."""
-PLANS = "plans/"
-"""Prefix of plan manifests, followed by the topic's name."""
-PARKED = "parked/"
-"""Prefix of park ledgers, followed by the topic's name and the subscription's name."""
-PAYLOADS = "payloads/"
-"""Prefix of bodies that are too large for SQS, followed by the topic's name and the due date."""
-COLLECTED = "collected.json"
-"""Object under a topic's payloads that records how far the topic was collected, and when."""
-CHECKPOINTS = "checkpoints/"
-"""Prefix of checkpoints, followed by the topic's name. Checkpoint names sort by the time of writing."""
-ASIDE = "aside/"
-"""Prefix of objects that were taken out of service, followed by the object's old name."""
-IMPORTS = "imports/"
-"""Prefix of the import job's files, cuts and rejects, followed by the topic's name."""
-
-
-def topic_prefixes(topic: str) -> tuple[str, ...]:
-    """Returns the prefixes of all objects of a topic. No object of another topic has these prefixes."""
-    own = (LEDGERS, PLANS, PARKED, CHECKPOINTS, PAYLOADS, IMPORTS, ASIDE + LEDGERS)
-    return tuple(f"{prefix}{topic}/" for prefix in own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -412,30 +390,8 @@ class Topics(KeysPort, ParksPort, RecurringPort, AdministrationPort, Protocol):
 class Objects(Protocol):
     """The objects in S3."""
 
-    def new_ledger_name(self, topic: str, first_slot: int, slot_ms: int, bucket_id: BucketId) -> str:
-        """Returns a ledger name that no other attempt has.
-
-        So a retry never overwrites an object that may be listed.
-        """
-        ...
-
-    def new_park_name(self, key: ParkKey) -> str:
-        """Returns a name for a park's ledger that no other attempt has."""
-        ...
-
-    def new_occurrences_name(self, topic: str, first_slot: int) -> str:
-        """Returns a name for a plan's object with recurring messages, unique to the attempt.
-
-        The plan starts at `first_slot`.
-        """
-        ...
-
-    def new_checkpoint_name(self, topic: str, written_at_ms: int) -> str:
-        """Returns a checkpoint name that no other attempt has."""
-        ...
-
-    def new_payload_name(self, topic: str, due_ms: int, message_id: str) -> str:
-        """Returns a name for a large body that no other attempt has."""
+    def new_attempt(self) -> str:
+        """Returns the end of a new object's name, hexadecimal digits that no other object has."""
         ...
 
     def put(self, name: str, data: bytes | memoryview) -> None:

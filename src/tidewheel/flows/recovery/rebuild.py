@@ -21,7 +21,7 @@ from tidewheel.errors import (
     UnknownTopic,
 )
 from tidewheel.flows.delivery.recur import delete_plan
-from tidewheel.flows.ports import ASIDE, LEDGERS, Objects, Ports, StoredObject
+from tidewheel.flows.ports import Objects, Ports, StoredObject
 from tidewheel.flows.recovery.rebuild_engine import RebuildEngine, reader_of
 from tidewheel.flows.recovery.rebuild_planning import (
     Resolved,
@@ -40,6 +40,7 @@ from tidewheel.ledger.inspection import Inspected
 from tidewheel.ledger.reader import tags_of
 from tidewheel.ledger.writer import GENERATION_TAG, TOPIC_TAG
 from tidewheel.model.checkpoint import Checkpoint, with_effective_cursors
+from tidewheel.model.object_names import ASIDE, LEDGERS, is_ledger, topic_prefix
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.wheel import open_from
 
@@ -136,7 +137,7 @@ def _rebuild(
 
 def ledgers_of(objects: Objects, topic: str) -> list[StoredObject]:
     """Lists a topic's ledgers."""
-    return [each for each in objects.list(f"{LEDGERS}{topic}/") if each.name.endswith(".parquet")]
+    return [each for each in objects.list(topic_prefix(LEDGERS, topic)) if is_ledger(each.name)]
 
 
 def buckets_of(resolved: Resolved) -> list[Bucket]:

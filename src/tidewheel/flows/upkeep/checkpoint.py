@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidewheel.errors import CorruptMetadata, ObjectMissing
-from tidewheel.flows.ports import CHECKPOINTS, Objects, Ports
+from tidewheel.flows.ports import Objects, Ports
 from tidewheel.model.checkpoint import Checkpoint, checkpoint_of, decode_checkpoint, encode_checkpoint
+from tidewheel.model.object_names import CHECKPOINTS, checkpoint_name, topic_prefix
 from tidewheel.model.subscription_state import Delivery, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 
@@ -34,7 +35,7 @@ class Found:
 
 def find_checkpoints(objects: Objects, topic: str) -> Found:
     """Lists a topic's checkpoints and reads the newest."""
-    listed = list(objects.list(f"{CHECKPOINTS}{topic}/"))
+    listed = list(objects.list(topic_prefix(CHECKPOINTS, topic)))
     unreadable: list[str] = []
     newest: Checkpoint | None = None
     for stored in reversed(listed):
@@ -80,7 +81,7 @@ def store_checkpoint(objects: Objects, checkpoint: Checkpoint) -> bool:
     found = find_checkpoints(objects, checkpoint.topic)
     if not found.unreadable and found.newest is not None and checkpoint.says_the_same(found.newest):
         return False
-    name = objects.new_checkpoint_name(checkpoint.topic, checkpoint.written_at_ms)
+    name = checkpoint_name(checkpoint.topic, checkpoint.written_at_ms, objects.new_attempt())
     objects.put(name, encode_checkpoint(checkpoint))
     readable = [each for each in found.names if each not in found.unreadable]
     kept = sorted([*readable, name])[-KEPT:]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from tidewheel.flows.ports import Ports, StoredObject
+from tidewheel.model.object_names import topic_of
 
 PORTION_MS = 60_000
 """How long one sweep does daily work of one name. Two such portions, and as long for deletions, fit into a sweep's
@@ -21,11 +22,6 @@ _BEHIND = "0"
 
 Visit = Callable[[str, str, list[StoredObject]], None]
 """Does the work for a prefix such as LEDGERS, a topic, and the objects under both."""
-
-
-def topic_of(stored: StoredObject) -> str:
-    """Returns the topic in an object's name."""
-    return stored.name.split("/")[1]
 
 
 def walk(
@@ -48,7 +44,7 @@ def walk(
     for prefix in prefixes[begun:]:
         behind = after if after is not None and after.startswith(prefix) else None
         # Names sort by topic, so memory holds the names of one topic only.
-        for topic, listed in groupby(ports.objects.list(prefix, behind), key=topic_of):
+        for topic, listed in groupby(ports.objects.list(prefix, behind), key=lambda each: topic_of(each.name)):
             visit(prefix, topic, list(listed))
             if not time_left():
                 return prefix + topic + _BEHIND

@@ -26,6 +26,7 @@ from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.ledger.rows import SCHEMA, sort_rows, without_repeats
 from tidewheel.ledger.writer import SEGMENT_BYTES, LedgerWriter
+from tidewheel.model import object_names
 from tidewheel.model.segment import Segment
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import Purge
@@ -93,7 +94,7 @@ def store_rows(
     if first is None:
         return None
     first_slot = first.column("deliver_at_ms")[0].as_py() // settings.slot_ms
-    name = objects.new_ledger_name(topic, first_slot, settings.slot_ms, bucket_id)
+    name = object_names.ledger_name(topic, first_slot, settings.slot_ms, bucket_id, objects.new_attempt())
     with objects.create(name) as sink:
         writer = LedgerWriter(
             sink,

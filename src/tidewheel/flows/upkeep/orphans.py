@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tidewheel.flows.ports import CHECKPOINTS, LEDGERS, PARKED, PLANS, Ports, StoredObject, Topics
+from tidewheel.flows.ports import Ports, StoredObject, Topics
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.daily import Visit, walk, walk_daily
+from tidewheel.model.object_names import CHECKPOINTS, LEDGERS, PARKED, PLANS, topic_prefix
 from tidewheel.model.topic_state import TopicState
 
 ORPHAN_GRACE_S = 24 * 3600
@@ -112,4 +113,4 @@ def _era(state: TopicState | None) -> tuple[str, int] | None:
 
 
 def _is_lost(ports: Ports, topic: str) -> bool:
-    return next(iter(ports.objects.list(f"{CHECKPOINTS}{topic}/")), None) is not None
+    return next(iter(ports.objects.list(topic_prefix(CHECKPOINTS, topic))), None) is not None

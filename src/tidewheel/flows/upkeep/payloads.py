@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
-from tidewheel.flows.ports import COLLECTED, PAYLOADS, Ports, StoredObject
+from tidewheel.flows.ports import Ports, StoredObject
 from tidewheel.flows.upkeep.daily import Visit, walk, walk_daily
 from tidewheel.ledger.delayed_index import next_slot
 from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.object_names import PAYLOADS, collections_name, payload_day_end_ms
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.untrusted import json_of, whole
 
 DAILY = "PAYLOADS"
 KEPT_MS = 28 * 86_400_000
-_DAY_MS = 86_400_000
 _MARKS_BYTES = 64 * 1024
 """A mark a day for 28 days takes a kilobyte."""
 
@@ -69,17 +68,18 @@ def _visit(ports: Ports, payloads: Payloads) -> Visit:
 
 def _sweep_topic(ports: Ports, topic: str, stored: list[StoredObject]) -> int:
     now_ms = ports.clock.now_ms()
-    marks_name = f"{PAYLOADS}{topic}/{COLLECTED}"
+    marks_name = collections_name(topic)
     bodies = [each for each in stored if each.name != marks_name]
     state = ports.topics.state(topic)
     if state is None:
         # The topic is deleted, or its table is lost. Bodies old enough for both cases are deleted.
-        done = [each.name for each in bodies if (_due_day_end_ms(each) or now_ms) + KEPT_MS < now_ms]
+        done = [each.name for each in bodies if (payload_day_end_ms(each.name) or now_ms) + KEPT_MS < now_ms]
         ports.objects.delete(done)
         return len(done)
     marks = _marks(ports, [each for each in stored if each.name == marks_name])
     handed_out_ms = max((to_ms for at_ms, to_ms in marks if at_ms <= now_ms - KEPT_MS), default=0)
-    done = [each.name for each in bodies if (ends_ms := _due_day_end_ms(each)) is not None and ends_ms <= handed_out_ms]
+    ends_ms = {each.name: payload_day_end_ms(each.name) for each in bodies}
+    done = [name for name, end_ms in ends_ms.items() if end_ms is not None and end_ms <= handed_out_ms]
     collected_ms = _collected_ms(ports, state)
     if ports.topics.parks(topic):
         # Parked messages are handed out only when the park is drained.
@@ -115,12 +115,3 @@ def _marks(ports: Ports, stored: list[StoredObject]) -> Marks:
         return [(at_ms, to_ms) for at_ms, to_ms in marks if to_ms <= at_ms]
     except (ValueError, TypeError):
         return []  # a damaged record is started anew, which costs 28 days
-
-
-def _due_day_end_ms(stored: StoredObject) -> int | None:
-    """Returns the end of the due day in a body's name. Returns None for a foreign name."""
-    try:
-        day = datetime.strptime(stored.name.split("/")[2], "%Y-%m-%d").replace(tzinfo=UTC)
-    except (IndexError, ValueError):
-        return None
-    return round(day.timestamp() * 1000) + _DAY_MS

@@ -1,0 +1,133 @@
+"""Builds and parses the names of all objects in S3.
+
+    ledgers/<topic>/<date>/<first slot>-<bucket id>-<attempt>.parquet
+                                               ledgers, by the UTC date on which the first slot starts
+    plans/<topic>/<first slot>-<attempt>.json.z
+                                               manifests that are too large for an item
+    plans/<topic>/<first slot>-<attempt>.parquet
+                                               a plan's recurring messages
+    parked/<topic>/<subscription>/<park id>-<attempt>.parquet
+                                               ledgers of parks that are too large for an item
+    checkpoints/<topic>/<written_at_ms, 15 digits>-<attempt>.json.z
+                                               a topic's marks and cursors, for a rebuild of a lost table
+    payloads/<topic>/<due date>/<message id>-<attempt>
+                                               bodies that are too large for SQS
+    payloads/<topic>/collected.json            times and slots of collections, for the deletion of bodies
+    imports/<topic>/_<import id>.json          an import's cuts; beside them, its files and rejects
+    aside/<old name>                           objects that a rebuild took out of service
+
+The attempt is unique. So no try overwrites an earlier try's object, which may be listed already.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidewheel.model.park import ParkKey
+
+LEDGERS = "ledgers/"
+PLANS = "plans/"
+PARKED = "parked/"
+PAYLOADS = "payloads/"
+CHECKPOINTS = "checkpoints/"
+IMPORTS = "imports/"
+ASIDE = "aside/"
+
+_LEDGER = re.compile(r"/\d+-([^-/]+)-[^-/]+\.parquet\Z")
+_PAYLOAD = re.compile(rf"{PAYLOADS}([A-Za-z0-9_-]{{1,48}})/\d{{4}}-\d\d-\d\d/[A-Z0-9]{{26}}-[0-9a-f]{{8,16}}\Z")
+_DAY_MS = 86_400_000
+
+
+def random_attempt() -> str:
+    """Returns 16 random hexadecimal digits."""
+    return secrets.token_hex(8)
+
+
+def topic_prefix(prefix: str, topic: str) -> str:
+    """Returns the prefix of a topic's objects under a prefix of this module."""
+    return f"{prefix}{topic}/"
+
+
+def topic_prefixes(topic: str) -> tuple[str, ...]:
+    """Returns the prefixes of all objects of a topic. No object of another topic has these prefixes."""
+    own = (LEDGERS, PLANS, PARKED, CHECKPOINTS, PAYLOADS, IMPORTS, ASIDE + LEDGERS)
+    return tuple(topic_prefix(prefix, topic) for prefix in own)
+
+
+def topic_of(name: str) -> str:
+    """Returns the topic in an object's name."""
+    return name.split("/")[1]
+
+
+def ledger_name(topic: str, first_slot: int, slot_ms: int, bucket_id: str, attempt: str) -> str:
+    """Returns the name of a ledger."""
+    return f"{LEDGERS}{topic}/{_date(first_slot * slot_ms)}/{first_slot}-{bucket_id}-{attempt}.parquet"
+
+
+def is_ledger(name: str) -> bool:
+    """Returns whether a name under `LEDGERS` has the end of a ledger's name."""
+    return name.endswith(".parquet")
+
+
+def ledger_bucket_id(name: str) -> str | None:
+    """Returns the bucket id in a ledger's name, or None for other names."""
+    found = _LEDGER.search(name)
+    return None if found is None else found[1]
+
+
+def manifest_name(topic: str, first_slot: int, attempt: str) -> str:
+    """Returns the name of a plan's manifest."""
+    return f"{PLANS}{topic}/{first_slot}-{attempt}.json.z"
+
+
+def occurrences_name(topic: str, first_slot: int, attempt: str) -> str:
+    """Returns the name of the object with a plan's recurring messages."""
+    return f"{PLANS}{topic}/{first_slot}-{attempt}.parquet"
+
+
+def park_name(key: ParkKey, attempt: str) -> str:
+    """Returns the name of a park's ledger."""
+    return f"{PARKED}{key.topic}/{key.subscription}/{key.id}-{attempt}.parquet"
+
+
+def checkpoint_name(topic: str, written_at_ms: int, attempt: str) -> str:
+    """Returns the name of a checkpoint. The names of a topic's checkpoints sort by time."""
+    return f"{CHECKPOINTS}{topic}/{written_at_ms:015d}-{attempt}.json.z"
+
+
+def payload_name(topic: str, due_ms: int, message_id: str, attempt: str) -> str:
+    """Returns the name of a body."""
+    return f"{PAYLOADS}{topic}/{_date(due_ms)}/{message_id}-{attempt}"
+
+
+def payload_topic(name: object) -> str | None:
+    """Returns the topic in a body's name, or None for other names."""
+    found = _PAYLOAD.match(name) if isinstance(name, str) else None
+    return None if found is None else found[1]
+
+
+def payload_day_end_ms(name: str) -> int | None:
+    """Returns the end of the due date in a body's name, or None for names without a date."""
+    try:
+        day = datetime.strptime(name.split("/")[2], "%Y-%m-%d").replace(tzinfo=UTC)
+    except (IndexError, ValueError):
+        return None
+    return round(day.timestamp() * 1000) + _DAY_MS
+
+
+def collections_name(topic: str) -> str:
+    """Returns the name of the record of a topic's collections."""
+    return f"{PAYLOADS}{topic}/collected.json"
+
+
+def cuts_name(topic: str, import_id: str) -> str:
+    """Returns the name of an import's cuts."""
+    return f"{IMPORTS}{topic}/_{import_id}.json"
+
+
+def _date(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%d")
