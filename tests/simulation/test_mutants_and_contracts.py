@@ -1,21 +1,32 @@
-"""Each condition of the ports in memory is held by a contract suite, which runs over those on AWS too."""
+"""Each condition of the ports in memory is held by a contract suite, which runs over the ports on AWS too.
+
+The suites run in this process, without pytest's fixtures. A test takes `store`, and maybe the arguments of
+`pytest.mark.parametrize`. Each set of arguments is a run.
+"""
 
 from __future__ import annotations
 
+import ast
 import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from itertools import product
+from typing import Any
 
 import pytest
 
-from tests.simulation.contract_runs import Run, runs
-from tests.simulation.guards import elsewhere
-from tests.simulation.mutant import Change
-from tests.simulation.mutants import MUTANTS
-from tidewheel.memory import MemoryTopics
+from tests.contract.builders import Store
+from tests.simulation.guard import Guard
+from tests.simulation.mutants import GUARDS
+from tidewheel.memory import MemoryObjects, MemoryTopics
 
-_CHANGES = {
-    (change.place, change.changes): change
-    for change in (*MUTANTS, *elsewhere.CHANGES)
-    if hasattr(MemoryTopics, change.place.rpartition(".")[2]) and change.place.startswith("tidewheel.memory.")
+_STORED = {
+    (guard.place, guard.lacking): guard
+    for guard in GUARDS
+    if guard.place.startswith("tidewheel.memory.") and hasattr(MemoryTopics, guard.place.rpartition(".")[2])
 }
 UNCONDITIONAL = {
     "_read": "it raises for a newer layout, which every read must: see the suite of layouts",
@@ -29,57 +40,107 @@ UNCONDITIONAL = {
 """Methods with an `if` that need no change of their own, and why."""
 
 
+SUITES = (
+    "collection",
+    "deliveries",
+    "imports",
+    "keys",
+    "layout",
+    "marks",
+    "merging",
+    "parks",
+    "plans",
+    "purge",
+    "rebuilding",
+    "recurring",
+    "replay",
+    "topic_deletion",
+)
+"""Files of `tests/contract`, without their `test_`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One test of a contract suite, with its parameters.
+
+    Attributes:
+        name: the file's and the function's.
+        call: runs the test over an empty store in memory.
+    """
+
+    name: str
+    call: Callable[[], None]
+
+    @property
+    def fails(self) -> bool:
+        try:
+            self.call()
+        except Exception:
+            return True
+        return False
+
+
+def _runs() -> Iterator[Run]:
+    """Yields all tests that need nothing but a store."""
+    for suite in SUITES:
+        module = import_module(f"tests.contract.test_{suite}")
+        for name, test in vars(module).items():
+            if name.startswith("test_"):
+                yield from _runs_of(f"{suite}.{name}", test)
+
+
+def _runs_of(name: str, test: Callable[..., None]) -> Iterator[Run]:
+    marks = [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]
+    given = [_sets(*mark.args[:2]) for mark in marks]
+    known = {"store", *(argument for sets in given for argument in sets[0])}
+    if set(inspect.signature(test).parameters) != known:
+        return
+    for chosen in product(*given):
+        arguments = {argument: value for each in chosen for argument, value in each.items()}
+        yield Run(name=name, call=partial(_call, test, arguments))
+
+
+def _sets(names: str | tuple[str, ...], values: Any) -> list[dict[str, Any]]:
+    arguments = [each.strip() for each in names.split(",")] if isinstance(names, str) else [*names]
+    found = []
+    for value in values:
+        plain = getattr(value, "values", value) if type(value).__name__ == "ParameterSet" else value
+        if len(arguments) == 1 and not (isinstance(plain, tuple) and type(value).__name__ == "ParameterSet"):
+            plain = (plain,)
+        found.append(dict(zip(arguments, plain, strict=True)))
+    return found
+
+
+def _call(test: Callable[..., None], arguments: dict[str, Any]) -> None:
+    topics, objects = MemoryTopics(), MemoryObjects()
+    test(store=Store(topics=topics, objects=objects, object_names=objects.names), **arguments)
+
+
 @pytest.fixture(scope="module")
 def suites() -> list[Run]:
     """All runs of the contract suites, each of which passes."""
-    found = list(runs())
+    found = list(_runs())
     assert len(found) > 200, "the suites were not found"
     for run in found:
         run.call()
     return found
 
 
-def _fails(run: Run) -> bool:
-    try:
-        run.call()
-    except Exception:
-        return True
-    return False
+@pytest.mark.parametrize("guard", _STORED.values(), ids=lambda guard: guard.promise)
+def test_without_a_guard_a_contract_suite_fails(guard: Guard, suites: list[Run]) -> None:
+    with guard.taken_away():
+        failing = next((run.name for run in suites if run.fails), None)
+
+    assert failing is not None, f"no contract suite holds {guard.place}: {guard.lacking}"
 
 
-@pytest.mark.parametrize("change", _CHANGES.values(), ids=lambda change: change.guard)
-def test_without_a_condition_a_contract_suite_fails(change: Change, suites: list[Run]) -> None:
-    with change.in_force():
-        failing = next((run.name for run in suites if _fails(run)), None)
+def test_every_method_in_memory_that_decides_something_has_a_guard() -> None:
+    guarded = {place.rpartition(".")[2] for place, _ in _STORED}
+    deciding = {name for name, method in inspect.getmembers(MemoryTopics, inspect.isfunction) if _decides(method)}
 
-    assert failing is not None, f"no contract suite holds {change.place}: {change.changes}"
-
-
-def test_every_method_in_memory_that_decides_something_is_changed_somewhere() -> None:
-    changed = {place.rpartition(".")[2] for place, _ in _CHANGES}
-    deciding = {
-        name
-        for name, method in inspect.getmembers(MemoryTopics, inspect.isfunction)
-        if any(line.lstrip().startswith("if ") for line in inspect.getsource(method).splitlines())
-    }
-
-    assert deciding - changed - UNCONDITIONAL.keys() == set()
+    assert deciding - guarded - UNCONDITIONAL.keys() == set()
 
 
-def test_a_change_of_what_is_not_there_any_more_says_so() -> None:
-    change = Change(guard="none", function=MemoryTopics.seal, changes=(("if this was never there", ""),))
-
-    with (
-        pytest.raises(ValueError, match=r"0 times in tidewheel\.memory\.topics\.MemoryTopics\.seal"),
-        change.in_force(),
-    ):
-        raise AssertionError("it was in force")
-
-
-def test_what_was_changed_is_as_before_afterwards() -> None:
-    before = MemoryTopics.seal.__code__
-    change = Change(guard="none", function=MemoryTopics.seal, changes=(("current.sealed < slot", "True"),))
-
-    with change.in_force():
-        assert MemoryTopics.seal.__code__ is not before
-    assert MemoryTopics.seal.__code__ is before
+def _decides(method: Callable[..., Any]) -> bool:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(method)))
+    return any(isinstance(node, ast.If) for node in ast.walk(tree))

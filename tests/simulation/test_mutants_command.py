@@ -11,8 +11,11 @@ import pytest
 from tests.simulation import mutants
 from tests.simulation.exploring import Found, explore
 from tests.simulation.guards import slots
+from tests.simulation.lacking import wrapped
 
-_CAUGHT = next(mutant for mutant in slots.MUTANTS if mutant.guard == "a range is planned once")
+_CAUGHT = next(guard for guard in slots.GUARDS if guard.promise == "a range is planned once")
+assert _CAUGHT.world is not None
+_WORLD = _CAUGHT.world
 
 
 def test_a_schedule_that_breaks_a_promise_is_found_again_after_as_many() -> None:
@@ -27,7 +30,7 @@ def test_a_schedule_that_breaks_a_promise_is_found_again_after_as_many() -> None
 
 
 def test_more_deviations_are_more_schedules() -> None:
-    none, one, two = (explore(replace(_CAUGHT.world, most=most)) for most in range(3))
+    none, one, two = (explore(replace(_WORLD, most=most)) for most in range(3))
 
     assert isinstance(none, int) and isinstance(one, int) and isinstance(two, int)
     assert none == 2 and none < one < two
@@ -36,7 +39,7 @@ def test_more_deviations_are_more_schedules() -> None:
 def test_all_guards_that_are_missed_end_it_well(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(mutants, "MUTANTS", (_CAUGHT,))
+    monkeypatch.setattr(mutants, "GUARDS", (_CAUGHT,))
     file = tmp_path / "mutants.json"
 
     assert mutants.main(["--json", str(file)]) == 0
@@ -51,12 +54,8 @@ def test_all_guards_that_are_missed_end_it_well(
 def test_a_guard_that_nobody_misses_ends_it_with_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    harmless = replace(
-        _CAUGHT,
-        guard="none",
-        changes=(("items.plans[plan.first_slot] = plan", "items.plans[plan.first_slot] = plan  "),),
-    )
-    monkeypatch.setattr(mutants, "MUTANTS", (harmless,))
+    harmless = replace(_CAUGHT, lacking=wrapped(lambda function, *args: function(*args)))
+    monkeypatch.setattr(mutants, "GUARDS", (harmless,))
 
     assert mutants.main([]) == 1
 

@@ -2,168 +2,125 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import ANY
+
+from tests.simulation.guard import Guard, stored
 from tests.simulation.guards import delivery_worlds as worlds
-from tests.simulation.mutant import Mutant
+from tests.simulation.lacking import always, instead, keyword, never
 from tidewheel.flows.administration import replay as replaying
 from tidewheel.flows.delivery import deliver, dispatch
 from tidewheel.flows.upkeep import sweep as sweeping
-from tidewheel.memory import MemoryTopics as T
-from tidewheel.memory.administration import MemoryAdministration
-from tidewheel.memory.parks import MemoryParks
+from tidewheel.model.subscription_state import Delivery
 
-_REVIVED = (
-    "if current is None:\n"
-    "            from tidewheel.model.subscription_state import Delivery\n"
-    "            current = Delivery(key=key, queue_url='queue-billing', parts=2, start=0, next_check_ms=0)\n"
-)
 
-MUTANTS = (
-    Mutant(
-        guard="a part is one worker's",
-        function=T.lease_part,
-        world=worlds.TWICE,
-        changes=(("if part in leases and leases[part] >= expired_before_ms:", "if False:"),),
+def _or_a_new_one(delivery: Any, key: Any) -> Any:
+    return delivery(key) or Delivery(key=key, queue_url="queue-billing", parts=2, start=0, next_check_ms=0)
+
+
+def _nine_slots_later(next_occupied: Any, ports: Any, buckets: Any, slot: int) -> Any:
+    return next_occupied(ports, buckets, slot + 9)
+
+
+GUARDS = (
+    Guard("a part is one worker's", stored("lease_part"), never("expired_before_ms"), worlds.TWICE),
+    Guard("a part that is done stays done", stored("lease_part"), never("done"), worlds.TWICE),
+    Guard(
+        "a part that comes late does not bring back a delivery that is gone",
+        stored("lease_part"),
+        instead("delivery", _or_a_new_one),
+        worlds.SLOW,
     ),
-    Mutant(
-        guard="a part that is done stays done",
-        function=T.lease_part,
-        world=worlds.TWICE,
-        changes=(("if current is None or part in current.done:", "if current is None:"),),
+    Guard(
+        "a worker that ends late does not bring back a delivery that is gone",
+        stored("part_done"),
+        instead("delivery", _or_a_new_one),
+        worlds.SLOW,
     ),
-    Mutant(
-        guard="a part that comes late does not bring back a delivery that is gone",
-        function=T.lease_part,
-        world=worlds.SLOW,
-        changes=(("if current is None or part in current.done:\n            return None\n", _REVIVED),),
+    Guard("a delivery goes when all of its parts are done", deliver.deliver_part, always("complete"), worlds.TWICE),
+    Guard(
+        "a part whose lease has ended is another worker's",
+        stored("lease_part"),
+        always("expired_before_ms"),
+        worlds.DYING,
     ),
-    Mutant(
-        guard="a worker that ends late does not bring back a delivery that is gone",
-        function=T.part_done,
-        world=worlds.SLOW,
-        changes=(("if current is None:\n            return None\n", _REVIVED),),
+    Guard(
+        "an open delivery is started again",
+        sweeping._look_after_delivery,
+        instead("enqueue_parts"),
+        worlds.DYING_DISPATCH,
     ),
-    Mutant(
-        guard="a delivery goes when all of its parts are done",
-        function=deliver.deliver_part,
-        world=worlds.TWICE,
-        changes=(("if after is not None and after.complete:", "if after is not None:"),),
+    Guard("a complete delivery whose worker died goes", sweeping._look_after_delivery, never("complete"), worlds.DYING),
+    Guard(
+        "a topic whose next slot is due is dispatched",
+        sweeping.look_after_topic,
+        never("fires_at_ms"),
+        worlds.DYING_DISPATCH,
     ),
-    Mutant(
-        guard="a part whose lease has ended is another worker's",
-        function=T.lease_part,
-        world=worlds.DYING,
-        changes=(("if part in leases and leases[part] >= expired_before_ms:", "if part in leases:"),),
+    Guard(
+        "the next slot names the next occupied slot",
+        dispatch._next_work,
+        instead("next_occupied", _nine_slots_later),
+        worlds.DYING_DISPATCH,
     ),
-    Mutant(
-        guard="an open delivery is started again",
-        function=sweeping._look_after_delivery,
-        world=worlds.DYING_DISPATCH,
-        changes=(("ports.queues.enqueue_parts(key, parts)", "pass"),),
+    Guard("one sweep starts an old delivery", stored("stamp_delivery"), never("next_check_ms"), worlds.TWO_SWEEPS),
+    Guard("a subscription gets what is due from its start on", deliver._its_rows, never("start"), worlds.LATER),
+    Guard(
+        "a plan that was read for an old subscription is not handed out to a new one",
+        stored("_unmoved"),
+        always("generation"),
+        worlds.RECREATED,
     ),
-    Mutant(
-        guard="a complete delivery whose worker died goes",
-        function=sweeping._look_after_delivery,
-        world=worlds.DYING,
-        changes=((" or delivery.complete", ""),),
+    Guard(
+        "a pause of an old subscription does not pause a new one",
+        stored("_change"),
+        never("generation"),
+        worlds.PAUSED_OLD,
     ),
-    Mutant(
-        guard="a topic whose next slot is due is dispatched",
-        function=sweeping.look_after_topic,
-        world=worlds.DYING_DISPATCH,
-        changes=(
-            ("if state.next_slot is not None and fires_at_ms(state.next_slot, state.settings) <= now_ms:", "if False:"),
-        ),
+    Guard(
+        "a deletion of an old subscription does not delete a new one",
+        stored("_change"),
+        never("generation"),
+        worlds.DELETED_TWICE,
     ),
-    Mutant(
-        guard="the next slot names the next occupied slot",
-        function=dispatch._next_work,
-        world=worlds.DYING_DISPATCH,
-        changes=(("next_occupied(ports, buckets, state.sealed)", "next_occupied(ports, buckets, state.sealed + 9)"),),
+    Guard(
+        "a refused part of an old subscription does not break a new one",
+        stored("mark_broken"),
+        never("generation"),
+        worlds.BROKEN_OLD,
     ),
-    Mutant(
-        guard="one sweep starts an old delivery",
-        function=T.stamp_delivery,
-        world=worlds.TWO_SWEEPS,
-        changes=(("or current.next_check_ms != seen_look_at_ms", ""),),
+    Guard(
+        "deliveries of a subscription that is gone go, too",
+        sweeping._look_after_delivery,
+        instead("subscription", lambda *_: SimpleNamespace(generation=ANY)),
+        worlds.UNSUBSCRIBED,
     ),
-    Mutant(
-        guard="a subscription gets what is due from its start on",
-        function=deliver._its_rows,
-        world=worlds.LATER,
-        changes=(("if delivery.start > delivery.key.plan:", "if False:"),),
+    Guard(
+        "no replay of a plan that may be deleted",
+        stored("open_replay"),
+        never("collected_until"),
+        worlds.REPLAY_COLLECT,
     ),
-    Mutant(
-        guard="a plan that was read for an old subscription is not handed out to a new one",
-        function=T._unmoved,
-        world=worlds.RECREATED,
-        changes=(
-            ("(current.cursor, current.generation) == (seen.cursor, seen.generation)", "current.cursor == seen.cursor"),
-        ),
+    Guard(
+        "a collection that has not seen a replay is refused",
+        stored("open_replay"),
+        keyword("replace", "subscriptions_version"),
+        worlds.REPLAY_COLLECT,
     ),
-    Mutant(
-        guard="a pause of an old subscription does not pause a new one",
-        function=MemoryParks._change,
-        world=worlds.PAUSED_OLD,
-        changes=(("or current.generation != subscription.generation", ""),),
+    Guard(
+        "a subscription that is paused gets no replay", stored("open_replay"), never("takes_plans"), worlds.REPLAY_PAUSE
     ),
-    Mutant(
-        guard="a deletion of an old subscription does not delete a new one",
-        function=MemoryParks._change,
-        world=worlds.DELETED_TWICE,
-        changes=(("or current.generation != subscription.generation", ""),),
+    Guard(
+        "a subscription that is gone gets no replay",
+        stored("open_replay"),
+        never("generation"),
+        worlds.REPLAY_UNSUBSCRIBE,
     ),
-    Mutant(
-        guard="a refused part of an old subscription does not break a new one",
-        function=MemoryParks.mark_broken,
-        world=worlds.BROKEN_OLD,
-        changes=(
-            ("(current.generation, current.state) != (generation, State.ACTIVE)", "current.state != State.ACTIVE"),
-        ),
-    ),
-    Mutant(
-        guard="deliveries of a subscription that is gone go, too",
-        function=sweeping._look_after_delivery,
-        world=worlds.UNSUBSCRIBED,
-        changes=(
-            (
-                "subscription is None or subscription.generation != key.generation or delivery.complete",
-                "delivery.complete",
-            ),
-        ),
-    ),
-    Mutant(
-        guard="no replay of a plan that may be deleted",
-        function=MemoryAdministration.open_replay,
-        world=worlds.REPLAY_COLLECT,
-        changes=((" or current.collected_until > delivery.key.plan", ""),),
-    ),
-    Mutant(
-        guard="a collection that has not seen a replay is refused",
-        function=MemoryAdministration.open_replay,
-        world=worlds.REPLAY_COLLECT,
-        changes=(
-            (
-                "subscriptions_version=current.subscriptions_version + 1",
-                "subscriptions_version=current.subscriptions_version",
-            ),
-        ),
-    ),
-    Mutant(
-        guard="a subscription that is paused gets no replay",
-        function=MemoryAdministration.open_replay,
-        world=worlds.REPLAY_PAUSE,
-        changes=((" or not to.takes_plans", ""),),
-    ),
-    Mutant(
-        guard="a subscription that is gone gets no replay",
-        function=MemoryAdministration.open_replay,
-        world=worlds.REPLAY_UNSUBSCRIBE,
-        changes=((" or to.generation != delivery.key.generation", ""),),
-    ),
-    Mutant(
-        guard="a worker of an earlier delivery does not end a replay",
-        function=replaying._Run._delivery,
-        world=worlds.REPLAY_WORKER,
-        changes=(("replay=secrets.token_hex(8),", "replay=None,"),),
+    Guard(
+        "a worker of an earlier delivery does not end a replay",
+        replaying._Run._delivery,
+        keyword("DeliveryKey", "replay"),
+        worlds.REPLAY_WORKER,
     ),
 )

@@ -2,166 +2,111 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+from tests.simulation.guard import Guard, stored
 from tests.simulation.guards import key_worlds as worlds
-from tests.simulation.mutant import Mutant
+from tests.simulation.lacking import always, instead, moved, never, wrapped
 from tidewheel.flows.administration import cancel as cancelling
 from tidewheel.flows.delivery import ingest as ingesting
 from tidewheel.flows.delivery import keys as settling
-from tidewheel.memory.keys import MemoryKeys as K
 
-MUTANTS = (
-    Mutant(
-        guard="a key is claimed once",
-        function=K.claim_key,
-        world=worlds.FIRST,
-        changes=(("if found is None:", "found = None\n        if True:"),),
+
+def _claimed_whatever_was_there(claim_key: Any, topic: str, entry: Any) -> None:
+    claim_key(topic, entry)
+
+
+def _write_over(_: Any, topics: Any, topic: str, tombstone: Any) -> None:
+    topics.restore_tombstone(topic, tombstone)
+
+
+GUARDS = (
+    Guard("a key is claimed once", stored("claim_key"), instead("get"), worlds.FIRST),
+    Guard(
+        "a key is moved only from the message that was read", stored("move_key"), never("version"), worlds.AFTER_CANCEL
     ),
-    Mutant(
-        guard="a key is moved only from the message that was read",
-        function=K.move_key,
-        world=worlds.AFTER_CANCEL,
-        changes=(("or found.version != seen.version", ""),),
+    Guard(
+        "what an upsert supersedes gets a tombstone with it",
+        stored("move_key"),
+        never(before="tombstones"),
+        worlds.UPSERTS,
     ),
-    Mutant(
-        guard="what an upsert supersedes gets a tombstone with it",
-        function=K.move_key,
-        world=worlds.UPSERTS,
-        changes=(
-            (
-                "        if superseded is not None:\n            items.tombstones",
-                "        if False:\n            items.tombstones",
-            ),
-        ),
+    Guard(
+        "a tombstone that is to be certain is put only while its slot is open",
+        stored("move_key"),
+        never("_open"),
+        worlds.UPSERT_DISPATCH,
     ),
-    Mutant(
-        guard="a tombstone that is to be certain is put only while its slot is open",
-        function=K.move_key,
-        world=worlds.UPSERT_DISPATCH,
-        changes=(
-            (
-                "if superseded is not None and superseded.certain and not self._open(topic, superseded.slot):",
-                "if False:",
-            ),
-        ),
+    Guard(
+        "cancel by key says no while a superseded message may come",
+        cancelling._cancel_named,
+        never("tail_ms"),
+        worlds.UPSERT_DISPATCH,
     ),
-    Mutant(
-        guard="cancel by key says no while a superseded message may come",
-        function=cancelling._cancel_named,
-        world=worlds.UPSERT_DISPATCH,
-        changes=(("if entry.tail_ms > now_ms:", "if False:"),),
+    Guard("cancel by key says no once the slot is sealed", stored("_open"), always("sealed"), worlds.UPSERT_DISPATCH),
+    Guard(
+        "a message in the ingest queue loses against a cancel by key",
+        settling._Settling._settle,
+        never("floor"),
+        worlds.KEY_QUEUED,
     ),
-    Mutant(
-        guard="cancel by key says no once the slot is sealed",
-        function=K._open,
-        world=worlds.UPSERT_DISPATCH,
-        changes=(("and state.sealed <= slot", ""),),
+    Guard(
+        "a cancel by key does not overlook a message that is settled meanwhile",
+        cancelling.cancel_key,
+        instead("claim_key", _claimed_whatever_was_there),
+        worlds.KEY_QUEUED,
     ),
-    Mutant(
-        guard="a message in the ingest queue loses against a cancel by key",
-        function=settling._Settling._settle,
-        world=worlds.KEY_QUEUED,
-        changes=(("if mine.version[:2] < found.floor:", "if False:"),),
+    Guard("a message that loses is dropped", settling._Settling._drop, instead("put_tombstone"), worlds.DUPLICATES),
+    Guard(
+        "a message is dropped while another one with its key waits",
+        settling._Settling._overlap,
+        instead("_find", lambda find, message_id: find(message_id) or SimpleNamespace(to=None)),
+        worlds.DUPLICATES,
     ),
-    Mutant(
-        guard="a cancel by key does not overlook a message that is settled meanwhile",
-        function=cancelling.cancel_key,
-        world=worlds.KEY_QUEUED,
-        changes=(
-            ("done = topics.claim_key(topic, entry) is None if", "done = topics.claim_key(topic, entry) != 0 if"),
-        ),
+    Guard(
+        "keys are settled before anything is sent",
+        ingesting.ingest,
+        moved("settle_keys", after="send_direct"),
+        worlds.DIRECT,
     ),
-    Mutant(
-        guard="a message that loses is dropped",
-        function=settling._Settling._drop,
-        world=worlds.DUPLICATES,
-        changes=(("self._topics.put_tombstone(self._state.topic, own)", "pass"),),
+    Guard(
+        "a message that was cancelled keeps no other from being sent",
+        settling._Settling._overlap,
+        instead("_find"),
+        worlds.WAS_CANCELLED,
     ),
-    Mutant(
-        guard="a message is dropped while another one with its key waits",
-        function=settling._Settling._overlap,
-        world=worlds.DUPLICATES,
-        changes=(
-            ("if cancelled is None:\n            return True", "if cancelled is None:\n            return False"),
-        ),
+    Guard(
+        "a message that was purged keeps no other from being sent",
+        settling._Settling._overlap,
+        never("purged"),
+        worlds.WAS_PURGED,
     ),
-    Mutant(
-        guard="keys are settled before anything is sent",
-        function=ingesting.ingest,
-        world=worlds.DIRECT,
-        changes=(
-            (
-                "    try:\n        superseded = settle_keys(ports, state, packs)\n"
-                "    except (CorruptMetadata, InvalidValue) as error:\n"
-                "        raise KeysNotSettled(topic, error) from error\n",
-                "",
-            ),
-            ("    return Ingested(\n", "    superseded = settle_keys(ports, state, packs)\n    return Ingested(\n"),
-        ),
+    Guard(
+        "a message that was due keeps no later one from being sent",
+        settling._Settling._overlap,
+        never("id_deliver_at_ms"),
+        worlds.WAS_DUE,
     ),
-    Mutant(
-        guard="a message that was cancelled keeps no other from being sent",
-        function=settling._Settling._overlap,
-        world=worlds.WAS_CANCELLED,
-        changes=(("named = cancelled.to", "return True"),),
+    Guard("a reschedule says no once the slot is sealed", stored("_open"), always("sealed"), worlds.MOVE_DISPATCH),
+    Guard(
+        "a message whose move came too late is dropped", settling._Settling.move, instead("_drop"), worlds.MOVE_DISPATCH
     ),
-    Mutant(
-        guard="a message that was purged keeps no other from being sent",
-        function=settling._Settling._overlap,
-        world=worlds.WAS_PURGED,
-        changes=((" or self._state.purged(found.deliver_at_ms, found.sent_ms)", ""),),
+    Guard("a message is moved once", stored("cancel"), never("certain to"), worlds.TWO_MOVES),
+    Guard(
+        "a cancel follows a message that was moved",
+        cancelling.cancel,
+        always("to", before="Cancelled"),
+        worlds.MOVE_CANCEL,
     ),
-    Mutant(
-        guard="a message that was due keeps no later one from being sent",
-        function=settling._Settling._overlap,
-        world=worlds.WAS_DUE,
-        changes=((" or id_deliver_at_ms(id_bytes(named)) <= mine.sent_ms", ""),),
+    Guard("a cancel of many writes over no tombstone", stored("cancel_batch"), never("any"), worlds.MOVE_CANCEL_MANY),
+    Guard("a cancel of many says no once a slot is sealed", stored("cancel_batch"), never("_open"), worlds.CANCEL_MANY),
+    Guard("an upsert writes over no tombstone", stored("move_key"), never("tombstones"), worlds.MOVE_UPSERT),
+    Guard(
+        "a tombstone never forgets where its message went",
+        stored("put_tombstone"),
+        wrapped(_write_over),
+        worlds.MOVED_AGAIN,
     ),
-    Mutant(
-        guard="a reschedule says no once the slot is sealed",
-        function=K._open,
-        world=worlds.MOVE_DISPATCH,
-        changes=(("and state.sealed <= slot", ""),),
-    ),
-    Mutant(
-        guard="a message whose move came too late is dropped",
-        function=settling._Settling.move,
-        world=worlds.MOVE_DISPATCH,
-        changes=(("            self._drop(mine)\n", ""),),
-    ),
-    Mutant(
-        guard="a message is moved once",
-        function=K.cancel,
-        world=worlds.TWO_MOVES,
-        changes=(("if found is not None and (found.certain or tombstone.to is not None):", "if False:"),),
-    ),
-    Mutant(
-        guard="a cancel follows a message that was moved",
-        function=cancelling.cancel,
-        world=worlds.MOVE_CANCEL,
-        changes=((" and outcome.found.to is None):", "):"),),
-    ),
-    Mutant(
-        guard="a cancel of many writes over no tombstone",
-        function=K.cancel_batch,
-        world=worlds.MOVE_CANCEL_MANY,
-        changes=(("if any(each[:2] in items.tombstones for each in tombstones):", "if False:"),),
-    ),
-    Mutant(
-        guard="a cancel of many says no once a slot is sealed",
-        function=K.cancel_batch,
-        world=worlds.CANCEL_MANY,
-        changes=(("if not self._open(topic, min(each.slot for each in tombstones)):", "if False:"),),
-    ),
-    Mutant(
-        guard="an upsert writes over no tombstone",
-        function=K.move_key,
-        world=worlds.MOVE_UPSERT,
-        changes=(("if superseded is not None and superseded[:2] in items.tombstones:", "if False:"),),
-    ),
-    Mutant(
-        guard="a tombstone never forgets where its message went",
-        function=K.put_tombstone,
-        world=worlds.MOVED_AGAIN,
-        changes=((".setdefault(tombstone[:2], tombstone)", "[tombstone[:2]] = tombstone"),),
-    ),
+    Guard("a message of a topic of a newer layout is not cancelled", stored("_open"), always("LAYOUT")),
 )

@@ -2,303 +2,278 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from tests.simulation.guard import Guard, stored
 from tests.simulation.guards import ledger_worlds as worlds
-from tests.simulation.mutant import Mutant
+from tests.simulation.lacking import always, changed, early, instead, keyword, moved, never, reads, wrapped
 from tidewheel.flows.administration import purge as purging
 from tidewheel.flows.administration import subscribe as subscribing
 from tidewheel.flows.delivery import direct, due_rows
 from tidewheel.flows.upkeep import collect as collecting
 from tidewheel.flows.upkeep import merge as merging
 from tidewheel.flows.upkeep import orphans
-from tidewheel.memory import MemoryObjects
-from tidewheel.memory import MemoryTopics as T
-from tidewheel.memory.administration import MemoryAdministration
-from tidewheel.memory.keys import MemoryKeys
 
-MUTANTS = (
-    Mutant(
-        guard="a plan is made of a snapshot, though a merge hides ledgers between two pages",
-        function=T.commit_plan,
-        world=worlds.MERGE_DISPATCH,
-        changes=(
-            (
-                "(current.planned, current.swap_version) != (state.planned, state.swap_version)",
-                "current.planned != state.planned",
-            ),
-        ),
+_FOREVER = 10**12
+
+
+def _swap_what_is_left(swap: Any, topics: Any, state: Any, sources: Any, *rest: Any) -> Any:
+    return swap(topics, state, [each for each in sources if topics.bucket(state.topic, each.id)], *rest)
+
+
+def _end_a_slot_earlier(buckets: Any, topic: str) -> Any:
+    return [
+        SimpleNamespace(id=each.id, object_name=each.object_name, last_slot=each.last_slot - 1)
+        for each in buckets(topic)
+    ]
+
+
+def _delete_only_after_a_raise(collect: Any, ports: Any, topic: str) -> Any:
+    raised: list[bool] = []
+
+    def raise_gc(*args: Any) -> bool:
+        raised.append(ports.topics.raise_gc(*args))
+        return raised[-1]
+
+    def deleting(delete: Any) -> Any:
+        return lambda *args: delete(*args) if any(raised) else None
+
+    topics = {name: deleting(getattr(ports.topics, name)) for name in ("delete_bucket", "delete_plan", "delete_trash")}
+    objects = changed(ports.objects, delete=deleting(ports.objects.delete))
+    return collect(changed(ports, topics=changed(ports.topics, raise_gc=raise_gc, **topics), objects=objects), topic)
+
+
+def _delete_by_the_wanted_mark(collect: Any, ports: Any, topic: str) -> Any:
+    wanted: list[int] = []
+
+    def raise_gc(state: Any, collected_until: int) -> Any:
+        wanted.append(collected_until)
+        return ports.topics.raise_gc(state, collected_until)
+
+    def state(topic: str) -> Any:
+        found = ports.topics.state(topic)
+        return replace(found, collected_until=wanted[-1]) if found and wanted else found
+
+    return collect(changed(ports, topics=changed(ports.topics, raise_gc=raise_gc, state=state)), topic)
+
+
+GUARDS = (
+    Guard(
+        "a plan is made of a snapshot, though a merge hides ledgers between two pages",
+        stored("commit_plan"),
+        never("swap_version"),
+        worlds.MERGE_DISPATCH,
     ),
-    Mutant(
-        guard="a merge is seen by whoever reads ledgers meanwhile",
-        function=T.swap,
-        world=worlds.MERGE_DISPATCH,
-        changes=(("swap_version=current.swap_version + 1", "swap_version=current.swap_version"),),
+    Guard(
+        "a merge is seen by whoever reads ledgers meanwhile",
+        stored("swap"),
+        keyword("replace", "swap_version"),
+        worlds.MERGE_DISPATCH,
     ),
-    Mutant(
-        guard="a merge rewrites all that is not planned",
-        function=merging._choose,
-        world=worlds.MERGE_DISPATCH,
-        changes=(("choose(buckets, state.planned,", "choose(buckets, state.sealed,"),),
+    Guard(
+        "a merge rewrites all that is not planned",
+        merging._choose,
+        reads("planned", lambda state: state.sealed),
+        worlds.MERGE_DISPATCH,
     ),
-    Mutant(
-        guard="the next slot is raised by a snapshot, too",
-        function=T.raise_next_slot,
-        world=worlds.MERGE_RAISE,
-        changes=(
-            (
-                "(current.work_version, current.swap_version) != (state.work_version, state.swap_version)",
-                "current.work_version != state.work_version",
-            ),
-        ),
+    Guard(
+        "the next slot is raised by a snapshot, too",
+        stored("raise_next_slot"),
+        never("swap_version"),
+        worlds.MERGE_RAISE,
     ),
-    Mutant(
-        guard="a ledger is merged once",
-        function=T.swap,
-        world=worlds.TWO_MERGES,
-        changes=(
-            (
-                "if any(source.id not in items.buckets for source in sources):\n            return False",
-                "sources = [source for source in sources if source.id in items.buckets]",
-            ),
-        ),
+    Guard("a ledger is merged once", stored("swap"), wrapped(_swap_what_is_left), worlds.TWO_MERGES),
+    Guard(
+        "a swap is refused when more was planned than its trash outlives",
+        stored("swap"),
+        never("planned"),
+        worlds.MERGE_LAGGING,
     ),
-    Mutant(
-        guard="a swap is refused when more was planned than its trash outlives",
-        function=T.swap,
-        world=worlds.MERGE_LAGGING,
-        changes=(("or current.planned > trash.sealed", ""),),
+    Guard(
+        "the trash of a merge is stamped with a mark that outlives every plan",
+        merging._swap,
+        reads("sealed", lambda state: state.collected_until),
+        worlds.MERGE_LAGGING,
     ),
-    Mutant(
-        guard="the trash of a merge is stamped with a mark that outlives every plan",
-        function=merging._swap,
-        world=worlds.MERGE_LAGGING,
-        changes=(("sealed=current.sealed", "sealed=current.collected_until"),),
+    Guard(
+        "merged ledgers stay while a plan names them",
+        collecting._delete,
+        always(before="delete_trash"),
+        worlds.MERGE_LAGGING,
     ),
-    Mutant(
-        guard="merged ledgers stay while a plan names them",
-        function=collecting._delete,
-        world=worlds.MERGE_LAGGING,
-        changes=(("if trash.sealed <= until:", "if True:"),),
+    Guard(
+        "a collection reads cursors before deliveries",
+        collecting.collect,
+        moved("subscriptions", after="open_deliveries"),
+        worlds.COLLECT_HAND_OUT,
     ),
-    Mutant(
-        guard="a collection reads cursors before deliveries",
-        function=collecting.collect,
-        world=worlds.COLLECT_HAND_OUT,
-        changes=(
-            (
-                "    subscriptions = ports.topics.subscriptions(topic)\n"
-                "    opened = ports.topics.open_deliveries(topic)\n",
-                "    opened = ports.topics.open_deliveries(topic)\n"
-                "    subscriptions = ports.topics.subscriptions(topic)\n",
-            ),
-        ),
+    Guard(
+        "a collection waits for open deliveries",
+        collecting.collect,
+        reads("plan", lambda _: _FOREVER),
+        worlds.COLLECT_DISPATCH,
     ),
-    Mutant(
-        guard="a collection waits for open deliveries",
-        function=collecting.collect,
-        world=worlds.COLLECT_DISPATCH,
-        changes=((" + [d.key.plan for d in opened]", ""),),
+    Guard(
+        "a collection waits for the least cursor",
+        collecting.collect,
+        reads("cursor", lambda _: _FOREVER),
+        worlds.COLLECT_PAUSED,
     ),
-    Mutant(
-        guard="a collection waits for the least cursor",
-        function=collecting.collect,
-        world=worlds.COLLECT_PAUSED,
-        changes=(("[s.cursor for s in subscriptions] + ", ""),),
+    Guard(
+        "a plan stays until its end is behind all cursors",
+        collecting._delete,
+        instead("plan_ranges", lambda ranges, topic: [(first, first) for first, _ in ranges(topic)]),
+        worlds.COLLECT_PAUSED,
     ),
-    Mutant(
-        guard="a plan stays until its end is behind all cursors",
-        function=collecting._delete,
-        world=worlds.COLLECT_PAUSED,
-        changes=(("if b <= until:", "if a <= until:"),),
+    Guard(
+        "a ledger stays until its last slot is behind all cursors",
+        collecting._delete,
+        instead("buckets", _end_a_slot_earlier),
+        worlds.COLLECT_NEXT,
     ),
-    Mutant(
-        guard="a ledger stays until its last slot is behind all cursors",
-        function=collecting._delete,
-        world=worlds.COLLECT_NEXT,
-        changes=(("if bucket.last_slot < until:", "if bucket.last_slot <= until:"),),
+    Guard(
+        "a bucket goes before its ledger",
+        collecting._delete,
+        moved("delete_bucket", after="delete object_name"),
+        worlds.COLLECT_NEXT,
     ),
-    Mutant(
-        guard="a bucket goes before its ledger",
-        function=collecting._delete,
-        world=worlds.COLLECT_NEXT,
-        changes=(
-            (
-                "            ports.topics.delete_bucket(topic, bucket.id)\n"
-                "            ports.objects.delete([bucket.object_name])\n",
-                "            ports.objects.delete([bucket.object_name])\n"
-                "            ports.topics.delete_bucket(topic, bucket.id)\n",
-            ),
-        ),
+    Guard(
+        "what a collection that died has left goes with the next",
+        collecting.collect,
+        wrapped(_delete_only_after_a_raise),
+        worlds.COLLECT_LAST,
     ),
-    Mutant(
-        guard="what a collection that died has left goes with the next",
-        function=collecting.collect,
-        world=worlds.COLLECT_LAST,
-        changes=(
-            (
-                "    if until > state.collected_until:\n        ports.topics.raise_gc(state, until)\n",
-                "    raised = until > state.collected_until and ports.topics.raise_gc(state, until)\n",
-            ),
-            ("    _delete(ports, state, done)\n", "    if raised:\n        _delete(ports, state, done)\n"),
-        ),
+    Guard(
+        "a topic is collected again while something is left that nobody needs",
+        collecting._next_at_ms,
+        wrapped(lambda *_: None),
+        worlds.COLLECT_HAND_OUT,
     ),
-    Mutant(
-        guard="a topic is collected again while something is left that nobody needs",
-        function=collecting._next_at_ms,
-        world=worlds.COLLECT_HAND_OUT,
-        changes=(("at_ms = now_ms + state.settings.collect_interval_s * 1000\n", "return None\n"),),
+    Guard("collected_until never goes back", stored("raise_gc"), never("collected_until"), worlds.TWO_COLLECTIONS),
+    Guard(
+        "a collection that has not seen a new subscription is refused",
+        stored("raise_gc"),
+        never("subscriptions_version"),
+        worlds.SUBSCRIBE_COLLECT,
     ),
-    Mutant(
-        guard="collected_until never goes back",
-        function=T.raise_gc,
-        world=worlds.TWO_COLLECTIONS,
-        changes=(("or current.collected_until >= collected_until", ""),),
+    Guard(
+        "a new subscription is seen by a collection",
+        stored("create_subscription"),
+        keyword("replace", "subscriptions_version"),
+        worlds.SUBSCRIBE_COLLECT,
     ),
-    Mutant(
-        guard="a collection that has not seen a new subscription is refused",
-        function=T.raise_gc,
-        world=worlds.SUBSCRIBE_COLLECT,
-        changes=(("or current.subscriptions_version != state.subscriptions_version", ""),),
+    Guard(
+        "a collection deletes by the mark that was stored",
+        collecting.collect,
+        wrapped(_delete_by_the_wanted_mark),
+        worlds.SUBSCRIBE_COLLECT,
     ),
-    Mutant(
-        guard="a new subscription is seen by a collection",
-        function=T.create_subscription,
-        world=worlds.SUBSCRIBE_COLLECT,
-        changes=(("subscriptions_version=current.subscriptions_version + 1, ", ""),),
+    Guard(
+        "a subscription does not begin below what is collected",
+        stored("create_subscription"),
+        never("collected_until"),
+        worlds.SUBSCRIBE_COLLECT,
     ),
-    Mutant(
-        guard="a collection deletes by the mark that was stored",
-        function=collecting.collect,
-        world=worlds.SUBSCRIBE_COLLECT,
-        changes=(
-            (
-                "    state = ports.topics.state(topic)\n    if state is None:\n        return None\n    done",
-                "    from dataclasses import replace\n    state = replace(state, collected_until=until)\n    done",
-            ),
-        ),
+    Guard(
+        "a subscription that begins behind is seen by the sweep",
+        stored("create_subscription"),
+        never(before="AT_ONCE_MS"),
+        worlds.SUBSCRIBE_COLLECT,
     ),
-    Mutant(
-        guard="a subscription does not begin below what is collected",
-        function=T.create_subscription,
-        world=worlds.SUBSCRIBE_COLLECT,
-        changes=(("or current.collected_until > cursor", ""),),
+    Guard(
+        "a subscription that found the next slot low enough is refused when the next slot was raised since",
+        stored("create_subscription"),
+        never("above"),
+        worlds.SUBSCRIBE_FIRST,
     ),
-    Mutant(
-        guard="a subscription that begins behind is seen by the sweep",
-        function=T.create_subscription,
-        world=worlds.SUBSCRIBE_COLLECT,
-        changes=(("if lower:", "if False:"),),
+    Guard(
+        "a new subscription is seen by whoever raises the next slot",
+        stored("create_subscription"),
+        keyword("replace", "work_version"),
+        worlds.SUBSCRIBE_DISPATCH,
     ),
-    Mutant(
-        guard="a subscription that found the next slot low enough is refused when the next slot was raised since",
-        function=T.create_subscription,
-        world=worlds.SUBSCRIBE_FIRST,
-        changes=(("if above(current.next_slot, cursor) != lower:", "if False:"),),
+    Guard(
+        "a subscription is created once", stored("create_subscription"), never(".subscriptions"), worlds.SUBSCRIBE_TWICE
     ),
-    Mutant(
-        guard="a new subscription is seen by whoever raises the next slot",
-        function=T.create_subscription,
-        world=worlds.SUBSCRIBE_DISPATCH,
-        changes=((", work_version=current.work_version + 1", ""),),
+    Guard(
+        "a new cursor is a boundary of plans",
+        subscribing.create_subscription,
+        reads("planned", lambda state: state.sealed),
+        worlds.SUBSCRIBE_BETWEEN,
     ),
-    Mutant(
-        guard="a subscription is created once",
-        function=T.create_subscription,
-        world=worlds.SUBSCRIBE_TWICE,
-        changes=(("subscription.name in items.subscriptions or ", ""),),
+    Guard(
+        "collected_until is a boundary of plans",
+        collecting._until,
+        instead("plan_ranges", lambda *_: []),
+        worlds.EARLIEST,
     ),
-    Mutant(
-        guard="a new cursor is a boundary of plans",
-        function=subscribing.create_subscription,
-        world=worlds.SUBSCRIBE_BETWEEN,
-        changes=(("else state.planned,", "else state.sealed,"),),
+    Guard(
+        "a tombstone outlives every redelivery of its message",
+        stored("delete_tombstones"),
+        always("ttl_s"),
+        worlds.REDELIVERY,
     ),
-    Mutant(
-        guard="collected_until is a boundary of plans",
-        function=collecting._until,
-        world=worlds.EARLIEST,
-        changes=(("min([kept_from, *inside])", "kept_from"),),
+    Guard(
+        "each try of an ingest has an object of its own",
+        stored("new_attempt"),
+        reads("_attempts", lambda _: 0),
+        worlds.ORPHAN_RETRY,
     ),
-    Mutant(
-        guard="a tombstone outlives every redelivery of its message",
-        function=MemoryKeys.delete_tombstones,
-        world=worlds.REDELIVERY,
-        changes=(("if tombstones[each].ttl_s < expired_before_s:", "if True:"),),
+    Guard(
+        "an object that may still get named is no orphan",
+        orphans._visit,
+        reads("ORPHAN_GRACE_S", lambda _: 0),
+        worlds.ORPHAN_RETRY,
     ),
-    Mutant(
-        guard="each try of an ingest has an object of its own",
-        function=MemoryObjects.new_attempt,
-        world=worlds.ORPHAN_RETRY,
-        changes=(("self._attempts += 1", "pass"),),
+    Guard("an object that is named is no orphan", orphans._delete, always("name"), worlds.ORPHAN_MERGE),
+    Guard(
+        "orphans are told by buckets first, and by the trash then",
+        orphans._ledgers_named,
+        early("trash"),
+        worlds.ORPHAN_MERGE,
     ),
-    Mutant(
-        guard="an object that may still get named is no orphan",
-        function=orphans._visit,
-        world=worlds.ORPHAN_RETRY,
-        changes=(("ORPHAN_GRACE_S * 1000", "0"),),
+    Guard(
+        "a purge swaps out no ledger that came after its mark",
+        purging.purge,
+        moved("buckets", after="_mark"),
+        worlds.PURGE_SEND,
     ),
-    Mutant(
-        guard="an object that is named is no orphan",
-        function=orphans._delete,
-        world=worlds.ORPHAN_MERGE,
-        changes=((" if each.name not in kept", ""),),
+    Guard(
+        "what was sent in the millisecond of a purge is purged",
+        purging.purge,
+        instead("sent_at_ms", lambda sent_at_ms, now_ms: sent_at_ms(now_ms) - 1),
+        worlds.PURGE_DIRECT,
     ),
-    Mutant(
-        guard="orphans are told by buckets first, and by the trash then",
-        function=orphans._ledgers_named,
-        world=worlds.ORPHAN_MERGE,
-        changes=(
-            (
-                "    live = frozenset(bucket.object_name for bucket in topics.buckets(topic))\n",
-                "    trash = topics.trash(topic)\n"
-                "    live = frozenset(bucket.object_name for bucket in topics.buckets(topic))\n",
-            ),
-            ("for trash in topics.trash(topic)", "for trash in trash"),
-        ),
+    Guard(
+        "an older purge does not undo a newer one", stored("set_purges"), never("purge_ms purges"), worlds.TWO_PURGES
     ),
-    Mutant(
-        guard="a purge swaps out no ledger that came after its mark",
-        function=purging.purge,
-        world=worlds.PURGE_SEND,
-        changes=(
-            (
-                "            inside = buckets if whole",
-                "            buckets = topics.buckets(topic)\n            inside = buckets if whole",
-            ),
-        ),
+    Guard(
+        "the trash of a purge is stamped likewise",
+        purging._swap_out,
+        reads("sealed", lambda state: state.collected_until),
+        worlds.PURGE_PLAN,
     ),
-    Mutant(
-        guard="what was sent in the millisecond of a purge is purged",
-        function=purging.purge,
-        world=worlds.PURGE_DIRECT,
-        changes=(
-            (
-                "sent_before_ms = state.sent_at_ms(clock.now_ms()) + 1",
-                "sent_before_ms = state.sent_at_ms(clock.now_ms())",
-            ),
-        ),
+    Guard(
+        "a plan brings nothing that was purged",
+        due_rows._due,
+        instead("without_purged", lambda _, rows, __: rows),
+        worlds.PURGE_PLAN,
     ),
-    Mutant(
-        guard="an older purge does not undo a newer one",
-        function=MemoryAdministration.set_purges,
-        world=worlds.TWO_PURGES,
-        changes=((" or (current.purge_ms, current.purges) != (state.purge_ms, state.purges)", ""),),
+    Guard(
+        "what goes direct is dropped if it was purged",
+        direct._wanted,
+        instead("without_purged", lambda _, rows, __: rows),
+        worlds.PURGE_DIRECT,
     ),
-    Mutant(
-        guard="the trash of a purge is stamped likewise",
-        function=purging._swap_out,
-        world=worlds.PURGE_PLAN,
-        changes=(("sealed=current.sealed", "sealed=current.collected_until"),),
+    Guard(
+        "a run whose lease has ended does not release another's", stored("release_merge"), always("merging_until_ms")
     ),
-    Mutant(
-        guard="a plan brings nothing that was purged",
-        function=due_rows._due,
-        world=worlds.PURGE_PLAN,
-        changes=(("return without_purged(rows.filter(keep), state)", "return rows.filter(keep)"),),
+    Guard(
+        "a merge that was considered on an old sight is not noted",
+        stored("merge_considered"),
+        never("work_version next_slot"),
     ),
-    Mutant(
-        guard="what goes direct is dropped if it was purged",
-        function=direct._wanted,
-        world=worlds.PURGE_DIRECT,
-        changes=(("return without_purged(rows, state)", "return rows"),),
-    ),
+    Guard("the next collection is not set on an old sight", stored("set_collect_at"), never("work_version next_slot")),
 )

@@ -2,225 +2,146 @@
 
 from __future__ import annotations
 
-from tests.simulation.guards import slot_worlds as worlds
-from tests.simulation.mutant import Mutant
-from tidewheel.flows.delivery import commit, direct, dispatch, due_rows, ingest
-from tidewheel.memory import MemoryTopics as T
-from tidewheel.memory.keys import MemoryKeys
+from dataclasses import replace
+from typing import Any
 
-MUTANTS = (
-    Mutant(
-        guard="a ledger never enters a sealed slot",
-        function=T.commit_bucket,
-        world=worlds.SINGLE_STEPS,
-        changes=(("or current.sealed > first", ""),),
+from tests.simulation.guard import Guard, stored
+from tests.simulation.guards import slot_worlds as worlds
+from tests.simulation.healing import SECOND, SLOT_S
+from tests.simulation.lacking import always, early, instead, keyword, moved, never, together
+from tidewheel.flows.delivery import commit, direct, dispatch, due_rows, ingest
+
+_LATER_SLOTS = 10
+_FOREVER = 10**12
+
+
+def _routed_as_before(commit: Any, ports: Any, state: Any, *rest: Any) -> Any:
+    return (state, *commit(ports, state, *rest)[1:])
+
+
+def _bring_back(step: Any, hand_out: Any) -> None:
+    subscription = hand_out.subscription
+    step.__self__._of(subscription.topic).subscriptions.setdefault(subscription.name, subscription)
+    step(hand_out)
+
+
+def _due_later_too(less: Any, times: Any, end_ms: int) -> Any:
+    return less(times, end_ms + _LATER_SLOTS * SLOT_S * SECOND)
+
+
+GUARDS = (
+    Guard("a ledger never enters a sealed slot", stored("commit_bucket"), never("sealed"), worlds.SINGLE_STEPS),
+    Guard(
+        "a commit that found the next slot low enough is refused when the next slot was raised since",
+        stored("commit_bucket"),
+        never("above"),
+        worlds.BEYOND,
     ),
-    Mutant(
-        guard="a commit that found the next slot low enough is refused when the next slot was raised since",
-        function=T.commit_bucket,
-        world=worlds.BEYOND,
-        changes=(("or above(current.next_slot, first) != above(state.next_slot, first)", ""),),
+    Guard("a commit lowers the next slot to its first slot", commit.commit_and_arm, instead("_lowered"), worlds.FIRST),
+    Guard(
+        "a commit is seen by whoever raises the next slot",
+        stored("commit_bucket"),
+        keyword("replace", "work_version"),
+        worlds.BEYOND,
     ),
-    Mutant(
-        guard="a commit lowers the next slot to its first slot",
-        function=commit.commit_and_arm,
-        world=worlds.FIRST,
-        changes=(("next_work = _lowered(state, first_slot)", "next_work = None"),),
+    Guard("a batch that comes twice at once is stored once", stored("commit_bucket"), never("buckets"), worlds.AGAIN),
+    Guard(
+        "a commit that finds itself done keeps its ledger",
+        commit._drop_unless_named,
+        always(before="delete"),
+        worlds.AGAIN,
     ),
-    Mutant(
-        guard="a commit is seen by whoever raises the next slot",
-        function=T.commit_bucket,
-        world=worlds.BEYOND,
-        changes=(("work_version=current.work_version + 1", "work_version=current.work_version"),),
+    Guard(
+        "a slot is sealed before it is planned",
+        dispatch.dispatch,
+        instead("seal", lambda _, state, slot: replace(state, sealed=slot)),
+        worlds.BOUNDARY,
     ),
-    Mutant(
-        guard="a batch that comes twice at once is stored once",
-        function=T.commit_bucket,
-        world=worlds.AGAIN,
-        changes=(("if bucket.id in items.buckets or once in items.imports:", "if once in items.imports:"),),
+    Guard("sealed never goes back", stored("seal"), always("sealed"), worlds.TWO_DISPATCHES),
+    Guard(
+        "what is direct is decided by the topic state of the commit",
+        ingest.ingest,
+        instead("_commit", _routed_as_before),
+        worlds.BOUNDARY,
     ),
-    Mutant(
-        guard="a commit that finds itself done keeps its ledger",
-        function=commit._drop_unless_named,
-        world=worlds.AGAIN,
-        changes=(("if committed is None or committed.object_name != bucket.object_name:", "if True:"),),
+    Guard(
+        "what is due too soon for its schedule is sealed, and goes direct",
+        ingest._seal_what_is_due,
+        never(".sealed"),
+        worlds.SOON,
     ),
-    Mutant(
-        guard="a slot is sealed before it is planned",
-        function=dispatch.dispatch,
-        world=worlds.BOUNDARY,
-        changes=(
-            (
-                "sealed = ports.topics.seal(state, boundary)",
-                "from dataclasses import replace\n        sealed = replace(state, sealed=boundary)",
-            ),
-        ),
+    Guard(
+        "a ledger arms the wheel when the next slot's own schedule is over",
+        commit.commit_and_arm,
+        never("_armed"),
+        worlds.WOKEN,
     ),
-    Mutant(
-        guard="sealed never goes back",
-        function=T.seal,
-        world=worlds.TWO_DISPATCHES,
-        changes=(("and current.sealed < slot", ""),),
+    Guard(
+        "a ledger arms the wheel when the next slot was put where it is without a schedule",
+        commit._armed,
+        never("AT_ONCE_MS"),
+        worlds.WOKEN_OPEN,
     ),
-    Mutant(
-        guard="what is direct is decided by the topic state of the commit",
-        function=ingest.ingest,
-        world=worlds.BOUNDARY,
-        changes=(("state, committed, commits = _commit(", "_, committed, commits = _commit("),),
+    Guard("a range is planned once", stored("commit_plan"), never("planned"), worlds.TWO_PLANNERS),
+    Guard(
+        "a plan that raises the next slot has seen every ledger",
+        stored("commit_plan"),
+        never("work_version"),
+        worlds.BEYOND,
     ),
-    Mutant(
-        guard="what is due too soon for its schedule is sealed, and goes direct",
-        function=ingest._seal_what_is_due,
-        world=worlds.SOON,
-        changes=(("if state.sealed < boundary and", "if False and"),),
+    Guard(
+        "a plan is handed out with its commit only to subscriptions as they were read",
+        stored("commit_plan"),
+        together(never("_unmoved"), instead("_step", _bring_back)),
+        worlds.UNSUBSCRIBED,
     ),
-    Mutant(
-        guard="a ledger arms the wheel when the next slot's own schedule is over",
-        function=commit.commit_and_arm,
-        world=worlds.WOKEN,
-        changes=((" or not _armed(ports, state)", ""),),
+    Guard("a plan is handed out once to a subscription", stored("_unmoved"), always("cursor"), worlds.PLANNED_TWICE),
+    Guard(
+        "a subscription that lags is not moved past the plans between",
+        dispatch._plan_and_hand_out,
+        never("cursor"),
+        worlds.PLANNED_BEHIND,
     ),
-    Mutant(
-        guard="a ledger arms the wheel when the next slot was put where it is without a schedule",
-        function=commit._armed,
-        world=worlds.WOKEN_OPEN,
-        changes=((" or state.next_check_ms == AT_ONCE_MS", ""),),
+    Guard(
+        "a cursor steps over what no plan holds, and not over a plan made since",
+        dispatch.hand_out,
+        together(moved("next_plan", after="subscription"), moved("state", after="next_plan")),
+        worlds.GAP,
     ),
-    Mutant(
-        guard="a range is planned once",
-        function=T.commit_plan,
-        world=worlds.TWO_PLANNERS,
-        changes=(
-            (
-                "(current.planned, current.swap_version) != (state.planned, state.swap_version)",
-                "current.swap_version != state.swap_version",
-            ),
-        ),
+    Guard(
+        "the next slot is raised only if no ledger came since the buckets were read",
+        stored("raise_next_slot"),
+        never("work_version"),
+        worlds.PLANNED_ONLY,
     ),
-    Mutant(
-        guard="a plan that raises the next slot has seen every ledger",
-        function=T.commit_plan,
-        world=worlds.BEYOND,
-        changes=(("if next_work is not None and current.work_version != state.work_version:", "if False:"),),
+    Guard("the next slot stays while a cursor lags", dispatch._raise_next_slot, never("cursor"), worlds.RESUMED),
+    Guard(
+        "the next slot stays while a sealed slot is not planned",
+        dispatch._raise_next_slot,
+        never("sealed"),
+        worlds.SEALED_ONLY,
     ),
-    Mutant(
-        guard="a plan is handed out with its commit only to subscriptions as they were read",
-        function=T.commit_plan,
-        world=worlds.UNSUBSCRIBED,
-        changes=(
-            ("if not all(self._unmoved(step) for step in hand_outs):", "if False:"),
-            (
-                "            self._step(step)\n",
-                "            items.subscriptions.setdefault(step.subscription.name, step.subscription)\n"
-                "            self._step(step)\n",
-            ),
-        ),
+    Guard("a cancel says no once the slot is sealed", stored("_open"), always("sealed"), worlds.CANCELLED),
+    Guard(
+        "a plan reads tombstones after the seal", dispatch.dispatch, early("tombstones", 0, _FOREVER), worlds.CANCELLED
     ),
-    Mutant(
-        guard="a plan is handed out once to a subscription",
-        function=T._unmoved,
-        world=worlds.PLANNED_TWICE,
-        changes=(
-            (
-                "(current.cursor, current.generation) == (seen.cursor, seen.generation)",
-                "current.generation == seen.generation",
-            ),
-        ),
+    Guard("a plan leaves out what was cancelled", due_rows._due, never("cancelled"), worlds.CANCELLED),
+    Guard(
+        "what goes direct is dropped if it was cancelled",
+        direct._wanted,
+        instead("tombstones", lambda *_: frozenset()),
+        worlds.QUEUED,
     ),
-    Mutant(
-        guard="a subscription that lags is not moved past the plans between",
-        function=dispatch._plan_and_hand_out,
-        world=worlds.PLANNED_BEHIND,
-        changes=((" or any(s.cursor != state.planned for s in takers)", ""),),
+    Guard(
+        "tombstones of what goes direct are read after the seal",
+        ingest.ingest,
+        early("tombstones", 0, _FOREVER),
+        worlds.QUEUED,
     ),
-    Mutant(
-        guard="a cursor steps over what no plan holds, and not over a plan made since",
-        function=dispatch.hand_out,
-        world=worlds.GAP,
-        changes=(
-            (
-                "        state = ports.topics.state(topic)\n"
-                "        subscription = ports.topics.subscription(topic, name)\n",
-                "        subscription = ports.topics.subscription(topic, name)\n"
-                "        plan = subscription and ports.topics.next_plan(topic, subscription.cursor)\n"
-                "        state = ports.topics.state(topic)\n",
-            ),
-            ("        plan = ports.topics.next_plan(topic, subscription.cursor)\n", ""),
-        ),
-    ),
-    Mutant(
-        guard="the next slot is raised only if no ledger came since the buckets were read",
-        function=T.raise_next_slot,
-        world=worlds.PLANNED_ONLY,
-        changes=(
-            (
-                "(current.work_version, current.swap_version) != (state.work_version, state.swap_version)",
-                "current.swap_version != state.swap_version",
-            ),
-        ),
-    ),
-    Mutant(
-        guard="the next slot stays while a cursor lags",
-        function=dispatch._raise_next_slot,
-        world=worlds.RESUMED,
-        changes=(("if any(s.takes_plans and s.cursor < state.planned for s in subscriptions):", "if False:"),),
-    ),
-    Mutant(
-        guard="the next slot stays while a sealed slot is not planned",
-        function=dispatch._raise_next_slot,
-        world=worlds.SEALED_ONLY,
-        changes=(("if state is None or state.planned < state.sealed:", "if state is None:"),),
-    ),
-    Mutant(
-        guard="a cancel says no once the slot is sealed",
-        function=MemoryKeys._open,
-        world=worlds.CANCELLED,
-        changes=(("and state.sealed <= slot", ""),),
-    ),
-    Mutant(
-        guard="a plan reads tombstones after the seal",
-        function=dispatch.dispatch,
-        world=worlds.CANCELLED,
-        changes=(
-            (
-                "        sealed = ports.topics.seal(state, boundary)\n",
-                "        from tests.simulation.mutant import early\n"
-                "        ports = early(ports, 'tombstones', topic, state.planned, boundary)\n"
-                "        sealed = ports.topics.seal(state, boundary)\n",
-            ),
-        ),
-    ),
-    Mutant(
-        guard="a plan leaves out what was cancelled",
-        function=due_rows._due,
-        world=worlds.CANCELLED,
-        changes=(("if plan.cancelled:", "if False:"),),
-    ),
-    Mutant(
-        guard="what goes direct is dropped if it was cancelled",
-        function=direct._wanted,
-        world=worlds.QUEUED,
-        changes=(("if cancelled:", "if False:"),),
-    ),
-    Mutant(
-        guard="tombstones of what goes direct are read after the seal",
-        function=ingest.ingest,
-        world=worlds.QUEUED,
-        changes=(
-            (
-                "    state = ports.topics.state(topic)\n",
-                "    from tests.simulation.mutant import early\n"
-                "    ports = early(ports, 'tombstones', topic, 0, 10**12)\n"
-                "    state = ports.topics.state(topic)\n",
-            ),
-        ),
-    ),
-    Mutant(
-        guard="a plan brings what is due in its slots, and nothing else of a segment",
-        function=due_rows._due,
-        world=worlds.SEGMENT,
-        changes=(
-            ("pc.less(times, plan.end_slot * state.slot_ms)", "pc.less(times, (plan.end_slot + 10) * state.slot_ms)"),
-        ),
+    Guard(
+        "a plan brings what is due in its slots, and nothing else of a segment",
+        due_rows._due,
+        instead("less", _due_later_too),
+        worlds.SEGMENT,
     ),
 )

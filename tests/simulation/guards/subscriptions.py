@@ -2,203 +2,135 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from tests.simulation.guard import Guard, stored
 from tests.simulation.guards import subscription_worlds as worlds
-from tests.simulation.mutant import Mutant
+from tests.simulation.lacking import always, instead, keyword, moved, never, wrapped
 from tidewheel.flows.administration import pause as pausing
 from tidewheel.flows.delivery import deliver, direct, dispatch, drain, parking
 from tidewheel.flows.upkeep import orphans
 from tidewheel.flows.upkeep import sweep as sweeping
-from tidewheel.memory.parks import MemoryParks as P
-from tidewheel.model import subscription_state as subscriptions
+from tidewheel.model.subscription_state import State, SubscriptionState
 
-MUTANTS = (
-    Mutant(
-        guard="a plan is not handed out with its commit to who is paused",
-        function=dispatch._plan_and_hand_out,
-        world=worlds.PAUSED,
-        changes=((" if s.takes_plans]", "]"),),
+
+def _done_without_a_park(_: Any, ports: Any, state: Any, key: Any, part: int, rows: Any) -> None:
+    ports.topics.part_done(key, part)
+
+
+def _take_all(take: Any, _: Any) -> Any:
+    return take.__self__
+
+
+GUARDS = (
+    Guard(
+        "a plan is not handed out with its commit to who is paused",
+        dispatch._plan_and_hand_out,
+        always("takes_plans"),
+        worlds.PAUSED,
     ),
-    Mutant(
-        guard="a plan is not handed out later to who is paused",
-        function=dispatch.hand_out,
-        world=worlds.PAUSED_MEANWHILE,
-        changes=(("or not subscription.takes_plans", ""),),
+    Guard(
+        "a plan is not handed out later to who is paused",
+        dispatch.hand_out,
+        never("takes_plans"),
+        worlds.PAUSED_MEANWHILE,
     ),
-    Mutant(
-        guard="a plan that is handed out is older than a pause that was not yet seen",
-        function=dispatch.hand_out,
-        world=worlds.PAUSED_MEANWHILE,
-        changes=(
-            (
-                "        state = ports.topics.state(topic)\n"
-                "        subscription = ports.topics.subscription(topic, name)\n",
-                "        subscription = ports.topics.subscription(topic, name)\n"
-                "        state = ports.topics.state(topic)\n",
-            ),
-        ),
+    Guard(
+        "a plan that is handed out is older than a pause that was not yet seen",
+        dispatch.hand_out,
+        moved("state", after="subscription"),
+        worlds.PAUSED_MEANWHILE,
     ),
-    Mutant(
-        guard="a paused subscription gets nothing that goes direct",
-        function=direct._send_or_park,
-        world=worlds.PAUSED,
-        changes=(("if current.state is State.ACTIVE:", "if True:"),),
+    Guard("a paused subscription gets nothing that goes direct", direct._send_or_park, always("ACTIVE"), worlds.PAUSED),
+    Guard(
+        "what a paused subscription must not have yet is kept for it",
+        direct._send_or_park,
+        always("put_aside"),
+        worlds.PAUSED,
     ),
-    Mutant(
-        guard="what a paused subscription must not have yet is kept for it",
-        function=direct._send_or_park,
-        world=worlds.PAUSED,
-        changes=(("elif put_aside(ports, state, current, rows) is not Parked.MOVED:", "else:"),),
+    Guard(
+        "nothing is parked for a subscription after the resume that would drain it",
+        stored("put_park"),
+        never("ACTIVE"),
+        worlds.RESUMED,
     ),
-    Mutant(
-        guard="nothing is parked for a subscription after the resume that would drain it",
-        function=P.put_park,
-        world=worlds.RESUMED,
-        changes=(("or owner.state is State.ACTIVE", ""),),
+    Guard(
+        "a subscription that resumes behind is seen by the sweep",
+        stored("resume"),
+        never(before="AT_ONCE_MS"),
+        worlds.TWO_RESUMED,
     ),
-    Mutant(
-        guard="a subscription that resumes behind is seen by the sweep",
-        function=P.resume,
-        world=worlds.TWO_RESUMED,
-        changes=(("if lower:", "if False:"),),
+    Guard(
+        "a resume that found the next slot low enough is refused when the next slot was raised since",
+        stored("resume"),
+        never("above"),
+        worlds.TWO_RESUMED,
     ),
-    Mutant(
-        guard="a resume that found the next slot low enough is refused when the next slot was raised since",
-        function=P.resume,
-        world=worlds.TWO_RESUMED,
-        changes=(("if above(marks.next_slot, cursor) != lower:", "if False:"),),
+    Guard(
+        "a resume is seen by whoever raises the next slot",
+        stored("resume"),
+        keyword("replace", "work_version"),
+        worlds.TWO_RESUMED,
     ),
-    Mutant(
-        guard="a resume is seen by whoever raises the next slot",
-        function=P.resume,
-        world=worlds.TWO_RESUMED,
-        changes=(("work_version=marks.work_version + 1", "work_version=marks.work_version"),),
+    Guard("a park is one worker's", stored("lease_park"), never("expired_before_ms"), worlds.DRAINED_TWICE),
+    Guard(
+        "a park whose worker died is drained by another",
+        stored("lease_park"),
+        always("expired_before_ms"),
+        worlds.DRAIN_DIES,
     ),
-    Mutant(
-        guard="a park is one worker's",
-        function=P.lease_park,
-        world=worlds.DRAINED_TWICE,
-        changes=(
-            (
-                "if current is None or (current.leased_ms is not None and current.leased_ms >= expired_before_ms):",
-                "if current is None:",
-            ),
-        ),
+    Guard(
+        "a park goes before its object", pausing.drop_parks, moved("delete_parks", after="delete"), worlds.DRAIN_DIES
     ),
-    Mutant(
-        guard="a park whose worker died is drained by another",
-        function=P.lease_park,
-        world=worlds.DRAIN_DIES,
-        changes=((" and current.leased_ms >= expired_before_ms", ""),),
+    Guard("an old park is drained", sweeping._look_after_park, instead("enqueue_parks"), worlds.DRAIN_DIES),
+    Guard("a park is not drained while its subscription is paused", drain.drain, never("PAUSED"), worlds.PAUSED_AGAIN),
+    Guard(
+        "a drain brings nothing that was purged",
+        drain._send,
+        instead("without_purged", lambda _, rows, __: rows),
+        worlds.PARKED_PURGED,
     ),
-    Mutant(
-        guard="a park goes before its object",
-        function=pausing.drop_parks,
-        world=worlds.DRAIN_DIES,
-        changes=(
-            ("        topics.delete_parks([park.key])\n", ""),
-            (
-                "            objects.delete([park.object_name])\n",
-                "            objects.delete([park.object_name])\n        topics.delete_parks([park.key])\n",
-            ),
-        ),
+    Guard("an object that a park names is no orphan", orphans._parked_named, never("object_name"), worlds.PARKED_LONG),
+    Guard("a park that is there already is not put again", stored("put_park"), never("parks"), worlds.PARKING),
+    Guard(
+        "a park that finds itself put keeps its object",
+        parking._forget_unnamed,
+        always(before="delete"),
+        worlds.PARKING,
     ),
-    Mutant(
-        guard="an old park is drained",
-        function=sweeping._look_after_park,
-        world=worlds.DRAIN_DIES,
-        changes=(("ports.queues.enqueue_parks([key])", "pass"),),
+    Guard("one sweep starts an old park", stored("stamp_park"), never("next_check_ms"), worlds.TWO_SWEEPS),
+    Guard("a queue that refuses does not end a pause", stored("mark_broken"), never("state"), worlds.REFUSED_PAUSED),
+    Guard("what a queue refuses of a part is parked once", stored("spill_part"), never("done"), worlds.REFUSED_TWICE),
+    Guard(
+        "what a queue refuses of a part is parked",
+        deliver._set_aside,
+        instead("spill", _done_without_a_park),
+        worlds.REFUSED_PAUSED,
     ),
-    Mutant(
-        guard="a park is not drained while its subscription is paused",
-        function=drain.drain,
-        world=worlds.PAUSED_AGAIN,
-        changes=(("if subscription.state is State.PAUSED:", "if False:"),),
+    Guard("a queue that has healed does not end a pause", stored("resume"), never(".state"), worlds.HEALED_PAUSED),
+    Guard(
+        "a broken subscription keeps its cursor moving",
+        SubscriptionState.takes_plans,
+        wrapped(lambda _, subscription: subscription.state is State.ACTIVE),
+        worlds.BROKEN_COLLECTED,
     ),
-    Mutant(
-        guard="a drain brings nothing that was purged",
-        function=drain._send,
-        world=worlds.PARKED_PURGED,
-        changes=(("without_purged(parked_rows(ports.objects, park), state)", "parked_rows(ports.objects, park)"),),
+    Guard(
+        "of a part that a queue took in part, the rest is parked",
+        deliver.deliver_part,
+        instead("take", _take_all),
+        worlds.GOES_IN_DELIVERY,
     ),
-    Mutant(
-        guard="an object that a park names is no orphan",
-        function=orphans._parked_named,
-        world=worlds.PARKED_LONG,
-        changes=(("if park.object_name is not None", "if False"),),
+    Guard(
+        "of direct messages that a queue took in part, the rest is parked",
+        direct._send_or_park,
+        instead("take", _take_all),
+        worlds.GOES_IN_DIRECT,
     ),
-    Mutant(
-        guard="a park that is there already is not put again",
-        function=P.put_park,
-        world=worlds.PARKING,
-        changes=(("if key in items.parks:", "if False:"),),
+    Guard(
+        "of a park that a queue took in part, the rest is parked anew",
+        drain._send,
+        never("num_rows"),
+        worlds.GOES_IN_DRAIN,
     ),
-    Mutant(
-        guard="a park that finds itself put keeps its object",
-        function=parking._forget_unnamed,
-        world=worlds.PARKING,
-        changes=(("if found is None or found.object_name != park.object_name:", "if True:"),),
-    ),
-    Mutant(
-        guard="one sweep starts an old park",
-        function=P.stamp_park,
-        world=worlds.TWO_SWEEPS,
-        changes=(("or current.next_check_ms != seen_look_at_ms", ""),),
-    ),
-    Mutant(
-        guard="a queue that refuses does not end a pause",
-        function=P.mark_broken,
-        world=worlds.REFUSED_PAUSED,
-        changes=(
-            ("(current.generation, current.state) != (generation, State.ACTIVE)", "current.generation != generation"),
-        ),
-    ),
-    Mutant(
-        guard="what a queue refuses of a part is parked once",
-        function=P.spill_part,
-        world=worlds.REFUSED_TWICE,
-        changes=(("if delivery is None or part in delivery.done:", "if delivery is None:"),),
-    ),
-    Mutant(
-        guard="what a queue refuses of a part is parked",
-        function=deliver._set_aside,
-        world=worlds.REFUSED_PAUSED,
-        changes=(("spill(ports, state, key, part, rows)", "ports.topics.part_done(key, part)"),),
-    ),
-    Mutant(
-        guard="a queue that has healed does not end a pause",
-        function=P.resume,
-        world=worlds.HEALED_PAUSED,
-        changes=(
-            (
-                "if (current.generation, current.state) != (subscription.generation, subscription.state):",
-                "if current.generation != subscription.generation:",
-            ),
-        ),
-    ),
-    Mutant(
-        guard="a broken subscription keeps its cursor moving",
-        function=subscriptions.SubscriptionState.takes_plans.fget,  # type: ignore[attr-defined]
-        world=worlds.BROKEN_COLLECTED,
-        changes=(("self.state is not State.PAUSED", "self.state is State.ACTIVE"),),
-    ),
-    Mutant(
-        guard="of a part that a queue took in part, the rest is parked",
-        function=deliver.deliver_part,
-        world=worlds.GOES_IN_DELIVERY,
-        changes=(("rows.take(pa.array(error.unsent))", "rows"),),
-    ),
-    Mutant(
-        guard="of direct messages that a queue took in part, the rest is parked",
-        function=direct._send_or_park,
-        world=worlds.GOES_IN_DIRECT,
-        changes=(
-            ("rows, messages = rows.take(pa.array(error.unsent)), [messages[place] for place in error.unsent]", "pass"),
-        ),
-    ),
-    Mutant(
-        guard="of a park that a queue took in part, the rest is parked anew",
-        function=drain._send,
-        world=worlds.GOES_IN_DRAIN,
-        changes=(("in_part = len(error.unsent) < rows.num_rows", "in_part = False"),),
-    ),
+    Guard("a part of which the park is there already is parked once", stored("spill_part"), never("parks")),
 )

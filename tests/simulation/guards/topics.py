@@ -2,163 +2,142 @@
 
 from __future__ import annotations
 
+from tests.simulation.guard import Guard, stored
 from tests.simulation.guards import recurring_worlds, seldom_worlds
 from tests.simulation.guards import topic_worlds as worlds
-from tests.simulation.mutant import Mutant
+from tests.simulation.lacking import always, early, instead, keyword, never, reads
 from tidewheel.flows.administration import delete_topic as deleting
 from tidewheel.flows.delivery import dispatch
 from tidewheel.flows.delivery import ingest as ingesting
 from tidewheel.flows.recovery import rebuild as rebuilding
 from tidewheel.flows.upkeep import orphans, payloads
 from tidewheel.flows.upkeep import sweep as sweeping
-from tidewheel.memory import MemoryTopics as T
-from tidewheel.memory.administration import MemoryAdministration as A
-from tidewheel.memory.items import MemoryItems
-from tidewheel.memory.recurring import MemoryRecurring as R
 
-MUTANTS = (
-    Mutant(
-        guard="a topic is created once",
-        function=T.create_topic,
-        world=worlds.CREATED_TWICE,
-        changes=(("if items.state is not None:", "if False:"),),
+_FOREVER_MS = 1 << 62
+
+GUARDS = (
+    Guard("a topic is created once", stored("create_topic"), never("state"), worlds.CREATED_TWICE),
+    Guard(
+        "a deletion ends after whoever has not seen it",
+        deleting.finish_deletion,
+        reads("LATE_MS", lambda _: 0),
+        worlds.DELETE_INGEST,
     ),
-    Mutant(
-        guard="a deletion ends after whoever has not seen it",
-        function=deleting.finish_deletion,
-        world=worlds.DELETE_INGEST,
-        changes=(("if emptied and now_ms >= late_ms:", "if emptied:"),),
+    Guard(
+        "a deletion comes to its end though its caller has died",
+        sweeping.look_after_topic,
+        instead("append ended"),
+        worlds.DELETE_INGEST,
     ),
-    Mutant(
-        guard="a deletion comes to its end though its caller has died",
-        function=sweeping.look_after_topic,
-        world=worlds.DELETE_INGEST,
-        changes=(("swept.ended.append(topic)", "pass"),),
+    Guard("a deletion takes schedules away", deleting._empty, instead("disarm"), worlds.DELETE_INGEST),
+    Guard(
+        "a batch of a deleted topic is not ingested into a new one",
+        ingesting.ingest,
+        never("generation"),
+        worlds.TOPIC_AGAIN,
     ),
-    Mutant(
-        guard="a deletion takes schedules away",
-        function=deleting._empty,
-        world=worlds.DELETE_INGEST,
-        changes=(("ports.wheel.disarm(topic)", "pass"),),
+    Guard(
+        "a change that was meant for a deleted topic does not reach a new one",
+        stored("_same"),
+        always("generation"),
+        worlds.TOPIC_AGAIN,
     ),
-    Mutant(
-        guard="a batch of a deleted topic is not ingested into a new one",
-        function=ingesting.ingest,
-        world=worlds.TOPIC_AGAIN,
-        changes=((" or any(pack.generation != state.generation for pack in packs)", ""),),
+    Guard(
+        "one sweep takes away what is left of a topic",
+        stored("claim_deletion"),
+        never("next_check_ms"),
+        worlds.DELETED_BY_TWO,
     ),
-    Mutant(
-        guard="a change that was meant for a deleted topic does not reach a new one",
-        function=MemoryItems._same,
-        world=worlds.TOPIC_AGAIN,
-        changes=(("current if current.generation == state.generation else None", "current"),),
+    Guard("an update does not undo another", stored("update_settings"), never("settings"), worlds.UPDATED_TWICE),
+    Guard(
+        "a recurring message begins in a slot that is not sealed",
+        stored("put_recurring"),
+        never("first_ms"),
+        recurring_worlds.RECUR_ALONE,
     ),
-    Mutant(
-        guard="one sweep takes away what is left of a topic",
-        function=A.claim_deletion,
-        world=worlds.DELETED_BY_TWO,
-        changes=((" or current.next_check_ms != state.next_check_ms", ""),),
+    Guard(
+        "recurring messages are read after the seal",
+        dispatch.dispatch,
+        early("all_recurring"),
+        recurring_worlds.RECUR_DISPATCH,
     ),
-    Mutant(
-        guard="an update does not undo another",
-        function=A.update_settings,
-        world=worlds.UPDATED_TWICE,
-        changes=((" or current.settings != state.settings", ""),),
+    Guard(
+        "a recurring message that comes is seen by whoever raises the next slot",
+        stored("put_recurring"),
+        keyword("replace", "work_version"),
+        recurring_worlds.RECUR_DISPATCH,
     ),
-    Mutant(
-        guard="a recurring message begins in a slot that is not sealed",
-        function=R.put_recurring,
-        world=recurring_worlds.RECUR_ALONE,
-        changes=((" or current.sealed > recurring.first_ms // state.slot_ms", ""),),
+    Guard(
+        "a recurring message that comes is seen by the sweep",
+        stored("put_recurring"),
+        never(before="AT_ONCE_MS"),
+        recurring_worlds.RECUR_DISPATCH,
     ),
-    Mutant(
-        guard="recurring messages are read after the seal",
-        function=dispatch.dispatch,
-        world=recurring_worlds.RECUR_DISPATCH,
-        changes=(
-            (
-                "        sealed = ports.topics.seal(state, boundary)\n",
-                "        from tests.simulation.mutant import early\n"
-                "        ports = early(ports, 'all_recurring', topic)\n"
-                "        sealed = ports.topics.seal(state, boundary)\n",
-            ),
-        ),
+    Guard(
+        "a recurring message that found the next slot low enough is refused when the next slot was raised since",
+        stored("put_recurring"),
+        never(".next_slot"),
+        recurring_worlds.RECUR_WAKE,
     ),
-    Mutant(
-        guard="a recurring message that comes is seen by whoever raises the next slot",
-        function=R.put_recurring,
-        world=recurring_worlds.RECUR_DISPATCH,
-        changes=(("work_version=current.work_version + 1", "work_version=current.work_version"),),
+    Guard(
+        "a recurring message keeps the sweep looking",
+        dispatch._next_work,
+        instead("next_occupied_by"),
+        recurring_worlds.RECUR_DISPATCH,
     ),
-    Mutant(
-        guard="a recurring message that comes is seen by the sweep",
-        function=R.put_recurring,
-        world=recurring_worlds.RECUR_DISPATCH,
-        changes=(("if next_slot is not None:", "if False:"),),
+    Guard(
+        "an end of a recurring message does not end a new one",
+        stored("delete_recurring"),
+        never("generation"),
+        recurring_worlds.RECURRING_AGAIN,
     ),
-    Mutant(
-        guard="a recurring message that found the next slot low enough is refused when the next slot was raised since",
-        function=R.put_recurring,
-        world=recurring_worlds.RECUR_WAKE,
-        changes=((" or current.next_slot != state.next_slot", ""),),
+    Guard(
+        "the object of occurrences stays while a plan names it",
+        orphans._manifests_named,
+        instead("plan_objects", lambda *_: frozenset()),
+        recurring_worlds.RECURRING_PAUSED,
     ),
-    Mutant(
-        guard="a recurring message keeps the sweep looking",
-        function=dispatch._next_work,
-        world=recurring_worlds.RECUR_DISPATCH,
-        changes=(("if recurring else None", "if False else None"),),
+    Guard(
+        "a topic whose topic state is lost keeps its ledgers", orphans._delete, never("_is_lost"), seldom_worlds.LOST
     ),
-    Mutant(
-        guard="an end of a recurring message does not end a new one",
-        function=R.delete_recurring,
-        world=recurring_worlds.RECURRING_AGAIN,
-        changes=((" or found.generation != seen.generation", ""),),
+    Guard(
+        "one merge or rebuild of a topic is under way",
+        stored("lease_merge"),
+        never("merging_until_ms now_ms"),
+        seldom_worlds.TWO_REBUILDS,
     ),
-    Mutant(
-        guard="the object of occurrences stays while a plan names it",
-        function=orphans._manifests_named,
-        world=recurring_worlds.RECURRING_PAUSED,
-        changes=(("return topics.plan_objects(topic)", "return frozenset()"),),
+    Guard(
+        "a rebuild begins with its own checkpoint, though another's clock was ahead",
+        rebuilding.rebuild,
+        keyword("checkpoint_topic", "ahead_ms"),
+        seldom_worlds.REBUILD_AHEAD,
     ),
-    Mutant(
-        guard="a topic whose topic state is lost keeps its ledgers",
-        function=orphans._delete,
-        world=seldom_worlds.LOST,
-        changes=((" or (state is None and _is_lost(ports, topic))", ""),),
+    Guard(
+        "a topic is at rest while it is rebuilt",
+        rebuilding.rebuild,
+        instead("delete_topic_state"),
+        seldom_worlds.REBUILD_INGEST,
     ),
-    Mutant(
-        guard="one merge or rebuild of a topic is under way",
-        function=T.lease_merge,
-        world=seldom_worlds.TWO_REBUILDS,
-        changes=(("if items.merging_until_ms is not None and items.merging_until_ms > now_ms:", "if False:"),),
+    Guard(
+        "a cut of an import is committed once, whatever became of its ledger",
+        stored("commit_bucket"),
+        never("imports"),
+        seldom_worlds.IMPORTED_TWICE,
     ),
-    Mutant(
-        guard="a rebuild begins with its own checkpoint, though another's clock was ahead",
-        function=rebuilding.rebuild,
-        world=seldom_worlds.REBUILD_AHEAD,
-        changes=((", ahead_ms=ports.max_skew_ms + 1", ""),),
+    Guard(
+        "a large body stays until its message was handed out, and longer",
+        payloads._sweep_topic,
+        instead("_marks", lambda *_: [(0, _FOREVER_MS)]),
+        seldom_worlds.LARGE_BODY,
     ),
-    Mutant(
-        guard="a topic is at rest while it is rebuilt",
-        function=rebuilding.rebuild,
-        world=seldom_worlds.REBUILD_INGEST,
-        changes=(
-            (
-                "            ports.topics.delete_topic_state(topic)\n            settle()\n        return",
-                "            settle()\n        return",
-            ),
-        ),
+    Guard("daily work is done once a day", stored("claim_daily"), never("now_ms")),
+    Guard(
+        "a deletion makes every condition that names the topic's generation fail",
+        stored("mark_deleting"),
+        keyword("replace", "generation"),
     ),
-    Mutant(
-        guard="a cut of an import is committed once, whatever became of its ledger",
-        function=T.commit_bucket,
-        world=seldom_worlds.IMPORTED_TWICE,
-        changes=((" or once in items.imports", ""),),
-    ),
-    Mutant(
-        guard="a large body stays until its message was handed out, and longer",
-        function=payloads._sweep_topic,
-        world=seldom_worlds.LARGE_BODY,
-        changes=((" and ends_ms <= handed_out_ms", ""),),
-    ),
+    Guard("a deletion seals every slot", stored("mark_deleting"), keyword("replace", "sealed")),
+    Guard("a new topic is not forgotten for a deleted one", stored("forget_topic"), never("_same")),
+    Guard("a topic that is being deleted is not there", stored("state"), never("deleting_at_ms")),
+    Guard("a topic of a newer layout is not changed", stored("_same"), never("LAYOUT")),
 )

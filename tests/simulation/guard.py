@@ -1,0 +1,113 @@
+"""A guard of the protocol, and its proof: without the guard some schedule of a small world breaks a promise."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from types import FunctionType
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from tests.simulation.exploring import Found, Scenario, explore
+from tests.simulation.lacking import Lacking, code_of
+from tidewheel import memory
+
+MOST_SCHEDULES = 400
+"""Of one world that are tried, the fewest deviations first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A condition, a read or an order of steps that the protocol needs.
+
+    Attributes:
+        promise: the guard's effect, as a sentence that is true only with the guard.
+        function: the function with the guard.
+        lacking: the change that takes the guard away.
+        world: the small world that breaks a promise then. None: a contract suite of the ports alone holds the guard.
+    """
+
+    promise: str
+    function: Callable[..., Any] | property
+    lacking: Lacking
+    world: Scenario | None = None
+
+    @property
+    def place(self) -> str:
+        """The function's name, with the module's name."""
+        return f"{self._code.__module__}.{self._code.__qualname__}"
+
+    @property
+    def _code(self) -> FunctionType:
+        found = self.function.fget if isinstance(self.function, property) else self.function
+        assert found is not None
+        function = inspect.unwrap(found)
+        assert isinstance(function, FunctionType)
+        return function
+
+    @contextmanager
+    def taken_away(self) -> Iterator[None]:
+        """Takes the guard away for the block, for every caller.
+
+        Raises:
+            ValueError: the function has no such guard, or more than one.
+        """
+        function = self._code
+        code, given = code_of(function, self.lacking)
+        with patch.dict(function.__globals__, given):
+            kept, function.__code__ = function.__code__, code
+            try:
+                yield
+            finally:
+                function.__code__ = kept
+
+    def hunt(self) -> Found | int:
+        """Explores the world without the guard. Returns the answer of `explore`."""
+        assert self.world is not None
+        with self.taken_away():
+            return explore(self.world, MOST_SCHEDULES)
+
+
+def stored(method: str) -> FunctionType:
+    """Returns a method of a port in memory, whichever class has it.
+
+    Raises:
+        ValueError: no class has the method, or more than one.
+    """
+    modules = [import_module(f"{memory.__name__}.{each.name}") for each in pkgutil.iter_modules(memory.__path__)]
+    classes = {each for module in modules for _, each in inspect.getmembers(module, inspect.isclass)}
+    here = [each for each in classes if each.__module__.startswith(memory.__name__)]
+    found = [each for each in (vars(one).get(method) for one in here) if isinstance(each, FunctionType)]
+    if len(found) != 1:
+        raise ValueError(f"{method} is in {len(found)} classes of {memory.__name__}: {found}")
+    return found[0]
+
+
+def worlds_of(guards: Iterable[Guard]) -> tuple[Scenario, ...]:
+    """Returns the worlds of some guards, each once."""
+    return tuple({guard.world.name: guard.world for guard in guards if guard.world is not None}.values())
+
+
+def guard_tests(guards: Sequence[Guard]) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Returns the test of each guard, and the test of each world with all guards in force."""
+
+    @pytest.mark.parametrize("guard", [each for each in guards if each.world], ids=lambda guard: guard.promise)
+    def without_a_guard(guard: Guard) -> None:
+        found = guard.hunt()
+
+        assert isinstance(found, Found), f"{found} schedules keep every promise without the guard"
+
+    @pytest.mark.parametrize("world", worlds_of(guards), ids=lambda world: world.name)
+    def with_all_guards(world: Scenario) -> None:
+        found = explore(world, MOST_SCHEDULES)
+
+        assert not isinstance(found, Found), f"{found.violation}; {found.story}"
+        assert found >= (1 if world.most == 0 else 3), "the world has no schedules to speak of"
+
+    return without_a_guard, with_all_guards
