@@ -18,7 +18,7 @@ from tidewheel.cost.deployed import ENVIRONMENTS
 from tidewheel.cost.function_time import FUNCTIONS, LATENCY_MS, cold_share, gb_seconds
 from tidewheel.cost.requests import FLOWS
 from tidewheel.cost.rivals import rivals
-from tidewheel.cost.stream import BULK_WINDOW_S, ENDS_SOON_S, URGENT_S
+from tidewheel.cost.stream import ENDS_SOON_S, URGENT_S
 from tidewheel.cost.workload import Spread, Workload
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.upkeep.merge_planning import _ENDS_SOON_MS
@@ -56,11 +56,6 @@ def test_what_an_environment_is_billed_for_is_what_its_template_has(name: str) -
 def test_the_arithmetic_has_the_codes_own_constants() -> None:
     assert URGENT_S * 1000 == URGENT_MS
     assert ENDS_SOON_S * 1000 == _ENDS_SOON_MS
-    windows = {
-        each.get("MaximumBatchingWindowInSeconds")
-        for each in _resources(TEMPLATES["development"], "AWS::Lambda::EventSourceMapping")
-    }
-    assert BULK_WINDOW_S in windows
 
 
 def test_every_unit_of_every_flow_has_a_price_and_every_request_a_latency() -> None:

@@ -15,22 +15,13 @@ from tidewheel.cdk.queues import grant_queue_sends, read_queue, source_queue, te
 from tidewheel.cdk.storage import ITEM_WRITES, TOPICS, Storage
 from tidewheel.client.subscription_queues import ROLE_TAG, STACK_TAG, SUBSCRIPTION
 from tidewheel.model.object_names import LEDGERS, PARKED, PLANS
+from tidewheel.model.source_queues import WORK_QUEUE
 
 DELIVER_TIMEOUT = Duration.seconds(60)
 """The function's time-out. A part has a thousand messages by default and takes a second or two.
 
 A park may hold all direct messages of an ingest call.
 """
-
-WORK_VISIBILITY = Duration.seconds(180)
-"""Three times the function's time-out, and longer than a lease. AWS recommends six times, and requires once.
-
-A failed part comes again after this time. A plan is handed out 480 s before its first message is due, so two more tries
-are in time.
-"""
-
-WORK_RECEIVES = 10
-"""Half an hour of tries. After the same time (`redrive_s`), the sweep enqueues the part again in any case."""
 
 
 class Delivery(Construct):
@@ -50,13 +41,7 @@ class Delivery(Construct):
         super().__init__(scope, id_)
         self._subscriber_queue_arns = environment.subscriber_queue_arns
         self.roles: list[iam.IRole] = []
-        self.work_queue = source_queue(
-            self,
-            "WorkQueue",
-            environment,
-            visibility_timeout=WORK_VISIBILITY,
-            max_receive_count=WORK_RECEIVES,
-        )
+        self.work_queue = source_queue(self, "WorkQueue", environment, WORK_QUEUE)
         self.refused_queue = terminal_queue(
             self, "RefusedQueue", environment, why="It is read by people only: what SQS refused ends here."
         )
@@ -69,7 +54,7 @@ class Delivery(Construct):
             timeout=DELIVER_TIMEOUT,
             memory_mib=environment.deliver_memory_mib,
         )
-        read_queue(self.deliver, self.work_queue, batch_size=1, max_concurrency=environment.work_concurrency)
+        read_queue(self.deliver, self.work_queue, WORK_QUEUE, max_concurrency=environment.work_concurrency)
         storage.grant_items(self.deliver, TOPICS, *ITEM_WRITES, "dynamodb:ConditionCheckItem")
         storage.grant_objects(self.deliver, "s3:GetObject", prefixes=(LEDGERS, PLANS, PARKED))
         storage.grant_objects(self.deliver, "s3:PutObject", "s3:DeleteObject", prefixes=(PARKED,))

@@ -10,29 +10,11 @@ from constructs import Construct
 from tidewheel.cdk.delivery import Delivery
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.functions import python_function
-from tidewheel.cdk.queues import OUTAGE, read_queue, receives_through, source_queue
+from tidewheel.cdk.queues import read_queue, source_queue
 from tidewheel.cdk.storage import OF_TOPICS, TOMBSTONES, TOPICS, Storage
 from tidewheel.cdk.timing_wheel import TimingWheel
 from tidewheel.model.object_names import LEDGERS, PARKED
-
-INGEST_TIMEOUT = Duration.seconds(60)
-
-URGENT_VISIBILITY = Duration.seconds(120)
-"""Twice the function's time-out. AWS recommends six times, and requires once.
-
-Urgent messages may be due in seconds. A batch whose call died comes again after this time, so a crash makes its
-messages late by this time. A small batch takes much less than the time-out.
-"""
-
-BULK_WINDOW = Duration.seconds(300)
-"""The longest that Lambda waits for a batch to fill. A long wait makes few, large ledgers."""
-
-BULK_VISIBILITY = Duration.seconds(6 * 60 + 300)
-"""Six times the function's time-out plus the window, as AWS recommends.
-
-The bulk queue's messages are due in half an hour or later (`tidewheel.client.sender.URGENT_MS`). A retry that waits for
-the window again is still in time for a ledger.
-"""
+from tidewheel.model.source_queues import INGEST_TIMEOUT_S, URGENT_QUEUE, bulk_queue
 
 
 class Ingestion(Construct):
@@ -70,7 +52,7 @@ class Ingestion(Construct):
             description="Tidewheel: turns sent messages into ledgers, or sends them when they are due soon",
             code=code,
             environment=environment,
-            timeout=INGEST_TIMEOUT,
+            timeout=Duration.seconds(INGEST_TIMEOUT_S),
             memory_mib=environment.ingest_memory_mib,
         )
         for urgent, bulk in self._pairs:
@@ -95,26 +77,12 @@ class Ingestion(Construct):
 
     def _read(self, urgent: sqs.Queue, bulk: sqs.Queue, environment: Environment) -> None:
         """Makes the function read a pair of queues."""
-        read_queue(self.ingest, urgent, batch_size=10, max_concurrency=environment.urgent_concurrency)
-        read_queue(
-            self.ingest,
-            bulk,
-            batch_size=10_000,
-            max_concurrency=environment.bulk_concurrency,
-            window=BULK_WINDOW,
-        )
+        read_queue(self.ingest, urgent, URGENT_QUEUE, max_concurrency=environment.urgent_concurrency)
+        read_queue(self.ingest, bulk, bulk_queue(), max_concurrency=environment.bulk_concurrency)
 
 
 def _queues(scope: Construct, environment: Environment) -> tuple[sqs.Queue, sqs.Queue]:
     """Creates an urgent and a bulk queue."""
 
-    def make(id_: str, visibility_timeout: Duration) -> sqs.Queue:
-        return source_queue(
-            scope,
-            id_,
-            environment,
-            visibility_timeout=visibility_timeout,
-            max_receive_count=receives_through(OUTAGE, visibility_timeout),
-        )
-
-    return make("UrgentQueue", URGENT_VISIBILITY), make("BulkQueue", BULK_VISIBILITY)
+    urgent = source_queue(scope, "UrgentQueue", environment, URGENT_QUEUE)
+    return urgent, source_queue(scope, "BulkQueue", environment, bulk_queue())

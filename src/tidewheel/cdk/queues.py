@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from aws_cdk import Duration
@@ -15,24 +14,12 @@ from constructs import Construct
 from tidewheel.cdk.encryption import DATA_KEY_REUSE, key_of
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.nag_suppressions import acknowledge
+from tidewheel.model.source_queues import RETENTION_S, SourceQueue
 
-RETENTION = Duration.days(14)
-"""The longest that SQS keeps a message. A tombstone outlives two such stays (28 days)."""
-
-OUTAGE = Duration.hours(4)
-"""The longest outage of S3, DynamoDB or Lambda after which no person must act: packs are retried for this time.
-
-After this time, packs become dead letters, which people redrive. The time is not longer, since a damaged pack, or a
-pack for a deleted topic, is reported only when it becomes a dead letter.
-"""
+RETENTION = Duration.seconds(RETENTION_S)
 
 READS = ("sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
 """The actions that Lambda needs to read a queue for a function. Failed messages keep their visibility time-out."""
-
-
-def receives_through(outage: Duration, visibility_timeout: Duration) -> int:
-    """Returns the number of receives in which a failing message is retried for this long."""
-    return math.ceil(outage.to_seconds() / visibility_timeout.to_seconds())
 
 
 def terminal_queue(scope: Construct, id_: str, environment: Environment, *, why: str | None = None) -> sqs.Queue:
@@ -61,20 +48,18 @@ def source_queue(
     scope: Construct,
     id_: str,
     environment: Environment,
-    *,
-    visibility_timeout: Duration,
-    max_receive_count: int,
+    settings: SourceQueue,
 ) -> sqs.Queue:
     """Creates a queue for a function, with its dead-letter queue `<id>DeadLetters`."""
     dead_letters = terminal_queue(scope, f"{id_}DeadLetters", environment)
     return sqs.Queue(
         scope,
         id_,
-        visibility_timeout=visibility_timeout,
+        visibility_timeout=Duration.seconds(settings.visibility_s),
         retention_period=RETENTION,
         removal_policy=environment.removal_policy,
         enforce_ssl=True,
-        dead_letter_queue=sqs.DeadLetterQueue(max_receive_count=max_receive_count, queue=dead_letters),
+        dead_letter_queue=sqs.DeadLetterQueue(max_receive_count=settings.receives, queue=dead_letters),
         **queue_encryption(key_of(scope)),
     )
 
@@ -82,19 +67,17 @@ def source_queue(
 def read_queue(
     function: lambda_.Function,
     queue: sqs.Queue,
+    settings: SourceQueue,
     *,
-    batch_size: int,
     max_concurrency: int,
-    window: Duration | None = None,
 ) -> None:
     """Makes a function read a queue.
 
     Args:
         function: Reports the failed messages of a batch, which come again after the queue's visibility time-out.
         queue: The queue to read.
-        batch_size: The most SQS messages in a call.
+        settings: The queue's settings.
         max_concurrency: The most calls at one time. Further messages wait, and no receive is counted.
-        window: The longest that Lambda waits for a batch to fill.
     """
     grantee = function.grant_principal
     grantee.add_to_principal_policy(iam.PolicyStatement(actions=list(READS), resources=[queue.queue_arn]))
@@ -103,8 +86,8 @@ def read_queue(
         "Reader",
         target=function,
         event_source_arn=queue.queue_arn,
-        batch_size=batch_size,
-        max_batching_window=window,
+        batch_size=settings.batch_size,
+        max_batching_window=Duration.seconds(settings.window_s) if settings.window_s else None,
         max_concurrency=max_concurrency,
         report_batch_item_failures=True,
     )

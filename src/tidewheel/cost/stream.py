@@ -17,14 +17,13 @@ from tidewheel.model.message import HEADER_BYTES, SQS_MAX_BYTES
 from tidewheel.model.pack import MAX_PACK_BYTES
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS
 from tidewheel.model.settings import TopicSettings
+from tidewheel.model.source_queues import BULK_WINDOW_S
 
 CHUNK_BYTES = 64 * 1024
 URGENT_S = 1800
 """Messages due within half an hour go through the urgent queue (`tidewheel.client.sender`)."""
 ENDS_SOON_S = 3600
 """Ledgers that end within an hour are not merged (`tidewheel.flows.upkeep.merge_planning`)."""
-BULK_WINDOW_S = 300
-"""The bulk queue's batch window (`tidewheel.cdk.ingestion`)."""
 MAX_EVENT_BYTES = 6_000_000
 """Maximum size of a Lambda event."""
 SEGMENT_BYTES = 64 * 1024

@@ -1,0 +1,77 @@
+"""Defines the SQS queues that functions read, with the settings of the deployed stack.
+
+The CDK's constructs, the stack in memory and the cost model use these settings.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+OUTAGE_S = 4 * 3600
+"""The longest outage of S3, DynamoDB or Lambda after which no person must act: packs are retried for this time.
+
+After this time, packs become dead letters, which people redrive. The time is not longer, since a damaged pack, or a
+pack for a deleted topic, is reported only when it becomes a dead letter.
+"""
+
+RETENTION_S = 14 * 86_400
+"""The longest that SQS keeps a message. A tombstone outlives two such stays (28 days)."""
+
+INGEST_TIMEOUT_S = 60
+"""The ingest function's time-out."""
+
+BULK_WINDOW_S = 300
+"""The longest that Lambda waits for a batch of the bulk queue to fill. A long wait makes few, large ledgers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceQueue:
+    """Describes a queue and the reads of its function.
+
+    Attributes:
+        visibility_s: The time after which a failed message comes again.
+        receives: The receives after which a message is a dead letter.
+        batch_size: The most messages in a call.
+        window_s: The longest that Lambda waits for a batch to fill.
+    """
+
+    visibility_s: int
+    receives: int
+    batch_size: int
+    window_s: float = 0
+
+
+def bulk_queue(window_s: float = BULK_WINDOW_S) -> SourceQueue:
+    """Returns the queue of all packs that are not urgent.
+
+    A message is invisible for six times the function's time-out plus the window, as AWS recommends. The messages are
+    due in half an hour or later (`tidewheel.client.sender.URGENT_MS`). A retry that waits for the window again is still
+    in time for a ledger.
+    """
+    visibility_s = 6 * INGEST_TIMEOUT_S + math.ceil(window_s)
+    return SourceQueue(
+        visibility_s=visibility_s,
+        receives=math.ceil(OUTAGE_S / visibility_s),
+        batch_size=10_000,
+        window_s=window_s,
+    )
+
+
+URGENT_QUEUE = SourceQueue(
+    visibility_s=2 * INGEST_TIMEOUT_S, receives=math.ceil(OUTAGE_S / (2 * INGEST_TIMEOUT_S)), batch_size=10
+)
+"""The queue of packs with messages that are due soon.
+
+A message is invisible for twice the function's time-out. AWS recommends six times, and requires once. A batch whose
+call died comes again after this time, so a crash makes its messages late by this time. A small batch takes much less
+than the time-out.
+"""
+
+WORK_QUEUE = SourceQueue(visibility_s=180, receives=10, batch_size=1)
+"""The queue of deliveries' parts and parks.
+
+A message is invisible for three times the function's time-out, longer than a lease. A failed part comes again after
+this time. A plan is handed out 480 s before its first message is due, so two more tries are in time. Ten receives are
+half an hour of tries. After the same time (`redrive_s`), the sweep enqueues the part again in any case.
+"""
