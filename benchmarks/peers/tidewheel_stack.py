@@ -14,7 +14,7 @@ from dataclasses import fields
 from benchmarks.peers.account import HOUR_MS, START_MS, Run
 from benchmarks.peers.stream import Delivery, Timed, number_of, outcome
 from tidewheel.errors import InvalidValue
-from tidewheel.local.stack import LocalTidewheel
+from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message
 from tidewheel.model.settings import ServiceSettings
 

@@ -9,11 +9,10 @@ from typing import Any, cast
 from benchmarks.soak.watch import Forwarding, Watch
 from tidewheel.flows.ports import Due, Ports
 from tidewheel.local import MemoryTidewheel
-from tidewheel.local.memory_functions import Failed
-from tidewheel.local.memory_source import MemorySource
+from tidewheel.local.event_source import EventSource, Failed
 from tidewheel.memory import MemoryService, MemoryTopics
 from tidewheel.memory.sqs_message import MemoryMessage
-from tidewheel.memory.sqs_queue import MemoryQueue
+from tidewheel.model.source_queues import SourceQueue
 
 MAX_SKEW_MS = 100
 """As deployed: the setting's default."""
@@ -30,7 +29,7 @@ class StandsStill(Exception):
     """This function was told not to run."""
 
 
-class Gate(MemorySource):
+class Gate(EventSource):
     """An event source mapping that can be disabled: its queue keeps what comes."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -68,6 +67,8 @@ class SoakStack(MemoryTidewheel):
         ordered: what functions may fail with, since the scenario makes them.
     """
 
+    _event_source = Gate
+
     def __init__(self, *, tamper: Tamper | None = None) -> None:
         self.watch = Watch()
         self.no_sweep = False
@@ -102,25 +103,16 @@ class SoakStack(MemoryTidewheel):
         found = [*self.failures, *self.logged]
         return [str(each) for each in found if not isinstance(each.error, tuple(self.ordered))]
 
-    def _sources(
-        self, urgent: MemoryQueue, bulk: MemoryQueue, work: MemoryQueue, bulk_window_s: float
-    ) -> list[MemorySource]:
-        """The deployed mappings, each with a gate, and with the watch told where a call begins."""
+    def _source(self, name: str, settings: SourceQueue) -> EventSource:
+        """A deployed mapping with a gate, and with the watch told where a call begins."""
+        gate = super()._source(name, settings)
+        assert isinstance(gate, Gate)
+        run = gate.run
 
-        def seen(
-            function: str, run: Callable[[Sequence[MemoryMessage]], Failed]
-        ) -> Callable[[Sequence[MemoryMessage]], Failed]:
-            def call(batch: Sequence[MemoryMessage]) -> Failed:
-                self.watch.begin(function, sum(message.size_bytes for message in batch))
-                return run(batch)
+        def seen(batch: Sequence[MemoryMessage]) -> Failed:
+            self.watch.begin(gate.function, sum(message.size_bytes for message in batch))
+            return run(batch)
 
-            return call
-
-        ingest, deliver = seen("ingest", self._functions.ingest), seen("deliver", self._functions.deliver)
-        window_ms = round(bulk_window_s * 1000)
-        self._gates = [
-            Gate(urgent, self.clock, function="ingest", run=ingest, batch_size=10),
-            Gate(bulk, self.clock, function="ingest", run=ingest, batch_size=10_000, window_ms=window_ms),
-            Gate(work, self.clock, function="deliver", run=deliver, batch_size=1),
-        ]
-        return list(self._gates)
+        gate.run = seen
+        self._gates.append(gate)
+        return gate

@@ -124,8 +124,8 @@ def _left_behind(world: World) -> Iterator[str]:
         yield "a schedule waits although nothing does"
     theirs = {world.queue_url(name).rpartition("/")[2] for name in world.subscriptions}
     for name, queue in sqs_backends[DEFAULT_ACCOUNT_ID][REGION].queues.items():
-        if name not in theirs and queue._by_id:
-            yield f"{len(queue._by_id)} messages left in {name}"
+        if name not in theirs and queue.memory.everything:
+            yield f"{len(queue.memory.everything)} messages left in {name}"
 
 
 def _may_stay(world: World, pk: str, sk: str, item: Mapping[str, Any]) -> bool:

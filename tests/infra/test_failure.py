@@ -15,7 +15,6 @@ from tidewheel.cdk.environment import Environment
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.upkeep.daily import PORTION_MS
 from tidewheel.flows.upkeep.sweep import MOST_DISPATCHES, SWEEP_MS
-from tidewheel.local import MemoryTidewheel
 from tidewheel.model.settings import LEASE_MS, MAX_DELIVERY_S, MAX_FUNCTION_S, SCHEDULER_LATENESS_S, TopicSettings
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ DELIVERING = ("ingest", "dispatch", "deliver")
 CALLED = ("dispatch", "sweep", "compact")
 """The functions that are called asynchronously."""
 
-INGEST_QUEUES = ("IngestionUrgentQueue", "IngestionBulkQueue")
 WORK_QUEUE = "DeliveryWorkQueue"
 
 
@@ -220,20 +218,6 @@ def test_an_environment_that_cannot_work_is_refused(changes: dict[str, Any], tol
     with pytest.raises(InvalidValue) as refused:
         Environment.development(**changes)
     assert told in str(refused.value)
-
-
-# ---- the local runtime
-
-
-def test_the_stack_in_memory_tries_as_long_and_as_often_as_the_deployed_one(stack: StackTemplate) -> None:
-    with MemoryTidewheel() as memory:
-        for name, prefix in {"urgent": INGEST_QUEUES[0], "bulk": INGEST_QUEUES[1], "work": WORK_QUEUE}.items():
-            url = memory.queue(f"tidewheel_{name}").url
-            found = memory.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
-            queue = stack.one("AWS::SQS::Queue", prefix)
-            assert int(found["VisibilityTimeout"]) == queue["VisibilityTimeout"]
-            assert int(found["MessageRetentionPeriod"]) == queue["MessageRetentionPeriod"]
-            assert f'"maxReceiveCount": {queue["RedrivePolicy"]["maxReceiveCount"]}' in found["RedrivePolicy"]
 
 
 def stack_of(variant: str) -> StackTemplate:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import TOPIC, Orders, once, orders
-from tidewheel.local.event_source import EventSourceMapping
+from tidewheel.local.event_source import EventSource
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.message import IdSource, Message
 from tidewheel.model.pack import PACK_ATTRIBUTE, packs
@@ -153,7 +153,7 @@ def test_an_ingest_that_fails_around_its_commit_is_repeated_without_copies(
 
 def test_an_acknowledgement_that_is_lost_brings_no_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     with orders("billing", "audit") as service:
-        monkeypatch.setattr(EventSourceMapping, "settle", _lost_once(EventSourceMapping.settle))
+        monkeypatch.setattr(EventSource, "settle", _lost_once(EventSource.settle))
         sent = service.client.send_many(TOPIC, [Message(body="again", delay=HOUR_S + 60 * i) for i in range(1, 200)])
         service.stack.advance(hours=5)
         assert service.stack.invocations["ingest"] == 2

@@ -416,6 +416,14 @@ def test_packs_that_are_too_large_together_are_ingested_in_several_batches() -> 
         assert_well(stack)
 
 
+def test_a_batch_is_as_large_as_its_event_which_is_json() -> None:
+    with MemoryTidewheel() as stack:
+        for _ in range(6):
+            stack.sqs.send_message(QueueUrl="tidewheel_urgent", MessageBody='"' * 1_000_000)
+        stack.advance()
+        assert [failure.event for failure in stack.failures] == [{"messages": 3}] * 2
+
+
 def test_a_plain_consumer_sees_the_body_unchanged_and_one_more_attribute() -> None:
     with MemoryTidewheel() as stack:
         client = subscribed(stack)

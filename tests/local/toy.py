@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tidewheel.local.stack import LocalTidewheel
+from tidewheel.local import LocalTidewheel
 
 RECORDER = """
 import json, os

@@ -1,8 +1,7 @@
 """Runs Tidewheel on one machine, without an AWS account.
 
 `LocalTidewheel` runs on an emulated AWS, `MemoryTidewheel` in memory alone. Both are imported lazily, since pytest
-loads
-the plugin in every project with this package installed.
+loads the plugin in every project with this package installed.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from tidewheel.errors import needs_extra
 
-_HOME = {"LocalTidewheel": ("stack", "local"), "MemoryTidewheel": ("memory_stack", "lambda")}
+_HOME = {"LocalTidewheel": ("emulated_stack", "local"), "MemoryTidewheel": ("memory_stack", "lambda")}
 """Public name -> its module in this package, and the extra with the module's dependencies."""
 
 __all__ = ["LocalTidewheel", "MemoryTidewheel"]
 
 # Hidden from type checkers, which would accept any name.
 if TYPE_CHECKING:
+    from tidewheel.local.emulated_stack import LocalTidewheel
     from tidewheel.local.memory_stack import MemoryTidewheel
-    from tidewheel.local.stack import LocalTidewheel
 else:
 
     def __getattr__(name: str) -> Any:

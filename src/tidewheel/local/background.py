@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from threading import Thread
+from threading import Condition, Thread
 
 from tidewheel.clock import Clock
-from tidewheel.local.emulator import Emulator
 from tidewheel.local.pump import Pump
 
 _LONGEST_SLEEP_S = 60.0
@@ -18,9 +17,9 @@ def _stay(_: int) -> None:
 class BackgroundPump:
     """Sleeps until the next event is due or something changes, handles the event, and repeats until stopped."""
 
-    def __init__(self, pump: Pump, emulator: Emulator, clock: Clock) -> None:
+    def __init__(self, pump: Pump, changed: Condition, clock: Clock) -> None:
         self._pump = pump
-        self._changed = emulator.changed
+        self._changed = changed
         self._clock = clock
         self._stopping = False
         self._done_to_ms = 0

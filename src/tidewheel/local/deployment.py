@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from tidewheel.client.declared import TOPIC_TYPE
-from tidewheel.clock import Clock
 from tidewheel.local.emulator import Emulator
 from tidewheel.local.emulator import resources as deployed
-from tidewheel.local.event_source import EventSourceMapping, MappingSpec
 from tidewheel.local.handlers import ASYNC_RETRIES, FunctionSpec
 from tidewheel.local.jobs import JOB_ARGUMENT, JobSpec
+from tidewheel.local.sqs_events import MappingSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +59,6 @@ def check_polling(deployed: Deployment, emulator: Emulator) -> None:
     roles = {function.arn: function.role_arn for function in deployed.functions}
     for spec in deployed.mappings:
         emulator.check_polling(roles.get(spec.function_arn), spec.queue_arn)
-
-
-def mapping(spec: MappingSpec, emulator: Emulator, clock: Clock) -> EventSourceMapping:
-    """Connects a mapping to its queue."""
-    return EventSourceMapping(spec, emulator.queue(spec.queue_arn), clock)
 
 
 def _is_ours(resource: deployed.Resource) -> TypeGuard[deployed.Function]:

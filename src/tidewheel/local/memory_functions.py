@@ -7,7 +7,6 @@ same groups. Failures that a handler would only log are stored in `logged`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tidewheel.errors import CorruptPack
@@ -19,23 +18,12 @@ from tidewheel.flows.ports import MergeSize, Ports
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.sweep import sweep
+from tidewheel.local.event_source import Failed
+from tidewheel.local.pump import Failure
 from tidewheel.memory.sqs_message import MemoryMessage
 from tidewheel.model.job import job_of
 from tidewheel.model.pack import PACK_ATTRIBUTE, Pack, decode_pack
 from tidewheel.model.settings import MAX_FUNCTION_S
-
-Failed = dict[str, Exception]
-"""Failed messages of a batch, as SQS message id -> reason. The other messages are handled."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """Records an error in a function, with its name, time, event (or topic or item) and cause."""
-
-    function: str
-    at_ms: int
-    event: Any
-    error: BaseException
 
 
 class MemoryFunctions:
@@ -51,20 +39,20 @@ class MemoryFunctions:
 
     def ingest(self, batch: Sequence[MemoryMessage]) -> Failed:
         """As `functions/ingest/handler.py`. Calls the flow once for each topic and generation."""
-        failed: Failed = {}
+        failed: dict[str, Exception] = {}
         for packs in groups(self._readable(batch, failed)):
             failed |= self._ingest_group(packs)
             del packs
         return failed
 
-    def _readable(self, batch: Sequence[MemoryMessage], failed: Failed) -> Iterator[NamedPack]:
+    def _readable(self, batch: Sequence[MemoryMessage], failed: dict[str, Exception]) -> Iterator[NamedPack]:
         for message in batch:
             try:
                 yield message.id, self._read(message)
             except Exception as error:
                 failed[message.id] = error
 
-    def _ingest_group(self, packs: list[NamedPack]) -> Failed:
+    def _ingest_group(self, packs: list[NamedPack]) -> dict[str, Exception]:
         topic = packs[0][1].topic
         found = ingest_group(packs, lambda some: ingest(self._ports, topic, some), lambda: True)
         return {name: left.error for left in found for name in left.names if left.error is not None}
@@ -77,7 +65,7 @@ class MemoryFunctions:
 
     def deliver(self, batch: Sequence[MemoryMessage]) -> Failed:
         """As `functions/deliver/handler.py`. Does each job by itself."""
-        failed: Failed = {}
+        failed: dict[str, Exception] = {}
         for message in batch:
             try:
                 job = job_of(message.body)

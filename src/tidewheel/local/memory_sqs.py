@@ -10,13 +10,14 @@ import functools
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, ParamSpec, TypeVar
 
 from botocore.exceptions import ClientError
 
 from tidewheel.memory.sqs import MemorySqs
-from tidewheel.memory.sqs_message import MemoryMessage, SqsError, message_bytes
+from tidewheel.memory.sqs_message import Attributes, MemoryMessage, SqsError, message_bytes
 from tidewheel.memory.sqs_queue import ACCOUNT, MemoryQueue
 from tidewheel.model.message import SQS_MAX_BYTES
 
@@ -61,11 +62,12 @@ class MemorySqsClient:
     """Behaves as `boto3.client("sqs")`. Safe for several threads.
 
     Attributes:
+        sqs: the queues.
         exceptions: the exception classes of boto3's client, such as QueueDoesNotExist.
     """
 
     def __init__(self, sqs: MemorySqs) -> None:
-        self._sqs = sqs
+        self.sqs = sqs
         self._moves: list[dict[str, Any]] = []
         self.exceptions = SimpleNamespace(ClientError=ClientError, **_EXCEPTIONS)
 
@@ -75,25 +77,25 @@ class MemorySqsClient:
         self, *, QueueName: str, Attributes: Mapping[str, str] | None = None, tags: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
         """Makes a queue, or returns an existing queue with this name and these attributes."""
-        return {"QueueUrl": self._sqs.create_queue(QueueName, Attributes, tags).url}
+        return {"QueueUrl": self.sqs.create_queue(QueueName, Attributes, tags).url}
 
     @_operation
     def get_queue_url(self, *, QueueName: str, QueueOwnerAWSAccountId: str = ACCOUNT) -> dict[str, Any]:
         """Finds a queue by name. There is one account only."""
         if QueueOwnerAWSAccountId != ACCOUNT:
             raise SqsError(_CODES["QueueDoesNotExist"], "The specified queue does not exist.")
-        return {"QueueUrl": self._sqs.queue(QueueName).url}
+        return {"QueueUrl": self.sqs.queue(QueueName).url}
 
     @_operation
     def list_queues(self, *, QueueNamePrefix: str = "") -> dict[str, Any]:
         """Lists queues by name. As with SQS, the answer has no list if there is no queue."""
-        urls = [queue.url for queue in self._sqs.queues(QueueNamePrefix)]
+        urls = [queue.url for queue in self.sqs.queues(QueueNamePrefix)]
         return {"QueueUrls": urls} if urls else {}
 
     @_operation
     def get_queue_attributes(self, *, QueueUrl: str, AttributeNames: Iterable[str] = ()) -> dict[str, Any]:
         """Returns a queue's attributes and counts, all as text."""
-        queue = self._sqs.queue(QueueUrl)
+        queue = self.sqs.queue(QueueUrl)
         names = set(AttributeNames)
         everything = _queue_attributes(queue)
         return {"Attributes": {name: value for name, value in everything.items() if {name, "All"} & names}}
@@ -101,31 +103,31 @@ class MemorySqsClient:
     @_operation
     def set_queue_attributes(self, *, QueueUrl: str, Attributes: Mapping[str, str]) -> dict[str, Any]:
         """Changes attributes. An empty text removes an attribute."""
-        self._sqs.queue(QueueUrl).set_attributes(Attributes)
+        self.sqs.queue(QueueUrl).set_attributes(Attributes)
         return {}
 
     @_operation
     def list_queue_tags(self, *, QueueUrl: str) -> dict[str, Any]:
         """Returns a queue's tags. The answer has no field `Tags` if there are no tags."""
-        tags = self._sqs.queue(QueueUrl).tags
+        tags = self.sqs.queue(QueueUrl).tags
         return {"Tags": dict(tags)} if tags else {}
 
     @_operation
     def tag_queue(self, *, QueueUrl: str, Tags: Mapping[str, str]) -> dict[str, Any]:
         """Adds or replaces tags."""
-        self._sqs.queue(QueueUrl).tags.update(Tags)
+        self.sqs.queue(QueueUrl).tags.update(Tags)
         return {}
 
     @_operation
     def delete_queue(self, *, QueueUrl: str) -> dict[str, Any]:
         """Deletes a queue and its messages immediately."""
-        self._sqs.delete_queue(QueueUrl)
+        self.sqs.delete_queue(QueueUrl)
         return {}
 
     @_operation
     def purge_queue(self, *, QueueUrl: str) -> dict[str, Any]:
         """Deletes a queue's messages immediately."""
-        self._sqs.queue(QueueUrl).purge()
+        self.sqs.queue(QueueUrl).purge()
         return {}
 
     # ---- sending
@@ -136,27 +138,29 @@ class MemorySqsClient:
         QueueUrl: str,
         MessageBody: str,
         DelaySeconds: int | None = None,
-        MessageAttributes: Mapping[str, Mapping[str, Any]] | None = None,
+        MessageAttributes: Attributes | None = None,
+        MessageSystemAttributes: Attributes | None = None,
+        MessageGroupId: str | None = None,
     ) -> dict[str, Any]:
         """Sends one message."""
-        message = self._sqs.queue(QueueUrl).put(MessageBody, MessageAttributes, DelaySeconds)
-        return {"MessageId": message.id, "MD5OfMessageBody": _md5(MessageBody)}
+        entry = {
+            "MessageBody": MessageBody,
+            "DelaySeconds": DelaySeconds,
+            "MessageAttributes": MessageAttributes,
+            "MessageSystemAttributes": MessageSystemAttributes,
+            "MessageGroupId": MessageGroupId,
+        }
+        return _send(self.sqs.queue(QueueUrl), entry)
 
     @_operation
     def send_message_batch(self, *, QueueUrl: str, Entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Sends up to ten messages. Reports each refused message by its Id."""
-        queue = self._sqs.queue(QueueUrl)
+        queue = self.sqs.queue(QueueUrl)
         total = sum(message_bytes(each["MessageBody"], each.get("MessageAttributes") or {}) for each in Entries)
         if total > SQS_MAX_BYTES:
             reason = f"Batch requests cannot be longer than {SQS_MAX_BYTES} bytes. You have sent {total} bytes."
             raise SqsError(_CODES["BatchRequestTooLong"], reason)
-
-        def send(entry: Mapping[str, Any]) -> dict[str, Any]:
-            body = entry["MessageBody"]
-            message = queue.put(body, entry.get("MessageAttributes"), entry.get("DelaySeconds"))
-            return {"MessageId": message.id, "MD5OfMessageBody": _md5(body)}
-
-        return _each(Entries, send)
+        return _each(Entries, partial(_send, queue))
 
     # ---- receiving
     @_operation
@@ -175,7 +179,7 @@ class MemorySqsClient:
         if not 1 <= MaxNumberOfMessages <= MAX_BATCH:
             reason = f"Value {MaxNumberOfMessages} for parameter MaxNumberOfMessages is invalid. Reason: 1 to 10."
             raise SqsError("InvalidParameterValue", reason)
-        taken = self._sqs.queue(QueueUrl).take(MaxNumberOfMessages, VisibilityTimeout)
+        taken = self.sqs.queue(QueueUrl).take(MaxNumberOfMessages, VisibilityTimeout)
         system = {*MessageSystemAttributeNames, *AttributeNames}
         messages = [_received(message, MessageAttributeNames, system) for message in taken]
         return {"Messages": messages} if messages else {}
@@ -183,32 +187,32 @@ class MemorySqsClient:
     @_operation
     def delete_message(self, *, QueueUrl: str, ReceiptHandle: str) -> dict[str, Any]:
         """Deletes a message. A stale handle succeeds and deletes nothing."""
-        self._sqs.queue(QueueUrl).delete(ReceiptHandle)
+        self.sqs.queue(QueueUrl).delete(ReceiptHandle)
         return {}
 
     @_operation
     def delete_message_batch(self, *, QueueUrl: str, Entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Deletes up to ten messages."""
-        queue = self._sqs.queue(QueueUrl)
+        queue = self.sqs.queue(QueueUrl)
         return _each(Entries, lambda entry: queue.delete(entry["ReceiptHandle"]))
 
     @_operation
     def change_message_visibility(self, *, QueueUrl: str, ReceiptHandle: str, VisibilityTimeout: int) -> dict[str, Any]:
         """Sets the time until a message in flight is receivable again."""
-        self._sqs.queue(QueueUrl).change_visibility(ReceiptHandle, VisibilityTimeout)
+        self.sqs.queue(QueueUrl).change_visibility(ReceiptHandle, VisibilityTimeout)
         return {}
 
     @_operation
     def change_message_visibility_batch(self, *, QueueUrl: str, Entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Sets the time until up to ten messages in flight are receivable again."""
-        queue = self._sqs.queue(QueueUrl)
+        queue = self.sqs.queue(QueueUrl)
         return _each(Entries, lambda entry: queue.change_visibility(entry["ReceiptHandle"], entry["VisibilityTimeout"]))
 
     # ---- dead letters
     @_operation
     def list_dead_letter_source_queues(self, *, QueueUrl: str) -> dict[str, Any]:
         """Lists the queues with this dead-letter queue."""
-        return {"queueUrls": [queue.url for queue in self._sqs.dead_letter_sources(QueueUrl)]}
+        return {"queueUrls": [queue.url for queue in self.sqs.dead_letter_sources(QueueUrl)]}
 
     @_operation
     def start_message_move_task(
@@ -222,7 +226,7 @@ class MemorySqsClient:
 
         The move is complete when this method returns.
         """
-        moved = self._sqs.move_dead_letters(SourceArn, DestinationArn)
+        moved = self.sqs.move_dead_letters(SourceArn, DestinationArn)
         task = {
             "Status": "COMPLETED",
             "SourceArn": SourceArn,
@@ -235,8 +239,17 @@ class MemorySqsClient:
     @_operation
     def list_message_move_tasks(self, *, SourceArn: str, MaxResults: int = 1) -> dict[str, Any]:
         """Lists a dead-letter queue's moves, the newest first."""
-        self._sqs.queue(SourceArn)
+        self.sqs.queue(SourceArn)
         return {"Results": [task for task in reversed(self._moves) if task["SourceArn"] == SourceArn][:MaxResults]}
+
+
+def _send(queue: MemoryQueue, entry: Mapping[str, Any]) -> dict[str, Any]:
+    body, attributes = entry["MessageBody"], entry.get("MessageAttributes") or {}
+    system = {name: value["StringValue"] for name, value in (entry.get("MessageSystemAttributes") or {}).items()}
+    if entry.get("MessageGroupId") is not None:
+        system["MessageGroupId"] = entry["MessageGroupId"]
+    message = queue.put(body, attributes, entry.get("DelaySeconds"), system)
+    return {"MessageId": message.id, "MD5OfMessageBody": _md5(body), **_attributes_md5(attributes)}
 
 
 def _queue_attributes(queue: MemoryQueue) -> dict[str, str]:
@@ -259,20 +272,12 @@ def _received(message: MemoryMessage, names: Sequence[str], system: set[str]) ->
         "MD5OfBody": _md5(message.body),
         "Body": message.body,
     }
-    known = {
-        "SenderId": "AIDAIT2UOQQY3AUEKVGXU",
-        "SentTimestamp": str(message.sent_at_ms),
-        "ApproximateReceiveCount": str(message.receive_count),
-        "ApproximateFirstReceiveTimestamp": str(message.first_received_at_ms),
-    }
-    if message.source_arn is not None:
-        known["DeadLetterQueueSourceArn"] = message.source_arn
-    wanted = {name: value for name, value in known.items() if {name, "All"} & system}
+    wanted = {name: value for name, value in message.system_attributes.items() if {name, "All"} & system}
     if wanted:
         answer["Attributes"] = wanted
     attributes = {name: dict(value) for name, value in message.message_attributes.items() if _is_wanted(name, names)}
     if attributes:
-        answer["MessageAttributes"] = attributes
+        answer |= {"MessageAttributes": attributes, **_attributes_md5(attributes)}
     return answer
 
 
@@ -314,3 +319,16 @@ def _each(entries: Sequence[Mapping[str, Any]], action: Callable[[Mapping[str, A
 
 def _md5(text: str) -> str:
     return hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
+
+
+def _attributes_md5(attributes: Attributes) -> dict[str, str]:
+    """Returns the digest of a message's attributes, by which SDKs of some languages check an answer."""
+    if not attributes:
+        return {}
+    digest = hashlib.md5(usedforsecurity=False)
+    for name, value in sorted(attributes.items()):
+        data = value.get("BinaryValue")
+        kind, content = (b"\1", value["StringValue"].encode()) if data is None else (b"\2", data)
+        for part, mark in ((name.encode(), b""), (value["DataType"].encode(), kind), (content, b"")):
+            digest.update(len(part).to_bytes(4) + part + mark)
+    return {"MD5OfMessageAttributes": digest.hexdigest()}

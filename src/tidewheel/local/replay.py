@@ -16,7 +16,7 @@ from tidewheel.model.message import Message
 from tidewheel.shipped import EXAMPLES, shipped
 
 if TYPE_CHECKING:
-    from tidewheel.local.stack import LocalTidewheel
+    from tidewheel.local import LocalTidewheel
 
 Progress = Callable[[int, int], None]
 """Called with the messages sent and the copies delivered so far."""

@@ -1,177 +1,68 @@
-"""Runs the whole service on one machine, as `LocalTidewheel`."""
+"""Defines the public methods that `LocalTidewheel` and `MemoryTidewheel` share."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+import sys
+from abc import ABC, abstractmethod
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Self
 
-import boto3
-import botocore.session
-
-from tidewheel.clock import Clock, ManualClock, SystemClock
+from tidewheel.clock import Clock, ManualClock
 from tidewheel.errors import InvalidValue
-from tidewheel.local import deployment
-from tidewheel.local.background import BackgroundPump
-from tidewheel.local.declarations import CustomResources
-from tidewheel.local.emulator import Denial, Emulator, HeapQueue
-from tidewheel.local.handlers import Handler
-from tidewheel.local.jobs import JobRunner, Jobs, run_on_spark
-from tidewheel.local.meter import Requests
 from tidewheel.local.pump import Failure, Pump
-from tidewheel.local.synthesized import template_of
+from tidewheel.memory.sqs_queue import MemoryQueue
 from tidewheel.model.settings import NewTopicSettings, TopicSettings
-from tidewheel.shipped import FUNCTIONS, shipped
 
 if TYPE_CHECKING:
     from tidewheel.client.tidewheel import Tidewheel
     from tidewheel.model.received import ReceivedMessage
 
 DEFAULT_START = "2026-01-01T00:00:00Z"
-_ONE_CLOCK = {"TIDEWHEEL_MAX_SKEW_MS": "0"}
-"""Sets the reserve for clock skew to zero, since functions and queues have the same clock here.
-
-A message due at a whole second with a whole-second delay is then receivable at exactly that second.
-"""
 
 
-class LocalTidewheel:
-    """Runs Tidewheel's own functions against an emulated AWS, in this process.
-
-    With the virtual clock (the default) time moves only in `advance`, from event to event: a year takes seconds, and a
-    run
-    is repeatable. With `clock="real"` a background thread handles due events, and `advance` waits. A process has one
-    stack
-    at a time, and each stack starts empty. The rest of the process is not affected: other boto3 clients, `time` and
-    `os.environ` stay as they are.
-
-    Args:
-        start: start of virtual time: ISO 8601 (UTC if it names no zone) or a datetime.
-        clock: "virtual" or "real".
-        stack_name: the CloudFormation stack's name, by which the SDK finds it.
-        template: CloudFormation template to deploy, as the CDK writes it, or the path of its JSON file; None: the
-            packaged
-            template. If its service has a name of its own, give that as stack_name.
-        functions: folder of the functions' handlers; None: the packaged handlers.
-        log_level: the lowest level that the functions log (to standard error).
-        environment: variables that replace those of the template in every function; the local runtime itself sets
-            TIDEWHEEL_MAX_SKEW_MS=0, since there is one clock only.
-        port: where `endpoint_url` listens; 0 for any free port.
-        job_runner: runs the stack's Glue jobs; local Spark by default.
-        enforce_iam: whether each function and job has the rights of its own role only; see `denials`.
-        topic_settings: settings that `create_topic` takes, such as slot_s or lookahead_s; `client()` uses them as
-            defaults for every topic.
+class Stack(ABC):
+    """Runs the service on one machine. Time moves in `advance`, from event to event.
 
     Attributes:
-        requests: requests to AWS so far, by "service.Operation"; `requests.units` estimates billed units.
-        failures: every invocation of a function, and every job run, that raised.
-        denials: with enforce_iam, every call of a function or job that its role does not allow.
-        drop_schedules: if True, one-time schedules vanish instead of firing; the sweep must repair this.
+        clock: the stack's time.
+        stack_name: the stack's name.
+        topic_settings: defaults of `client().create_topic`.
     """
 
-    def __init__(
-        self,
-        *,
-        start: str | dt.datetime | None = None,
-        clock: Literal["virtual", "real"] = "virtual",
-        stack_name: str = "tidewheel",
-        template: dict[str, Any] | str | Path | None = None,
-        functions: Path | None = None,
-        log_level: str = "CRITICAL",
-        environment: Mapping[str, str] | None = None,
-        port: int = 0,
-        job_runner: JobRunner = run_on_spark,
-        enforce_iam: bool = False,
-        **topic_settings: Unpack[NewTopicSettings],
-    ) -> None:
-        if clock not in ("virtual", "real"):
-            raise ValueError(f"clock is 'virtual' or 'real', not {clock!r}")
-        if clock == "real" and start is not None:
-            raise ValueError("start is for the virtual clock: real time starts now")
-        self.virtual = clock == "virtual"
-        self.clock: Clock = ManualClock(_start_ms(start or DEFAULT_START)) if self.virtual else SystemClock()
-        self.stack_name = stack_name
+    def __init__(self, clock: Clock, stack_name: str, topic_settings: NewTopicSettings) -> None:
         if topic_settings:
             TopicSettings(**topic_settings)  # type: ignore[arg-type]  # refuses settings that no topic could have
+        self.clock = clock
+        self.stack_name = stack_name
         self.topic_settings = topic_settings
-        self._environment = {**_ONE_CLOCK, **(environment or {})}
-        self._template = template
-        self._functions = functions
-        self._log_level = log_level
-        self._job_runner = job_runner
-        self._emulator = Emulator(self.clock, virtual=self.virtual, port=port, enforce_iam=enforce_iam)
-        self.requests = Requests(self._emulator.item_bytes)
-        self._handlers: list[Handler] = []
         self._pump: Pump | None = None
-        self._jobs: Jobs | None = None
-        self._background: BackgroundPump | None = None
-        self._session: boto3.Session | None = None
         self._consumer: Tidewheel | None = None
 
+    @abstractmethod
     def open(self) -> Self:
-        """Deploys the stack and loads its functions.
+        """Starts the stack."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stops the stack. Harmless when called twice."""
+
+    @abstractmethod
+    def client(self) -> Tidewheel:
+        """Returns the ordinary SDK client, on the stack's services and clock."""
+
+    @abstractmethod
+    def queue(self, url: str) -> MemoryQueue:
+        """Returns the queue with a URL, name or ARN, to inspect its contents.
 
         Raises:
-            RuntimeError: another stack (or moto's mock_aws) is open in this process.
-            InvalidValue: the template cannot be read.
-            DeclarationFailed: a topic or a subscription that the template declares was refused.
+            SqsError: there is no such queue.
         """
-        self._emulator.open()
-        try:
-            template = template_of(self._template)
-            deployed = deployment.read(self._emulator.deploy(self.stack_name, template))
-            self._session = self._emulator.session(self.requests.observe)
-            deployment.check_polling(deployed, self._emulator)
-            root = self._functions or shipped(FUNCTIONS)
-            for bare in deployed.functions:
-                spec = replace(bare, environment={**bare.environment, **self._environment})
-                core_session = partial(self._function_session, spec.role_arn)
-                self._handlers.append(Handler(spec, root, core_session, self.clock, self._log_level))
-            mappings = [deployment.mapping(spec, self._emulator, self.clock) for spec in deployed.mappings]
-            endpoint_of = self._emulator.endpoint_of
-            self._jobs = Jobs(
-                deployed.jobs, self._job_runner, stack_name=self.stack_name, endpoint_of=endpoint_of, clock=self.clock
-            )
-            self._pump = Pump(
-                self._emulator,
-                self.clock,
-                {handler.spec.arn: handler for handler in self._handlers},
-                mappings,
-                self._jobs,
-                deployed.table_name,
-                self.requests,
-            )
-            if deployed.custom:
-                handlers = {handler.spec.arn: handler for handler in self._handlers}
-                CustomResources(self._emulator.session(), self.endpoint_url).create(deployed.custom, handlers)
-            if not self.virtual:
-                self._background = BackgroundPump(self._pump, self._emulator, self.clock)
-                self._background.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
 
-    def close(self) -> None:
-        """Stops everything and deletes all state. Harmless when called twice."""
-        try:
-            if self._background is not None:
-                self._background.stop()
-                self._background = None
-        finally:
-            for handler in self._handlers:
-                handler.close()
-            self._handlers.clear()
-            self._pump = None
-            self._jobs = None
-            self._session = None
-            self._consumer = None
-            self._emulator.close()
+    @abstractmethod
+    def _make_consumer(self) -> Tidewheel:
+        """Makes the client of `receive`."""
 
     def __enter__(self) -> Self:
         return self.open()
@@ -181,62 +72,31 @@ class LocalTidewheel:
     ) -> None:
         self.close()
 
-    def client(self) -> Tidewheel:
-        """Returns the ordinary SDK client, on the emulated AWS and the stack's clock.
-
-        The client's requests are counted.
-        """
-        from tidewheel.local.client import LocalClient
-
-        return LocalClient(self.stack_name, self.session, self.clock, self.topic_settings)
-
     def receive(self, topic: str, subscription: str) -> list[ReceivedMessage]:
         """Receives and deletes all receivable messages of a subscription, oldest first.
 
         Each message also has `visible_at`, the time at which SQS made it receivable. These requests are not counted,
-        since a
-        consumer's cost is not the service's.
+        since a consumer's cost is not the service's.
         """
-        from tidewheel.local.client import LocalClient, take_all
-
         self._running()
         if self._consumer is None:
-            self._consumer = LocalClient(self.stack_name, self._emulator.session(), self.clock, {})
-        return take_all(self._consumer, self.queue, topic, subscription)
-
-    @property
-    def session(self) -> boto3.Session:
-        """A boto3 session on the emulated AWS, inside the process. Its requests are counted."""
-        if self._session is None:
-            raise RuntimeError("this local Tidewheel stack is not open")
-        return self._session
-
-    @property
-    def endpoint_url(self) -> str:
-        """An HTTP endpoint on 127.0.0.1 for other AWS clients, with the same state.
-
-        The server starts when this property is first read. Any credentials will do. Requests through the endpoint are
-        not
-        counted in `requests`.
-        """
-        self._running()
-        return self._emulator.endpoint_url
+            self._consumer = self._make_consumer()
+        messages = self._consumer.receive(topic, subscription, max_messages=sys.maxsize)
+        if not messages:
+            return []
+        [url] = [each.queue_url for each in self._consumer.subscriptions(topic) if each.name == subscription]
+        queue = self.queue(url)
+        visible_ms = [queue.visible_at_ms(message.sqs_message_id) for message in messages]
+        self._consumer.delete(topic, subscription, messages)
+        return [
+            replace(message, visible_at=None if at_ms is None else _utc(at_ms))
+            for message, at_ms in zip(messages, visible_ms, strict=True)
+        ]
 
     @property
     def failures(self) -> list[Failure]:
-        """All invocations of functions, and all job runs, with errors, oldest first."""
+        """All invocations of functions, and all job runs, with errors or reported failures, oldest first."""
         return self._running().failures
-
-    @property
-    def denials(self) -> list[Denial]:
-        """All calls refused by a role, oldest first. Empty unless IAM is enforced.
-
-        Raises:
-            ValueError: this stack does not enforce IAM.
-        """
-        if self._emulator.access is None:
-            raise ValueError("nothing is denied here: open the stack with LocalTidewheel(enforce_iam=True)")
-        return self._emulator.access.denials
 
     @property
     def invocations(self) -> dict[str, int]:
@@ -261,18 +121,10 @@ class LocalTidewheel:
 
         Args:
             duration: as `datetime.timedelta` takes it: days=3, hours=1, seconds=0.5. Without arguments, handles events
-                due
-                now.
+                due now.
         """
-        pump = self._running()
-        until_ms = self.clock.now_ms() + round(dt.timedelta(**duration).total_seconds() * 1000)
-        if self._background is not None:
-            self._background.wait_until(until_ms)
-            return
-        assert isinstance(self.clock, ManualClock)
-        while pump.run_next(until_ms, self.clock.set_ms):
-            pass
-        self.clock.set_ms(until_ms)
+        self._running()
+        self._advance_to(self.clock.now_ms() + round(dt.timedelta(**duration).total_seconds() * 1000))
 
     def advance_to(self, when: dt.datetime) -> None:
         """Advances to a time. For a time in the past, handles events due now.
@@ -284,33 +136,12 @@ class LocalTidewheel:
             raise InvalidValue("when", when, "give a datetime with a time zone, such as datetime(..., tzinfo=UTC)")
         self.advance(milliseconds=max(0, round(when.timestamp() * 1000) - self.clock.now_ms()))
 
-    def run_job(self, job: str, **arguments: str | int | bool) -> Any:
-        """Runs a Glue job of the stack on this machine's Spark. Returns the job's report.
-
-        Args:
-            job: merge_buckets, rebuild_index or import_messages.
-            arguments: the job's, such as topic="orders" or dry_run=True.
-
-        Raises:
-            ExtraMissing: pyspark is not installed.
-            JavaMissing: Spark runs on Java, and there is none.
-        """
-        self._running()
-        assert self._jobs is not None  # made with the pump
-        given = {
-            f"--{name.replace('_', '-')}": "true" if value is True else str(value)
-            for name, value in arguments.items()
-            if value is not False
-        }
-        return self._jobs.run_by_hand(job, given)
-
-    def queue(self, url: str) -> HeapQueue:
-        """Returns the emulated queue with a URL, name or ARN, to inspect its contents."""
-        self._running()
-        return self._emulator.queue(urlsplit(url).path.rpartition("/")[2] if "://" in url else url)
-
-    def _function_session(self, role_arn: str | None) -> botocore.session.Session:
-        return self._emulator.core_session(self.requests.observe, role_arn)
+    def _advance_to(self, until_ms: int) -> None:
+        assert isinstance(self.clock, ManualClock)
+        pump = self._running()
+        while pump.run_next(until_ms, self.clock.set_ms):
+            pass
+        self.clock.set_ms(until_ms)
 
     def _running(self) -> Pump:
         if self._pump is None:
@@ -322,6 +153,8 @@ def _utc(at_ms: int) -> dt.datetime:
     return dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC)
 
 
-def _start_ms(start: str | dt.datetime) -> int:
+def clock_from(start: str | dt.datetime | None) -> ManualClock:
+    """Returns a virtual clock that begins at a time."""
+    start = start or DEFAULT_START
     when = dt.datetime.fromisoformat(start) if isinstance(start, str) else start
-    return round((when if when.tzinfo else when.replace(tzinfo=dt.UTC)).timestamp() * 1000)
+    return ManualClock(round((when if when.tzinfo else when.replace(tzinfo=dt.UTC)).timestamp() * 1000))

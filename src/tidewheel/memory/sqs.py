@@ -7,19 +7,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from threading import Condition
 
 from tidewheel.clock import Clock
 from tidewheel.memory.sqs_message import SqsError
-from tidewheel.memory.sqs_queue import Account, MemoryQueue, name_of
+from tidewheel.memory.sqs_queue import ACCOUNT, REGION, Account, MemoryQueue, name_of
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}\Z")
 
 
 class MemorySqs:
-    """The queues of an account and region. Safe for use by several threads."""
+    """The queues of an account and region. Safe for use by several threads.
 
-    def __init__(self, clock: Clock) -> None:
-        self._account = Account(clock=clock)
+    Args:
+        clock: the queues' time.
+        changed: locks the queues, and is notified when a message arrives; None: a condition of their own.
+        account_id, region: in the queues' names.
+    """
+
+    def __init__(
+        self, clock: Clock, *, changed: Condition | None = None, account_id: str = ACCOUNT, region: str = REGION
+    ) -> None:
+        self._account = Account(clock=clock, id=account_id, region=region, lock=changed or Condition())
 
     def create_queue(
         self, name: str, attributes: Mapping[str, str] | None = None, tags: Mapping[str, str] | None = None

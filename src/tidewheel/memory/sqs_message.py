@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tidewheel.errors import TidewheelError
@@ -40,6 +40,7 @@ class MemoryMessage:
         visible_at_ms: when the message could be received first: sending time plus delay.
         receipt_handle: of the last receive.
         source_arn: of a dead letter: the queue from which the message came.
+        sent_system_attributes: set by the sender, such as AWSTraceHeader.
     """
 
     id: str
@@ -55,6 +56,20 @@ class MemoryMessage:
     receipt_handle: str | None = None
     in_flight: bool = False
     source_arn: str | None = None
+    sent_system_attributes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def system_attributes(self) -> dict[str, str]:
+        """All system attributes, with SQS's names."""
+        source = {} if self.source_arn is None else {"DeadLetterQueueSourceArn": self.source_arn}
+        return {
+            **self.sent_system_attributes,
+            "SenderId": "AIDAIT2UOQQY3AUEKVGXU",
+            "SentTimestamp": str(self.sent_at_ms),
+            "ApproximateReceiveCount": str(self.receive_count),
+            "ApproximateFirstReceiveTimestamp": str(self.first_received_at_ms),
+            **source,
+        }
 
 
 def check_message(body: str, attributes: Attributes, delay_s: int, most_bytes: int) -> int:

@@ -35,7 +35,7 @@ DEFAULTS: Mapping[str, str] = {
     "VisibilityTimeout": "30",
 }
 """A new queue's attributes, with SQS's names."""
-_RANGES = {
+RANGES = {
     "DelaySeconds": (0, SQS_MAX_DELAY_S),
     "MaximumMessageSize": (1024, SQS_MAX_BYTES),
     "MessageRetentionPeriod": (60, 14 * 86_400),
@@ -47,10 +47,16 @@ _KEPT = ("KmsDataKeyReusePeriodSeconds", "KmsMasterKeyId", "Policy", "RedriveAll
 
 @dataclass(slots=True, kw_only=True)
 class Account:
-    """State shared by the queues of an account."""
+    """State shared by the queues of an account in a Region.
+
+    Attributes:
+        lock: held by each operation, and notified when a message arrives.
+    """
 
     clock: Clock
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    id: str = ACCOUNT
+    region: str = REGION
+    lock: threading.Condition = field(default_factory=threading.Condition)
     queues: dict[str, MemoryQueue] = field(default_factory=dict)
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -66,8 +72,8 @@ class MemoryQueue:
 
     def __init__(self, account: Account, name: str, tags: Mapping[str, str]) -> None:
         self.name = name
-        self.url = f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/{name}"
-        self.arn = f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name}"
+        self.url = f"https://sqs.{account.region}.amazonaws.com/{account.id}/{name}"
+        self.arn = f"arn:aws:sqs:{account.region}:{account.id}:{name}"
         self.tags = dict(tags)
         self.created_at_ms = account.clock.now_ms()
         self._account = account
@@ -112,13 +118,20 @@ class MemoryQueue:
         return int(self._attributes[attribute])
 
     # ---- messages
-    def put(self, body: str, attributes: Attributes | None = None, delay_s: int | None = None) -> MemoryMessage:
+    def put(
+        self,
+        body: str,
+        attributes: Attributes | None = None,
+        delay_s: int | None = None,
+        system_attributes: Mapping[str, str] | None = None,
+    ) -> MemoryMessage:
         """Accepts a message.
 
         Args:
             body: the message's text.
             attributes: at most ten.
             delay_s: from 0 to 900; None: the queue's own delay.
+            system_attributes: returned with the message, such as AWSTraceHeader.
 
         Raises:
             SqsError: SQS would refuse the message.
@@ -138,11 +151,14 @@ class MemoryQueue:
                 sent_at_ms=now_ms,
                 ready_at_ms=now_ms + delay_s * 1000,
                 visible_at_ms=now_ms + delay_s * 1000,
+                sent_system_attributes=system_attributes or {},
             )
             self._keep(message)
             return message
 
-    def take(self, count: int = 1, visibility_s: int | None = None) -> list[MemoryMessage]:
+    def take(
+        self, count: int = 1, visibility_s: int | None = None, *, fits: Callable[[MemoryMessage], bool] | None = None
+    ) -> list[MemoryMessage]:
         """Receives up to `count` messages, oldest first, and returns copies.
 
         Messages received maxReceiveCount times already go to the dead-letter queue. Messages older than the retention
@@ -151,6 +167,7 @@ class MemoryQueue:
         Args:
             count: maximum number of messages.
             visibility_s: how long the messages are hidden from other receivers; None: the queue's own time.
+            fits: decides whether the next message is taken; None: always. The first False ends the receive.
         """
         visibility_s = self.number("VisibilityTimeout") if visibility_s is None else visibility_s
         taken: list[MemoryMessage] = []
@@ -161,15 +178,17 @@ class MemoryQueue:
                 message = self._first()
                 if message is None or message.ready_at_ms > now_ms:
                     break
-                heapq.heappop(self._heap)
                 if self._expired(message, now_ms):
                     del self._by_id[message.id]
                 elif dead_letters is not None and message.receive_count >= limit:
                     del self._by_id[message.id]
                     dead_letters._bury(message, self.arn, now_ms)
-                else:
+                elif fits is None or fits(message):
+                    heapq.heappop(self._heap)
                     self._mark_taken(message, now_ms, visibility_s)
                     taken.append(message)
+                else:
+                    break
             # After the loop, so that a visibility time-out of 0 does not return a message twice in the same call.
             for message in taken:
                 heapq.heappush(self._heap, (message.ready_at_ms, message.arrival, message))
@@ -226,7 +245,7 @@ class MemoryQueue:
                 to = None if message.ready_at_ms > now_ms else destination(message)
                 if to is not None:
                     del self._by_id[message.id]
-                    to.put(message.body, message.message_attributes, 0)
+                    to.put(message.body, message.message_attributes, 0, message.sent_system_attributes)
                     moved += 1
             return moved
 
@@ -236,13 +255,6 @@ class MemoryQueue:
         with self._account.lock:
             message = self._first()
             return None if message is None else message.ready_at_ms
-
-    def peek(self) -> MemoryMessage | None:
-        """A copy of the message that `take` would return next, or None if no message is receivable."""
-        with self._account.lock:
-            message = self._first()
-            receivable = message is not None and message.ready_at_ms <= self._account.clock.now_ms()
-            return copy.copy(message) if receivable else None
 
     def visible_at_ms(self, message_id: str) -> int | None:
         """When SQS made a message receivable for the first time, or None if the message is gone.
@@ -297,6 +309,7 @@ class MemoryQueue:
     def _keep(self, message: MemoryMessage) -> None:
         self._by_id[message.id] = message
         heapq.heappush(self._heap, (message.ready_at_ms, message.arrival, message))
+        self._account.lock.notify_all()
 
     def _first(self) -> MemoryMessage | None:
         """The message that is or becomes receivable first.
@@ -338,8 +351,8 @@ def name_of(url: str) -> str:
 
 
 def _check_attribute(name: str, value: str) -> None:
-    if name in _RANGES:
-        least, most = _RANGES[name]
+    if name in RANGES:
+        least, most = RANGES[name]
         if not value.isdecimal() or not least <= int(value) <= most:
             raise SqsError("InvalidAttributeValue", f"Invalid value for the parameter {name}.")
     elif name not in _KEPT and name not in DEFAULTS:

@@ -102,6 +102,17 @@ class MemoryTopics(MemoryKeys, MemoryParks, MemoryRecurring, MemoryAdministratio
                 [each.key for each in sorted(parks, key=_look_at_ms) if each.next_check_ms <= now_ms],
             )
 
+    def next_check_ms(self) -> int | None:
+        """Returns the earliest time at which `due_for_look` finds an item. Returns None if there is none."""
+        with self._lock:
+            checked = (
+                each.next_check_ms
+                for items in self._items.values()
+                for each in (items.state, *items.deliveries.values(), *items.parks.values())
+                if each is not None
+            )
+            return min((each for each in checked if each is not None), default=None)
+
     # ---- buckets, tombstones, plans
     def bucket(self, topic: str, bucket_id: BucketId) -> Bucket | None:
         with self._lock:

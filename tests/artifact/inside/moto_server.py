@@ -8,8 +8,7 @@ Run by `launch.py`, it lives in moved time. Each workaround has its reason:
 | `virtual_time` | moto makes milliseconds of a float and loses some: a delayed message would be early |
 | `wire.install` | moto works out the methods of its classes at each request |
 | `tables` | a transaction copies whole tables, a query sorts them: seconds for thousands of items |
-| `queue_backend` | a queue is walked at each request; a stale receipt handle deletes (SQS: nothing) |
-| `redrive` | StartMessageMoveTask is missing |
+| `queues` | a queue is walked at each request; a stale receipt handle deletes; StartMessageMoveTask is missing |
 | `_untracked` | moto keeps each model that it ever made |
 """
 
@@ -22,8 +21,9 @@ from typing import Any
 from moto.core.common_models import BaseModel
 
 from tidewheel.clock import SystemClock
-from tidewheel.local.emulator import queue_backend, redrive, tables, wire
+from tidewheel.local.emulator import tables, wire
 from tidewheel.local.emulator.patching import Patches
+from tidewheel.local.emulator.queues import EmulatedSqs
 from tidewheel.local.emulator.virtual_time import MotoTime
 
 
@@ -38,8 +38,7 @@ def main() -> None:
     patches.set(BaseModel, "__new__", staticmethod(_untracked))
     wire.install(patches)
     tables.install(patches, tables.CheckIndex())
-    queue_backend.install(patches, changed=Condition(lock), virtual=False)
-    redrive.install(patches)
+    EmulatedSqs(SystemClock(), Condition(lock), virtual=False).install(patches)
     server = wire.HttpServer(lock)
     print(server.url, flush=True)
     sys.stdin.read()

@@ -5,8 +5,7 @@
 | virtual_time | takes the time from the machine | its time functions ask our clock |
 | wire | is reached by HTTP or by patching every client | clients of our sessions reach moto directly, under one lock |
 | fast_json | serializes through the service model | plain JSON for frequent operations |
-| queues, queue_backend | walks all messages at each operation | heaps and dicts |
-| redrive | cannot move dead letters back | moves them at once |
+| queues | walks all messages at each operation, cannot move dead letters back | `MemoryTidewheel`'s queues |
 | tables | copies and sorts whole tables | only the named items |
 | schedule_backend | accepts any schedule, fires none | checks, and an ordered book |
 | starts | invokes functions by Docker, runs no job | queued for the pump to run |
@@ -34,21 +33,21 @@ from moto.core.common_models import BaseModel
 from moto.core.model_instances import reset_model_data
 from moto.core.models import DEFAULT_ACCOUNT_ID, MockAWS
 from moto.dynamodb.models import dynamodb_backends
-from moto.sqs.models import sqs_backends
 
 from tidewheel.clock import Clock
-from tidewheel.local.emulator import fast_json, queue_backend, redrive, resources, tables, wire
+from tidewheel.local.emulator import fast_json, resources, tables, wire
 from tidewheel.local.emulator.access import Access, Denial
 from tidewheel.local.emulator.iam_policy import Request
 from tidewheel.local.emulator.patching import Patches
-from tidewheel.local.emulator.queues import HeapQueue, QueuedMessage, new_message
+from tidewheel.local.emulator.queues import EmulatedSqs
 from tidewheel.local.emulator.resources import Resource
 from tidewheel.local.emulator.schedule_backend import ScheduleBook
 from tidewheel.local.emulator.starts import Starts
 from tidewheel.local.emulator.virtual_time import MotoTime
 from tidewheel.local.emulator.wire import ACCESS_KEY, REGION, Guard, Observer, Wire
+from tidewheel.memory.sqs_queue import MemoryQueue
 
-__all__ = ["ACCESS_KEY", "REGION", "Denial", "Emulator", "HeapQueue", "QueuedMessage", "Resource"]
+__all__ = ["ACCESS_KEY", "REGION", "Denial", "Emulator", "Resource"]
 
 _POLLING = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
 """The rights that Lambda's developer guide requires of a function's role to poll a queue."""
@@ -65,11 +64,11 @@ class Emulator:
         self._clock = clock
         self.access = Access(clock) if enforce_iam else None
         self._endpoints: dict[str, str] = {}
-        self._virtual = virtual
         self._patches = Patches()
         self._time = MotoTime(clock)
         self.lock = RLock()
         self.changed = Condition(self.lock)
+        self._sqs = EmulatedSqs(clock, self.changed, virtual=virtual)
         self.schedules = ScheduleBook(clock, self.changed)
         self.starts = Starts(clock, self.changed)
         self._wire = Wire(self.lock, self.starts.operations, port)
@@ -98,8 +97,7 @@ class Emulator:
             fast_json.install(self._patches)
             resources.install(self._patches)
             tables.install(self._patches, self._check_index)
-            queue_backend.install(self._patches, changed=self.changed, virtual=self._virtual)
-            redrive.install(self._patches)
+            self._sqs.install(self._patches)
             self.schedules.install(self._patches)
         except BaseException:
             self.close()
@@ -182,11 +180,13 @@ class Emulator:
         self.starts.know(resources)
         return resources
 
-    def queue(self, name: str) -> HeapQueue:
-        """Returns a standard queue by its name, URL or ARN."""
-        found = sqs_backends[DEFAULT_ACCOUNT_ID][REGION].get_queue(name.replace(":", "/").rpartition("/")[2])
-        assert isinstance(found, HeapQueue)
-        return found
+    def queue(self, name: str) -> MemoryQueue:
+        """Returns a standard queue by its name, URL or ARN.
+
+        Raises:
+            SqsError: there is no such queue.
+        """
+        return self._sqs.at().sqs.queue(name)
 
     def send(self, queue_name: str, body: str, attributes: dict[str, str], *, role_arn: str | None = None) -> None:
         """Puts a message on a queue. Schedules reach their dead-letter queue this way.
@@ -196,9 +196,7 @@ class Emulator:
         """
         self._check(role_arn, Request(action="sqs:SendMessage", resource=queue_name))
         typed = {name: {"DataType": "String", "StringValue": value} for name, value in attributes.items()}
-        with self.lock:
-            queue = self.queue(queue_name)
-            queue.add_message(new_message(queue, body, 0, typed))
+        self.queue(queue_name).put(body, typed, 0)
 
     def _guard(self, role_arn: str | None) -> Guard | None:
         return None if self.access is None or role_arn is None else partial(self.access.answer, role_arn)

@@ -1,289 +1,202 @@
-"""Makes SQS queues as fast as the demo needs.
+"""Stores the messages of moto's SQS queues in `MemoryQueue`s.
 
-Why: moto keeps a queue's messages in one list and walks the whole list at each send, receive and delete (sending
-evaluates every queue attribute, and so counts the messages). At a depth of 20,000 this gives 80 messages a second.
-Here a queue is a heap ordered by the time at which a message becomes receivable, and a dict by id. A receipt handle
-names its message, so a delete needs no search. FIFO queues keep moto's own code.
+Why: moto keeps a queue's messages in one list and walks the whole list at each send, receive and delete. At a depth of
+20,000 this gives 80 messages a second. moto also cannot move dead letters back to their source queues.
 
-Kept from moto: delay, visibility time-out, receive count, redrive, retention, purge, attributes. Changed, after the
-SQS documentation: a stale receipt handle deletes nothing (moto deletes), and a message is receivable at the very
-millisecond at which its delay or time-out ends (moto: one later).
+moto keeps the queues themselves: names, attributes, policies and tags. `MemorySqsClient` answers the operations on
+messages, as it does for `MemoryTidewheel`. FIFO queues keep moto's own code.
 """
 
 from __future__ import annotations
 
-import copy
-import heapq
-import itertools
-import uuid
-from collections.abc import Callable, Generator
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+from threading import Condition
 from typing import Any
 
+from botocore.exceptions import ClientError
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.core.responses import ActionResult
+from moto.core.utils import camelcase_to_underscores
 from moto.sqs import models
-from moto.sqs.constants import MAXIMUM_MESSAGE_LENGTH
-from moto.sqs.exceptions import (
-    InvalidParameterValue,
-    ReceiptHandleIsInvalid,
+from moto.sqs.exceptions import SQSException
+from moto.sqs.responses import SQSResponse
+from moto.sqs.utils import validate_message_attributes
+
+from tidewheel.clock import Clock
+from tidewheel.local.emulator.patching import Patches
+from tidewheel.local.emulator.wire import REGION
+from tidewheel.local.memory_sqs import MemorySqsClient
+from tidewheel.memory.sqs import MemorySqs
+from tidewheel.memory.sqs_message import SqsError
+from tidewheel.memory.sqs_queue import RANGES, MemoryQueue
+
+_ON_MESSAGES = (
+    "change_message_visibility",
+    "change_message_visibility_batch",
+    "delete_message",
+    "delete_message_batch",
+    "list_message_move_tasks",
+    "receive_message",
+    "send_message",
+    "send_message_batch",
+    "start_message_move_task",
 )
 
-_SECOND_MS = 1000
-_MAX_DELAY_S = models.MAXIMUM_MESSAGE_DELAY
-_MAX_VISIBILITY_MS = 43_200 * _SECOND_MS
-_arrivals = itertools.count()
 
+class EmulatedQueue(models.Queue):
+    """A standard queue of moto, with its messages in memory."""
 
-def time_ms() -> int:
-    """Returns moto's current time."""
-    return int(models.unix_time_millis())  # type: ignore[attr-defined]
+    memory: MemoryQueue
 
+    def _set_attributes(self, attributes: dict[str, Any], now: float | None = None) -> None:
+        super()._set_attributes(attributes, now)
+        self.copy_attributes()
 
-class QueuedMessage(models.Message):
-    """A message with the time at which it becomes receivable.
-
-    `ready_at_ms` moves with each receive; `visible_at_ms` stays the value of the send.
-    """
-
-    def __new__(cls, *_: Any, **__: Any) -> QueuedMessage:
-        """Makes the object."""
-        # moto's version keeps every instance ever made in a list.
-        return object.__new__(cls)
-
-    def __init__(self, message_id: str, body: str, system_attributes: dict[str, Any] | None, ready_at_ms: int) -> None:
-        super().__init__(message_id, body, system_attributes)
-        self.arrival = next(_arrivals)
-        self.sent_timestamp: int = time_ms()  # type: ignore[assignment]
-        self.ready_at_ms = ready_at_ms
-        self.visible_at_ms = ready_at_ms
-        self.in_flight = False
-        self.event_bytes: int | None = None
-        self.source_arn: str | None = None
-        self.payload_bytes = len(body) if body.isascii() else len(body.encode())
-
-    def __copy__(self) -> QueuedMessage:
-        twin = object.__new__(QueuedMessage)
-        twin.__dict__.update(self.__dict__)
-        return twin
-
-
-class HeapQueue(models.Queue):
-    """A standard queue. moto creates the object, then `adopt` changes its class."""
-
-    _by_id: dict[str, QueuedMessage]
-    _heap: list[tuple[int, int, QueuedMessage]]
-    on_arrival: Callable[[], None]
-
-    @staticmethod
-    def adopt(queue: models.Queue, on_arrival: Callable[[], None]) -> None:
-        """Turns a new queue of moto into a `HeapQueue`."""
-        queue.__class__ = HeapQueue  # type: ignore[type-abstract]
-        assert isinstance(queue, HeapQueue)
-        queue._by_id = {}
-        queue._heap = []
-        queue.on_arrival = on_arrival
-
-    def put(self, message: QueuedMessage) -> None:
-        """Adds a message, or moves a message whose `ready_at_ms` changed."""
-        self._by_id[message.id] = message
-        heapq.heappush(self._heap, (message.ready_at_ms, message.arrival, message))
-
-    def add_message(self, message: models.Message) -> None:
-        """Takes a message from moto's own code (redrive, SNS)."""
-        if not isinstance(message, QueuedMessage):
-            made = QueuedMessage(message.id, message.body, message.system_attributes, time_ms())
-            made.message_attributes = message.message_attributes
-            message = made
-        self.put(message)
-        self.on_arrival()
-
-    def next_ready_ms(self) -> int | None:
-        """Returns when the next message becomes receivable, possibly in the past. Returns None for an empty queue."""
-        heap = self._heap
-        while heap:
-            ready_at_ms, _, message = heap[0]
-            if self._by_id.get(message.id) is message and message.ready_at_ms == ready_at_ms:
-                return ready_at_ms
-            heapq.heappop(heap)
-        return None
-
-    def visible_at_ms(self, message_id: str) -> int | None:
-        """Returns when SQS first made a message receivable (the send time plus the delay). Returns None if deleted."""
-        message = self._by_id.get(message_id)
-        return message.visible_at_ms if message is not None else None
-
-    def peek(self) -> QueuedMessage | None:
-        """Returns the next message for `take`, if a message is receivable now."""
-        ready_at_ms = self.next_ready_ms()
-        return self._heap[0][2] if ready_at_ms is not None and ready_at_ms <= time_ms() else None
-
-    def take(self, count: int, visibility_timeout_s: int) -> Generator[QueuedMessage]:
-        """Yields up to count receivable messages, oldest first, and puts them in flight.
-
-        Messages received too often go to the dead-letter queue.
-        """
-        now_ms = time_ms()
-        oldest_ms = now_ms - self.message_retention_period * _SECOND_MS  # type: ignore[attr-defined]
-        limit = self.redrive_policy["maxReceiveCount"] if self.dead_letter_queue and self.redrive_policy else None
-        taken: list[QueuedMessage] = []
+    def copy_attributes(self) -> None:
+        """Gives the queue in memory the attributes that concern messages."""
+        values = {name: str(getattr(self, camelcase_to_underscores(name))) for name in RANGES}
+        redrive = json.dumps(self.redrive_policy) if self.redrive_policy else ""
         try:
-            while len(taken) < count:
-                ready_at_ms = self.next_ready_ms()
-                if ready_at_ms is None or ready_at_ms > now_ms:
-                    return
-                message = heapq.heappop(self._heap)[2]
-                if message.sent_timestamp <= oldest_ms:
-                    del self._by_id[message.id]
-                    continue
-                if limit is not None and message.approximate_receive_count >= limit:
-                    del self._by_id[message.id]
-                    message.in_flight = False
-                    message.ready_at_ms = now_ms
-                    message.source_arn = self.queue_arn
-                    self.dead_letter_queue.add_message(message)  # type: ignore[union-attr]
-                    continue
-                taken.append(message)
-                self._mark_received(message, now_ms, visibility_timeout_s)
-                yield message
-        finally:
-            # Only now: otherwise a visibility time-out of 0 would give a message twice in one call.
-            for message in taken:
-                if self._by_id.get(message.id) is message:
-                    heapq.heappush(self._heap, (message.ready_at_ms, message.arrival, message))
-
-    def _mark_received(self, message: QueuedMessage, now_ms: int, visibility_timeout_s: int) -> None:
-        message.approximate_receive_count += 1
-        message.approximate_first_receive_timestamp = message.approximate_first_receive_timestamp or now_ms
-        message.in_flight = visibility_timeout_s > 0
-        message.ready_at_ms = now_ms + visibility_timeout_s * _SECOND_MS
-        message.receipt_handle = f"{self.name}/{message.id}/{message.approximate_receive_count}"
-
-    def _by_handle(self, receipt_handle: str) -> QueuedMessage | None:
-        """Returns the message of its newest handle. Returns None if deleted, moved or received again."""
-        parts = receipt_handle.split("/")
-        if len(parts) != 3 or parts[0] != self.name:
-            raise ReceiptHandleIsInvalid
-        message_id = parts[1]
-        message = self._by_id.get(message_id)
-        return message if message is not None and message.receipt_handle == receipt_handle else None
-
-    def delete_message(self, receipt_handle: str) -> None:
-        """Deletes a message by handle. A stale handle deletes nothing.
-
-        The SQS documentation says that such a delete succeeds.
-        """
-        message = self._by_handle(receipt_handle)
-        if message is not None:
-            del self._by_id[message.id]
-
-    def change_visibility(self, receipt_handle: str, visibility_timeout_s: int) -> None:
-        """Changes the visibility time-out of a message in flight."""
-        message = self._by_handle(receipt_handle)
-        if message is None:
-            raise ReceiptHandleIsInvalid
-        now_ms = time_ms()
-        ready_at_ms = now_ms + visibility_timeout_s * _SECOND_MS
-        if ready_at_ms - message.sent_timestamp > _MAX_VISIBILITY_MS:
-            raise InvalidParameterValue(
-                f"Value {visibility_timeout_s} for parameter VisibilityTimeout is invalid. Reason: Total "
-                "VisibilityTimeout for the message is beyond the limit [43200 seconds]"
-            )
-        message.ready_at_ms = ready_at_ms
-        message.in_flight = visibility_timeout_s > 0
-        self.put(message)
-        self.on_arrival()
-
-    def move_all(self, destination: Callable[[QueuedMessage], HeapQueue | None]) -> int:
-        """Moves all receivable messages as new messages. Returns their number.
-
-        Args:
-            destination: returns the message's new queue; None: the message stays.
-        """
-        moved = 0
-        now_ms = time_ms()
-        for message in sorted(self._live(), key=lambda each: (each.ready_at_ms, each.arrival)):
-            to = None if message.ready_at_ms > now_ms else destination(message)
-            if to is not None:
-                del self._by_id[message.id]
-                again = QueuedMessage(str(uuid.uuid4()), message.body, message.system_attributes, now_ms)
-                again.message_attributes = message.message_attributes
-                again.payload_bytes = message.payload_bytes
-                to.add_message(again)
-                moved += 1
-        return moved
-
-    def purge(self) -> None:
-        """Deletes all messages."""
-        self._by_id.clear()
-        self._heap.clear()
-
-    def _live(self) -> list[QueuedMessage]:
-        oldest_ms = time_ms() - self.message_retention_period * _SECOND_MS  # type: ignore[attr-defined]
-        return [message for message in self._by_id.values() if message.sent_timestamp > oldest_ms]
-
-    @property
-    def messages(self) -> list[models.Message]:
-        """The receivable messages."""
-        now_ms = time_ms()
-        return [message for message in self._live() if message.ready_at_ms <= now_ms]
+            self.memory.set_attributes({**values, "RedrivePolicy": redrive})
+        except SqsError as error:
+            raise SQSException(error.code, error.message) from None
 
     @property
     def approximate_number_of_messages(self) -> int:
         """Number of receivable messages."""
-        return len(self.messages)
+        return self.memory.approximate_number_of_messages
 
     @property
     def approximate_number_of_messages_delayed(self) -> int:
         """Number of delayed messages."""
-        now_ms = time_ms()
-        return sum(not message.in_flight and message.ready_at_ms > now_ms for message in self._live())
+        return self.memory.approximate_number_of_messages_delayed
 
     @property
     def approximate_number_of_messages_not_visible(self) -> int:
         """Number of messages in flight."""
-        now_ms = time_ms()
-        return sum(message.in_flight and message.ready_at_ms > now_ms for message in self._live())
+        return self.memory.approximate_number_of_messages_not_visible
 
 
-def new_message(
-    queue: HeapQueue,
-    body: str,
-    delay_s: int | None,
-    attributes: dict[str, Any] | None = None,
-    system_attributes: dict[str, Any] | None = None,
-) -> QueuedMessage:
-    """Checks and makes a message for a queue. The caller puts the message into the queue.
+class EmulatedSqs:
+    """Holds the queues in memory of each account and Region.
 
-    Raises:
-        InvalidParameterValue: the delay is not 0 to 900 s, or the message is too long.
+    Args:
+        clock: the queues' time.
+        changed: notified when a message arrives; long polls wait on this condition, which releases its lock meanwhile.
+        virtual: with a clock that stands still, long polls answer at once (they would never end).
     """
-    delay_s = int(queue.delay_seconds if delay_s is None else delay_s)  # type: ignore[attr-defined]
-    if not 0 <= delay_s <= _MAX_DELAY_S:
-        raise InvalidParameterValue(
-            f"Value {delay_s} for parameter DelaySeconds is invalid. Reason: DelaySeconds must be >= 0 and <= 900."
+
+    def __init__(self, clock: Clock, changed: Condition, *, virtual: bool) -> None:
+        self._clock = clock
+        self._changed = changed
+        self._virtual = virtual
+        self._clients: dict[tuple[str, str], MemorySqsClient] = {}
+
+    def at(self, account_id: str = DEFAULT_ACCOUNT_ID, region: str = REGION) -> MemorySqsClient:
+        """Returns the client of an account's queues."""
+        key = account_id, region
+        if key not in self._clients:
+            sqs = MemorySqs(self._clock, changed=self._changed, account_id=account_id, region=region)
+            self._clients[key] = MemorySqsClient(sqs)
+        return self._clients[key]
+
+    def install(self, patches: Patches) -> None:
+        """Replaces moto's operations on messages."""
+        self._adopt_queues(patches)
+        for name in _ON_MESSAGES:
+            own: Any = getattr(SQSResponse, name, None)
+            patches.set(SQSResponse, name, self._answering(name, own))
+        patches.set(models.SQSBackend, "get_queue_attributes", _quick(models.SQSBackend.get_queue_attributes))
+
+    def _adopt_queues(self, patches: Patches) -> None:
+        backend = models.SQSBackend
+        create, delete, purge, send = (
+            backend.create_queue,
+            backend.delete_queue,
+            backend.purge_queue,
+            backend.send_message,
         )
-    message = QueuedMessage(str(uuid.uuid4()), body, system_attributes, time_ms() + delay_s * _SECOND_MS)
-    longest = min(queue.maximum_message_size, MAXIMUM_MESSAGE_LENGTH)  # type: ignore[attr-defined]
-    message.payload_bytes += attribute_bytes(attributes)
-    if message.payload_bytes > longest:
-        raise InvalidParameterValue(
-            f"One or more parameters are invalid. Reason: Message must be shorter than {longest} bytes."
-        )
-    if attributes:
-        message.message_attributes = attributes
-    return message
+
+        def create_queue(self_: Any, name: str, tags: dict[str, str] | None = None, **attributes: Any) -> models.Queue:
+            known = name in self_.queues
+            queue = create(self_, name, tags, **attributes)
+            if not known and not queue.fifo_queue:
+                queue.__class__ = EmulatedQueue  # type: ignore[type-abstract]
+                assert isinstance(queue, EmulatedQueue)
+                queue.memory = self.at(self_.account_id, self_.region_name).sqs.create_queue(name)
+                queue.copy_attributes()
+            return queue
+
+        def delete_queue(self_: Any, queue_name: str) -> None:
+            queue = self_.get_queue(queue_name)
+            delete(self_, queue_name)
+            if isinstance(queue, EmulatedQueue):
+                self.at(self_.account_id, self_.region_name).sqs.delete_queue(queue_name)
+
+        def purge_queue(self_: Any, queue_name: str) -> None:
+            queue = self_.get_queue(queue_name)
+            purge(self_, queue_name)
+            if isinstance(queue, EmulatedQueue):
+                queue.memory.purge()
+
+        def send_message(self_: Any, queue_name: str, message_body: str, **options: Any) -> Any:
+            # Other services of moto (SNS, EventBridge) send by this.
+            queue = self_.get_queue(queue_name)
+            if not isinstance(queue, EmulatedQueue):
+                return send(self_, queue_name, message_body, **options)
+            return queue.memory.put(message_body, options.get("message_attributes"), options.get("delay_seconds"))
+
+        patches.set(backend, "create_queue", create_queue)
+        patches.set(backend, "delete_queue", delete_queue)
+        patches.set(backend, "purge_queue", purge_queue)
+        patches.set(backend, "send_message", send_message)
+
+    def _answering(self, name: str, own: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+        """Returns the method of moto's SQS that answers an operation on messages."""
+
+        def answer(response: Any) -> Any:
+            request = dict(response.params)
+            if own is not None:
+                request["QueueUrl"] = response._get_queue_name()
+                if not isinstance(response.sqs_backend.get_queue(request["QueueUrl"]), EmulatedQueue):
+                    return own(response)
+            for each in (request, *request.get("Entries", ())):
+                validate_message_attributes(each.get("MessageAttributes", {}))
+            client = self.at(response.current_account, response.region)
+            ask = partial(getattr(client, name), **request)
+            try:
+                return ActionResult(self._waiting(client, request, ask) if name == "receive_message" else ask())
+            except ClientError as error:
+                raise SQSException(error.response["Error"]["Code"], error.response["Error"]["Message"]) from None
+
+        return answer
+
+    def _waiting(self, client: MemorySqsClient, request: dict[str, Any], ask: Callable[[], Any]) -> Any:
+        """Receives messages by a long poll."""
+        queue = client.sqs.queue(request["QueueUrl"])
+        wait_s = request.get("WaitTimeSeconds", queue.number("ReceiveMessageWaitTimeSeconds"))
+        deadline = time.monotonic() + (0 if self._virtual else int(wait_s))
+        while True:
+            answer, left_s = ask(), deadline - time.monotonic()
+            if answer or left_s <= 0:
+                return answer
+            ready_ms = queue.next_ready_ms()
+            if ready_ms is not None:
+                left_s = min(left_s, max(0.001, (ready_ms - self._clock.now_ms()) / 1000))
+            with self._changed:
+                self._changed.wait(left_s)
 
 
-def attribute_bytes(attributes: dict[str, Any] | None) -> int:
-    """Returns the size of message attributes as SQS counts (names, types and values)."""
-    total = 0
-    for name, value in (attributes or {}).items():
-        content = value.get("StringValue") or value.get("BinaryValue") or ""
-        total += len(name) + len(value.get("DataType", "")) + len(content)
-    return total
+def _quick(read: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """Returns moto's `get_queue_attributes`, which evaluates all attributes and counts again for each name."""
 
+    def get_queue_attributes(backend: Any, queue_name: str, attribute_names: list[str]) -> dict[str, Any]:
+        everything = read(backend, queue_name, ["All"])
+        if not attribute_names or any(name not in everything for name in attribute_names):
+            return read(backend, queue_name, attribute_names)
+        return {name: everything[name] for name in attribute_names if everything[name] is not None}
 
-def received_copy(message: QueuedMessage, attribute_names: list[str]) -> QueuedMessage:
-    """Returns a copy for the receiver, with only the requested attributes."""
-    twin = copy.copy(message)
-    if message.message_attributes:
-        models._filter_message_attributes(twin, attribute_names)
-    return twin
+    return get_queue_attributes

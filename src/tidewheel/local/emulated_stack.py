@@ -1,0 +1,256 @@
+"""Runs the functions against an emulated AWS, as `LocalTidewheel`."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+
+import boto3
+import botocore.session
+
+from tidewheel.clock import SystemClock
+from tidewheel.local import deployment
+from tidewheel.local.background import BackgroundPump
+from tidewheel.local.declarations import CustomResources
+from tidewheel.local.emulated_triggers import EmulatedTriggers
+from tidewheel.local.emulator import Denial, Emulator
+from tidewheel.local.event_source import EventSource
+from tidewheel.local.handlers import Handler
+from tidewheel.local.jobs import JobRunner, Jobs, run_on_spark
+from tidewheel.local.meter import Requests
+from tidewheel.local.pump import Pump
+from tidewheel.local.sqs_events import MappingSpec, runner
+from tidewheel.local.stack import Stack, clock_from
+from tidewheel.local.synthesized import template_of
+from tidewheel.memory.sqs_queue import MemoryQueue
+from tidewheel.model.settings import NewTopicSettings
+from tidewheel.shipped import FUNCTIONS, shipped
+
+if TYPE_CHECKING:
+    from tidewheel.client.tidewheel import Tidewheel
+
+_ONE_CLOCK = {"TIDEWHEEL_MAX_SKEW_MS": "0"}
+"""Sets the reserve for clock skew to zero, since functions and queues have the same clock here.
+
+A message due at a whole second with a whole-second delay is then receivable at exactly that second.
+"""
+
+
+class LocalTidewheel(Stack):
+    """Runs Tidewheel's own functions against an emulated AWS, in this process.
+
+    With the virtual clock (the default) time moves only in `advance`, from event to event: a year takes seconds, and a
+    run is repeatable. With `clock="real"` a background thread handles due events, and `advance` waits. A process has
+    one stack at a time, and each stack starts empty. The rest of the process is not affected: other boto3 clients,
+    `time` and `os.environ` stay as they are.
+
+    Args:
+        start: start of virtual time: ISO 8601 (UTC if it names no zone) or a datetime.
+        clock: "virtual" or "real".
+        stack_name: the CloudFormation stack's name, by which the SDK finds it.
+        template: CloudFormation template to deploy, as the CDK writes it, or the path of its JSON file; None: the
+            packaged
+            template. If its service has a name of its own, give that as stack_name.
+        functions: folder of the functions' handlers; None: the packaged handlers.
+        log_level: the lowest level that the functions log (to standard error).
+        environment: variables that replace those of the template in every function; the local runtime itself sets
+            TIDEWHEEL_MAX_SKEW_MS=0, since there is one clock only.
+        port: where `endpoint_url` listens; 0 for any free port.
+        job_runner: runs the stack's Glue jobs; local Spark by default.
+        enforce_iam: whether each function and job has the rights of its own role only; see `denials`.
+        topic_settings: settings that `create_topic` takes, such as slot_s or lookahead_s; `client()` uses them as
+            defaults for every topic.
+
+    Attributes:
+        requests: requests to AWS so far, by "service.Operation"; `requests.units` estimates billed units.
+        failures: every invocation of a function, and every job run, that raised.
+        denials: with enforce_iam, every call of a function or job that its role does not allow.
+        drop_schedules: if True, one-time schedules vanish instead of firing; the sweep must repair this.
+    """
+
+    def __init__(
+        self,
+        *,
+        start: str | dt.datetime | None = None,
+        clock: Literal["virtual", "real"] = "virtual",
+        stack_name: str = "tidewheel",
+        template: dict[str, Any] | str | Path | None = None,
+        functions: Path | None = None,
+        log_level: str = "CRITICAL",
+        environment: Mapping[str, str] | None = None,
+        port: int = 0,
+        job_runner: JobRunner = run_on_spark,
+        enforce_iam: bool = False,
+        **topic_settings: Unpack[NewTopicSettings],
+    ) -> None:
+        if clock not in ("virtual", "real"):
+            raise ValueError(f"clock is 'virtual' or 'real', not {clock!r}")
+        if clock == "real" and start is not None:
+            raise ValueError("start is for the virtual clock: real time starts now")
+        self.virtual = clock == "virtual"
+        super().__init__(clock_from(start) if self.virtual else SystemClock(), stack_name, topic_settings)
+        self._environment = {**_ONE_CLOCK, **(environment or {})}
+        self._template = template
+        self._functions = functions
+        self._log_level = log_level
+        self._job_runner = job_runner
+        self._emulator = Emulator(self.clock, virtual=self.virtual, port=port, enforce_iam=enforce_iam)
+        self.requests = Requests(self._emulator.item_bytes)
+        self._handlers: list[Handler] = []
+        self._jobs: Jobs | None = None
+        self._background: BackgroundPump | None = None
+        self._session: boto3.Session | None = None
+
+    def open(self) -> Self:
+        """Deploys the stack and loads its functions.
+
+        Raises:
+            RuntimeError: another stack (or moto's mock_aws) is open in this process.
+            InvalidValue: the template cannot be read.
+            DeclarationFailed: a topic or a subscription that the template declares was refused.
+        """
+        self._emulator.open()
+        try:
+            template = template_of(self._template)
+            deployed = deployment.read(self._emulator.deploy(self.stack_name, template))
+            self._session = self._emulator.session(self.requests.observe)
+            deployment.check_polling(deployed, self._emulator)
+            root = self._functions or shipped(FUNCTIONS)
+            for bare in deployed.functions:
+                spec = replace(bare, environment={**bare.environment, **self._environment})
+                core_session = partial(self._function_session, spec.role_arn)
+                self._handlers.append(Handler(spec, root, core_session, self.clock, self._log_level))
+            handlers = {handler.spec.arn: handler for handler in self._handlers}
+            endpoint_of = self._emulator.endpoint_of
+            self._jobs = Jobs(
+                deployed.jobs, self._job_runner, stack_name=self.stack_name, endpoint_of=endpoint_of, clock=self.clock
+            )
+            triggers = EmulatedTriggers(
+                self._emulator, self.clock, handlers, self._jobs, deployed.table_name, self.requests
+            )
+            self._pump = Pump(
+                self.clock,
+                triggers,
+                [self._source(spec, handlers[spec.function_arn]) for spec in deployed.mappings],
+                [handler.spec.folder for handler in self._handlers],
+                count_poll=lambda received, deleted: self.requests.invoked(received=received, deleted=deleted),
+            )
+            if deployed.custom:
+                CustomResources(self._emulator.session(), self.endpoint_url).create(deployed.custom, handlers)
+            if not self.virtual:
+                self._background = BackgroundPump(self._pump, self._emulator.changed, self.clock)
+                self._background.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Stops everything and deletes all state. Harmless when called twice."""
+        try:
+            if self._background is not None:
+                self._background.stop()
+                self._background = None
+        finally:
+            for handler in self._handlers:
+                handler.close()
+            self._handlers.clear()
+            self._pump = None
+            self._jobs = None
+            self._session = None
+            self._consumer = None
+            self._emulator.close()
+
+    def client(self) -> Tidewheel:
+        """Returns the ordinary SDK client, on the emulated AWS and the stack's clock.
+
+        The client's requests are counted.
+        """
+        from tidewheel.local.client import LocalClient
+
+        return LocalClient(self.stack_name, self.session, self.clock, self.topic_settings)
+
+    def _make_consumer(self) -> Tidewheel:
+        from tidewheel.local.client import LocalClient
+
+        return LocalClient(self.stack_name, self._emulator.session(), self.clock, {})
+
+    @property
+    def session(self) -> boto3.Session:
+        """A boto3 session on the emulated AWS, inside the process. Its requests are counted."""
+        if self._session is None:
+            raise RuntimeError("this local Tidewheel stack is not open")
+        return self._session
+
+    @property
+    def endpoint_url(self) -> str:
+        """An HTTP endpoint on 127.0.0.1 for other AWS clients, with the same state.
+
+        The server starts when this property is first read. Any credentials will do. Requests through the endpoint are
+        not counted in `requests`.
+        """
+        self._running()
+        return self._emulator.endpoint_url
+
+    @property
+    def denials(self) -> list[Denial]:
+        """All calls refused by a role, oldest first. Empty unless IAM is enforced.
+
+        Raises:
+            ValueError: this stack does not enforce IAM.
+        """
+        if self._emulator.access is None:
+            raise ValueError("nothing is denied here: open the stack with LocalTidewheel(enforce_iam=True)")
+        return self._emulator.access.denials
+
+    def _advance_to(self, until_ms: int) -> None:
+        if self._background is None:
+            super()._advance_to(until_ms)
+        else:
+            self._background.wait_until(until_ms)
+
+    def run_job(self, job: str, **arguments: str | int | bool) -> Any:
+        """Runs a Glue job of the stack on this machine's Spark. Returns the job's report.
+
+        Args:
+            job: merge_buckets, rebuild_index or import_messages.
+            arguments: the job's, such as topic="orders" or dry_run=True.
+
+        Raises:
+            ExtraMissing: pyspark is not installed.
+            JavaMissing: Spark runs on Java, and there is none.
+        """
+        self._running()
+        assert self._jobs is not None  # made with the pump
+        given = {
+            f"--{name.replace('_', '-')}": "true" if value is True else str(value)
+            for name, value in arguments.items()
+            if value is not False
+        }
+        return self._jobs.run_by_hand(job, given)
+
+    def queue(self, url: str) -> MemoryQueue:
+        """Returns the emulated queue with a URL, name or ARN, to inspect its contents.
+
+        Raises:
+            SqsError: there is no such queue.
+        """
+        self._running()
+        return self._emulator.queue(url)
+
+    def _source(self, spec: MappingSpec, handler: Handler) -> EventSource:
+        return EventSource(
+            self._emulator.queue(spec.queue_arn),
+            self.clock,
+            function=handler.spec.folder,
+            run=runner(spec, handler),
+            batch_size=spec.batch_size,
+            window_ms=spec.window_ms,
+        )
+
+    def _function_session(self, role_arn: str | None) -> botocore.session.Session:
+        return self._emulator.core_session(self.requests.observe, role_arn)

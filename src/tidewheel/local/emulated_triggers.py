@@ -1,0 +1,166 @@
+"""Makes invocations of moto's schedules, and of requested starts of functions and jobs.
+
+A recurring schedule of the sweep is skipped when the table's index of checks is empty, since the sweep would find
+nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from moto.scheduler.models import Schedule
+
+from tidewheel.clock import Clock
+from tidewheel.local.emulator import Emulator
+from tidewheel.local.emulator.starts import JobStart
+from tidewheel.local.handlers import Handler
+from tidewheel.local.jobs import Jobs
+from tidewheel.local.meter import Requests
+from tidewheel.local.pump import Invocation, Kind, Trigger
+from tidewheel.model.schedule_expressions import Every
+
+_SWEEP = "sweep"
+
+
+class EmulatedTriggers:
+    """Implements `Triggers` on moto.
+
+    Args:
+        emulator: holds the schedules and the requested starts.
+        clock: the stack's time.
+        handlers: the functions, by ARN.
+        jobs: the stack's jobs.
+        table_name: the table with the index of checks.
+        requests: counts the invocations.
+    """
+
+    def __init__(
+        self,
+        emulator: Emulator,
+        clock: Clock,
+        handlers: Mapping[str, Handler],
+        jobs: Jobs,
+        table_name: str | None,
+        requests: Requests,
+    ) -> None:
+        self._emulator = emulator
+        self._clock = clock
+        self._handlers = handlers
+        self._jobs = jobs
+        self._table_name = table_name
+        self._requests = requests
+        self._last_tick_ms: dict[int, int] = {}
+        self._created_ms = clock.now_ms()
+
+    def waiting(self) -> list[Trigger]:
+        """Returns the next event of each schedule and start."""
+        with self._emulator.lock:
+            return list(self._waiting())
+
+    def _waiting(self) -> Iterator[Trigger]:
+        due = self._emulator.schedules.next_due()
+        if due is not None:
+            yield due.at_ms, Kind.ONCE, partial(self._fire_once, due.schedule)
+        for schedule, every in self._emulator.schedules.recurring:
+            at_ms = self._next_tick_ms(schedule, every)
+            if at_ms is not None:
+                yield at_ms, Kind.RECURRING, partial(self._fire_again, schedule, at_ms)
+        started_ms = self._emulator.starts.next_ms()
+        if started_ms is not None:
+            yield started_ms, Kind.START, self._start
+
+    def _next_tick_ms(self, schedule: Schedule, every: Every) -> int | None:
+        handler = self._handlers.get(schedule.target["Arn"])
+        if handler is None:
+            return None
+        from_ms = self._last_tick_ms.get(id(schedule), self._created_ms) + 1
+        if handler.spec.folder == _SWEEP and self._table_name is not None:
+            next_check_ms = self._emulator.least_look_at_ms(self._table_name)
+            if next_check_ms is None:
+                return None
+            # Earlier ticks without work stay without work.
+            from_ms = max(from_ms, next_check_ms, self._clock.now_ms())
+        return every.first_at_or_after_ms(self._created_ms, from_ms)
+
+    def _fire_once(self, schedule: Schedule) -> list[Invocation]:
+        self._emulator.schedules.fired(schedule)
+        return [self._scheduled(schedule)]
+
+    def _fire_again(self, schedule: Schedule, at_ms: int) -> list[Invocation]:
+        self._last_tick_ms[id(schedule)] = at_ms
+        return [self._scheduled(schedule)]
+
+    def _scheduled(self, schedule: Schedule) -> Invocation:
+        target = schedule.target
+        event, role_arn = json.loads(target.get("Input") or "{}"), target.get("RoleArn")
+        dead_letter_arn = target.get("DeadLetterConfig", {}).get("Arn")
+        return self._invocation(
+            target["Arn"],
+            event,
+            caller=f"schedule {schedule.name}",
+            role_arn=role_arn,
+            by_schedule=True,
+            retries=target.get("RetryPolicy", {}).get("MaximumRetryAttempts", 185),
+            bury=None if dead_letter_arn is None else partial(self._bury, dead_letter_arn, event, role_arn),
+        )
+
+    def _start(self) -> list[Invocation]:
+        with self._emulator.lock:
+            start = self._emulator.starts.take()
+        if isinstance(start, JobStart):
+            run, script = partial(self._jobs.run, start), self._jobs.script(start)
+            count = self._requests.ran_job
+            return [Invocation(function=script, event=start.arguments, call=run, begin=count, retries=0)]
+        handler = self._handlers.get(start.arn)
+        retries = 0 if handler is None else handler.spec.async_retries
+        return [self._invocation(start.arn, start.event, caller="lambda.Invoke", retries=retries)]
+
+    def _invocation(
+        self,
+        arn: str,
+        event: Any,
+        *,
+        caller: str,
+        retries: int,
+        role_arn: str | None = None,
+        by_schedule: bool = False,
+        bury: Callable[[BaseException], None] | None = None,
+    ) -> Invocation:
+        """Makes the invocation of a function.
+
+        Args:
+            arn: the function's.
+            event: the function's input.
+            caller: the origin of the call: "schedule <name>", or "lambda.Invoke".
+            retries: limit of retries.
+            role_arn: the role with which a schedule invokes the function and sends the dead letter.
+            by_schedule: whether a schedule fired it.
+            bury: stores the event after the last retry has failed.
+        """
+        handler = self._handlers.get(arn)
+
+        def begin() -> None:
+            if handler is None:
+                raise LookupError(f"{caller}: no function {arn}")
+            self._emulator.check_invocation(role_arn, arn)
+            self._requests.invoked(by_schedule=by_schedule)
+
+        def call() -> None:
+            assert handler is not None  # checked by begin
+            handler.invoke(event)
+
+        function = arn if handler is None else handler.spec.folder
+        return Invocation(function=function, event=event, call=call, begin=begin, retries=retries, bury=bury)
+
+    def _bury(self, queue_arn: str, event: Any, role_arn: str | None, error: BaseException) -> None:
+        """Sends the event of a permanently failed invocation to its dead-letter queue.
+
+        The schedule's role must allow the send.
+        """
+        attributes = {"ERROR_CODE": type(error).__name__, "ERROR_MESSAGE": str(error)[:1000] or "none"}
+        with suppress(PermissionError):
+            self._emulator.send(queue_arn, json.dumps(event), attributes, role_arn=role_arn)

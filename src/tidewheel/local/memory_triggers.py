@@ -1,0 +1,68 @@
+"""Makes invocations of schedules, sweeps and requested starts in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from tidewheel.clock import Clock
+from tidewheel.local.memory_functions import MemoryFunctions
+from tidewheel.local.pump import Invocation, Kind, Trigger
+from tidewheel.memory import MemoryService
+from tidewheel.model.schedule_expressions import Every
+
+_SWEEP = Every(interval_ms=300_000)
+"""The deployed sweep's interval."""
+
+
+class MemoryTriggers:
+    """Implements `Triggers` on the ports in memory. The sweep is skipped when it would find nothing to check."""
+
+    def __init__(self, service: MemoryService, clock: Clock, functions: MemoryFunctions) -> None:
+        self._service = service
+        self._clock = clock
+        self._functions = functions
+        self._created_ms = self._last_tick_ms = clock.now_ms()
+        self._fire_from_ms = 0
+        self._dispatches = 0
+        self._merges = 0
+
+    def waiting(self) -> Iterator[Trigger]:
+        """Returns the next event of each schedule and start."""
+        schedules, now_ms = self._service.wheel.schedules.values(), self._clock.now_ms()
+        if schedules:
+            # EventBridge Scheduler uses whole seconds in the future.
+            fires_at_ms = -(-min(each for _, _, each in schedules) // 1000) * 1000
+            yield max(fires_at_ms, self._fire_from_ms), Kind.ONCE, self._fire
+        next_check_ms = self._service.topics.next_check_ms()
+        if next_check_ms is not None:
+            # Earlier ticks without work stay without work.
+            from_ms = max(self._last_tick_ms + 1, next_check_ms, now_ms)
+            tick_ms = _SWEEP.first_at_or_after_ms(self._created_ms, from_ms)
+            yield tick_ms, Kind.RECURRING, partial(self._sweep, tick_ms)
+        if self._dispatches < len(self._service.runs.dispatches):
+            yield now_ms, Kind.START, self._start_dispatch
+        elif self._merges < len(self._service.runs.merges):
+            yield now_ms, Kind.START, self._start_merge
+
+    def _fire(self) -> list[Invocation]:
+        now_ms = self._clock.now_ms()
+        self._fire_from_ms = (now_ms // 1000 + 1) * 1000
+        return [self._dispatch(topic) for topic, _, _ in self._service.wheel.take_due(now_ms)]
+
+    def _sweep(self, tick_ms: int) -> list[Invocation]:
+        self._last_tick_ms = tick_ms
+        return [Invocation(function="sweep", event={}, call=self._functions.sweep)]
+
+    def _start_dispatch(self) -> list[Invocation]:
+        self._dispatches += 1
+        return [self._dispatch(self._service.runs.dispatches[self._dispatches - 1])]
+
+    def _dispatch(self, topic: str) -> Invocation:
+        return Invocation(function="dispatch", event={"topic": topic}, call=partial(self._functions.dispatch, topic))
+
+    def _start_merge(self) -> list[Invocation]:
+        topic, size = self._service.runs.merges[self._merges]
+        self._merges += 1
+        call = partial(self._functions.compact, topic, size)
+        return [Invocation(function="compact", event={"topic": topic, "size": size.value}, call=call, retries=0)]
