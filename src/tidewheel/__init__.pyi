@@ -50,6 +50,7 @@ from .model.received import ReceivedMessage as ReceivedMessage
 from .model.received import parse_received as parse_received
 from .model.settings import ServiceSettings as ServiceSettings
 from .model.settings import TopicSettings as TopicSettings
-from .model.subscription_state import SubscriptionState as SubscriptionState
+from .model.subscription import Subscription as Subscription
+from .model.topic import Topic as Topic
 
 __version__: str

@@ -22,7 +22,7 @@ def stack(request: pytest.FixtureRequest) -> Iterator[Any]:
 @pytest.fixture
 def topic(request: pytest.FixtureRequest, stack: Any) -> Iterator[Topic]:
     """A topic with the subscription "billing"; `make` makes one with settings."""
-    number = sum(each.topic.startswith("t-") for each in stack.client().topics())
+    number = sum(each.name.startswith("t-") for each in stack.client().topics())
     failed = len(stack.failures)
     made = Topic(stack, f"t-{number}-{re.sub('[^a-z]+', '-', request.node.name.lower())}"[:40].strip("-"))
     yield made

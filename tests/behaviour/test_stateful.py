@@ -16,6 +16,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multi
 
 from tests.behaviour.oracle import Fate, Oracle, Sent
 from tests.flows.world import Crash, CrashingPorts
+from tests.marks import topic_state
 from tidewheel.client.changes import Rescheduled
 from tidewheel.client.sender import KEYED_URGENT_MS, URGENT_MS
 from tidewheel.client.waiting import MessageState
@@ -178,7 +179,7 @@ class TopicMachine(RuleBasedStateMachine):
         self.client.purge(TOPIC)
         self.oracle.purge(0, 1 << 60, self.now_ms)
 
-    @precondition(lambda self: len(self.client.topics()[0].purges) < 15)
+    @precondition(lambda self: len(topic_state(self.client, TOPIC).purges) < 15)
     @rule(start_s=A_DELAY_S, length_s=st.integers(1, 3 * DAY_S))
     def purge_a_range(self, start_s: int, length_s: int) -> None:
         start = self.now_ms // 1000 + start_s

@@ -26,6 +26,7 @@ def a_state(topic: str = "orders", **marks: Any) -> TopicState:
         "sealed": 100,
         "planned": 100,
         "collected_until": 100,
+        "created_at_ms": 7,
     } | marks
     return TopicState(topic=topic, **values)
 
@@ -74,7 +75,7 @@ def a_message_id(number: int = 0) -> MessageId:
 
 def a_subscription(name: str = "billing", cursor: int = 100, **fields: Any) -> SubscriptionState:
     """A subscription with its cursor at slot 100."""
-    values = {"generation": "s1", "queue_url": f"https://sqs/{name}", "start": cursor} | fields
+    values = {"generation": "s1", "queue_url": f"https://sqs/{name}", "start": cursor, "created_at_ms": 7} | fields
     return SubscriptionState(topic=fields.pop("topic", "orders"), name=name, cursor=cursor, **values)
 
 

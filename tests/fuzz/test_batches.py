@@ -15,6 +15,7 @@ from tests.conftest import TOPIC, Orders, orders
 from tests.fuzz.damage import damaged
 from tests.fuzz.good import IDS, PACKS
 from tests.fuzz.hostile import DEEP, NAMES
+from tests.marks import subscription_state, topic_state
 from tidewheel.aws.table_layout import BUCKETS, key_key
 from tidewheel.errors import InvalidValue
 from tidewheel.model.checksum import opened, sealed
@@ -115,10 +116,8 @@ def test_hostile_packs_become_dead_letters_and_all_others_arrive(
     logged: list[tuple[str, Any]] = []
     module = service.function("ingest")
     monkeypatch.setattr(module.telemetry.logger, "error", lambda message, **given: logged.append((message, given)))
-    state = service.client._connection.topics.state(TOPIC)
-    assert state is not None
     before = _others(service)
-    hostile = _hostile_packs(state.generation)
+    hostile = _hostile_packs(topic_state(service.client, TOPIC).generation)
     sent = []
     for number, pack in enumerate(hostile):
         _put(service, "IngestionUrgentQueue", SECRET, pack)
@@ -138,7 +137,7 @@ def test_hostile_packs_become_dead_letters_and_all_others_arrive(
 
 def test_hostile_jobs_do_nothing_and_all_others_are_done(service: Orders) -> None:
     before = _others(service)
-    generation = service.client.subscriptions(TOPIC)[0].generation
+    generation = subscription_state(service.client, TOPIC, "billing").generation
     owner = {"topic": TOPIC, "subscription": "billing", "generation": generation}
     forged: list[dict[str, Any]] = [owner | {name: value} for name in ("topic", "subscription") for value in NAMES]
     forged += [owner | {"generation": value} for value in NAMES[:6]]

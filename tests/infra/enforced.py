@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.marks import topic_state
 from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import Clock
@@ -475,7 +476,7 @@ def is_collected_by_dispatch(world: World) -> None:
     world.client.send(topic, "y", delay="3h")
     world.stack.advance(hours=3)
     for _ in range(5):
-        [state] = [each for each in world.client.topics() if each.topic == topic]
+        state = topic_state(world.client, topic)
         if state.collect_at_ms is None:
             break
         world.stack.advance(milliseconds=max(0, state.collect_at_ms - world.stack.clock.now_ms()))
@@ -495,7 +496,7 @@ def is_deleted(world: World) -> None:
     world.client.delete_topic(topic)
     world.stack.advance(hours=1)
     assert [name for prefix in topic_prefixes(topic) for name in world.names(prefix)] == []
-    assert topic not in {each.topic for each in world.client.topics()}
+    assert topic not in {each.name for each in world.client.topics()}
 
 
 def fails_for_good(world: World) -> None:

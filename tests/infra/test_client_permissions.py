@@ -256,7 +256,7 @@ CALLS = {
         do=lambda tw, w, t: tw.delete_topic("old", delete_queues=True),
     ),
     "set_filter": Call(role=ADMINISTRATOR, do=lambda tw, w, t: tw.set_filter(t, "mail", None)),
-    "list": Call(role=ADMINISTRATOR, do=lambda tw, w, t: [tw.subscriptions(each.topic) for each in tw.topics()]),
+    "list": Call(role=ADMINISTRATOR, do=lambda tw, w, t: [tw.subscriptions(each.name) for each in tw.topics()]),
     "peek of an administrator": Call(role=ADMINISTRATOR, prepare=something_waiting, do=lambda tw, w, t: tw.peek(t)),
     "stats of an administrator": Call(role=ADMINISTRATOR, do=lambda tw, w, t: tw.stats(t)),
     "redrive of the service": Call(role=ADMINISTRATOR, prepare=all_dead, do=lambda tw, w, t: tw.redrive_service()),

@@ -91,7 +91,7 @@ class Cloud:
         return url
 
     def settings(self, topic: str) -> TopicSettings | None:
-        return next((each.settings for each in self.tw.topics() if each.topic == topic), None)
+        return next((each.settings for each in self.tw.topics() if each.name == topic), None)
 
 
 def function(stack: LocalTidewheel) -> FunctionSpec:
@@ -225,7 +225,7 @@ def test_a_change_of_name_to_what_is_there_does_not_delete_that_when_it_is_rolle
     adopted = mine.update(topic("invoices"))["PhysicalResourceId"]
     assert mine.update(topic())["PhysicalResourceId"] == "tidewheel/orders"
     mine.delete(physical_id=adopted)
-    assert {each.topic for each in cloud.tw.topics()} == {"orders", "invoices"}
+    assert {each.name for each in cloud.tw.topics()} == {"orders", "invoices"}
 
 
 def test_no_request_goes_out_any_more_once_the_creation_is_answered(cloud: Cloud) -> None:
@@ -278,7 +278,7 @@ def test_another_name_is_a_replacement_and_its_clean_up_deletes_the_old_topic(cl
     assert answer["PhysicalResourceId"] == "tidewheel/invoices" != old
     assert cloud.settings("orders") is not None  # until everything else is updated
     mine.delete(physical_id=old)
-    assert [each.topic for each in cloud.tw.topics()] == ["invoices"]
+    assert [each.name for each in cloud.tw.topics()] == ["invoices"]
 
 
 def test_a_replacement_that_is_rolled_back_leaves_the_old_topic_to_the_stack(cloud: Cloud) -> None:
@@ -287,7 +287,7 @@ def test_a_replacement_that_is_rolled_back_leaves_the_old_topic_to_the_stack(clo
     new = mine.update(topic("invoices"))["PhysicalResourceId"]
     assert mine.update(topic())["PhysicalResourceId"] == "tidewheel/orders"
     mine.delete(physical_id=new)
-    assert [each.topic for each in cloud.tw.topics()] == ["orders"]
+    assert [each.name for each in cloud.tw.topics()] == ["orders"]
     mine.delete()
     assert cloud.tw.topics() == []
 

@@ -76,8 +76,8 @@ def test_a_threshold_that_sqs_cannot_hold_is_refused(threshold_s: object) -> Non
 def test_prepare_twice_makes_one_topic_and_one_subscription(stack: LocalTidewheel) -> None:
     topics, url = QueueTopics(stack.client()), _queue(stack, "default")
     assert topics.prepare(url, slot_s=60) == topics.prepare(url)
-    [state] = stack.client().topics()
-    assert (state.topic, state.settings.slot_s) == ("default", 60)
+    [topic] = stack.client().topics()
+    assert (topic.name, topic.settings.slot_s) == ("default", 60)
     [subscription] = stack.client().subscriptions("default")
     assert (subscription.name, subscription.queue_url) == (SUBSCRIPTION, url)
 

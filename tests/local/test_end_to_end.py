@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import TOPIC, Orders, once, orders
+from tests.marks import topic_state
 from tidewheel.local.event_source import EventSource
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.message import IdSource, Message
@@ -23,8 +24,7 @@ def _pack(service: Orders, *delays_s: float, topic: str = TOPIC, body: str = "he
     now_ms = service.stack.clock.now_ms()
     ids = IdSource()
     checked = [check_message(Message(body=body, delay=delay_s), ids, now_ms) for delay_s in delays_s]
-    [state] = service.client.topics()
-    [(_, data)] = packs(topic, state.generation, now_ms, checked)
+    [(_, data)] = packs(topic, topic_state(service.client, TOPIC).generation, now_ms, checked)
     return data
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import TOPIC, Orders, once, orders
+from tests.marks import topic_state
 from tidewheel.local.handlers import LambdaContext
 from tidewheel.model.message import IdSource, Message, id_text
 from tidewheel.model.pack import PACK_ATTRIBUTE, packs
@@ -61,10 +62,8 @@ def records(service: Orders, *topics: str) -> dict[str, dict[str, Any]]:
     ids = IdSource()
     now_ms = round(service.stack.now().timestamp() * 1000)
     for topic in topics:
-        state = service.client._connection.topics.state(topic)
-        assert state is not None
         checked = check_message(Message(body="hello", delay="2h"), ids, now_ms)
-        [(_, data)] = packs(topic, state.generation, now_ms, [checked])
+        [(_, data)] = packs(topic, topic_state(service.client, topic).generation, now_ms, [checked])
         value = {"binaryValue": base64.b64encode(data).decode(), "dataType": "Binary"}
         name = id_text(checked.id)
         found[name] = {

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from examples import local_test, memory_test
 from tests.flows.world import Crash, CrashingPorts
+from tests.marks import topic_state
 from tidewheel import InvalidValue, Message
 from tidewheel.flows.ports import Ports
 from tidewheel.local import LocalTidewheel, MemoryTidewheel
@@ -290,7 +291,7 @@ def test_poison_alone_is_a_dead_letter_when_it_was_received_for_four_hours(
 ) -> None:
     with MemoryTidewheel() as stack:
         client = subscribed(stack)
-        good = a_pack(stack, client.topics()[0].generation, 10 * HOUR_S)
+        good = a_pack(stack, topic_state(client, TOPIC).generation, 10 * HOUR_S)
         poison = {"garbage": sealed(b"\x01 no zlib stream"), "another generation": a_pack(stack, "0" * 16, 2 * HOUR_S)}
         for name, data in {"good": good, **poison}.items():
             attributes = {PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": data}}

@@ -11,6 +11,7 @@ import pytest
 
 from infra.local_template import normalized
 from tests.infra.dedicated import synthesized
+from tests.marks import topic_state
 from tidewheel.errors import WrongQueue
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import IdSource, Message
@@ -38,7 +39,7 @@ class Stack:
 
     def put(self, queue_url: str, topic: str, delay: str) -> None:
         """Sends a pack with one message to a queue, as somebody would who has permission for that queue."""
-        [state] = [each for each in self.client.topics() if each.topic == topic]
+        state = topic_state(self.client, topic)
         now_ms = self.local.clock.now_ms()
         message = check_message(Message(body=f"for {topic}", delay=delay), IdSource(), now_ms)
         [(_, data)] = packs(topic, state.generation, now_ms, [message])

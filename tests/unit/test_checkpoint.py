@@ -76,6 +76,12 @@ def test_a_filter_is_kept_and_checkpoints_without_one_are_read() -> None:
     assert not checkpoint.says_the_same(a_checkpoint())
 
 
+def test_times_of_creation_are_kept() -> None:
+    subscriptions = (replace(AUDIT, created_at_ms=77), replace(BILLING, filter_policy="{}", created_at_ms=78))
+    checkpoint = a_checkpoint(created_at_ms=76, subscriptions=subscriptions)
+    assert decode_checkpoint(encode_checkpoint(checkpoint)) == checkpoint
+
+
 def test_purged_ranges_are_kept_and_checkpoints_without_any_are_read() -> None:
     purges = (Purge(first_ms=1, end_ms=2, sent_before_ms=3), Purge(first_ms=4, end_ms=5, sent_before_ms=6))
     checkpoint = a_checkpoint(purges=purges)

@@ -114,7 +114,9 @@ def orders(shell: Shell) -> Shell:
 def test_a_created_topic_is_listed_with_its_settings(shell: Shell) -> None:
     assert "no topics" in shell("topics", "list").stdout
     created = shell.json("topics", "create", "orders", "--slot-s", "60", "--setting", "part_rows=9")
-    assert (created[0]["topic"], created[0]["slot_s"], created[0]["part_rows"]) == ("orders", 60, 9)
+    assert created[0].keys() == {"name", "settings", "created_at", "waiting", "recurring"}
+    settings = created[0]["settings"]
+    assert (created[0]["name"], settings["slot_s"], settings["part_rows"]) == ("orders", 60, 9)
     assert shell.json("topics", "list") == created
     assert "orders" in shell("topics", "list").stdout
 

@@ -61,9 +61,10 @@ def test_settings_are_updated_and_shown() -> None:
     shell = Shell()
     settings = ("--setting", "retention_s=60", "--setting", "delay_levels=1s 5s", "--setting", "max_waiting=9")
     [changed] = shell.json("topics", "update", "orders", *settings)
-    assert (changed["retention_s"], changed["delay_levels"], changed["max_waiting"]) == (60, [1, 5], 9)
+    updated = changed["settings"]
+    assert (updated["retention_s"], updated["delay_levels"], updated["max_waiting"]) == (60, [1, 5], 9)
     [changed] = shell.json("topics", "update", "orders", "--setting", "max_waiting=none")
-    assert changed["max_waiting"] is None and shell.json("topics", "list") == [changed]
+    assert changed["settings"]["max_waiting"] is None and shell.json("topics", "list") == [changed]
 
 
 def test_a_deletion_asks_first_and_takes_the_queues_if_told() -> None:

@@ -13,6 +13,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from tests.marks import topic_state
 from tidewheel.client.consumer import DeleteFailed
 from tidewheel.client.known import CACHE_MS
 from tidewheel.client.subscription_queues import MAX_QUEUE_NAME, queue_name
@@ -44,6 +45,7 @@ from tidewheel.model.settings import (
     TuningSettings,
     parameter_name,
 )
+from tidewheel.model.topic import Topic, utc
 
 NOW_MS = 1_800_000_000_000
 DURATIONS = ("slot_s", "lookahead_s", "retention_s")
@@ -174,10 +176,12 @@ def test_a_stack_name_that_is_none_is_refused_at_once() -> None:
 
 
 def test_creating_a_topic_again_with_the_same_settings_returns_the_same(stack: Stack) -> None:
-    state = stack.client.create_topic("orders", slot_s=60)
-    assert stack.client.create_topic("orders", settings=TopicSettings(slot_s=60)) == state
+    made = stack.client.create_topic("orders", slot_s=60)
+    assert made == Topic(name="orders", settings=TopicSettings(slot_s=60), created_at=utc(NOW_MS))
+    assert stack.client.create_topic("orders", settings=TopicSettings(slot_s=60)) == made
+    assert stack.client.topics() == [made]
+    state = topic_state(stack.client, "orders")
     assert (state.sealed, state.planned, state.collected_until) == (NOW_MS // 60_000,) * 3
-    assert [each.topic for each in stack.client.topics()] == ["orders"]
 
 
 def test_creating_a_topic_with_other_settings_names_the_difference(stack: Stack) -> None:
@@ -187,8 +191,8 @@ def test_creating_a_topic_with_other_settings_names_the_difference(stack: Stack)
 
 
 def test_a_topic_with_another_release_s_defaults_is_the_one_asked_for_unless_one_is_asked_for(stack: Stack) -> None:
-    state = stack.client.create_topic("orders", inline_rows=2000)
-    assert stack.client.create_topic("orders") == state
+    made = stack.client.create_topic("orders", inline_rows=2000)
+    assert stack.client.create_topic("orders") == made
     with pytest.raises(AlreadyExists, match=r"with inline_rows=2000 \(asked for 3000\); use another name"):
         stack.client.create_topic("orders", inline_rows=3000)
 
@@ -255,6 +259,7 @@ def test_creating_a_subscription_again_returns_the_same(stack: Stack) -> None:
     assert stack.client.create_subscription("orders", "billing", initial_position="earliest") == made
     assert stack.client.create_subscription("orders", "billing", queue_url=made.queue_url) == made
     assert stack.client.subscriptions("orders") == [made]
+    assert (made.topic, made.name, made.state, made.created_at) == ("orders", "billing", "ACTIVE", utc(NOW_MS))
     with pytest.raises(AlreadyExists, match="asked for https://other"):
         stack.client.create_subscription("orders", "billing", queue_url="https://other")
 
@@ -365,14 +370,15 @@ def test_a_subscription_reads_the_topic_state_again_when_the_topic_changes_under
 
 
 def test_a_sent_message_is_in_the_ingest_queue_with_its_generation(stack: Stack) -> None:
-    state = stack.client.create_topic("orders")
+    stack.client.create_topic("orders")
+    generation = topic_state(stack.client, "orders").generation
     receipt = stack.client.send("orders", {"id": 17}, delay="3d", attributes={"kind": "reminder"})
     assert receipt.deliver_at_ms == NOW_MS + 3 * 86_400_000
     answer = stack.sqs.receive_message(QueueUrl=stack.settings.bulk_queue_url, MessageAttributeNames=["All"])
     [raw] = answer["Messages"]
     assert json.loads(raw["Body"]) == {"topic": "orders", "messages": 1}
     pack = decode_pack(raw["MessageAttributes"][PACK_ATTRIBUTE]["BinaryValue"], NOW_MS)
-    assert (pack.generation, id_text(pack.ids), list(pack.texts)) == (state.generation, receipt.id, ['{"id":17}'])
+    assert (pack.generation, id_text(pack.ids), list(pack.texts)) == (generation, receipt.id, ['{"id":17}'])
     assert pack.attributes == [{"kind": "reminder"}]
 
 

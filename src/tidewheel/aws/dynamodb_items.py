@@ -148,6 +148,7 @@ def encode_topic_state(state: TopicState) -> Item:
         "waiting": state.waiting or None,
         "recurring": state.recurring or None,
         "layout": state.layout if state.layout > 1 else None,
+        "created_at_ms": state.created_at_ms,
     }
     return item_of(layout.topic_state_key(state.topic), fields | check_fields(state.topic, state.next_check_ms))
 
@@ -176,6 +177,7 @@ def decode_topic_state(item: Item) -> TopicState:
         waiting=_optional(item, "waiting") or 0,
         recurring=_optional(item, "recurring") or 0,
         layout=_optional(item, "layout") or 1,
+        created_at_ms=_optional(item, "created_at_ms"),
     )
 
 
@@ -277,6 +279,7 @@ def encode_subscription(subscription: SubscriptionState) -> Item:
             "start": subscription.start,
             "state": subscription.state.value,
             "filter_policy": subscription.filter_policy,
+            "created_at_ms": subscription.created_at_ms,
         },
     )
 
@@ -293,6 +296,7 @@ def decode_subscription(item: Item) -> SubscriptionState:
         start=_number(item, "start"),
         state=State(_text(item, "state")),
         filter_policy=_text(item, "filter_policy") if "filter_policy" in item else None,
+        created_at_ms=_optional(item, "created_at_ms"),
     )
 
 

@@ -15,15 +15,15 @@ from tidewheel.errors import InvalidValue
 from tidewheel.model.levels import parse_levels
 
 if TYPE_CHECKING:
-    from tidewheel.model.subscription_state import SubscriptionState
-    from tidewheel.model.topic_state import TopicState
+    from tidewheel.model.subscription import Subscription
+    from tidewheel.model.topic import Topic
 
 topics = typer.Typer(no_args_is_help=True, help="Create, list, update and delete topics.")
 subscriptions = typer.Typer(no_args_is_help=True, help="Create, list, pause, resume, filter and delete subscriptions.")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Topic = Annotated[str, typer.Argument(help="The topic's name.")]
-Subscriber = Annotated[str, typer.Argument(help="The subscription's name.")]
+TopicName = Annotated[str, typer.Argument(help="The topic's name.")]
+SubscriptionName = Annotated[str, typer.Argument(help="The subscription's name.")]
 
 
 class Position(StrEnum):
@@ -42,7 +42,7 @@ def list_topics(ctx: typer.Context, as_json: AsJson = False) -> None:
 @topics.command("create")
 def create_topic(
     ctx: typer.Context,
-    name: Topic,
+    name: TopicName,
     slot_s: Annotated[int | None, typer.Option(help="Length of a slot in seconds. [default: 300]")] = None,
     lookahead_s: Annotated[
         int | None, typer.Option(help="How long before a slot starts it is dispatched. [default: 480]")
@@ -62,7 +62,7 @@ def create_topic(
 @topics.command("update")
 def update_topic(
     ctx: typer.Context,
-    name: Topic,
+    name: TopicName,
     setting: Annotated[
         list[str], typer.Option(help="A setting, as NAME=NUMBER, or NAME=none for no limit; repeatable.")
     ],
@@ -76,7 +76,7 @@ def update_topic(
 @topics.command("delete")
 def delete_topic(
     ctx: typer.Context,
-    name: Topic,
+    name: TopicName,
     delete_queues: Annotated[
         bool, typer.Option("--delete-queues", help="Delete its subscriptions' queues too, if Tidewheel made them.")
     ] = False,
@@ -89,7 +89,7 @@ def delete_topic(
 
 
 @subscriptions.command("list")
-def list_subscriptions(ctx: typer.Context, topic: Topic, as_json: AsJson = False) -> None:
+def list_subscriptions(ctx: typer.Context, topic: TopicName, as_json: AsJson = False) -> None:
     """List a topic's subscriptions."""
     _show_subscriptions(client(ctx).subscriptions(topic), as_json)
 
@@ -97,7 +97,7 @@ def list_subscriptions(ctx: typer.Context, topic: Topic, as_json: AsJson = False
 @subscriptions.command("create")
 def create_subscription(
     ctx: typer.Context,
-    topic: Topic,
+    topic: TopicName,
     name: Annotated[str, typer.Argument(help="The subscription's name.")],
     position: Annotated[
         Position,
@@ -128,13 +128,13 @@ def create_subscription(
 
 
 @subscriptions.command("pause")
-def pause_subscription(ctx: typer.Context, topic: Topic, name: Subscriber, as_json: AsJson = False) -> None:
+def pause_subscription(ctx: typer.Context, topic: TopicName, name: SubscriptionName, as_json: AsJson = False) -> None:
     """Let nothing new enter a subscription's queue; nothing is lost meanwhile."""
     _show_subscriptions([client(ctx).pause(topic, name)], as_json)
 
 
 @subscriptions.command("resume")
-def resume_subscription(ctx: typer.Context, topic: Topic, name: Subscriber, as_json: AsJson = False) -> None:
+def resume_subscription(ctx: typer.Context, topic: TopicName, name: SubscriptionName, as_json: AsJson = False) -> None:
     """Send on what waits for a paused subscription, or for one whose queue was gone."""
     _show_subscriptions([client(ctx).resume(topic, name)], as_json)
 
@@ -142,8 +142,8 @@ def resume_subscription(ctx: typer.Context, topic: Topic, name: Subscriber, as_j
 @subscriptions.command("filter")
 def filter_subscription(
     ctx: typer.Context,
-    topic: Topic,
-    name: Subscriber,
+    topic: TopicName,
+    name: SubscriptionName,
     policy: Annotated[str | None, typer.Argument(help="JSON, an SNS filter policy.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Take all messages again.")] = False,
     as_json: AsJson = False,
@@ -157,8 +157,8 @@ def filter_subscription(
 @subscriptions.command("delete")
 def delete_subscription(
     ctx: typer.Context,
-    topic: Topic,
-    name: Subscriber,
+    topic: TopicName,
+    name: SubscriptionName,
     delete_queue: Annotated[
         bool, typer.Option("--delete-queue", help="Its queues too, with what is in them, if Tidewheel made them.")
     ] = False,
@@ -201,32 +201,22 @@ def _number(name: str, text: str) -> int:
         raise InvalidValue(name, text, "give a whole number") from None
 
 
-def _show_topics(states: list[TopicState], as_json: bool, also: Sequence[str] = ()) -> None:
+def _show_topics(found: list[Topic], as_json: bool, also: Sequence[str] = ()) -> None:
     if as_json:
-        print_json([{"topic": each.topic, **asdict(each.settings)} for each in states])
+        print_json([asdict(each) for each in found])
         return
     rows = [
-        (each.topic, each.settings.slot_s, each.settings.lookahead_s, *(getattr(each.settings, name) for name in also))
-        for each in states
+        (each.name, each.settings.slot_s, each.settings.lookahead_s, *(getattr(each.settings, name) for name in also))
+        for each in found
     ]
     print_table(
         ["topic", "slot (s)", "lookahead (s)", *also], rows, "no topics; make one with: tidewheel topics create"
     )
 
 
-def _show_subscriptions(found: list[SubscriptionState], as_json: bool) -> None:
+def _show_subscriptions(found: list[Subscription], as_json: bool) -> None:
     if as_json:
-        print_json([_subscription_json(each) for each in found])
+        print_json([asdict(each) for each in found])
         return
     rows = [(each.name, each.state.value, each.filter_policy, each.queue_url) for each in found]
     print_table(["subscription", "state", "filter", "queue"], rows, "no subscriptions")
-
-
-def _subscription_json(subscription: SubscriptionState) -> dict[str, Any]:
-    return {
-        "topic": subscription.topic,
-        "subscription": subscription.name,
-        "state": subscription.state.value,
-        "queue_url": subscription.queue_url,
-        "filter_policy": subscription.filter_policy,
-    }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidewheel.cli.administration import AsJson, Topic, pairs
+from tidewheel.cli.administration import AsJson, TopicName, pairs
 from tidewheel.cli.messages import body_of, delay_of, time_of
 from tidewheel.cli.output import print_json, print_table
 from tidewheel.cli.target import client
@@ -26,7 +26,7 @@ Key = Annotated[str, typer.Argument(help="The key of the recurring message.")]
 
 def cancel(
     ctx: typer.Context,
-    topic: Topic,
+    topic: TopicName,
     ids: Annotated[list[str] | None, typer.Argument(help="Message ids; '-' reads one a line.")] = None,
     key: Annotated[str | None, typer.Option(help="Cancel what has this key, instead of ids.")] = None,
     as_json: AsJson = False,
@@ -53,7 +53,7 @@ def cancel(
 
 def reschedule(
     ctx: typer.Context,
-    topic: Topic,
+    topic: TopicName,
     id: Annotated[str | None, typer.Argument(help="The message id.")] = None,
     key: Annotated[str | None, typer.Option(help="The message with this key, instead of an id.")] = None,
     delay: Annotated[str | None, typer.Option(help="From now: seconds, or text such as 90s, 15m, '3d 4h'.")] = None,
@@ -79,7 +79,7 @@ def reschedule(
 @recurring.command("create")
 def create_recurring(
     ctx: typer.Context,
-    topic: Topic,
+    topic: TopicName,
     key: Key,
     body: Annotated[str, typer.Argument(help="The message.")],
     cron: Annotated[str | None, typer.Option(help="Five fields, such as '0 9 * * MON-FRI'.")] = None,
@@ -109,13 +109,13 @@ def create_recurring(
 
 
 @recurring.command("list")
-def list_recurring(ctx: typer.Context, topic: Topic, as_json: AsJson = False) -> None:
+def list_recurring(ctx: typer.Context, topic: TopicName, as_json: AsJson = False) -> None:
     """List a topic's recurring messages."""
     _show_recurring(client(ctx).recurring(topic), as_json)
 
 
 @recurring.command("cancel")
-def cancel_recurring(ctx: typer.Context, topic: Topic, key: Key) -> None:
+def cancel_recurring(ctx: typer.Context, topic: TopicName, key: Key) -> None:
     """End a recurring message."""
     client(ctx).cancel_recurring(topic, key)
 

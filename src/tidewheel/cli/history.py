@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidewheel.cli.administration import AsJson, Subscriber, Topic
+from tidewheel.cli.administration import AsJson, SubscriptionName, TopicName
 from tidewheel.cli.output import print_json, print_table
 from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue
@@ -23,7 +23,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 def purge(
     ctx: typer.Context,
-    topic: Topic,
+    topic: TopicName,
     start: From = None,
     end: Until = None,
     yes: Yes = False,
@@ -44,8 +44,8 @@ def purge(
 
 def replay(
     ctx: typer.Context,
-    topic: Topic,
-    subscription: Subscriber,
+    topic: TopicName,
+    subscription: SubscriptionName,
     start: From = None,
     end: Until = None,
     as_json: AsJson = False,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidewheel.cli.administration import AsJson, Topic
+from tidewheel.cli.administration import AsJson, TopicName
 from tidewheel.cli.histogram import Bars, blocks_are_shown, histogram_text
 from tidewheel.cli.output import WIDE, print_json
 from tidewheel.cli.target import client
@@ -32,7 +32,7 @@ _ID_CHARACTERS = 26
 
 def get(
     ctx: typer.Context,
-    topic: Topic,
+    topic: TopicName,
     message_id: Annotated[str, typer.Argument(metavar="ID", help="The message's id, as send printed it.")],
     as_json: AsJson = False,
 ) -> None:
@@ -46,7 +46,7 @@ def get(
 
 def peek(
     ctx: typer.Context,
-    topic: Topic,
+    topic: TopicName,
     count: Annotated[int, typer.Option("--number", "-n", help="At most so many, up to 1000.")] = 10,
     after: Annotated[
         str | None, typer.Option(help="Go on after this message id, or after a time such as 2027-01-31T09:00:00Z.")
@@ -64,7 +64,7 @@ def peek(
 
 def stats(
     ctx: typer.Context,
-    topic: Topic,
+    topic: TopicName,
     seconds: Annotated[
         float | None, typer.Argument(min=0.1, help="With --watch: how often to look.", show_default=f"{WATCH_S:.0f}")
     ] = None,

@@ -18,13 +18,13 @@ from tidewheel.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Topic = Annotated[str, typer.Argument(help="The topic's name.")]
+TopicName = Annotated[str, typer.Argument(help="The topic's name.")]
 Cores = Annotated[int | None, typer.Option(help="Tasks side by side; one for each processor by default.")]
 
 
 def merge(
     ctx: typer.Context,
-    topic: Topic,
+    topic: TopicName,
     everything: Annotated[bool, typer.Option("--all", help="Merge all small ledgers, however few they are.")] = False,
     cores: Cores = None,
 ) -> None:
@@ -35,7 +35,7 @@ def merge(
 
 def rebuild(
     ctx: typer.Context,
-    topic: Topic,
+    topic: TopicName,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; show what disagrees.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Rebuild a topic whose items exist.")] = False,
     slot_s: Annotated[int | None, typer.Option(help="The topic's slot length, where no checkpoint is left.")] = None,
@@ -48,7 +48,7 @@ def rebuild(
 
 def import_messages(
     ctx: typer.Context,
-    topic: Topic,
+    topic: TopicName,
     files: Annotated[
         str, typer.Argument(metavar="FILES", help="A file, a folder or a glob: Parquet, CSV or JSON lines.")
     ],

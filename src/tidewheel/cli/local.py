@@ -94,14 +94,14 @@ def _status(stack: LocalTidewheel, client: Tidewheel) -> Table:
     table = Table(box=None, padding=(0, 3, 0, 0))
     for heading in ("topic", "waiting", "next due", "subscription", "in queue"):
         table.add_column(heading)
-    states = client.topics()
-    for state in states:
-        stats = client.stats(state.topic)
+    topics = client.topics()
+    for topic in topics:
+        stats = client.stats(topic.name)
         due = stats.next_due_at.astimezone().strftime("%Y-%m-%d %H:%M:%S") if stats.next_due_at else "-"
         rows = [(each.name, str(each.queue.visible) if each.queue else "?") for each in stats.subscriptions]
         for i, (name, depth) in enumerate(rows or [("-", "-")]):
-            table.add_row(*((state.topic, str(stats.waiting), due) if i == 0 else ("", "", "")), name, depth)
-    if not states:
+            table.add_row(*((topic.name, str(stats.waiting), due) if i == 0 else ("", "", "")), name, depth)
+    if not topics:
         table.add_row("no topics yet")
     calls = " ".join(f"{name} {count}" for name, count in sorted(stack.invocations.items()))
     table.caption = f"invocations: {calls}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidewheel.cli.administration import AsJson, Topic, pairs
+from tidewheel.cli.administration import AsJson, TopicName, pairs
 from tidewheel.cli.output import print_json, print_table
 from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue, SendFailed
@@ -24,7 +24,7 @@ STANDARD_INPUT = "-"
 
 def send(
     ctx: typer.Context,
-    topic: Topic,
+    topic: TopicName,
     body: Annotated[str, typer.Argument(help="The message; '-' sends each line of standard input.")],
     delay: Annotated[
         str | None, typer.Option(help="Seconds, or text such as 90s, 15m, '3d 4h'.", show_default="0")
@@ -77,7 +77,7 @@ def send(
 
 def receive(
     ctx: typer.Context,
-    topic: Topic,
+    topic: TopicName,
     subscription: Annotated[str, typer.Argument(help="The subscription's name.")],
     maximum: Annotated[int, typer.Option("--max", help="At most so many.")] = 10,
     wait: Annotated[int, typer.Option(help="Seconds to wait for the first one, up to 20.")] = 0,

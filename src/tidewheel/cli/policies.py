@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from tidewheel.cli.administration import AsJson, Topic
+from tidewheel.cli.administration import AsJson, TopicName
 from tidewheel.cli.output import print_json
 from tidewheel.cli.target import Target, client
 from tidewheel.errors import NotConfigured, UnknownSubscription
@@ -31,7 +31,7 @@ Actions = Annotated[
 
 
 @policy.command()
-def sender(ctx: typer.Context, topic: Topic, action: Actions = None, as_json: AsJson = False) -> None:
+def sender(ctx: typer.Context, topic: TopicName, action: Actions = None, as_json: AsJson = False) -> None:
     """Print the policy of a program that sends to a topic. Actions: send, cancel, reschedule, look, large_bodies."""
     from tidewheel.client.policies import SENDER_ACTIONS, policy_document, sender_statements, shares_queues
 
@@ -50,7 +50,7 @@ def sender(ctx: typer.Context, topic: Topic, action: Actions = None, as_json: As
 @policy.command()
 def consumer(
     ctx: typer.Context,
-    topic: Topic,
+    topic: TopicName,
     subscription: Annotated[str, typer.Argument(help="The subscription's name.")],
     action: Actions = None,
     as_json: AsJson = False,

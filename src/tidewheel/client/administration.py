@@ -15,9 +15,8 @@ from tidewheel.flows.administration import subscribe
 from tidewheel.flows.administration.purge import PurgeResult
 from tidewheel.flows.administration.replay import ReplayResult
 from tidewheel.model.settings import ChangeableSettings, NewTopicSettings, TopicSettings
-from tidewheel.model.subscription_state import SubscriptionState
-from tidewheel.model.topic import check_name
-from tidewheel.model.topic_state import TopicState
+from tidewheel.model.subscription import Subscription
+from tidewheel.model.topic import Topic, check_name
 
 
 class Administration(Known):
@@ -25,7 +24,7 @@ class Administration(Known):
 
     def create_topic(
         self, name: str, *, settings: TopicSettings | None = None, **changes: Unpack[NewTopicSettings]
-    ) -> TopicState:
+    ) -> Topic:
         """Creates a topic, or returns the existing topic if its settings agree.
 
         Only slot_s, lookahead_s and settings that differ from the default are compared: a topic keeps the defaults of
@@ -50,9 +49,9 @@ class Administration(Known):
             raise InvalidValue("settings", settings, "give a TopicSettings, or single settings such as slot_s=60")
         state = subscribe.create_topic(self._connection.topics, self._clock, name, settings)
         self._remember_state(state)
-        return state
+        return Topic.of(state)
 
-    def update_topic(self, name: str, **changes: Unpack[ChangeableSettings]) -> TopicState:
+    def update_topic(self, name: str, **changes: Unpack[ChangeableSettings]) -> Topic:
         """Changes settings of a topic.
 
         The service uses the new settings from its next decision on. Other clients see them within a minute.
@@ -67,7 +66,7 @@ class Administration(Known):
         """
         state = topics.update(self._connection, self._clock, name, changes)
         self._remember_state(state)
-        return state
+        return Topic.of(state)
 
     def delete_topic(self, name: str, *, delete_queues: bool = False) -> None:
         """Deletes a topic with all its waiting messages.
@@ -171,7 +170,7 @@ class Administration(Known):
         queue_url: str | None = None,
         visibility_timeout_s: int = 60,
         filter_policy: FilterDocument | None = None,
-    ) -> SubscriptionState:
+    ) -> Subscription:
         """Creates a subscription with its own queue, or returns the existing subscription.
 
         The queue is named `<stack>-<topic>-<name>`. A message that is received five times without being acknowledged
@@ -194,7 +193,7 @@ class Administration(Known):
             AlreadyExists: the subscription has another queue or another filter.
             QueueUnavailable: no queue has this URL.
         """
-        return subscriptions.create(
+        created = subscriptions.create(
             self._connection,
             self._clock,
             topic,
@@ -204,8 +203,9 @@ class Administration(Known):
             visibility_timeout_s,
             filter_policy,
         )
+        return Subscription.of(created)
 
-    def pause(self, topic: str, subscription: str) -> SubscriptionState:
+    def pause(self, topic: str, subscription: str) -> Subscription:
         """Stops deliveries to a subscription until `resume`. No message is lost.
 
         Messages that were handed out before (due within the next 8 to 13 minutes, by default) still arrive. Ledgers
@@ -215,9 +215,9 @@ class Administration(Known):
             InvalidValue: a name is not usable.
             UnknownTopic, UnknownSubscription: it does not exist.
         """
-        return subscriptions.pause(self._connection, topic, subscription)
+        return Subscription.of(subscriptions.pause(self._connection, topic, subscription))
 
-    def resume(self, topic: str, subscription: str) -> SubscriptionState:
+    def resume(self, topic: str, subscription: str) -> Subscription:
         """Resumes deliveries to a subscription after a pause or the loss of the queue.
 
         Overdue messages come within seconds, in no particular order. If the caller may not send to the work queue, the
@@ -228,9 +228,9 @@ class Administration(Known):
             UnknownTopic, UnknownSubscription: it does not exist.
             ConcurrentModification: other changes of the topic came first at every attempt.
         """
-        return subscriptions.resume(self._connection, self._clock, topic, subscription)
+        return Subscription.of(subscriptions.resume(self._connection, self._clock, topic, subscription))
 
-    def set_filter(self, topic: str, subscription: str, filter_policy: FilterDocument | None) -> SubscriptionState:
+    def set_filter(self, topic: str, subscription: str, filter_policy: FilterDocument | None) -> Subscription:
         """Changes which messages a subscription gets from now on.
 
         The old filter still applies to messages that were handed out before (due within the next 8 to 13 minutes, by
@@ -245,9 +245,9 @@ class Administration(Known):
             InvalidValue: a name or the filter is not usable.
             UnknownTopic, UnknownSubscription: it does not exist.
         """
-        return subscriptions.set_filter(self._connection, topic, subscription, filter_policy)
+        return Subscription.of(subscriptions.set_filter(self._connection, topic, subscription, filter_policy))
 
-    def delete_subscription(self, topic: str, subscription: str, *, delete_queue: bool = False) -> SubscriptionState:
+    def delete_subscription(self, topic: str, subscription: str, *, delete_queue: bool = False) -> Subscription:
         """Deletes a subscription and its waiting messages. Other subscriptions are not affected.
 
         Args:
@@ -266,20 +266,20 @@ class Administration(Known):
         deleted = subscriptions.delete(self._connection, topic, subscription, delete_queue)
         with self._lock:
             self._subscriptions.pop((topic, subscription), None)
-        return deleted
+        return Subscription.of(deleted)
 
-    def topics(self) -> list[TopicState]:
+    def topics(self) -> list[Topic]:
         """Lists all topics by name. A topic created in the last second may be missing."""
-        return self._connection.topics.topics()
+        return [Topic.of(each) for each in self._connection.topics.topics()]
 
-    def subscriptions(self, topic: str) -> list[SubscriptionState]:
+    def subscriptions(self, topic: str) -> list[Subscription]:
         """Lists a topic's subscriptions by name.
 
         Raises:
             UnknownTopic: the topic does not exist.
         """
         self._state(topic)
-        return self._connection.topics.subscriptions(topic)
+        return [Subscription.of(each) for each in self._connection.topics.subscriptions(topic)]
 
 
 def _known_settings(given: NewTopicSettings) -> dict[str, Any]:

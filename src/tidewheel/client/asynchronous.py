@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidewheel.clock import Clock
     from tidewheel.flows.ports import Objects, Topics
     from tidewheel.model.settings import ChangeableSettings, NewTopicSettings, ServiceSettings, TopicSettings
-    from tidewheel.model.topic_state import TopicState
+    from tidewheel.model.topic import Topic
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -123,12 +123,12 @@ class AsyncTidewheel:
     # Written out, since type checkers cannot tell **changes with any name from an argument named `self`.
     async def create_topic(
         self, name: str, *, settings: TopicSettings | None = None, **changes: Unpack[NewTopicSettings]
-    ) -> TopicState:
+    ) -> Topic:
         """As `Tidewheel.create_topic`."""
         call = functools.partial(self.client.create_topic, name, settings=settings, **changes)
         return await self._in_thread(call)
 
-    async def update_topic(self, name: str, **changes: Unpack[ChangeableSettings]) -> TopicState:
+    async def update_topic(self, name: str, **changes: Unpack[ChangeableSettings]) -> Topic:
         """As `Tidewheel.update_topic`."""
         return await self._in_thread(functools.partial(self.client.update_topic, name, **changes))
 

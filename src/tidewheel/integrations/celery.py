@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tidewheel.clock import Clock
     from tidewheel.model.message import Receipt
     from tidewheel.model.settings import NewTopicSettings
-    from tidewheel.model.subscription_state import SubscriptionState
+    from tidewheel.model.subscription import Subscription
 
 OPTION = "tidewheel"
 """The transport option that `install` sets."""
@@ -115,7 +115,7 @@ def install(
 
 def prepare(
     app: Celery, queues: Iterable[str] | None = None, **settings: Unpack[NewTopicSettings]
-) -> list[SubscriptionState]:
+) -> list[Subscription]:
     """Creates each queue's topic, with the queue as its subscription. Existing topics are kept.
 
     Call this function once, at deployment. A queue that does not exist is created as Celery creates queues.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tidewheel.client.tidewheel import Tidewheel
     from tidewheel.model.settings import NewTopicSettings
-    from tidewheel.model.subscription_state import SubscriptionState
+    from tidewheel.model.subscription import Subscription
 
 TOPIC_OPTION = "tidewheel_topic"
 ID_OPTION = "tidewheel_id"
@@ -62,9 +62,7 @@ class TidewheelSQSBroker(SQSBroker):  # type: ignore[misc]  # dramatiq_sqs says 
         self._topics = QueueTopics(tidewheel, topics)
         super().__init__(**options)
 
-    def prepare(
-        self, queues: Iterable[str] | None = None, **settings: Unpack[NewTopicSettings]
-    ) -> list[SubscriptionState]:
+    def prepare(self, queues: Iterable[str] | None = None, **settings: Unpack[NewTopicSettings]) -> list[Subscription]:
         """Creates each queue's topic, with the queue as its subscription. Existing topics are kept.
 
         Call this method once, at deployment.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidewheel.client.tidewheel import Tidewheel
     from tidewheel.model.message import Receipt
     from tidewheel.model.settings import NewTopicSettings
-    from tidewheel.model.subscription_state import SubscriptionState
+    from tidewheel.model.subscription import Subscription
 
 SUBSCRIPTION = "workers"
 """Name of the subscription that `prepare` makes."""
@@ -94,7 +94,7 @@ class QueueTopics:
         digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH_CHARACTERS]
         return check_name("queue", f"{name[: _MAX_TOPIC_CHARACTERS - _HASH_CHARACTERS - 1]}-{digest}")
 
-    def prepare(self, queue_url: str, **settings: Unpack[NewTopicSettings]) -> SubscriptionState:
+    def prepare(self, queue_url: str, **settings: Unpack[NewTopicSettings]) -> Subscription:
         """Creates a queue's topic and subscription, or finds existing ones. Can be repeated.
 
         | step | call | if it stops after this |
@@ -165,7 +165,7 @@ class QueueTopics:
             raise QueueNotPrepared(queue_url, topic)
         self._prepared.add(queue_url)
 
-    def _subscriptions(self, topic: str) -> list[SubscriptionState] | None:
+    def _subscriptions(self, topic: str) -> list[Subscription] | None:
         try:
             return self._tidewheel.subscriptions(topic)
         except UnknownTopic:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import boto3
 
     from tidewheel.model.settings import NewTopicSettings, TopicSettings
-    from tidewheel.model.topic_state import TopicState
+    from tidewheel.model.topic import Topic
 
 
 class LocalClient(Tidewheel):
@@ -23,7 +23,7 @@ class LocalClient(Tidewheel):
 
     def create_topic(
         self, name: str, *, settings: TopicSettings | None = None, **changes: Unpack[NewTopicSettings]
-    ) -> TopicState:
+    ) -> Topic:
         """As `Tidewheel.create_topic`, with defaults from the local stack's arguments."""
         if settings is None:
             changes = {**self._topic_settings, **changes}

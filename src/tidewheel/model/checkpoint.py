@@ -4,8 +4,9 @@ An encoded checkpoint is sealed (`tidewheel.model.checksum`), a zlib stream of J
 
     {"v": 1, "topic": ..., "generation": ..., "settings": {...}, "written_at_ms": ...,
      "marks": [sealed, planned, collected_until, purge_ms],
+     "created_at_ms": ...,                                     left out if it is unknown
      "purges": [[first_ms, end_ms, sent_before_ms], ...],      left out if there are none
-     "subscriptions": [[name, generation, queue_url, cursor, start, state], ...],    with the filter's JSON, if any
+     "subscriptions": [[name, generation, queue_url, cursor, start, state], ...], and filter_policy, created_at_ms
      "tombstones": [[slot, message id, ttl_s], ...],     with the id of the message it was moved to, if any
      "recurring": [[name, generation, rule, first_ms, text, encoding, attributes, expires_in_ms], ...]}    likewise
 
@@ -58,6 +59,7 @@ class Checkpoint:
     tombstones: tuple[Tombstone, ...] = ()
     purges: tuple[Purge, ...] = ()
     recurring: tuple[Recurring, ...] = ()
+    created_at_ms: int | None = None
 
     def says_the_same(self, other: Checkpoint) -> bool:
         """Returns whether the checkpoints differ only in their time."""
@@ -89,6 +91,7 @@ def checkpoint_of(
         subscriptions=tuple(sorted(with_effective_cursors(subscriptions, opened), key=lambda each: each.name)),
         tombstones=tuple(sorted(tombstones, key=lambda each: each[:3])),
         recurring=tuple(sorted(recurring, key=lambda each: each.name)),
+        created_at_ms=state.created_at_ms,
     )
 
 
@@ -115,12 +118,13 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         "written_at_ms": checkpoint.written_at_ms,
         "marks": [checkpoint.sealed, checkpoint.planned, checkpoint.collected_until, checkpoint.purge_ms],
         "subscriptions": [
-            [each.name, each.generation, each.queue_url, each.cursor, each.start, each.state.value]
-            + ([] if each.filter_policy is None else [each.filter_policy])
+            [*_subscription_marks(each), *_known(each.filter_policy, each.created_at_ms)]
             for each in checkpoint.subscriptions
         ],
         "tombstones": [each[:3] if each.to is None else each[:4] for each in checkpoint.tombstones],
     }
+    if checkpoint.created_at_ms is not None:
+        document["created_at_ms"] = checkpoint.created_at_ms
     if checkpoint.purges:
         document["purges"] = [[each.first_ms, each.end_ms, each.sent_before_ms] for each in checkpoint.purges]
     if checkpoint.recurring:
@@ -153,6 +157,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
             subscriptions=tuple(_subscription(topic, *each) for each in document["subscriptions"]),
             tombstones=tuple(_tombstone(*each) for each in document["tombstones"]),
             recurring=tuple(_recurring(topic, *each) for each in document.get("recurring", ())),
+            created_at_ms=whole(document["created_at_ms"]) if "created_at_ms" in document else None,
         )
     except UnsupportedLayout:
         raise
@@ -172,6 +177,7 @@ def _subscription(
     start: int,
     state: str,
     filter_policy: str | None = None,
+    created_at_ms: int | None = None,
     *_: object,
 ) -> SubscriptionState:
     return SubscriptionState(
@@ -183,7 +189,19 @@ def _subscription(
         start=whole(start),
         state=State(state),
         filter_policy=None if filter_policy is None else text(filter_policy),
+        created_at_ms=None if created_at_ms is None else whole(created_at_ms),
     )
+
+
+def _subscription_marks(each: SubscriptionState) -> list[str | int]:
+    return [each.name, each.generation, each.queue_url, each.cursor, each.start, each.state.value]
+
+
+def _known(filter_policy: str | None, created_at_ms: int | None) -> list[str | int | None]:
+    """Returns the last values of a subscription, without trailing unknown values."""
+    if created_at_ms is None:
+        return [] if filter_policy is None else [filter_policy]
+    return [filter_policy, created_at_ms]
 
 
 def _tombstone(slot: int, message_id: str, ttl_s: int, to: str | None = None, *_: object) -> Tombstone:

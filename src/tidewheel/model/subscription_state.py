@@ -36,6 +36,7 @@ class SubscriptionState:
         cursor: slots below the cursor are handed out.
         start: slots below the start are not delivered to this subscription.
         filter_policy: JSON of the subscription's `FilterPolicy`. None: all messages are taken.
+        created_at_ms: when the subscription was created. None: unknown.
     """
 
     topic: str
@@ -46,6 +47,7 @@ class SubscriptionState:
     start: int
     state: State = State.ACTIVE
     filter_policy: str | None = None
+    created_at_ms: int | None = None
 
     @property
     def takes_plans(self) -> bool:

@@ -1,12 +1,54 @@
-"""Checks the names of topics and subscriptions."""
+"""Defines what users see of a topic, and checks the names of topics and subscriptions."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from tidewheel.errors import InvalidValue
+from tidewheel.model.settings import TopicSettings
+
+if TYPE_CHECKING:
+    from tidewheel.model.topic_state import TopicState
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,48}\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A named stream of messages.
+
+    Attributes:
+        name: the name that callers send to.
+        settings: the topic's settings.
+        created_at: when the topic was created. None: unknown after a rebuild without a checkpoint.
+        waiting: an estimate of the messages in ledgers that are not on their way yet. `stats` counts them.
+        recurring: the number of recurring messages.
+    """
+
+    name: str
+    settings: TopicSettings
+    created_at: datetime | None = None
+    waiting: int = 0
+    recurring: int = 0
+
+    @classmethod
+    def of(cls, state: TopicState) -> Topic:
+        """Returns the topic of a topic state."""
+        return cls(
+            name=state.topic,
+            settings=state.settings,
+            created_at=utc(state.created_at_ms),
+            waiting=state.waiting,
+            recurring=state.recurring,
+        )
+
+
+def utc(at_ms: int | None) -> datetime | None:
+    """Returns a time in milliseconds as an aware datetime. None stays None."""
+    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)
 
 
 def check_name(kind: str, name: object) -> str:

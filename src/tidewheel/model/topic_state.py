@@ -91,6 +91,7 @@ class TopicState:
             again.
         recurring: how many recurring messages the topic has.
         layout: the layout by which all of the topic's data is read and changed.
+        created_at_ms: when the topic was created. None: unknown.
     """
 
     topic: str
@@ -113,6 +114,7 @@ class TopicState:
     waiting: int = 0
     recurring: int = 0
     layout: int = LAYOUT
+    created_at_ms: int | None = None
 
     @property
     def slot_ms(self) -> int:
@@ -193,5 +195,11 @@ def new_topic_state(topic: str, generation: str, settings: TopicSettings, now_ms
     """Returns a new topic's state with all marks at slot(now)."""
     slot = now_ms // settings.slot_ms
     return TopicState(
-        topic=topic, generation=generation, settings=settings, sealed=slot, planned=slot, collected_until=slot
+        topic=topic,
+        generation=generation,
+        settings=settings,
+        sealed=slot,
+        planned=slot,
+        collected_until=slot,
+        created_at_ms=now_ms,
     )

@@ -71,7 +71,7 @@ def create_topic(
 
 def create_subscription(
     topics: Topics,
-    clock: Clock,  # noqa: ARG001 - every flow takes it; both positions of today are marks of the topic state
+    clock: Clock,
     topic: str,
     name: str,
     queue_url: str,
@@ -117,6 +117,7 @@ def create_subscription(
             cursor=state.collected_until if earliest else state.planned,
             start=0 if earliest else state.sealed,
             filter_policy=filter_policy,
+            created_at_ms=clock.now_ms(),
         )
         if topics.create_subscription(state, subscription):
             return subscription

@@ -148,6 +148,7 @@ def restored_state(checkpoint: Checkpoint, planned: int, now_ms: int) -> TopicSt
         purge_ms=checkpoint.purge_ms,
         recurring=len(checkpoint.recurring),
         purges=checkpoint.purges,
+        created_at_ms=checkpoint.created_at_ms,
     )
 
 
