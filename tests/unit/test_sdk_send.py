@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from tidewheel.client.connection import Connection
 from tidewheel.client.sender import ATTEMPTS, Sender
+from tidewheel.client.topic_cache import TopicCache
 from tidewheel.clock import Clock, ManualClock
 from tidewheel.errors import InvalidValue, QueueUnavailable, SendFailed
 from tidewheel.model.message import SQS_MAX_BYTES, IdSource, Message, Receipt, id_text
@@ -55,7 +56,8 @@ def sender(sqs: Sqs, clock: Clock | None = None, pauses: list[float] | None = No
     connection = cast(Connection, SimpleNamespace(sqs=sqs, settings=settings))
     state: TopicState = new_topic_state("orders", "g1", TopicSettings(), NOW_MS)
     pause = (pauses if pauses is not None else []).append
-    return Sender(connection, state, clock or ManualClock(NOW_MS), IdSource(), pause)
+    clock = clock or ManualClock(NOW_MS)
+    return Sender(connection, TopicCache(connection, clock), state, clock, IdSource(), pause)
 
 
 def bodies(packs: list[Pack]) -> list[str]:

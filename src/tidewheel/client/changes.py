@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tidewheel.client.connection import Connection
@@ -14,7 +15,7 @@ from tidewheel.model.message import IdSource, MessageId, Receipt, id_bytes, id_d
 from tidewheel.model.object_names import payload_name
 from tidewheel.model.tombstone import tombstone
 from tidewheel.model.topic_state import TopicState
-from tidewheel.model.validation import OutgoingMessage, check_key, moved
+from tidewheel.model.validation import OutgoingMessage, check_key, due_at_ms, moved
 
 if TYPE_CHECKING:
     from tidewheel.client.sender import Sender
@@ -73,6 +74,21 @@ def cancel_all(topics: Topics, state: TopicState, now_ms: int, message_ids: Iter
     return cancel_many(topics, state.topic, state.slot_ms, wanted, now_ms)
 
 
+def new_due_ms(
+    state: TopicState,
+    now_ms: int,
+    *,
+    delay: float | timedelta | str | None,
+    deliver_at: datetime | float | None,
+    delay_level: int | None,
+) -> int:
+    """Returns the new time of a message. See `Tidewheel.reschedule`."""
+    if delay is None and deliver_at is None and delay_level is None:
+        raise InvalidValue("delay", None, "say when: give delay, deliver_at or delay_level")
+    levels = state.settings.delay_levels
+    return due_at_ms(now_ms, delay=delay, deliver_at=deliver_at, delay_level=delay_level, levels=levels)
+
+
 def reschedule(
     connection: Connection,
     sender: Sender,
@@ -94,6 +110,7 @@ def reschedule(
     from tidewheel.client.waiting import find
 
     topics = connection.topics
+    state = topics.state(state.topic) or state
     old = _current(topics, state, message_id, key)
     if isinstance(old, Cancelled):
         return old

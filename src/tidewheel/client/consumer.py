@@ -154,7 +154,7 @@ class Consumer:
         """
         if not isinstance(message, ReceivedMessage):
             raise InvalidValue("message", message, "give what receive returned")
-        state = self._tw._state(self.topic)
+        state = self._tw._cache.state(self.topic)
         now_ms, attempt = self._tw._clock.now_ms(), message.attempt + 1
         levels = state.settings.delay_levels
         due_ms = retry_due_ms(now_ms, attempt, levels, level=level, backoff=backoff, delay=delay)
@@ -330,4 +330,4 @@ class Consumer:
 
     @property
     def _queue_url(self) -> str:
-        return self._tw._subscription(self.topic, self.subscription).queue_url
+        return self._tw._cache.subscription(self.topic, self.subscription).queue_url

@@ -37,8 +37,6 @@ class Limits:
             LimitExceeded: a limit is reached; the message was not counted.
         """
         settings = state.settings
-        if settings.max_waiting is None and settings.max_send_rate is None:
-            return
         with self._lock:
             if read_at_ms != self._counted_at_ms:
                 self._counted_at_ms, self._since = read_at_ms, 0

@@ -20,6 +20,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from tidewheel.client.connection import Connection
 from tidewheel.client.payloads import store_payload
+from tidewheel.client.topic_cache import TopicCache
 from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue, LimitExceeded, QueueUnavailable, SendFailed
 from tidewheel.model.message import SQS_MAX_BYTES, IdSource, Message, Receipt, id_floor, id_text
@@ -71,19 +72,15 @@ class Sender:
     def __init__(
         self,
         connection: Connection,
+        cache: TopicCache,
         state: TopicState,
         clock: Clock,
         ids: IdSource,
         pause: Callable[[float], None] = time.sleep,
-        *,
-        admit: Callable[[], None] = lambda: None,
     ) -> None:
-        """Prepares a call.
-
-        Args:
-            admit: counts one message against the topic's limits, or raises LimitExceeded.
-        """
+        """Prepares a call."""
         self._connection = connection
+        self._cache = cache
         self._sqs: SQSClient = connection.sqs
         self._urgent_url, self._bulk_url = connection.settings.ingest_queues(state.topic)
         self._state = state
@@ -91,7 +88,6 @@ class Sender:
         self._clock = clock
         self._ids = ids
         self._pause = pause
-        self._admit = admit
         self._failures: dict[int, Exception] = {}
         self._broken: dict[str, Exception] = {}
 
@@ -145,7 +141,7 @@ class Sender:
                 if not isinstance(message, Message):
                     raise InvalidValue(f"messages[{index}]", message, "give a Message")
                 checked = check_message(message, self._ids, now_ms, levels=self._levels, large=True)
-                self._admit()
+                self._cache.admit(self._state)
                 checked = self._without_large_body(checked)
             except (InvalidValue, LimitExceeded, BotoCoreError, ClientError) as error:
                 self._failures[index] = error

@@ -1,19 +1,40 @@
-"""The client class `Tidewheel`."""
+"""The client class `Tidewheel`.
+
+Each method checks its arguments, calls one or two functions of this package, and returns their result as a public
+value.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack
 
 from tidewheel import clock as _clock
-from tidewheel.client import receiving
-from tidewheel.client.administration import Administration
+from tidewheel.client import changes, receiving, recurring, subscriptions, topics, waiting
+from tidewheel.client.changes import Rescheduled
 from tidewheel.client.connection import Connection
-from tidewheel.client.looking import Looking
-from tidewheel.client.sending import Sending
+from tidewheel.client.recurring import RecurringMessage
+from tidewheel.client.redrive import RedriveResult, redrive_queue, redrive_service_queues
+from tidewheel.client.sender import Sender
+from tidewheel.client.stats import TopicStats, topic_stats
+from tidewheel.client.subscriptions import FilterDocument
+from tidewheel.client.topic_cache import TopicCache
+from tidewheel.client.waiting import MessageStatus, WaitingMessage
+from tidewheel.errors import SendFailed
+from tidewheel.flows.administration import subscribe
+from tidewheel.flows.administration.cancel import CancelResult
+from tidewheel.flows.administration.purge import PurgeResult
+from tidewheel.flows.administration.replay import ReplayResult
+from tidewheel.model.duration import at_ms
+from tidewheel.model.message import IdSource, Message, MessageId, Receipt
 from tidewheel.model.received import ReceivedMessage
-from tidewheel.model.settings import ServiceSettings
-from tidewheel.model.topic import check_name
+from tidewheel.model.recurrence import parse_rule
+from tidewheel.model.settings import ChangeableSettings, NewTopicSettings, ServiceSettings, TopicSettings
+from tidewheel.model.subscription import Subscription
+from tidewheel.model.topic import Topic, check_name
+from tidewheel.model.validation import OutgoingMessage, check_message
 
 if TYPE_CHECKING:
     import boto3
@@ -21,9 +42,10 @@ if TYPE_CHECKING:
 
     from tidewheel.clock import Clock
     from tidewheel.flows.ports import Objects, Topics
+    from tidewheel.model.topic_state import TopicState
 
 
-class Tidewheel(Administration, Looking, Sending):
+class Tidewheel:
     """A deployed Tidewheel service. One client serves any number of threads.
 
     Example:
@@ -55,7 +77,7 @@ class Tidewheel(Administration, Looking, Sending):
             objects: the store of objects, for tests; default: the stack's S3 bucket.
             sqs: the SQS client, for tests; default: the session's.
         """
-        connection = Connection(
+        self._connection = Connection(
             check_name("stack_name", stack_name),
             session=session,
             settings=settings,
@@ -64,7 +86,216 @@ class Tidewheel(Administration, Looking, Sending):
             objects=objects,
             sqs=sqs,
         )
-        super().__init__(connection, clock or _clock.current())
+        self._clock = clock or _clock.current()
+        self._ids = IdSource()
+        self._cache = TopicCache(self._connection, self._clock)
+
+    # ---- messages
+
+    def send(
+        self,
+        topic: str,
+        body: Any,
+        *,
+        delay: float | timedelta | str | None = None,
+        deliver_at: datetime | float | None = None,
+        delay_level: int | None = None,
+        attributes: Mapping[str, str] | None = None,
+        key: str | None = None,
+        replace: bool = False,
+        expires_in: float | timedelta | str | None = None,
+    ) -> Receipt:
+        """Sends one message. When this returns, SQS has stored the message durably.
+
+        Args:
+            topic: the topic.
+            body: text, bytes, or anything that json.dumps takes. A body that is too large for SQS is kept in S3.
+            delay: seconds, a timedelta, or text such as "3d 4h"; at most ten years.
+            deliver_at: an aware datetime or Unix seconds, instead of delay; a past time means now.
+            delay_level: a number of the topic's table of delay levels, instead of delay; by default RocketMQ's 18.
+            attributes: up to nine names with text values, delivered as SQS message attributes.
+            key: the key for cancelling, replacing and deduplication; up to 256 characters.
+            replace: whether the message replaces an earlier message with its key, unless the earlier message's slot is
+                sealed. If False, the message is dropped while another message with its key waits.
+            expires_in: how long after the due time the message may still be handed out.
+
+        Raises:
+            InvalidValue: a value is not usable; nothing was sent.
+            UnknownTopic: the topic does not exist; nothing was sent.
+            LimitExceeded: the topic's limit is reached; nothing was sent.
+            QueueUnavailable: SQS did not accept the message.
+        """
+        message = Message(
+            body=body,
+            delay=delay,
+            deliver_at=deliver_at,
+            delay_level=delay_level,
+            attributes=attributes or {},
+            key=key,
+            replace=replace,
+            expires_in=expires_in,
+        )
+        try:
+            return self.send_many(topic, [message])[0]
+        except SendFailed as error:
+            raise error.failures[0] from None
+
+    def send_many(self, topic: str, messages: Iterable[Message]) -> list[Receipt]:
+        """Sends many messages, packed into few SQS messages. The iterable is streamed.
+
+        Returns:
+            One receipt a message, in order.
+
+        Raises:
+            UnknownTopic: the topic does not exist; nothing was sent.
+            SendFailed: some messages were not accepted, each named by its index; all others were sent.
+        """
+        return self._sender(self._cache.state(topic)).send(messages)
+
+    def cancel(self, topic: str, id: str | None = None, *, key: str | None = None) -> CancelResult:
+        """Cancels a message by its id, or all messages with a key. Repeating is harmless.
+
+        Cancelling works until the message's slot is sealed (8 to 13 minutes before the message is due, by default).
+        Messages that are still in an ingest queue can be cancelled too.
+
+        Args:
+            topic: the topic.
+            id: the message id; an earlier id of a rescheduled message cancels the message at its new time.
+            key: the key, instead of an id; cancels all messages that were sent with this key before.
+
+        Returns:
+            Cancelled (true): the message is never delivered. TooLate (false): it is or was delivered.
+
+        Raises:
+            InvalidValue: neither or both of id and key are given, or the id or key is not valid.
+            UnknownTopic: the topic does not exist.
+            ConcurrentModification: others changed the topic at every attempt; try again.
+        """
+        state = self._cache.state(topic)
+        now_ms = state.sent_at_ms(self._clock.now_ms())
+        return changes.cancel_one(self._connection.topics, state, self._ids, now_ms, id, key)
+
+    def cancel_many(self, topic: str, ids: Iterable[str]) -> list[CancelResult]:
+        """Cancels many messages by their ids, in few requests. Returns one result for each id, in order.
+
+        Raises:
+            InvalidValue: an id is not valid; nothing was cancelled.
+            UnknownTopic: the topic does not exist.
+        """
+        return changes.cancel_all(self._connection.topics, self._cache.state(topic), self._clock.now_ms(), ids)
+
+    def reschedule(
+        self,
+        topic: str,
+        id: str | None = None,
+        *,
+        key: str | None = None,
+        delay: float | timedelta | str | None = None,
+        deliver_at: datetime | float | None = None,
+        delay_level: int | None = None,
+    ) -> Rescheduled | CancelResult:
+        """Moves a waiting message to another time, with a new id.
+
+        The message is read from its ledger, which needs pyarrow (`pip install 'tidewheel[read]'`). The expiry moves by
+        the same time.
+
+        Args:
+            topic: the topic.
+            id: the message id, or any earlier id of the message.
+            key: the key, instead of an id.
+            delay: the delay from now.
+            deliver_at, delay_level: instead of delay, as in `send`.
+
+        Returns:
+            Rescheduled (true, with the new receipt), TooLate (false: the message comes at its old time), or Cancelled.
+
+        Raises:
+            InvalidValue: a value is not usable; nothing was changed.
+            UnknownTopic: the topic does not exist.
+            UnknownMessage: no ledger holds the message: it is not ingested yet (up to five minutes), or was delivered
+                and collected.
+        """
+        changes.check_one_of(id, key)
+        state, now_ms = self._cache.state(topic), self._clock.now_ms()
+        due_ms = changes.new_due_ms(state, now_ms, delay=delay, deliver_at=deliver_at, delay_level=delay_level)
+        return changes.reschedule(self._connection, self._sender(state), state, self._ids, now_ms, due_ms, id, key)
+
+    # ---- recurring messages
+
+    def send_recurring(
+        self,
+        topic: str,
+        key: str,
+        body: Any,
+        *,
+        cron: str | None = None,
+        every: float | timedelta | str | None = None,
+        timezone: str = "UTC",
+        start: datetime | float | None = None,
+        attributes: Mapping[str, str] | None = None,
+        expires_in: float | timedelta | str | None = None,
+        replace: bool = False,
+    ) -> RecurringMessage:
+        """Creates a recurring message, which comes until cancelled. An equal existing message is kept.
+
+        Args:
+            topic: the topic.
+            key: the message's name, for replacing and cancelling.
+            body: as in `send`; up to 256 KiB with its attributes.
+            cron: five fields (minute, hour, day of month, month, day of week), such as "0 9 * * MON-FRI".
+            every: a fixed rate instead, of a minute or more, counted from `start`.
+            timezone: IANA name of the time zone for cron's fields. If daylight saving skips a fixed time, the message
+                comes when the clocks have gone forward; if it repeats a fixed time, the message comes once. See
+                docs/recurring.md.
+            start: the earliest due time, an aware datetime or Unix seconds; default: now, or the start of an existing
+                message with this key and rule.
+            attributes, expires_in: as in `send`.
+            replace: whether to replace an existing message with this key and another rule or body.
+
+        Raises:
+            InvalidValue: a value is not usable; nothing was created.
+            UnknownTopic: the topic does not exist.
+            AlreadyExists: a message with this key has another rule or body.
+            ConcurrentModification: others changed the topic at every attempt; try again.
+        """
+        state, now_ms = self._cache.state(topic), self._clock.now_ms()
+        start_ms = now_ms if start is None else at_ms("start", start)
+        return recurring.make(
+            self._connection.topics,
+            self._sender(state).send_checked,
+            partial(self._cache.read, topic),
+            now_ms,
+            key,
+            Message(body=body, attributes=attributes or {}, expires_in=expires_in),
+            parse_rule(cron, every, timezone, start_ms=start_ms),
+            starts_now=start is None,
+            replaces=replace,
+        )
+
+    def recurring(self, topic: str) -> list[RecurringMessage]:
+        """Lists a topic's recurring messages by key.
+
+        Raises:
+            UnknownTopic: the topic does not exist.
+        """
+        self._cache.state(topic)
+        now_ms = self._clock.now_ms()
+        return [recurring.described(each, now_ms) for each in self._connection.topics.all_recurring(topic)]
+
+    def cancel_recurring(self, topic: str, key: str) -> None:
+        """Ends a recurring message.
+
+        Occurrences due within the next 8 to 13 minutes, by default, may still come.
+
+        Raises:
+            InvalidValue: the key is not valid.
+            UnknownTopic: the topic does not exist.
+            UnknownRecurring: no recurring message has this key.
+            ConcurrentModification: others changed the topic at every attempt; try again.
+        """
+        recurring.end(self._connection.topics, partial(self._cache.read, topic), key)
+
+    # ---- consuming
 
     def receive(
         self, topic: str, subscription: str, *, max_messages: int = 10, wait_s: int = 0
@@ -84,7 +315,7 @@ class Tidewheel(Administration, Looking, Sending):
             UnknownTopic, UnknownSubscription: it does not exist.
         """
         receiving.check_receive(max_messages, wait_s)
-        queue_url = self._subscription(topic, subscription).queue_url
+        queue_url = self._cache.subscription(topic, subscription).queue_url
         taken = receiving.receive(self._connection.sqs, queue_url, max_messages, wait_s)
         return receiving.with_bodies(self._connection, taken)
 
@@ -95,5 +326,317 @@ class Tidewheel(Administration, Looking, Sending):
             UnknownTopic, UnknownSubscription: it does not exist.
             DeleteFailed: some messages could not be acknowledged; all others are.
         """
-        queue_url = self._subscription(topic, subscription).queue_url
+        queue_url = self._cache.subscription(topic, subscription).queue_url
         receiving.delete(self._connection.sqs, queue_url, messages)
+
+    # ---- looking at messages
+
+    def stats(self, topic: str) -> TopicStats:
+        """Returns a topic's waiting messages and its subscriptions' progress, from metadata alone.
+
+        Raises:
+            UnknownTopic: the topic does not exist.
+        """
+        state, connection = self._cache.read(topic), self._connection
+        return topic_stats(connection.topics, connection.objects, connection.sqs, state, self._clock.now_ms())
+
+    def get(self, topic: str, id: str) -> MessageStatus:
+        """Returns a message's status, such as waiting, sealed, sent, cancelled, purged or expired.
+
+        The search covers ledgers only, so `unknown` has several meanings: the message was never sent; it is still in an
+        ingest queue (up to five minutes, if it is due in over half an hour); it was due so soon that it was sent
+        direct; or it was delivered and collected. A message that was moved or superseded in time is `cancelled`.
+
+        Raises:
+            InvalidValue: the topic's name or the id is not usable.
+            UnknownTopic: the topic does not exist.
+            ExtraMissing: pyarrow is not installed; install the extra `read`.
+        """
+        check_name("topic", topic)
+        return waiting.get(self._connection, topic, MessageId(id), self._clock.now_ms())
+
+    def peek(self, topic: str, n: int = 10, *, after: str | datetime | None = None) -> list[WaitingMessage]:
+        """Returns the next n unplanned messages by due time, and leaves them in the topic.
+
+        Cancelled, purged and expired messages are left out, and so are messages that are still in an ingest queue.
+
+        Args:
+            topic: the topic.
+            n: 1 to 1000.
+            after: return only messages after this: the id of the last message seen, or a time with its zone.
+
+        Raises:
+            InvalidValue: a value is not usable.
+            UnknownTopic: the topic does not exist.
+            ExtraMissing: pyarrow is not installed; install the extra `read`.
+        """
+        check_name("topic", topic)
+        return waiting.peek(self._connection, topic, n, self._clock.now_ms(), after)
+
+    # ---- topics
+
+    def create_topic(
+        self, name: str, *, settings: TopicSettings | None = None, **changes: Unpack[NewTopicSettings]
+    ) -> Topic:
+        """Creates a topic, or returns the existing topic if its settings agree.
+
+        Only slot_s, lookahead_s and settings that differ from the default are compared: a topic keeps the defaults of
+        the release that created it.
+
+        Args:
+            name: 1 to 48 letters, digits, '-' or '_'.
+            settings: all settings at once.
+            **changes: single settings, named as TopicSettings' fields (slot_s=60); defaults for the rest.
+
+        Raises:
+            InvalidValue: the name or a setting is not usable.
+            AlreadyExists: the topic exists with other settings.
+            TopicDeleting: an earlier topic of this name is still being deleted.
+        """
+        state = topics.create(self._connection, self._clock, name, settings, changes)
+        self._cache.remember(state)
+        return Topic.of(state)
+
+    def update_topic(self, name: str, **changes: Unpack[ChangeableSettings]) -> Topic:
+        """Changes settings of a topic.
+
+        The service uses the new settings from its next decision on. Other clients see them within a minute.
+
+        Args:
+            name: the topic.
+            **changes: single settings, named as TopicSettings' fields; all can change but slot_s and lookahead_s.
+
+        Raises:
+            InvalidValue: the setting is unknown or fixed, or its value is not usable; nothing was changed.
+            UnknownTopic: the topic does not exist.
+        """
+        state = topics.update(self._connection, self._clock, name, changes)
+        self._cache.remember(state)
+        return Topic.of(state)
+
+    def delete_topic(self, name: str, *, delete_queues: bool = False) -> None:
+        """Deletes a topic with all its waiting messages.
+
+        The topic is gone at once. The sweep then deletes its data from S3, DynamoDB and the scheduler; the name is free
+        again after about ten minutes. Messages that another client sends meanwhile end in an ingest queue's dead-letter
+        queue. Bodies that were too large for SQS are deleted too, so messages with such a body that are still in a
+        subscription's queue can no longer be read.
+
+        Args:
+            name: the topic.
+            delete_queues: whether to delete its subscriptions' queues and dead-letter queues too, with their messages.
+                Queues that Tidewheel did not create always stay.
+
+        Raises:
+            InvalidValue: the name is not a topic's name.
+            UnknownTopic: the topic does not exist.
+        """
+        topics.delete(self._connection, self._clock, name, delete_queues)
+        self._cache.forget(name)
+
+    def topics(self) -> list[Topic]:
+        """Lists all topics by name. A topic created in the last second may be missing."""
+        return [Topic.of(each) for each in self._connection.topics.topics()]
+
+    def purge(
+        self, topic: str, *, start: datetime | float | None = None, end: datetime | float | None = None
+    ) -> PurgeResult:
+        """Drops all messages sent to a topic before now, or only messages due from `start` until before `end`.
+
+        Messages that are already in the subscriptions' queues (due within the next 8 to 13 minutes, by default) stay
+        there; purge these queues with SQS. Send times come from each sender's clock. If another client's clock is
+        behind, messages that it sends shortly after the purge may be dropped too.
+
+        Args:
+            topic: the topic.
+            start, end: aware datetimes or Unix seconds; without them, all messages.
+
+        Raises:
+            InvalidValue: a time is not usable, or the range is empty.
+            UnknownTopic: the topic does not exist.
+            TooManyPurges: 20 purged ranges are in force.
+        """
+        purged = topics.purge(self._connection, self._clock, topic, start, end)
+        # The state read anew tells the time of the purge, so this client never gives a message an earlier send time.
+        self._cache.forget(topic)
+        return purged
+
+    # ---- subscriptions
+
+    def create_subscription(
+        self,
+        topic: str,
+        name: str,
+        *,
+        initial_position: subscribe.InitialPosition = "latest",
+        queue_url: str | None = None,
+        visibility_timeout_s: int = 60,
+        filter_policy: FilterDocument | None = None,
+    ) -> Subscription:
+        """Creates a subscription with its own queue, or returns the existing subscription.
+
+        The queue is named `<stack>-<topic>-<name>`. A message that is received five times without being acknowledged
+        goes to the queue `...-dead`. Both queues keep messages for 14 days.
+
+        Args:
+            topic: the topic.
+            name: 1 to 48 letters, digits, '-' or '_'.
+            initial_position: "latest": all messages sent from now on, and all waiting messages that are not dispatched
+                yet (messages due within the next 8 to 13 minutes are dispatched, by default); "earliest": also all
+                ledgers that are still kept.
+            queue_url: an existing standard queue to use instead; its owner sets its policy.
+            visibility_timeout_s: for a new queue, how long a received message stays invisible to others.
+            filter_policy: which messages the subscription gets, by their attributes: a filter policy in Amazon SNS's
+                syntax, as JSON or as a dict; default: all.
+
+        Raises:
+            InvalidValue: a value is not usable; this includes FIFO queues and invalid filters.
+            UnknownTopic: the topic does not exist.
+            AlreadyExists: the subscription has another queue or another filter.
+            QueueUnavailable: no queue has this URL.
+        """
+        created = subscriptions.create(
+            self._connection,
+            self._clock,
+            topic,
+            name,
+            initial_position,
+            queue_url,
+            visibility_timeout_s,
+            filter_policy,
+        )
+        return Subscription.of(created)
+
+    def subscriptions(self, topic: str) -> list[Subscription]:
+        """Lists a topic's subscriptions by name.
+
+        Raises:
+            UnknownTopic: the topic does not exist.
+        """
+        self._cache.state(topic)
+        return [Subscription.of(each) for each in self._connection.topics.subscriptions(topic)]
+
+    def pause(self, topic: str, subscription: str) -> Subscription:
+        """Stops deliveries to a subscription until `resume`. No message is lost.
+
+        Messages that were handed out before (due within the next 8 to 13 minutes, by default) still arrive. Ledgers
+        with messages for a paused subscription are not collected. Pausing twice is harmless.
+
+        Raises:
+            InvalidValue: a name is not usable.
+            UnknownTopic, UnknownSubscription: it does not exist.
+        """
+        return Subscription.of(subscriptions.pause(self._connection, topic, subscription))
+
+    def resume(self, topic: str, subscription: str) -> Subscription:
+        """Resumes deliveries to a subscription after a pause or the loss of the queue.
+
+        Overdue messages come within seconds, in no particular order. If the caller may not send to the work queue, the
+        next sweep resumes the deliveries within 300 s. Resuming an active subscription is harmless.
+
+        Raises:
+            InvalidValue: a name is not usable.
+            UnknownTopic, UnknownSubscription: it does not exist.
+            ConcurrentModification: other changes of the topic came first at every attempt.
+        """
+        return Subscription.of(subscriptions.resume(self._connection, self._clock, topic, subscription))
+
+    def set_filter(self, topic: str, subscription: str, filter_policy: FilterDocument | None) -> Subscription:
+        """Changes which messages a subscription gets from now on.
+
+        The old filter still applies to messages that were handed out before (due within the next 8 to 13 minutes, by
+        default).
+
+        Args:
+            topic: the topic.
+            subscription: the subscription.
+            filter_policy: as for `create_subscription`; None: all messages.
+
+        Raises:
+            InvalidValue: a name or the filter is not usable.
+            UnknownTopic, UnknownSubscription: it does not exist.
+        """
+        return Subscription.of(subscriptions.set_filter(self._connection, topic, subscription, filter_policy))
+
+    def delete_subscription(self, topic: str, subscription: str, *, delete_queue: bool = False) -> Subscription:
+        """Deletes a subscription and its waiting messages. Other subscriptions are not affected.
+
+        Args:
+            topic: the topic.
+            subscription: the subscription.
+            delete_queue: whether to delete its queue and its dead-letter queue too, with their messages. Queues that
+                Tidewheel did not create always stay.
+
+        Returns:
+            The deleted subscription.
+
+        Raises:
+            InvalidValue: a name is not usable.
+            UnknownTopic, UnknownSubscription: it does not exist.
+        """
+        deleted = subscriptions.delete(self._connection, topic, subscription, delete_queue)
+        self._cache.forget_subscription(topic, subscription)
+        return Subscription.of(deleted)
+
+    def replay(
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        start: datetime | float | None = None,
+        end: datetime | float | None = None,
+    ) -> ReplayResult:
+        """Delivers past messages, due from `start` until before `end`, again to one subscription.
+
+        Messages are kept for `retention_s`; without this setting, until the next collection. Replayed messages keep
+        their ids. Messages that were sent direct, without a ledger, do not come again; neither do cancelled, purged or
+        expired messages. If the caller may not send to the work queue, the next sweep starts the replay.
+
+        Args:
+            topic: the topic.
+            subscription: the subscription.
+            start: an aware datetime or Unix seconds; default: the start of the kept messages.
+            end: likewise; default: now.
+
+        Returns:
+            The replayed range; `first_ms` is later than `start` if a part of the range is not kept any more.
+
+        Raises:
+            InvalidValue: a time is not usable, the range is empty, or the subscription is paused.
+            UnknownTopic, UnknownSubscription: it does not exist.
+            RetentionExpired: nothing of the range is kept any more.
+        """
+        return topics.replay(self._connection, self._clock, topic, subscription, start, end)
+
+    def redrive(self, topic: str, subscription: str) -> RedriveResult:
+        """Moves a subscription's dead letters, unchanged, back to its queue.
+
+        Raises:
+            InvalidValue: a name is not usable, or the queue has no dead-letter queue.
+            UnknownTopic, UnknownSubscription: it does not exist.
+            QueueUnavailable: SQS refuses, for instance because a move is already under way.
+        """
+        return redrive_queue(self._connection.sqs, self._cache.subscription(topic, subscription).queue_url)
+
+    # ---- the service
+
+    def redrive_service(self) -> list[RedriveResult]:
+        """Moves the dead letters of the service's ingest queues and work queue back.
+
+        Call this after the cause is removed.
+
+        Raises:
+            QueueUnavailable: SQS refuses; the moves of the queues before this queue go on.
+        """
+        return redrive_service_queues(self._connection.sqs, self._connection.settings)
+
+    def _sender(self, state: TopicState) -> Sender:
+        return Sender(self._connection, self._cache, state, self._clock, self._ids)
+
+    def _check(self, topic: str, message: Message) -> tuple[TopicState, OutgoingMessage]:
+        """Does all steps of `send` before the sending."""
+        state = self._cache.state(topic)
+        levels = state.settings.delay_levels
+        checked = check_message(message, self._ids, self._clock.now_ms(), levels=levels, large=True)
+        self._cache.admit(state)
+        return state, checked

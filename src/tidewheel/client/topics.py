@@ -1,18 +1,22 @@
-"""Updates, purges, deletes and replays topics for administrators."""
+"""Creates, updates, purges, deletes and replays topics for administrators."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tidewheel.client.connection import Connection
 from tidewheel.client.subscription_queues import delete_queues
+from tidewheel.errors import InvalidValue
 from tidewheel.flows.administration import delete_topic as deletion
 from tidewheel.flows.administration import purge as purges
 from tidewheel.flows.administration import replay as replays
+from tidewheel.flows.administration import subscribe
 from tidewheel.flows.administration import update_topic as updates
 from tidewheel.model.duration import at_ms
+from tidewheel.model.settings import NewTopicSettings, TopicSettings
 from tidewheel.model.topic import check_name
 
 if TYPE_CHECKING:
@@ -21,6 +25,20 @@ if TYPE_CHECKING:
 
 Time = datetime | float
 """A time from callers: an aware datetime, or Unix seconds."""
+
+
+def create(
+    connection: Connection, clock: Clock, name: str, settings: TopicSettings | None, changes: NewTopicSettings
+) -> TopicState:
+    """Creates a topic. See `Tidewheel.create_topic`."""
+    check_name("topic", name)
+    if settings is None:
+        settings = TopicSettings(**_known_settings(changes))
+    elif changes:
+        raise InvalidValue("settings", changes, "give settings= or single settings, not both")
+    elif not isinstance(settings, TopicSettings):
+        raise InvalidValue("settings", settings, "give a TopicSettings, or single settings such as slot_s=60")
+    return subscribe.create_topic(connection.topics, clock, name, settings)
 
 
 def update(connection: Connection, clock: Clock, name: str, changes: Mapping[str, Any]) -> TopicState:
@@ -71,6 +89,15 @@ def replay(
         end_ms=end_ms,
         enqueue=queues.enqueue_parts,
     )
+
+
+def _known_settings(given: NewTopicSettings) -> dict[str, Any]:
+    changes = cast("dict[str, Any]", given)
+    known = [field.name for field in fields(TopicSettings)]
+    for name in changes:
+        if name not in known:
+            raise InvalidValue(name, changes[name], f"a topic has no such setting; it has {', '.join(known)}")
+    return changes
 
 
 def _bounds(start: Time | None, end: Time | None) -> tuple[int | None, int | None]:

@@ -1,0 +1,120 @@
+"""Caches a client's topic states and subscriptions, and applies the topics' limits."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from tidewheel.client.connection import Connection
+from tidewheel.client.limits import FRESH_MS, Limits
+from tidewheel.errors import UnknownSubscription, UnknownTopic
+from tidewheel.model.subscription_state import SubscriptionState
+from tidewheel.model.topic import check_name
+from tidewheel.model.topic_state import TopicState
+
+if TYPE_CHECKING:
+    from tidewheel.clock import Clock
+
+CACHE_MS = 60_000
+"""How long a topic state and a subscription are cached."""
+
+
+class TopicCache:
+    """The topics that a client knows. Several threads may use the same cache."""
+
+    def __init__(self, connection: Connection, clock: Clock) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._limits: dict[str, Limits] = {}
+        self._states: dict[str, tuple[int, TopicState]] = {}
+        self._subscriptions: dict[tuple[str, str], tuple[int, SubscriptionState]] = {}
+
+    def state(self, topic: str) -> TopicState:
+        """Returns a topic state, read at most CACHE_MS ago.
+
+        Raises:
+            InvalidValue: the name is not valid.
+            UnknownTopic: the topic does not exist.
+        """
+        check_name("topic", topic)
+        with self._lock:
+            known = self._states.get(topic)
+        if known is not None and self._clock.now_ms() - known[0] < CACHE_MS:
+            return known[1]
+        return self.read(topic)
+
+    def read(self, topic: str) -> TopicState:
+        """Reads a topic state.
+
+        Raises:
+            InvalidValue: the name is not valid.
+            UnknownTopic: the topic does not exist.
+        """
+        check_name("topic", topic)
+        state = self._connection.topics.state(topic)
+        if state is None:
+            raise UnknownTopic(topic)
+        self.remember(state)
+        return state
+
+    def remember(self, state: TopicState) -> None:
+        """Keeps a topic state that was read or written just now."""
+        with self._lock:
+            self._states[state.topic] = (self._clock.now_ms(), state)
+
+    def forget(self, topic: str) -> None:
+        """Drops a topic with its subscriptions and counts."""
+        with self._lock:
+            self._states.pop(topic, None)
+            self._limits.pop(topic, None)
+            for known in [each for each in self._subscriptions if each[0] == topic]:
+                del self._subscriptions[known]
+
+    def subscription(self, topic: str, name: str) -> SubscriptionState:
+        """Returns a subscription's state, read at most CACHE_MS ago.
+
+        Raises:
+            InvalidValue: a name is not valid.
+            UnknownTopic, UnknownSubscription: it does not exist.
+        """
+        check_name("topic", topic)
+        check_name("subscription", name)
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            known = self._subscriptions.get((topic, name))
+        if known is not None and now_ms - known[0] < CACHE_MS:
+            return known[1]
+        found = self._connection.topics.subscription(topic, name)
+        if found is None:
+            self.state(topic)
+            raise UnknownSubscription(topic, name)
+        with self._lock:
+            self._subscriptions[topic, name] = (now_ms, found)
+        return found
+
+    def forget_subscription(self, topic: str, name: str) -> None:
+        """Drops a subscription."""
+        with self._lock:
+            self._subscriptions.pop((topic, name), None)
+
+    def admit(self, state: TopicState) -> None:
+        """Counts a message against the topic's limits.
+
+        `max_waiting` is compared with a count that was read at most FRESH_MS ago.
+
+        Raises:
+            LimitExceeded: a limit is reached; the message was not counted.
+        """
+        now_ms = self._clock.now_ms()
+        read_at_ms, known = self._states.get(state.topic, (0, state))
+        if known.settings.max_waiting is None and known.settings.max_send_rate is None:
+            return
+        if known.settings.max_waiting is not None and now_ms - read_at_ms >= FRESH_MS:
+            current = self._connection.topics.state(state.topic)
+            if current is not None:
+                self.remember(current)
+                read_at_ms, known = now_ms, current
+        with self._lock:
+            limits = self._limits.setdefault(state.topic, Limits())
+        limits.take(known, read_at_ms, now_ms)
