@@ -58,7 +58,7 @@ class TopicDeleting(TidewheelError):
     def __init__(self, topic: str) -> None:
         self.topic = topic
         super().__init__(
-            f"topic {topic!r} is being deleted, which takes about ten minutes, more if it is large; try again then"
+            f"topic {topic!r} is being deleted; wait about ten minutes, or longer for a large topic, and try again"
         )
 
 
@@ -68,8 +68,8 @@ class TooManyPurges(TidewheelError):
     def __init__(self, topic: str, ranges: int) -> None:
         self.topic = topic
         super().__init__(
-            f"topic {topic!r} has {ranges} purged ranges of time already; purge one that covers some of them, or the "
-            "whole topic (a range is forgotten 28 days after its purge, once it is past)"
+            f"topic {topic!r} already has {ranges} purged time ranges; purge a range that covers some of them, or the "
+            "whole topic (a past range is forgotten 28 days after its purge)"
         )
 
 
@@ -79,8 +79,8 @@ class RetentionExpired(TidewheelError):
     def __init__(self, topic: str, kept_from: str, retention_s: int) -> None:
         self.topic = topic
         super().__init__(
-            f"topic {topic!r} keeps nothing that was due before {kept_from} (retention_s={retention_s}); ask for a "
-            f"later time, and keep more from now on with update_topic({topic!r}, retention_s=...)"
+            f"topic {topic!r} keeps no messages due before {kept_from} (retention_s={retention_s}); ask for a later "
+            f"time, and keep messages longer from now on with update_topic({topic!r}, retention_s=...)"
         )
 
 
@@ -89,7 +89,7 @@ class AlreadyExists(TidewheelError):
 
     def __init__(self, kind: str, name: str, difference: str) -> None:
         super().__init__(
-            f"{kind} {name!r} exists already with {difference}; use another name, or the settings that it has"
+            f"{kind} {name!r} exists already with {difference}; use another name, or the existing settings"
         )
 
 
@@ -190,8 +190,8 @@ class WrongQueue(TidewheelError):
 
     def __init__(self, queue_arn: str, topic: str) -> None:
         super().__init__(
-            f"messages of topic {topic!r} must not come through {queue_arn}: send them again with a client that was "
-            "made since the topic's queues were deployed"
+            f"messages of topic {topic!r} must not come through queue {queue_arn}; create a new client, which knows "
+            "the deployed queues, and send the messages again"
         )
 
 
@@ -232,7 +232,7 @@ class UnsupportedLayout(TidewheelError):
         self.reads = reads
         super().__init__(
             f"the data of topic {topic!r} has layout {layout}, and this release reads layouts up to {reads}; nothing "
-            "was changed: upgrade Tidewheel where this was called, a client, or the stack's functions"
+            "was changed; upgrade Tidewheel in this client, or in the stack's functions"
         )
 
 
@@ -280,7 +280,7 @@ class QueueUnavailable(TidewheelError):
         self.queue_url = queue_url
         self.reason = reason
         self.unsent = tuple(unsent)
-        super().__init__(f"queue {queue_url} does not take messages: {reason}")
+        super().__init__(f"queue {queue_url} does not accept messages: {reason}")
 
 
 class NotTaken(TidewheelError):
@@ -288,18 +288,18 @@ class NotTaken(TidewheelError):
 
     def __init__(self, queue_url: str, messages: int, tries: int, reason: str) -> None:
         self.queue_url = queue_url
-        super().__init__(f"queue {queue_url} did not take {messages} messages in {tries} tries: {reason}")
+        super().__init__(f"queue {queue_url} did not accept {messages} messages in {tries} attempts: {reason}; retry")
 
 
 class PartLeased(TidewheelError):
     """Another worker has this part of a delivery. The part is retried in case that worker dies."""
 
     def __init__(self, delivery: object, part: int) -> None:
-        super().__init__(f"part {part} of {delivery} is another worker's for now; it comes again")
+        super().__init__(f"part {part} of {delivery} belongs to another worker; SQS delivers the job again")
 
 
 class ConcurrentModification(TidewheelError):
     """Too many writers changed the same topic at once. The work is safe to retry."""
 
     def __init__(self, action: str, topic: str, attempts: int) -> None:
-        super().__init__(f"{action} on topic {topic!r} lost {attempts} races in a row; try again")
+        super().__init__(f"{action} on topic {topic!r} met other changes in all {attempts} attempts; try again")

@@ -146,7 +146,7 @@ def test_messages_that_are_too_large_together_are_sent_one_by_one() -> None:
 )
 def test_a_queue_that_refuses_everything_is_unavailable(code: str) -> None:
     sqs = Sqs(raises_if(code, lambda texts: True))
-    with pytest.raises(QueueUnavailable, match=f"queue q does not take messages: {code}: because"):
+    with pytest.raises(QueueUnavailable, match=f"queue q does not accept messages: {code}: because"):
         queues(sqs).send("q", releases("a", "b"))
     assert len(sqs.requests) == 1
     with pytest.raises(QueueUnavailable):
@@ -185,7 +185,7 @@ def test_parks_go_ten_a_request_too() -> None:
 
 
 def test_who_may_not_send_to_the_work_queue_learns_it() -> None:
-    with pytest.raises(QueueUnavailable, match="work does not take messages: AccessDenied"):
+    with pytest.raises(QueueUnavailable, match="work does not accept messages: AccessDenied"):
         queues(Sqs(raises_if("AccessDenied", lambda texts: True))).enqueue_catch_up("orders", "billing", "s1")
 
 
@@ -208,7 +208,7 @@ def test_parts_that_were_not_taken_are_tried_again() -> None:
 
 def test_parts_that_are_never_taken_are_an_error() -> None:
     sqs = Sqs(lambda entries: [{"Id": entries[0]["Id"], "Code": "InternalError", "SenderFault": False, "Message": "m"}])
-    with pytest.raises(QueueUnavailable, match="work does not take messages: 1 jobs were not taken in 4 tries: m"):
+    with pytest.raises(QueueUnavailable, match="work does not accept messages: 1 jobs were not taken in 4 tries: m"):
         queues(sqs).enqueue_parts(KEY, range(3))
     assert len(sqs.requests) == ATTEMPTS
 

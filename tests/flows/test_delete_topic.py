@@ -108,7 +108,7 @@ def test_a_name_is_free_again_only_when_nothing_is_left() -> None:
     world = a_busy_world()
     end(world)
     for _ in range(2):
-        with pytest.raises(TopicDeleting, match=r"'orders' is being deleted, which takes about ten minutes"):
+        with pytest.raises(TopicDeleting, match=r"'orders' is being deleted; wait about ten minutes"):
             create_topic(world.service.topics, world.clock, TOPIC, TopicSettings())
         world.run(5 * MINUTE, sweeps=True)
     world.run(5 * MINUTE, sweeps=True)

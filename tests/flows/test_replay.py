@@ -201,7 +201,7 @@ def test_a_range_that_is_partly_kept_is_replayed_from_where_it_is() -> None:
 def test_a_range_that_is_not_kept_any_more_is_refused() -> None:
     world = World(collect_interval_s=60)
     delivered(world)
-    kept = r"keeps nothing that was due before 2026-01-0[34]T.* \(retention_s=0\)"
+    kept = r"keeps no messages due before 2026-01-0[34]T.* \(retention_s=0\)"
     with pytest.raises(RetentionExpired, match=kept):
         run_replay(world, 0, DAY)
 

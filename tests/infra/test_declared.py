@@ -296,7 +296,7 @@ def test_a_topic_that_somebody_deleted_is_created_again_by_an_update(cloud: Clou
     mine = cloud.topic()
     mine.create(topic())
     cloud.tw.delete_topic("orders")
-    assert mine.update(topic(max_waiting=10))["Reason"].startswith("topic 'orders' is being deleted, which takes about")
+    assert mine.update(topic(max_waiting=10))["Reason"].startswith("topic 'orders' is being deleted; wait about")
     cloud.stack.advance(minutes=20)
     assert mine.update(topic(max_waiting=10))["Status"] == "SUCCESS"
     assert cloud.settings("orders") == TopicSettings(max_waiting=10)
@@ -473,7 +473,7 @@ def test_the_old_subscription_is_deleted_when_its_name_or_its_topic_changes(clou
         ({"Topic": "orders", "Subscription": "mail"}, "queue_url='': give the queue's URL"),
         (
             {"Topic": "orders", "Subscription": "mail", "QueueUrl": "https://sqs.us-east-1.amazonaws.com/1/none"},
-            "queue https://sqs.us-east-1.amazonaws.com/1/none does not take messages",
+            "queue https://sqs.us-east-1.amazonaws.com/1/none does not accept messages",
         ),
         ({"Topic": "orders", "Subscription": "mail", "InitialPosition": "middle"}, "initial_position='middle': use"),
         ({"Topic": "orders", "Subscription": "mail", "FilterPolicy": "["}, "filter_policy='[': "),

@@ -332,7 +332,7 @@ def test_a_message_whose_body_is_gone_is_passed_over_and_the_others_are_received
     objects = service.stack.service.objects
     objects.delete([each.name for each in objects.list("payloads/")])
     assert [each.body for each in service.client.receive(TOPIC, "billing")] == ["small"]
-    assert "its body cannot be had" in caplog.text
+    assert "its body cannot be read" in caplog.text
     assert len(service.bodies(service.url)) == 2
 
 

@@ -23,7 +23,7 @@ def test_the_error_is_one_of_the_package_and_names_topic_layout_and_remedy() -> 
         check_layout("orders", LAYOUT + 3)
     assert str(raised.value) == (
         f"the data of topic 'orders' has layout {LAYOUT + 3}, and this release reads layouts up to {LAYOUT}; nothing "
-        "was changed: upgrade Tidewheel where this was called, a client, or the stack's functions"
+        "was changed; upgrade Tidewheel in this client, or in the stack's functions"
     )
     check_layout("orders", LAYOUT)
 

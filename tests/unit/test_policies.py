@@ -153,7 +153,7 @@ def test_where_the_service_is_comes_from_its_settings_or_from_the_caller() -> No
     nowhere = replace(SETTINGS, dispatch_arn="dispatch")
     [read, *_] = sender_statements(nowhere, MINE, region="cn-north-1", account="1" * 12, partition="aws-cn")
     assert read["Resource"] == ["arn:aws-cn:ssm:cn-north-1:111111111111:parameter/tidewheel/tw/settings"]
-    with pytest.raises(InvalidValue, match=r"region=.*dispatch_arn='dispatch' does not say it: give region="):
+    with pytest.raises(InvalidValue, match=r"region=.*dispatch_arn='dispatch' does not name it; give region="):
         sender_statements(nowhere, MINE, partition="aws", account="1" * 12)
 
 

@@ -257,5 +257,5 @@ def test_a_consumer_of_nothing_is_refused_at_once(wrong: dict[str, Any]) -> None
 
 def test_only_what_was_received_can_be_sent_again() -> None:
     message: Any = {"Body": "x"}
-    with pytest.raises(InvalidValue, match="give what receive returned"):
+    with pytest.raises(InvalidValue, match="that receive returned"):
         Consumer(Tidewheel(), "orders", "billing").retry_later(message)

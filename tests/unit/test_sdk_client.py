@@ -295,7 +295,7 @@ def test_a_given_queue_is_used_and_must_exist(stack: Stack) -> None:
     stack.client.create_topic("orders")
     mine = stack.sqs.create_queue(QueueName="mine")["QueueUrl"]
     assert stack.client.create_subscription("orders", "billing", queue_url=mine).queue_url == mine
-    with pytest.raises(QueueUnavailable, match="does not take messages"):
+    with pytest.raises(QueueUnavailable, match="does not accept messages"):
         stack.client.create_subscription("orders", "other", queue_url=mine + "-not")
     with pytest.raises(InvalidValue, match="FIFO queues take no delay"):
         stack.client.create_subscription("orders", "other", queue_url=mine + ".fifo")
@@ -498,7 +498,7 @@ def test_what_cannot_be_acknowledged_is_named(stack: Stack, monkeypatch: pytest.
         stack.client.delete("orders", "billing", found)
     assert [message for message, _ in caught.value.failures] == found
     assert len(calls) == 2
-    with pytest.raises(InvalidValue, match="give what receive returned"):
+    with pytest.raises(InvalidValue, match="that receive returned"):
         stack.client.delete("orders", "billing", ["m"])  # type: ignore[list-item]
 
 

@@ -179,7 +179,7 @@ def test_an_entry_without_an_answer_is_sent_again() -> None:
 def test_a_failure_that_stays_is_reported_after_several_tries() -> None:
     failed = {"Successful": [], "Failed": [{"Id": "0", "SenderFault": False, "Code": "InternalError", "Message": "m"}]}
     sqs = Sqs(answer=lambda queue_url, entries: failed if queue_url == "bulk" else None)
-    with pytest.raises(SendFailed, match="message 1: queue bulk does not take messages: InternalError: m") as caught:
+    with pytest.raises(SendFailed, match="message 1: queue bulk does not accept messages: InternalError: m") as caught:
         sender(sqs).send([Message(body="now"), Message(body="later", delay="1d")])
     assert list(caught.value.failures) == [1]
     assert isinstance(caught.value.failures[1], QueueUnavailable)

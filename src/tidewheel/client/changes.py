@@ -42,7 +42,7 @@ class Rescheduled:
 def check_one_of(message_id: str | None, key: str | None) -> None:
     """Raises InvalidValue unless the caller gave either a valid id or a valid key."""
     if (message_id is None) == (key is None):
-        raise InvalidValue("id, key", (message_id, key), "give one of the two")
+        raise InvalidValue("id, key", (message_id, key), "give either an id or a key")
     if message_id is not None:
         id_bytes(message_id)
     if key is not None:

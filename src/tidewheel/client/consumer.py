@@ -153,7 +153,7 @@ class Consumer:
             DeleteFailed: the message was sent again, and the received message comes again too.
         """
         if not isinstance(message, ReceivedMessage):
-            raise InvalidValue("message", message, "give what receive returned")
+            raise InvalidValue("message", message, "give a message that receive returned")
         state = self._tw._cache.state(self.topic)
         now_ms, attempt = self._tw._clock.now_ms(), message.attempt + 1
         levels = state.settings.delay_levels

@@ -50,5 +50,5 @@ def fetch_payload(connection: Connection, message: ReceivedMessage) -> ReceivedM
     try:
         body = base64.b64encode(data).decode() if message.encoding is Encoding.BYTES else data.decode()
     except UnicodeDecodeError:
-        raise InvalidValue("payload", message.payload, "its body is no text, as it should be; drop it") from None
+        raise InvalidValue("payload", message.payload, "its body is not text in UTF-8; drop the message") from None
     return replace(message, body=body, payload=None)

@@ -389,7 +389,7 @@ def _place(
     }
     for name, value in found.items():
         if not value:
-            raise InvalidValue(name, value, f"dispatch_arn={settings.dispatch_arn!r} does not say it: give {name}=")
+            raise InvalidValue(name, value, f"dispatch_arn={settings.dispatch_arn!r} does not name it; give {name}=")
     return _Place(**found, dns_suffix=dns_suffix or DNS_SUFFIXES.get(found["partition"], DNS_SUFFIX))
 
 

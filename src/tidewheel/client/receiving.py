@@ -84,7 +84,7 @@ def with_bodies(connection: Connection, messages: Iterable[ReceivedMessage]) -> 
         try:
             found.append(fetch_payload(connection, each))
         except (ObjectMissing, InvalidValue) as error:
-            _log.warning("message %s passed over: its body cannot be had: %s", each.id, error)
+            _log.warning("message %s passed over: its body cannot be read: %s", each.id, error)
     return found
 
 
@@ -108,11 +108,11 @@ def delete(sqs: SQSClient, queue_url: str, messages: Iterable[ReceivedMessage]) 
         DeleteFailed: some messages could not be acknowledged; all others are.
     """
     if isinstance(messages, ReceivedMessage) or not isinstance(messages, Iterable):
-        raise InvalidValue("messages", messages, "give a list of what receive returned")
+        raise InvalidValue("messages", messages, "give a list of messages that receive returned")
     everything = list(messages)
     for each in everything:
         if not isinstance(each, ReceivedMessage):
-            raise InvalidValue("messages", each, "give what receive returned")
+            raise InvalidValue("messages", each, "give a message that receive returned")
     failed: list[tuple[ReceivedMessage, str]] = []
     for batch in _tens(everything):
         permanent, transient = _delete_batch(sqs, queue_url, batch)

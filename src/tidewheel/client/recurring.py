@@ -147,11 +147,11 @@ def described(recurring: Recurring, now_ms: int) -> RecurringMessage:
 def _checked(state: TopicState, key: str, message: Message, rule: Rule, now_ms: int) -> Recurring:
     check_key(key)
     if len(key.encode()) > MAX_NAME_BYTES:
-        raise InvalidValue("key", key, f"of a recurring message: at most {MAX_NAME_BYTES} bytes of UTF-8")
+        raise InvalidValue("key", key, f"the key of a recurring message has at most {MAX_NAME_BYTES} bytes of UTF-8")
     expires_in_ms = None if message.expires_in is None else delay_ms(message.expires_in, "expires_in")
     checked = check_message(message, IdSource(), now_ms)
     if checked.size > MAX_BODY_BYTES:
-        how = f"body and attributes of a recurring message come to at most {MAX_BODY_BYTES} bytes"
+        how = f"body and attributes of a recurring message have at most {MAX_BODY_BYTES} bytes"
         raise InvalidValue("body", message.body, how)
     recurring = Recurring(
         topic=state.topic,
