@@ -1,4 +1,4 @@
-"""Runs the simulation: many seeds in every mode, or one to look at.
+"""Runs the simulation with many seeds in every mode, or with one seed.
 
     python -m tests.simulation                          seeds 0 to 99 in each mode
     python -m tests.simulation --seeds 1000:2000        these; a number n means 0:n
@@ -33,7 +33,7 @@ MOST_SHOWN = 5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs what the arguments ask for; returns the exit code."""
+    """Runs the requested seeds. Returns the exit code."""
     given = _asked(arguments)
     modes = list(MODES) if given.mode == "all" else [given.mode]
     try:
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Returns the arguments; what cannot be meant ends the program with 2."""
+    """Returns the arguments. Invalid arguments end the program with 2."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="the real flows under one seed")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
@@ -92,7 +92,7 @@ def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _count(figures: Figures, seeds: range, modes: Sequence[str], steps: int, jobs: int) -> bool:
-    """Adds up the runs, and shows those that broke a promise; returns whether Ctrl-C ended it."""
+    """Adds up the runs and shows runs that broke a promise. Returns whether Ctrl-C stopped the count."""
     total = len(seeds) * len(modes)
     with Console(stderr=True).status(f"0 of {total:,} runs ...") as status:
         try:

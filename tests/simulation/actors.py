@@ -1,4 +1,4 @@
-"""Actors of a small world: functions and clients whose every call of a port is a step, and may go wrong."""
+"""Actors of a small world. Each call of a port by a function or a client is a step, and may fail."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class _Port:
 
 
 class _Objects(_Port):
-    """Listings are taken whole; an object that is written piece by piece is there at the end."""
+    """Returns a listing in one step. An object that is written in pieces exists after the last piece."""
 
     def list(self, *args: Any) -> Iterator[Any]:
         return iter(step(self._actor, "objects.list", lambda: [*self._port.list(*args)]))
@@ -100,7 +100,7 @@ class _Objects(_Port):
 
 
 class _Topics(_Port):
-    """All buckets come in two pages: what is written in between is in the later page, or in neither."""
+    """Returns all buckets in two pages. A bucket written in between is in the later page or in neither."""
 
     def buckets(self, topic: str) -> Any:
         second = self._actor.second_page
@@ -127,7 +127,7 @@ class ActorPorts:
 
 
 def step(actor: Actor, what: str, call: Callable[[], Any]) -> Any:
-    """Makes a call of an actor, when it is its turn."""
+    """Makes a call of an actor when the actor is scheduled."""
     actor.pending = what
     actor.task.pause()
     fault, actor.fault = actor.fault, None
@@ -143,7 +143,7 @@ def step(actor: Actor, what: str, call: Callable[[], Any]) -> Any:
 
 
 def void(_: object) -> None:
-    """Takes a result that nobody wants."""
+    """Ignores a result."""
 
 
 def require(holds: bool, what: str) -> None:

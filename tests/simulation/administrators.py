@@ -1,4 +1,4 @@
-"""Administrators: topics and subscriptions come and go, are paused, filtered, purged and replayed."""
+"""Administrators create, delete, pause, filter, purge and replay topics and subscriptions."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Administrators:
         return life
 
     def delete_topic(self, life: TopicLife) -> None:
-        """Deletes a topic, or creates one again that is gone."""
+        """Deletes a topic, or creates a deleted topic again."""
         if not life.ending:
             life.ending = True
             self.world.deleted.add(life.name)
@@ -94,7 +94,7 @@ class Administrators:
         self._start("create topic again", life, create)
 
     def change_settings(self, life: TopicLife) -> None:
-        """Changes how a topic's work is cut, and how long its ledgers are kept."""
+        """Changes a topic's part sizes and retention."""
         random = self.random
         changes = {
             "inline_rows": random.choice([1, 3, 2000]),
@@ -195,7 +195,7 @@ class Administrators:
         self._start("set filter", life, lambda ports: _void(set_filter(ports.topics, life.name, "billing", policy)))
 
     def queue_comes_and_goes(self, life: TopicLife) -> None:
-        """A queue stops taking messages, or takes them again."""
+        """Breaks or heals a queue."""
         reader = life.reader("audit")
         if reader is None:
             return
@@ -212,7 +212,7 @@ class Administrators:
 
     # ---- purge, replay
     def purge(self, life: TopicLife) -> None:
-        """Drops what was sent until now: all, or what is due in a range."""
+        """Purges all messages sent until now, or the messages due in a range."""
         first_ms: int | None = None
         end_ms: int | None = None
         if self.random.random() < 0.7:
@@ -245,7 +245,7 @@ class Administrators:
         self._start("purge", life, call)
 
     def replay(self, life: TopicLife) -> None:
-        """Delivers again what was due."""
+        """Replays messages that were due."""
         reader = life.reader(self.random.choice(LASTING))
         if reader is None or not reader.made:
             return
@@ -264,7 +264,7 @@ class Administrators:
 
     # ---- rebuild
     def rebuild(self, life: TopicLife) -> None:
-        """Makes a topic's index anew from its ledgers, or goes on where a rebuild has died; nobody else administers it.
+        """Rebuilds a topic's index, or continues a rebuild that died. No other administrator works on the topic.
 
         Senders, cancels, functions and merges go on, as they do in service.
         """
@@ -299,7 +299,7 @@ class Administrators:
 
 
 class _Opening:
-    """The topics of one who replays: what is opened is noted, whether or not the answer is lost."""
+    """The topics port of a replay. Notes each opened delivery, even if the answer is lost."""
 
     def __init__(self, topics: Any, world: World, life: TopicLife, reader: Reader) -> None:
         self._topics, self._world, self._life, self._reader = topics, world, life, reader
@@ -308,7 +308,7 @@ class _Opening:
         return getattr(self._topics, name)
 
     def open_replay(self, state: TopicState, delivery: Delivery) -> Replay:
-        """Opens a delivery; it may be handed out by the sweep before the answer is here."""
+        """Opens a delivery. The sweep may hand the delivery out before the answer arrives."""
         items = self._world.service.topics._of(self._life.name)
         try:
             answer: Replay = self._topics.open_replay(state, delivery)
@@ -320,4 +320,4 @@ class _Opening:
 
 
 def _void(_: object) -> None:
-    """Takes a result that nobody wants."""
+    """Ignores a result."""

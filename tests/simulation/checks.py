@@ -83,7 +83,7 @@ class Checks:
                 raise Violation(f"{sent.id} was not replayed to {reader.name}", life.name, sent.id)
 
     def _is_promised(self, sent: Sent) -> bool:
-        """Whether nothing but a cancel, a move or its key can have dropped a message.
+        """Whether only a cancel, a move or the key can have dropped a message.
 
         What expires is promised where all is calm, if it was handed out before it can have expired.
         """
@@ -100,7 +100,7 @@ class Checks:
         return sent.never is None and not sent.family.doubts and sent.key is None
 
     def _takers(self, sent: Sent) -> list[Reader]:
-        """Returns the readers that must get a message; what comes late may have expired."""
+        """Returns the readers that must get a message. A late message may have expired."""
         return [
             each
             for each in sent.due_from

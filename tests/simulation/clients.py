@@ -1,4 +1,4 @@
-"""Clients: they send, cancel, move and purge; each is a task that may die or get no answer, with a clock of its own."""
+"""Clients send, cancel, move and purge. Each client is a task with its own clock that may die or get no answer."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Clients:
         return message.with_payload(name, f"see {name}")
 
     def put(self, ports: FaultyPorts, state: TopicState, life: TopicLife, early: list[OutgoingMessage]) -> None:
-        """Sends what is due of a recurring message before the service can know of it."""
+        """Sends the first occurrences of a recurring message that the service cannot plan any more."""
         self._enqueue(ports, state, life, early, ports.clock.now_ms())
 
     def _put(

@@ -1,4 +1,4 @@
-"""What a set of runs must have done: a simulation in which nothing happens proves nothing."""
+"""Events that a set of runs must contain, because a simulation without events proves nothing."""
 
 from __future__ import annotations
 
@@ -117,5 +117,5 @@ HEALING = (
 
 
 def missing(exercised: Counter[str], wanted: Iterable[str]) -> list[str]:
-    """Returns what did not happen."""
+    """Returns the missing events."""
     return [each for each in wanted if not exercised[each]]

@@ -1,4 +1,4 @@
-"""Explores the schedules of a small world: those with few deviations first, each exactly once.
+"""Explores each schedule of a small world exactly once, schedules with few deviations first.
 
     plain order    A A A A B B B B
     one            A A|B B B B|A A         before A's third call B moves on, and A goes on when B has ended
@@ -120,7 +120,7 @@ def explore(scenario: Scenario, most_schedules: int | None = None) -> Found | in
 
 
 def _schedules(scenario: Scenario) -> Iterator[tuple[Schedule, Callable[[Schedule], None]]]:
-    """Yields schedules, the fewest deviations first; the consumer runs each before it asks for the next."""
+    """Yields schedules, the fewest deviations first. The consumer runs each schedule before the next is made."""
     with _same_chance():
         actors = len(scenario.build().actors)
     orders = scenario.orders or tuple(permutations(range(actors)))
@@ -142,7 +142,7 @@ def _schedules(scenario: Scenario) -> Iterator[tuple[Schedule, Callable[[Schedul
 
 
 def _children(scenario: Scenario, schedule: Schedule, steps: list[_Step]) -> Iterator[Schedule]:
-    """Yields the schedules with one more deviation, behind the last."""
+    """Yields the schedules with one more deviation, after the last deviation."""
     first = schedule.deviations[-1].at + 1 if schedule.deviations else 0
     for at in range(first, len(steps)):
         step = steps[at]
@@ -183,7 +183,7 @@ _READS = frozenset(
 
 
 def run(scenario: Scenario, schedule: Schedule, steps: list[_Step]) -> SmallWorld:
-    """Runs a world under one schedule, heals it and checks it.
+    """Runs a world under one schedule, then heals and checks the world.
 
     Args:
         steps: what was done is added.

@@ -1,4 +1,4 @@
-"""The ports of one function under way: each call is a step, and may fail before or after it took effect."""
+"""The ports of one running function. Each call is a step, and may fail before or after its effect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidewheel.memory import MemoryService
 
 
 class CallFailed(Exception):
-    """AWS did not answer in time, or with an error of its own."""
+    """AWS did not answer in time, or answered with an internal error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +55,14 @@ _PAGED = 0.3
 
 
 class SkewedClock:
-    """A clock that is always the same way off."""
+    """A clock with a constant skew."""
 
     def __init__(self, clock: Clock, skew_ms: int) -> None:
         self._clock = clock
         self._skew_ms = skew_ms
 
     def now_ms(self) -> int:
-        """The time, as this machine sees it."""
+        """Returns the time of this machine's clock."""
         return self._clock.now_ms() + self._skew_ms
 
 
@@ -72,7 +72,7 @@ def _ignore(*_: object) -> None:
 
 @dataclass(slots=True)
 class Faults:
-    """Decides what becomes of each call.
+    """Decides the fate of each call.
 
     Args:
         random: the simulation's source of chance.
@@ -136,7 +136,7 @@ class Faults:
 
 
 def throttled(what: str) -> Exception:
-    """Returns what the AWS adapter of a port raises when it is throttled for too long."""
+    """Returns the error that a port's AWS adapter raises after long throttling."""
     if what.startswith("topics."):
         return ConcurrentModification(what, "simulated", 1)
     if what.startswith("queues.enqueue"):
@@ -180,7 +180,7 @@ def _by_key(each: Any) -> Any:
 
 
 class FaultyTopics(FaultyPort):
-    """Long queries come page by page: what is written in between is in the later page, or in neither."""
+    """Returns long queries page by page. An item written in between is in the later page or in neither."""
 
     def _pages(self, name: str, topic: str, order: Callable[[Any], Any], *args: Any) -> list[Any]:
         def page() -> list[Any]:
@@ -220,7 +220,7 @@ class FaultyTopics(FaultyPort):
         return self._pages("parks", topic, _by_key)
 
     def trash(self, topic: str) -> Any:
-        """Reads the trash, by what it was sealed at."""
+        """Reads the trash in the order of its stamps."""
         return self._pages("trash", topic, lambda each: (each.sealed, each.id))
 
     def plan_ranges(self, topic: str) -> Any:
@@ -232,12 +232,12 @@ class FaultyTopics(FaultyPort):
         return self._pages("all_recurring", topic, lambda each: each.name)
 
     def tombstones(self, topic: str, first_slot: int, end_slot: int) -> Any:
-        """Reads tombstones; ids sort as slots do."""
+        """Reads tombstones. Ids sort as slots do."""
         return frozenset(self._pages("tombstones", topic, lambda each: each, first_slot, end_slot))
 
 
 class FaultyObjects(FaultyPort):
-    """Listings are taken whole; an object that is written piece by piece is there at the end."""
+    """Returns a listing in one step. An object that is written in pieces exists after the last piece."""
 
     def list(self, *args: Any) -> Iterator[Any]:
         """Lists in one step."""
@@ -246,7 +246,7 @@ class FaultyObjects(FaultyPort):
 
     @contextmanager
     def create(self, name: str) -> Iterator[Any]:
-        """Opens an object; its end is a step."""
+        """Opens an object. Closing the object is a step."""
         with self._port.create(name) as sink:
             yield sink
             self._faults.around(self._task, "objects.create", lambda: None, f" {name}")
@@ -256,7 +256,7 @@ class FaultyQueues(FaultyPort):
     """Batches of which some messages are not taken for now."""
 
     def send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
-        """Sends what is taken."""
+        """Sends the messages that the queue takes."""
         likely = self._faults.odds().half_sent
         refused = [i for i in range(len(batch)) if likely and self._faults.random.random() < likely]
         taken = [i for i in range(len(batch)) if i not in refused]
@@ -279,7 +279,7 @@ class FaultyQueues(FaultyPort):
         return answer
 
     def refuse(self, document: Mapping[str, object]) -> None:
-        """Keeps a message that SQS does not take."""
+        """Keeps a message that SQS refuses."""
 
         def call() -> None:
             self._port.refuse(document)
@@ -289,7 +289,7 @@ class FaultyQueues(FaultyPort):
 
 
 class FaultyPorts:
-    """All ports of a service, as one task has them: its own clock, its own failures."""
+    """All ports of a service for one task, with the task's own clock and failures."""
 
     def __init__(self, service: MemoryService, task: Task, faults: Faults, skew_ms: int) -> None:
         self.task, self.faults = task, faults

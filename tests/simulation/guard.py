@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.simulation.exploring import Found, Scenario, explore
-from tests.simulation.lacking import Lacking, code_of
+from tests.simulation.removal import Removal, code_of
 from tidewheel import memory
 
 MOST_SCHEDULES = 400
@@ -29,13 +29,13 @@ class Guard:
     Attributes:
         promise: the guard's effect, as a sentence that is true only with the guard.
         function: the function with the guard.
-        lacking: the change that takes the guard away.
+        removal: the change that takes the guard away.
         world: the small world that breaks a promise then. None: a contract suite of the ports alone holds the guard.
     """
 
     promise: str
     function: Callable[..., Any] | property
-    lacking: Lacking
+    removal: Removal
     world: Scenario | None = None
 
     @property
@@ -59,7 +59,7 @@ class Guard:
             ValueError: the function has no such guard, or more than one.
         """
         function = self._code
-        code, given = code_of(function, self.lacking)
+        code, given = code_of(function, self.removal)
         with patch.dict(function.__globals__, given):
             kept, function.__code__ = function.__code__, code
             try:

@@ -1,4 +1,4 @@
-"""Healing of a small world: what is under way comes to its end, by the sweep or by the wheel alone, and time passes."""
+"""Healing of a small world. Running work ends, by the sweep or by schedules alone, and time passes."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ class Healing:
     _last_due_ms: int
 
     def watch(self) -> None:
-        """What is true after every step; a world says it."""
+        """Checks the state after every step. A world overrides this."""
         raise NotImplementedError
 
     def run(self) -> None:
-        """Runs what waits now, and nothing of what comes by time."""
+        """Runs work that waits now, and no work that comes with time."""
         for _ in range(100):
             if not self._work([]):
                 return
         raise Violation("work brings work for ever")
 
     def heal(self) -> None:
-        """Brings everything to its end, as far as anything brings it."""
+        """Runs all work that a trigger brings."""
         waiting = [(self.clock.now_ms() + _AGAIN_MS, self._again(actor)) for actor in self.actors if _failed(actor)]
         self._until(max(self._last_due_ms, self.clock.now_ms()) + HOUR, waiting)
         for queue in sorted(self.service.queues._state.gone):
@@ -77,7 +77,7 @@ class Healing:
                 self._until(self.clock.now_ms() + HOUR, waiting)
 
     def lasts(self, duration_ms: int) -> None:
-        """Lets time pass, with all that comes by time."""
+        """Lets time pass, with all work that comes with time."""
         self._until(self.clock.now_ms() + duration_ms, [])
 
     def _again(self, actor: Actor) -> Callable[[], object]:
@@ -126,7 +126,7 @@ class Healing:
             raise Violation(f"a sweep failed: {failures[0]!r}") from failures[0]
 
     def _work(self, waiting: list[tuple[int, Callable[[], object]]]) -> bool:
-        """Does what can be done now; returns whether there was any."""
+        """Runs the work that is possible now. Returns False if there was none."""
         now_ms = self.clock.now_ms()
         runs = self.service.runs
         calls: list[Callable[[], object]] = [call for at_ms, call in waiting if at_ms <= now_ms]
@@ -161,7 +161,7 @@ def _failed(actor: Actor) -> bool:
 
 
 def dispatch_as_function(ports: Any, topic: str = TOPIC) -> None:
-    """Does what the dispatcher's handler does."""
+    """Dispatches as the dispatcher's handler does."""
     done = dispatch(ports, topic)
     if done is not None and done.collect:
         collect(ports, topic)

@@ -1,4 +1,4 @@
-"""Several functions at once, one step at a time: who runs next is decided outside, so that every run can be repeated.
+"""Runs several functions one step at a time. The caller chooses the next function, so every run can be repeated.
 
 Each function runs in a greenlet of its own: a stack, but no thread, so nothing but the scheduler decides who moves. It
 gives the turn back whenever it calls `pause`, and when it ends.
@@ -12,7 +12,7 @@ from greenlet import greenlet
 
 
 class Died(BaseException):
-    """The function was killed; nothing that it does from now on has an effect."""
+    """The function was killed. Nothing after this has an effect."""
 
 
 class Task:
@@ -38,12 +38,12 @@ class Task:
         self._greenlet = greenlet(self._run)
 
     def step(self) -> None:
-        """Lets it run until it pauses or ends."""
+        """Runs the function until it pauses or ends."""
         if not self.over:
             self._greenlet.switch()
 
     def kill(self) -> None:
-        """Ends it where it is, as Lambda does when the time is out: without a word to anybody."""
+        """Ends the function at once and without notice, as Lambda does after a timeout."""
         self.dead = True
         if not self._greenlet:  # it has not begun
             self.over = True
@@ -51,7 +51,7 @@ class Task:
             self.step()
 
     def pause(self) -> None:
-        """Called by the function: lets others run.
+        """Lets other functions run. The function itself calls this.
 
         Raises:
             Died: it was killed meanwhile.

@@ -1,4 +1,4 @@
-"""What keys promise, whatever else happens to their messages: `docs/keys.md`, as checks of one key's history.
+"""Checks one key's history for the promises of `docs/keys.md`.
 
     superseded      an older message does not come once a newer one took its place in time
     duplicates      of two that overlap, and do not replace, one comes
@@ -39,7 +39,7 @@ class KeyPromises:
         self._promised, self._takers, self._must_have = promised, takers, must_have
 
     def check(self) -> None:
-        """Checks all of them.
+        """Checks all promises.
 
         Raises:
             Violation: one is broken.
@@ -72,7 +72,7 @@ class KeyPromises:
                     raise Violation(what, self._life.name, first.id)
 
     def _freed_between(self, begin_ms: int, end_ms: int) -> bool:
-        """Whether a cancel by the key may have come between two times: it frees the key, in time or not."""
+        """Whether a cancel by the key may have come between two times. A cancel frees the key, in time or not."""
         return any(
             each.from_ms <= end_ms + 2 * MAX_SKEW_MS and each.until_ms >= begin_ms for each in self._history.cancels
         )
@@ -97,7 +97,7 @@ class KeyPromises:
                 self._must_have(newest, reader, [newest, *rivals])
 
     def _in_the_way(self, other: Sent, newest: Sent) -> bool:
-        """Whether the newest may have been dropped for another one: it still waited, and its key had not been freed."""
+        """Whether the newest message may have been dropped as a duplicate of a waiting message."""
         freed = [other.freed] if other.freed is not None else []
         freed += [
             each.answered

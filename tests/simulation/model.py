@@ -10,7 +10,7 @@ MODEL = Path(__file__).with_name("protocol_model.py")
 
 
 def run(*arguments: str) -> str:
-    """Returns what it prints; it must end well."""
+    """Returns the printed text. The exit code must be 0."""
     done = subprocess.run([sys.executable, MODEL, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
     return done.stdout

@@ -1,4 +1,4 @@
-"""Every guard of the protocol, taken away: which small world shows it, and after how many schedules.
+"""Takes each guard of the protocol away, and counts the schedules until a small world breaks a promise.
 
     python -m tests.simulation.mutants [--json FILE] [--save]
 
@@ -34,7 +34,7 @@ _CELL = 78
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What became of one guard.
+    """The outcome of one guard.
 
     Attributes:
         place: the function that has it.

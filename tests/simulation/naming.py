@@ -1,4 +1,4 @@
-"""What a traced call was about, in a few characters: topics, slots and ids, whatever the arguments are."""
+"""Names the subject of a traced call in a few characters, such as topics, slots and ids."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_NAMES = 6
 
 
 def named(args: tuple[object, ...]) -> str:
-    """Returns a call's arguments as text for the trace; those that say nothing are left out."""
+    """Returns a call's arguments as text for the trace, without uninformative arguments."""
     found = " ".join(filter(None, map(_name, args)))
     return f" {found}" if found else ""
 

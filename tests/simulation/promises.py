@@ -1,4 +1,4 @@
-"""The oracle: what callers were told, and so what must come to whom, what may, and what must not.
+"""The oracle. From the answers to callers it derives the messages that must, may and must not come.
 
 A call that ended without an answer may have taken effect: it leaves a doubt, and either outcome is then allowed.
 """
@@ -41,7 +41,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaying:
-    """A delivery that brings again what a plan has brought.
+    """A delivery that repeats a plan.
 
     Attributes:
         first_slot, end_slot: the plan's.
@@ -56,7 +56,7 @@ class Replaying:
     before: Mapping[MessageId, int]
 
     def may_bring(self, due_ms: int, slot_ms: int) -> bool:
-        """Whether it may bring a message again."""
+        """Whether the replay may repeat a message."""
         return self.first_ms <= due_ms < self.end_ms and self.first_slot <= due_ms // slot_ms < self.end_slot
 
 
@@ -94,11 +94,11 @@ class Reader:
         return 1 + replayed + self.broken_off + sum(due_ms // slot_ms >= each for each in self.again_from)
 
     def takes(self, sent: Sent) -> set[bool]:
-        """Returns what its filters say of a message: both, if it depends on which one."""
+        """Returns the answers of the reader's filters for a message."""
         return {sent.only == self.name} if sent.only is not None else self.takes_colour(sent.colour)
 
     def takes_colour(self, colour: str | None) -> set[bool]:
-        """Returns what its filters say of messages with a colour, or without any."""
+        """Returns the answers of the reader's filters for messages with a colour, or without."""
         return {policy is None or (colour is not None and f'"{colour}"' in policy) for policy in self.policies}
 
 
@@ -116,13 +116,13 @@ class Purging:
     sent_before_ms: int
 
     def drops(self, sent: Sent) -> bool:
-        """Whether it means a message."""
+        """Whether the purge covers a message."""
         return self.first_ms <= sent.deliver_at_ms < self.end_ms and sent.sent_ms < self.sent_before_ms
 
 
 @dataclass(slots=True, kw_only=True)
 class Family:
-    """A message, and those that were to take its place.
+    """A message and its replacements.
 
     Attributes:
         doubts: changes under way, or that ended without an answer.
@@ -136,7 +136,7 @@ class Family:
 
 @dataclass(slots=True, kw_only=True)
 class Sent:
-    """A message, and what was asked for it.
+    """A message and the requests for it.
 
     Attributes:
         topic: the life of the topic that it was sent to.
@@ -231,7 +231,7 @@ class KeyHistory:
     superseded: list[tuple[Sent, Sent]] = field(default_factory=list)
 
     def cancelled_from(self, sent_ms: int) -> bool:
-        """Whether a cancel by the key may have a version above that of what was sent then."""
+        """Whether a cancel by the key may have a version above that of a message sent at a time."""
         return any(each.until_ms >= sent_ms for each in self.cancels)
 
 
@@ -266,7 +266,7 @@ class TopicLife:
 
 @dataclass(slots=True)
 class Promises:
-    """All that was promised in one run.
+    """All promises of one run.
 
     Attributes:
         lives: the topics, each new life of a name behind the last.
@@ -289,11 +289,11 @@ class Promises:
         return next((each for each in reversed(self.lives) if each.name == topic), None)
 
     def of_generation(self, topic: str, generation: str) -> TopicLife | None:
-        """Returns the life that a topic state tells of."""
+        """Returns the life of a topic state."""
         return next((each for each in self.lives if (each.name, each.generation) == (topic, generation)), None)
 
     def reader_of(self, queue_url: str) -> tuple[TopicLife, Reader] | None:
-        """Returns whose queue it is."""
+        """Returns the owner of a queue."""
         for life in self.lives:
             for reader in life.readers:
                 if reader.queue_url == queue_url:
@@ -301,11 +301,11 @@ class Promises:
         return None
 
     def family(self, sent: Sent) -> Iterator[Sent]:
-        """Yields a message, and all that took its place or were to."""
+        """Yields a message and all its replacements, also refused replacements."""
         return (self.sent[each] for each in sent.family.members)
 
     def replaying(self, life: TopicLife, reader: Reader, delivery: Delivery, end_slot: int) -> None:
-        """Notes that a replay was opened, and what must come by it: what its plan has brought, and nothing dropped."""
+        """Notes an opened replay. All messages that its plan has delivered must come again, except dropped messages."""
         assert delivery.first_ms is not None and delivery.end_ms is not None
         before: dict[MessageId, int] = {}
         opened = Replaying(
@@ -328,7 +328,7 @@ class Promises:
         return sum(self.copies[reader.queue_url, sent.id] for reader in sent.topic.readers)
 
     def add(self, sent: Sent) -> None:
-        """Notes a message before it is sent."""
+        """Notes a message before the send."""
         self.sent[sent.id] = sent
         if sent.moves is not None:
             sent.family.members.append(sent.id)
@@ -340,7 +340,7 @@ class Promises:
         sent.purge_doubt = any(purging.drops(sent) for purging in sent.topic.purges)
 
     def never(self, sent: Sent, why: str, step: int) -> None:
-        """Notes that somebody was told that a message does not come.
+        """Notes that a caller was told that a message does not come.
 
         Raises:
             Violation: it has come.
@@ -351,7 +351,7 @@ class Promises:
             raise Violation(f"{sent.id} {why}, but it was sent before", sent.topic.name, sent.id)
 
     def ingested(self, ids: list[MessageId], sealed: int) -> None:
-        """Notes that ingest is done with messages; what is below sealed now may have been handed out before."""
+        """Notes ingested messages. Messages below `sealed` may have been handed out before."""
         for each in (self.sent[id] for id in ids if id in self.sent):
             each.ingested_open = each.ingested_open or each.deliver_at_ms // each.topic.slot_ms >= sealed
             if each.key is None or not each.replace or each.moves is not None:

@@ -1,4 +1,4 @@
-"""Recurring messages: rules that are made and ended while the service works."""
+"""Recurring messages that are made and ended while the service works."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FOREVER_MS = 1 << 62
 
 
 class Rules:
-    """Whoever makes and ends recurring messages in one world."""
+    """The clients that make and end recurring messages in one world."""
 
     def __init__(self, world: World, clients: Clients) -> None:
         self.world = world
@@ -34,7 +34,7 @@ class Rules:
         return self.world.random
 
     def make_or_end(self, life: TopicLife) -> None:
-        """Makes a recurring message, or ends one."""
+        """Makes or ends a recurring message."""
         under_way = [each for each in life.repeated.values() if each.made_ms is not None and each.planned is None]
         if under_way and (len(life.repeated) >= MOST_RULES or self.random.random() < 0.5):
             self.end(life, self.random.choice(under_way))
@@ -78,7 +78,7 @@ class Rules:
                 return found
 
             client_ms = ports.clock.now_ms()
-            self.clients.triggers.sweep_in_time()  # its maker may not arm the wheel: the next sweep does
+            self.clients.triggers.sweep_in_time()  # its maker may not create schedules: the next sweep does
             make(
                 ports.topics,
                 send_early,

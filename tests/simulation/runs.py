@@ -1,4 +1,4 @@
-"""Many runs, over several processes, and what all of them did."""
+"""Many runs over several processes, and their counts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.simulation.service import Simulation, Violation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What became of one seed in one mode.
+    """The outcome of one seed in one mode.
 
     Attributes:
         calls: steps of the run: calls of ports, and events.
@@ -53,7 +53,7 @@ def one_run(seed: int, mode: str, steps: int) -> Run:
 
 
 def all_runs(seeds: Sequence[int], modes: Sequence[str], steps: int, jobs: int) -> Iterator[Run]:
-    """Yields each run as it ends; with one job, here, in order.
+    """Yields each run as it ends. One job runs in this process, in order.
 
     Raises:
         KeyboardInterrupt: somebody does not want to wait; the processes are ended.
@@ -71,7 +71,7 @@ def all_runs(seeds: Sequence[int], modes: Sequence[str], steps: int, jobs: int) 
 
 @contextmanager
 def _interrupts_left_to_this_process() -> Iterator[None]:
-    """Processes that are started here ignore Ctrl-C from their first instruction on: what is ignored is inherited."""
+    """Makes started processes ignore Ctrl-C from their first instruction, because they inherit ignored signals."""
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
@@ -140,7 +140,7 @@ def table(figures: Figures) -> str:
 
 
 def _groups(counts: Iterable[tuple[str, int]]) -> Iterator[tuple[str, list[tuple[str, int]]]]:
-    """Yields the counts by what they are of."""
+    """Yields the counts by subject."""
     groups: dict[str, list[tuple[str, int]]] = {}
     for what, count in counts:
         kind, colon, rest = what.partition(": ")

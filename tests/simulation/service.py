@@ -1,4 +1,4 @@
-"""The service's real flows under one seed: functions, clients and triggers, interleaved at every call of a port.
+"""Runs the service's real flows under one seed, with all actors interleaved at every call of a port.
 
     clients     send, cancel, move, pause, filter, purge, replay; topics, subscriptions and rules come and go
     triggers    each may come late, twice or never: SQS's batches, schedules, asynchronous invocations, the sweep
@@ -114,7 +114,7 @@ class Simulation:
 
     @property
     def calls(self) -> int:
-        """Steps so far: calls of ports, and events."""
+        """Returns the number of calls and events until now."""
         return self.world.step
 
     @property
@@ -134,7 +134,7 @@ class Simulation:
 
     # ---- a run
     def run(self) -> None:
-        """Does everything, and checks it.
+        """Runs and checks the simulation.
 
         Raises:
             Violation: a promise was broken; a note says how to see it again.
@@ -153,7 +153,7 @@ class Simulation:
                 self.world.end_all()
 
     def command(self) -> str:
-        """Returns what to type to see this run again."""
+        """Returns the command that repeats this run."""
         mode = next((name for name, kind in MODES.items() if kind == (self.odds, self.unreliable)), "faults")
         steps = "" if self.steps == STEPS else f" --steps {self.steps}"
         return f"python -m tests.simulation --seed {self.seed} --mode {mode}{steps}"
@@ -176,7 +176,7 @@ class Simulation:
         )
 
     def _move(self) -> None:
-        """One step of the run: of a function, of the clock, or something new begins."""
+        """Makes one step of a function or of the clock, or begins something new."""
         running, choice = self.world.running, self.random.random()
         room = len(running) < self.at_once
         if running and (choice < 0.75 or not room):
@@ -189,7 +189,7 @@ class Simulation:
             self._pass(self.random.choice([1_000, 30_000, 100_000]))
 
     def _first(self) -> Running:
-        """Who runs next: the one that is first in line, and now and then somebody goes to the end of the line.
+        """Returns the task that runs next, the first in line. Sometimes a task goes to the end of the line.
 
         So a function often runs through while another stands still at one place, which finds more than fair turns do.
         """
@@ -203,7 +203,7 @@ class Simulation:
         self.watch.marks()
 
     def _pass(self, duration_ms: int | None) -> None:
-        """Lets time pass: some, or until the next thing happens; where all is calm, functions take little time."""
+        """Lets time pass, for a while or until the next event. In a calm run, functions take little time."""
         now_ms, oldest_ms = self.world.now_ms, self.world.oldest_ms()
         if (
             self.world.calm
@@ -250,7 +250,7 @@ class Simulation:
 
     # ---- the end
     def heal(self) -> None:
-        """Nothing fails any more: all that is under way ends, all that waits is done, and time passes."""
+        """Heals the world without failures. Running work ends, waiting work is done, and time passes."""
         world = self.world
         world.note("healed")
         world.odds, world.unreliable = NO_FAULTS, False
@@ -271,7 +271,7 @@ class Simulation:
                 self._long(days * DAY_MS // 2)
 
     def _long(self, duration_ms: int) -> None:
-        """Lets days pass: packs come back from dead letters, and the table's TTL deletes what it may."""
+        """Lets days pass. Packs come back from dead letters, and the table's TTL deletes expired items."""
         world = self.world
         until_ms = world.now_ms + duration_ms
         back = {each.visible_ms for each in self.triggers.packs}
@@ -281,7 +281,7 @@ class Simulation:
             self._until_idle()
 
     def _until_ms(self, until_ms: int) -> None:
-        """Lets time pass, and whatever comes happen."""
+        """Lets time pass, with all events of the time."""
         self._until_idle()
         while self.world.now_ms < until_ms:
             self._skip_sweeps()
@@ -289,7 +289,7 @@ class Simulation:
             self._until_idle()
 
     def _rebuild_what_is_at_rest(self) -> None:
-        """Begins rebuilds that have died again, when their leases have run out."""
+        """Begins dead rebuilds again when their leases have run out."""
         self._until_idle()
         for topic in sorted(self.world.at_rest):
             life = self.promises.life(topic)
@@ -324,7 +324,7 @@ class Simulation:
                         continue
 
     def _skip_sweeps(self) -> None:
-        """Leaves out sweeps: those that would find nothing, since they change nothing, and some others."""
+        """Skips sweeps that would find nothing, and some others."""
         items = self.world.service.topics._items.values()
         looks = [each.next_check_ms for of in items for each in of.deliveries.values()]
         looks += [each.next_check_ms for of in items for each in of.parks.values()]

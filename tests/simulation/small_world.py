@@ -1,4 +1,4 @@
-"""A small world: one topic, a few messages and two or three functions at once, of which every step is seen.
+"""A small world with one topic, a few messages, and two or three functions whose every step is controlled.
 
 What one schedule of it does is decided by few deviations from the plain order, in which one actor after the other runs
 to its end:
@@ -33,7 +33,7 @@ from tidewheel.model.wheel import open_from
 
 
 class SmallWorld(Healing):
-    """One service with one topic, and what is promised of its messages.
+    """One service with one topic, and the promises about its messages.
 
     Args:
         subscriptions: names; each has a queue of its name.
@@ -91,7 +91,7 @@ class SmallWorld(Healing):
         create_subscription(self.service.topics, self.clock, TOPIC, name, f"queue-{name}")
 
     def slot_ms(self, slot: float) -> int:
-        """When a slot begins; slots are counted from the beginning of the world."""
+        """Returns the start of a slot. Slots are counted from the beginning of the world."""
         return START_MS + round(slot * SLOT_S * SECOND)
 
     def at(self, slot: float) -> None:
@@ -99,7 +99,7 @@ class SmallWorld(Healing):
         self.clock.set_ms(self.slot_ms(slot))
 
     def pack(self, sent_ms: int | None = None, options: Options | None = None, /, **messages: Any) -> Pack:
-        """Packs messages: name -> the slot in which each is due, or (slot, more fields of `Message`)."""
+        """Packs messages, given as name -> due slot, or name -> (due slot, more fields of `Message`)."""
         now_ms = self.clock.now_ms() if sent_ms is None else sent_ms
         checked = []
         for name, asked in messages.items():
@@ -128,7 +128,7 @@ class SmallWorld(Healing):
         return id_deliver_at_ms(id_bytes(self.id_of(name))) // self.settings.slot_ms
 
     def want(self, *subscriptions: str, messages: Iterable[str]) -> None:
-        """Says what must come."""
+        """Notes messages that must come."""
         self.wanted |= {(subscription, name) for subscription in subscriptions for name in messages}
 
     def act(self, name: str, call: Callable[[Any], object], *, skew_ms: int = 0, again: bool = False) -> None:
@@ -140,13 +140,13 @@ class SmallWorld(Healing):
         self.actors.append(actor)
 
     def dispatch(self) -> None:
-        """Fires the schedules that are due, and dispatches and does all that follows from it."""
+        """Fires the due schedules, and runs all work that follows."""
         self.service.wheel.take_due(self.clock.now_ms())
         dispatch_as_function(self.service)
         self.run()
 
     def dies(self, call: Callable[[Any], object], *, before: str) -> None:
-        """Lets a function run until it dies before a call.
+        """Runs a function until it dies before a call.
 
         Args:
             before: such as `topics.commit_bucket`; the first of the name.
@@ -160,11 +160,11 @@ class SmallWorld(Healing):
         actor.task.kill()
 
     def passes(self, duration_ms: int) -> None:
-        """Adds an actor: time passes."""
+        """Adds an actor that lets time pass."""
         self.act("time", lambda ports: step(ports.actor, "time.passes", lambda: self.clock.advance_ms(duration_ms)))
 
     def plan_only(self) -> None:
-        """Leaves what a dispatch does that plans in single steps, and dies before it hands out."""
+        """Leaves the state of a dispatch that plans in single steps and dies before the hand-out."""
         topics = self.service.topics
         boundary = open_from(self.clock.now_ms(), self.settings)
         state = topics.seal(self.state, boundary)
@@ -202,7 +202,7 @@ class SmallWorld(Healing):
 
     # ---- what must be true
     def check(self, *, calm: bool) -> None:
-        """Everything that was promised.
+        """Checks all promises.
 
         Args:
             calm: whether no call went wrong.
@@ -241,5 +241,5 @@ class SmallWorld(Healing):
         require(not left, f"objects are left for ever: {left}")
 
     def received(self, subscription: str) -> list[str]:
-        """Names of what a subscription's queue has, in the order of sending."""
+        """Returns the names of the messages in a subscription's queue, in the order of sending."""
         return [self.names.get(each.id, each.id) for each in self.service.queues.sent(f"queue-{subscription}")]

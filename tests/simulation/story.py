@@ -1,4 +1,4 @@
-"""The short trace of a run that failed: the last steps that concern what is at fault, and how to see all of it."""
+"""The short trace of a failed run, with the last relevant steps and the command for the whole trace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _READS = re.compile(
 
 
 def story(command: str, trace: Sequence[str], error: Violation) -> str:
-    """Returns the steps that concern what a violation is about, and the command that shows all of them.
+    """Returns the steps that concern the subject of a violation, and the command that shows all steps.
 
     That is: those that name it; what else the functions wrote that had it in hands; and, as far as there is room, what
     others wrote to its topic next.

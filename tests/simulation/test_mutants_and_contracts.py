@@ -24,7 +24,7 @@ from tests.simulation.mutants import GUARDS
 from tidewheel.memory import MemoryObjects, MemoryTopics
 
 _STORED = {
-    (guard.place, guard.lacking): guard
+    (guard.place, guard.removal): guard
     for guard in GUARDS
     if guard.place.startswith("tidewheel.memory.") and hasattr(MemoryTopics, guard.place.rpartition(".")[2])
 }
@@ -131,7 +131,7 @@ def test_without_a_guard_a_contract_suite_fails(guard: Guard, suites: list[Run])
     with guard.taken_away():
         failing = next((run.name for run in suites if run.fails), None)
 
-    assert failing is not None, f"no contract suite holds {guard.place}: {guard.lacking}"
+    assert failing is not None, f"no contract suite holds {guard.place}: {guard.removal}"
 
 
 def test_every_method_in_memory_that_decides_something_has_a_guard() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.simulation import mutants
 from tests.simulation.exploring import Found, explore
 from tests.simulation.guards import slots
-from tests.simulation.lacking import wrapped
+from tests.simulation.removal import wrapped
 
 _CAUGHT = next(guard for guard in slots.GUARDS if guard.promise == "a range is planned once")
 assert _CAUGHT.world is not None
@@ -54,7 +54,7 @@ def test_all_guards_that_are_missed_end_it_well(
 def test_a_guard_that_nobody_misses_ends_it_with_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    harmless = replace(_CAUGHT, lacking=wrapped(lambda function, *args: function(*args)))
+    harmless = replace(_CAUGHT, removal=wrapped(lambda function, *args: function(*args)))
     monkeypatch.setattr(mutants, "GUARDS", (harmless,))
 
     assert mutants.main([]) == 1

@@ -1,4 +1,4 @@
-"""A seed is one run and no other, in every process; one that fails says how to see it again."""
+"""A seed gives the same run in every process, and a failed run prints the command that repeats the run."""
 
 import os
 import subprocess
@@ -40,7 +40,7 @@ raise SystemExit(main(["--seeds", "50", "--mode", "calm", "--steps", "50", "--jo
 
 
 def run(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
-    """Runs Python in a process of its own."""
+    """Runs Python in another process."""
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     return subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False

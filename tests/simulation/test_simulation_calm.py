@@ -1,4 +1,4 @@
-"""Seeds in which no call fails: where all is calm, every message comes exactly once."""
+"""In a calm run, where no call fails, every message comes exactly once."""
 
 from collections import Counter
 
@@ -12,7 +12,7 @@ STEPS = 800
 
 
 def ran(mode: str) -> Counter[str]:
-    """Returns what the seeds did in a mode, none of which breaks a promise."""
+    """Returns the counts of some seeds in a mode. No seed may break a promise."""
     found: Counter[str] = Counter()
     for seed in SEEDS:
         run = one_run(seed, mode, STEPS)

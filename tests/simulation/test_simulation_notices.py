@@ -1,4 +1,4 @@
-"""What the simulation looks at: a service that breaks one promise is found out, whichever it is."""
+"""The simulation notices a service that breaks a promise, for each promise."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,7 +33,7 @@ Plant = Callable[[Patch], None]
 
 
 def found(mode: str, first: int) -> str:
-    """Returns the first violation of the seeds from one on; none is a violation of this test."""
+    """Returns the first violation from a seed on. The test fails if there is none."""
     for seed in range(first, first + MOST_SEEDS):
         run = one_run(seed, mode, STEPS)
         if run.violation is not None:

@@ -1,4 +1,4 @@
-"""What starts the functions: queues, schedules, asynchronous calls, the sweep; each may come late, twice or never."""
+"""The triggers of functions, such as queues, schedules and the sweep. Each may come late, twice or never."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Triggers:
         self.next_sweep_ms = START_MS + sweep_ms
 
     def sweep_in_time(self) -> None:
-        """Lets a sweep come as soon as it does in service: for what only a sweep goes on with, by design."""
+        """Lets a sweep come as soon as in the service, for work that only a sweep continues."""
         self.next_sweep_ms = min(self.next_sweep_ms, self.world.now_ms + SWEEP_MS)
 
     # ---- what comes
@@ -97,7 +97,7 @@ class Triggers:
         return min(times)
 
     def start_one(self) -> bool:
-        """Starts one of the functions that are due; returns whether there was one."""
+        """Starts one of the due functions. Returns False if none is due."""
         self._take()
         now_ms, service = self.world.now_ms, self.world.service
         starts: list[Callable[[], None]] = []
@@ -117,7 +117,7 @@ class Triggers:
         return True
 
     def _take(self) -> None:
-        """Takes what the work queue, the wheel and the functions have for us."""
+        """Takes the triggers from the work queue, the schedules and the functions."""
         world, service, now_ms = self.world, self.world.service, self.world.now_ms
         if service.queues.work_queue.everything:
             self.jobs += (Queued(content=job, visible_ms=now_ms) for job in service.queues.take_jobs())

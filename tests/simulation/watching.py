@@ -1,4 +1,4 @@
-"""What is looked at in a run: each message that a queue takes, each deletion, each change of a topic's marks."""
+"""Watches a run. Checks each message that a queue takes, each deletion and each change of a topic state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GROWING = ("sealed", "planned", "collected_until", "work_version", "swap_versio
 
 
 class Watch:
-    """Looks at one world.
+    """Watches one world.
 
     A promise that is broken inside a function is kept, since the function's own error handling must not hide it.
     """
@@ -72,7 +72,7 @@ class Watch:
             self._break(f"{message_id} was handed out without its body {header['ref']}", life.name, message_id)
 
     def _where_it_is(self, life: TopicLife, reader: Reader) -> tuple[TopicLife, Reader]:
-        """Moves a subscription that was asked for in one life of a topic, and made in the next, to that one."""
+        """Moves a subscription that was requested in one life of a topic, but made in the next life."""
         topics = self._world.service.topics
         state, there = topics.state(life.name), topics.subscription(life.name, reader.name)
         now = None if state is None else self._promises.of_generation(life.name, state.generation)
@@ -113,7 +113,7 @@ class Watch:
     def _check_late(
         self, reader: Reader, message_id: MessageId, due_ms: int, known_ms: int | None, visible_ms: int
     ) -> None:
-        """Bounds how late a first copy is, where nothing goes wrong; `known_ms` is when its sender had an answer."""
+        """Bounds the lateness of a first copy in a calm run. `known_ms` is the time of the sender's answer."""
         first = self._promises.copies[reader.queue_url, message_id] == 1
         if not self._calm or not first or known_ms is None or reader.hindered:
             return
@@ -122,7 +122,7 @@ class Watch:
             self._break(f"{message_id} came to {reader.name} {late_ms} ms late", message_id)
 
     def _rule_of(self, life: TopicLife, message_id: MessageId, due_ms: int, name: str | None) -> Repeated | None:
-        """Returns the recurring message that a message is one of; None: it is of none."""
+        """Returns the recurring message of an occurrence. Returns None for any other message."""
         rule = None if name is None else life.repeated.get(name)
         if rule is None or id_text(occurrence_id(rule.generation, rule.name, due_ms)) != message_id:
             return None
@@ -139,7 +139,7 @@ class Watch:
 
     # ---- something is deleted
     def removed(self) -> None:
-        """Items or objects were deleted: whatever somebody still needs must be there."""
+        """Checks after a deletion that all needed items and objects are still there."""
         there = self._world.service.objects._objects
         for topic, items in self._world.service.topics._items.items():
             if items.state is None or items.state.deleting_at_ms is not None:
@@ -186,7 +186,7 @@ class Watch:
 
 
 def _needed(items: Items) -> Iterator[tuple[str, str]]:
-    """Yields the objects that somebody still needs, and who."""
+    """Yields the objects that are still needed, and their users."""
     for bucket in items.buckets.values():
         yield bucket.object_name, f"bucket {bucket.id[:8]}"
     for park in items.parks.values():

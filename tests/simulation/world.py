@@ -1,4 +1,4 @@
-"""What one run has in its hands: the service in memory, time, chance, the functions under way, and what was seen."""
+"""The state of one run, with the service in memory, time, chance, the running functions and the counts."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class World:
 
     @property
     def exercised(self) -> Counter[str]:
-        """How often what happened."""
+        """The counts of events."""
         return self.faults.exercised
 
     @property
@@ -99,7 +99,7 @@ class World:
         return self.odds.none and not self.unreliable
 
     def most_late_ms(self, due_ms: int) -> int:
-        """How late a message may come to a subscription that takes it, if nothing goes wrong in the run."""
+        """Returns the maximum lateness of a message in a calm run."""
         return _IN_TIME_MS if self.healed_ms is not None and due_ms > self.healed_ms else _CALM_LATE_MS
 
     @property
@@ -113,7 +113,7 @@ class World:
         self.trace.append(f"{self.clock.now_ms() - START_MS:>11,} {line}")
 
     def count(self, what: str) -> None:
-        """Counts something that happened."""
+        """Counts an event."""
         self.exercised[what] += 1
 
     def happens(self, likely: float) -> bool:
@@ -131,7 +131,7 @@ class World:
         ended: Ended | None = None,
         administers: bool = False,
     ) -> None:
-        """Begins a function, with a clock of its own; it stands at its first call."""
+        """Begins a function with its own clock. The function stops before its first call."""
         self.names += 1
         skew_ms = self.random.randint(*self.skews_ms)
 
@@ -155,7 +155,7 @@ class World:
         self.start(f"{kind} of {topic}", run, topic=topic, ended=ended, administers=True)
 
     def advance(self, running: Running) -> None:
-        """Lets one make its next step, or die.
+        """Runs a function's next step, or kills the function.
 
         Raises:
             Violation: it ended with what it must not end with, or has broken a promise.
@@ -187,7 +187,7 @@ class World:
             raise Violation(f"{running.task.name} ended with {error!r}", *about, running.task.name) from error
 
     def tolerates(self, error: BaseException, topic: str | None) -> bool:
-        """Whether a function may end like that."""
+        """Whether a function may end with an error."""
         if isinstance(error, EXPECTED):
             return True
         some = self.deleted or self.at_rest or self.rested_ms
@@ -195,35 +195,35 @@ class World:
         return isinstance(error, TidewheelError) and gone
 
     def was_at_rest(self, topic: str) -> bool:
-        """Whether a topic has no topic state, or had none while something that is under way may have looked."""
+        """Whether a topic has no topic state, or had none during the reads of a running function."""
         rested_ms = self.rested_ms.get(topic)
         return topic in self.at_rest or (rested_ms is not None and self.now_ms - rested_ms <= LONGEST_MS)
 
     def administered(self, topic: str) -> bool:
-        """Whether somebody is changing a topic or its subscriptions."""
+        """Whether an administrator is changing a topic or its subscriptions."""
         return any(each.administers and each.topic == topic for each in self.running)
 
     def wait_for_others(self, task: Task, topic: str) -> None:
-        """Lets a function stand still until all that work on a topic now have ended."""
+        """Stops a function until all functions that work on a topic now have ended."""
         others = [each.task for each in self.running if each.task is not task and each.topic in (None, topic)]
         while not all(each.over for each in others):
             self.running.sort(key=lambda each: each.task is task)  # the last in line
             task.pause()
 
     def end_all(self) -> None:
-        """Kills whatever is under way."""
+        """Kills all running functions."""
         for running in self.running:
             running.task.kill()
         self.running.clear()
 
     # ---- time
     def oldest_ms(self) -> int | None:
-        """When the one that is under way for the longest began."""
+        """Returns the start of the longest running function."""
         return min((each.task.started_ms for each in self.running), default=None)
 
     @contextmanager
     def unanswered(self, kind: str) -> Iterator[None]:
-        """Counts a client's call, and whether it was refused or ended without an answer."""
+        """Counts a client's call by its outcome."""
         self.count(f"client: {kind}")
         try:
             yield

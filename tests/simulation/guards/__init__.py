@@ -1,1 +1,1 @@
-"""The guards of the protocol: small worlds, and what breaks in each when a guard is taken away."""
+"""The guards of the protocol, and the small worlds that break a promise without them."""

@@ -8,7 +8,7 @@ from unittest.mock import ANY
 
 from tests.simulation.guard import Guard, stored
 from tests.simulation.guards import delivery_worlds as worlds
-from tests.simulation.lacking import always, instead, keyword, never
+from tests.simulation.removal import always, instead, keyword, never
 from tidewheel.flows.administration import replay as replaying
 from tidewheel.flows.delivery import deliver, dispatch
 from tidewheel.flows.upkeep import sweep as sweeping

@@ -25,7 +25,7 @@ _LEASE_MS = 3 * MINUTE
 
 
 def _handed_out(**settings: Any) -> tuple[SmallWorld, list[Any]]:
-    """A plan of two messages is handed out; its parts are in the work queue, and returned."""
+    """Hands out a plan of two messages. Returns its parts, which are in the work queue."""
     world = SmallWorld("billing", inline_rows=1, **settings)
     world.send(a=5, b=5)
     world.at(4)
@@ -49,7 +49,7 @@ def _part_twice() -> SmallWorld:
 
 
 def _slow_worker() -> SmallWorld:
-    """A worker is so slow that its lease ends; another one does its part."""
+    """A worker outlives its lease, and another worker does the same part."""
     world, (only,) = _handed_out()
     world.may_repeat = True
 
@@ -63,14 +63,14 @@ def _slow_worker() -> SmallWorld:
 
 
 def _dying_worker() -> SmallWorld:
-    """A worker dies anywhere; nothing but the sweep brings its part again."""
+    """A worker dies anywhere. Only the sweep brings the part again."""
     world, (only,) = _handed_out()
     world.act("deliver", _working(only))
     return world
 
 
 def _dying_dispatch() -> SmallWorld:
-    """A dispatch dies anywhere; nothing but the sweep goes on."""
+    """A dispatch dies anywhere. Only the sweep continues."""
     world = SmallWorld("billing", inline_rows=1)
     world.send(a=5, b=5)
     world.send(c=7)
@@ -96,7 +96,7 @@ def _two_sweeps() -> SmallWorld:
 
 
 def _began_later() -> SmallWorld:
-    """Somebody subscribes to what comes from now on, behind a slot that is sealed and not yet planned."""
+    """A new subscription starts behind a slot that is sealed and not yet planned."""
     world = SmallWorld("billing")
     world.send(a=5)
     world.at(4)
@@ -110,7 +110,7 @@ def _began_later() -> SmallWorld:
 
 # ---- worlds: generations of a subscription
 def _again(ports: Any, position: Any = "earliest", queue: str = "queue-billing") -> None:
-    """Deletes a subscription, and creates it again."""
+    """Deletes a subscription and creates a new subscription with the same name."""
     delete_subscription(ports.topics, ports.objects, TOPIC, "billing")
     create_subscription(ports.topics, ports.clock, TOPIC, "billing", queue, position)
 
@@ -178,7 +178,7 @@ def _broken_old() -> SmallWorld:
 
 
 def _deleted_twice() -> SmallWorld:
-    """A client deletes a subscription, and another one deletes it and creates it again."""
+    """One client deletes a subscription while another client deletes and creates the same subscription."""
     world = SmallWorld("billing")
     world.send(a=5)
     world.want("billing", messages="a")
@@ -201,7 +201,7 @@ def _recreate(ports: Any) -> None:
 
 
 def _unsubscribed() -> SmallWorld:
-    """A subscription is deleted, and who does it dies anywhere."""
+    """A client deletes a subscription and dies anywhere."""
     world, _ = _handed_out()
     world.wanted.clear()
     world.act("unsubscribe", lambda ports: delete_subscription(ports.topics, ports.objects, TOPIC, "billing"))
@@ -222,7 +222,7 @@ def _replaying(ports: Any, world: SmallWorld, opened: list[int]) -> None:
 
 
 def _kept(*, inline_rows: int = 2000) -> tuple[SmallWorld, list[int]]:
-    """A plan was delivered, and is kept for a minute more; it comes again as often as it is replayed."""
+    """A delivered plan is kept for a minute more, and comes again with each replay."""
     world = SmallWorld("billing", retention_s=120, inline_rows=inline_rows)
     world.send(a=5)
     world.at(4)
@@ -285,7 +285,7 @@ def _replay_and_unsubscribe() -> SmallWorld:
 
 
 def _replay_and_worker() -> SmallWorld:
-    """A worker is slow; its part is done by another one, and replayed, before it comes to its end."""
+    """Another worker does a slow worker's part, and a replay delivers the part, before the slow worker ends."""
     world = SmallWorld("billing", retention_s=900, inline_rows=1)
     world.send(a=5, b=5)
     world.at(4)

@@ -18,7 +18,7 @@ _ONCE = {"key": "k"}
 
 
 def _exactly_one(world: SmallWorld, *names: str) -> None:
-    """Checks in the end that one of some messages came, once, and no other."""
+    """Checks in the end that exactly one of some messages came, once."""
 
     def check() -> None:
         came = [name for name in world.received("billing") if name in names]
@@ -28,13 +28,13 @@ def _exactly_one(world: SmallWorld, *names: str) -> None:
 
 
 def _told(world: SmallWorld, names: tuple[str, ...], done: object) -> None:
-    """Notes that a caller was told of messages: cancelled, so that they must not come any more."""
+    """Notes that a caller's cancel succeeded, so that the messages must not come any more."""
     if done:
         world.unwanted |= {("billing", name) for name in names}
 
 
 def _cancel(world: SmallWorld, ports: Any, name: str, *others: str) -> None:
-    """Cancels a message by its id; what took its place is cancelled with it."""
+    """Cancels a message by its id, together with its replacement."""
     done = cancel(ports.topics, TOPIC, world.settings.slot_ms, world.id_of(name), world.clock.now_ms())
     _told(world, (name, *others), done)
 
@@ -52,7 +52,7 @@ def _first_upserts() -> SmallWorld:
 
 
 def _upserts() -> SmallWorld:
-    """Two messages take the place of one that waits, at once."""
+    """Two messages replace a waiting message at once."""
     world = SmallWorld("billing")
     world.send(a=(9, _REPLACE))
     older, newer = world.pack(b=(9, _REPLACE)), world.pack(c=(9, _REPLACE))
@@ -64,7 +64,7 @@ def _upserts() -> SmallWorld:
 
 
 def _upserts_after_cancel() -> SmallWorld:
-    """A key was cancelled; two messages with it come at once."""
+    """Two messages with a cancelled key come at once."""
     world = SmallWorld("billing")
     now_ms = world.clock.now_ms()
     cancel_key(world.topics, TOPIC, world.settings.slot_ms, "k", (now_ms - 1, 0), now_ms)
@@ -77,7 +77,7 @@ def _upserts_after_cancel() -> SmallWorld:
 
 
 def _upsert_and_dispatch() -> SmallWorld:
-    """A message is superseded while its slot is dispatched, and its key is cancelled then."""
+    """A message is superseded while its slot is dispatched, then its key is cancelled."""
     world = SmallWorld("billing")
     world.send(a=(5, _REPLACE))
     world.at(4)
@@ -94,7 +94,7 @@ def _upsert_and_dispatch() -> SmallWorld:
 
 
 def _cancelled_key_in_queue() -> SmallWorld:
-    """A key is cancelled while a message with it is in the ingest queue, or is being ingested."""
+    """A key is cancelled while a message with the key is in the ingest queue, or is being ingested."""
     world = SmallWorld("billing")
     batch = world.pack(a=(9, _REPLACE))
     now_ms = world.clock.now_ms()
@@ -108,7 +108,7 @@ def _cancelled_key_in_queue() -> SmallWorld:
 
 
 def _duplicates() -> SmallWorld:
-    """Two messages with one key, of which the second is to be dropped, are ingested at once."""
+    """Two messages with one key are ingested at once. The second must be dropped."""
     world = SmallWorld("billing")
     first, second = world.pack(a=(9, _ONCE)), world.pack(b=(9, _ONCE))
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [first]), again=True)
@@ -118,7 +118,7 @@ def _duplicates() -> SmallWorld:
 
 
 def _duplicate_goes_direct() -> SmallWorld:
-    """A message that is due at once is a duplicate of one that waits."""
+    """A message that is due at once duplicates a waiting message."""
     world = SmallWorld("billing")
     world.send(a=(9, _ONCE))
     world.at(4)
@@ -130,7 +130,7 @@ def _duplicate_goes_direct() -> SmallWorld:
 
 
 def _no_duplicate(why: str) -> SmallWorld:
-    """A message has a key whose message was cancelled, or purged, or was due before: it is no duplicate."""
+    """A message is no duplicate if the earlier message with its key was cancelled, purged or due before."""
     world = SmallWorld("billing")
     world.send(a=(4 if why == "due" else 9, _ONCE))
     if why == "cancelled":
@@ -157,7 +157,7 @@ def _moves(slot: int = 9) -> tuple[SmallWorld, Any]:
 
 
 def _move_and_dispatch() -> SmallWorld:
-    """A message is moved while its slot is dispatched: it comes at one of the two times."""
+    """A message is moved while its slot is dispatched, and comes at one of the two times."""
     world, moving = _moves(5)
     batch = world.pack(None, moving, m=9)
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
@@ -178,7 +178,7 @@ def _two_moves() -> SmallWorld:
 
 
 def _move_and_cancel() -> SmallWorld:
-    """A message is moved, and cancelled by the id that it had."""
+    """A message is moved, and cancelled by its old id."""
     world, moving = _moves()
     batch = world.pack(None, moving, m=9)
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
@@ -187,7 +187,7 @@ def _move_and_cancel() -> SmallWorld:
 
 
 def _move_and_cancel_many() -> SmallWorld:
-    """A message is moved, and cancelled by the id that it had, with another one."""
+    """A message is moved, and cancelled by its old id together with another message."""
     world = SmallWorld("billing")
     world.send(a=9, c=9)
     batch = world.pack(None, Options(moves=world.id_of("a")), m=9)
@@ -221,7 +221,7 @@ def _cancel_many_and_dispatch() -> SmallWorld:
 
 
 def _moved_and_again() -> SmallWorld:
-    """A message with a key was moved; its batch comes again, and it is cancelled by the id that it had."""
+    """A message with a key is moved and cancelled by its old id, while its batch comes again."""
     world = SmallWorld("billing")
     batch = world.send(a=(9, _REPLACE))
     moving = Options(moves=world.id_of("a"))
@@ -232,7 +232,7 @@ def _moved_and_again() -> SmallWorld:
 
 
 def _move_upsert_and_cancel() -> SmallWorld:
-    """A message is moved while another one takes its place, and is cancelled by the id that it had."""
+    """A message is moved while another message replaces it, and is cancelled by its old id."""
     world = SmallWorld("billing")
     world.send(a=(9, _REPLACE))
     upsert = world.pack(b=(9, _REPLACE))

@@ -1,4 +1,4 @@
-"""Guards of keys and tombstones: what was cancelled, moved or superseded does not come; what took its place does."""
+"""Guards of keys and tombstones. Replaced and cancelled messages do not come, and replacements do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.simulation.guard import Guard, stored
 from tests.simulation.guards import key_worlds as worlds
-from tests.simulation.lacking import always, instead, moved, never, wrapped
+from tests.simulation.removal import always, instead, moved, never, wrapped
 from tidewheel.flows.administration import cancel as cancelling
 from tidewheel.flows.delivery import ingest as ingesting
 from tidewheel.flows.delivery import keys as settling

@@ -1,4 +1,4 @@
-"""Small worlds of ledgers that are merged, collected, purged or swept up."""
+"""Small worlds with ledgers that are merged, collected, purged or swept."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAR = 100
 
 
 def merge_all(ports: Any) -> None:
-    """A merge that cannot rely on its lease."""
+    """A merge without a valid lease."""
     merge(ports, TOPIC, in_process(ports.objects), lease_s=0, everything=True)
 
 
@@ -47,7 +47,7 @@ def _merge_and_dispatch() -> SmallWorld:
 
 
 def _merge_and_raise() -> SmallWorld:
-    """A merge hides ledgers from a dispatch that raises the next slot in a single step."""
+    """A merge hides ledgers from a dispatch while the dispatch raises the next slot in a single step."""
     world = _two_ledgers("billing")
     world.at(4)
     world.plan_only()
@@ -57,7 +57,7 @@ def _merge_and_raise() -> SmallWorld:
 
 
 def _merge_and_lagging() -> SmallWorld:
-    """A merge replaces ledgers that a plan names, and a paused subscription gets that plan later."""
+    """A merge replaces a plan's ledgers, and a paused subscription gets the plan later."""
     world = _two_ledgers("billing", "late", paused=("late",))
     world.at(4)
     world.act("merge", merge_all)
@@ -67,7 +67,7 @@ def _merge_and_lagging() -> SmallWorld:
 
 
 def _two_merges() -> SmallWorld:
-    """Two merges at once, of which one sees another ledger."""
+    """Two merges run at once, and one of the merges sees a further ledger."""
     world = _two_ledgers("billing")
     batch = world.pack(x=FAR)
     world.want("billing", messages="x")
@@ -94,7 +94,7 @@ def _collect_and_dispatch() -> SmallWorld:
 
 
 def _collect_and_hand_out() -> SmallWorld:
-    """A plan was made by a dispatch that died; it is handed out, for the work queue, while the topic is collected."""
+    """A plan of a dead dispatch is handed out, for the work queue, while the topic is collected."""
     world = SmallWorld("billing", inline_rows=1)
     world.send(a=5, b=5)
     world.at(4)
@@ -120,7 +120,7 @@ def _collect_and_paused() -> SmallWorld:
 
 
 def _collect_next_slot() -> SmallWorld:
-    """A topic is collected up to a slot in which a message waits; everything may die on the way."""
+    """A topic is collected up to a slot in which a message waits. Each actor may die."""
     world = SmallWorld("billing")
     world.send(a=5)
     world.send(b=6)
@@ -132,7 +132,7 @@ def _collect_next_slot() -> SmallWorld:
 
 
 def _collect_last() -> SmallWorld:
-    """An idle topic is collected; the collection may die on the way."""
+    """An idle topic is collected. The collection may die."""
     world = SmallWorld("billing")
     world.send(a=5)
     world.at(4)
@@ -143,7 +143,7 @@ def _collect_last() -> SmallWorld:
 
 
 def _two_collections() -> SmallWorld:
-    """Two collections, of which one sees more behind all cursors."""
+    """Two collections run at once, and one of the collections sees later cursors."""
     world = SmallWorld("billing")
     world.send(a=5)
     world.send(b=6)
@@ -178,7 +178,7 @@ def _subscribing(position: Any, *, settled: bool = True) -> SmallWorld:
 
 
 def _subscribe_and_collect() -> SmallWorld:
-    """Somebody subscribes to all that is kept, while it is collected."""
+    """A subscription to all kept messages is created during a collection."""
     world = _subscribing("earliest")
     world.dispatch()
     world.act("collect", lambda ports: collect(ports, TOPIC))
@@ -186,21 +186,21 @@ def _subscribe_and_collect() -> SmallWorld:
 
 
 def _subscribe_and_dispatch() -> SmallWorld:
-    """Somebody subscribes while a slot is dispatched."""
+    """A subscription is created while a slot is dispatched."""
     world = _subscribing("latest")
     world.act("dispatch", dispatch_as_function)
     return world
 
 
 def _subscribe_and_first_dispatch() -> SmallWorld:
-    """Somebody subscribes while the first dispatch of a topic raises the next slot."""
+    """A subscription is created while the first dispatch of a topic raises the next slot."""
     world = _subscribing("earliest", settled=False)
     world.act("dispatch", dispatch_as_function)
     return world
 
 
 def _subscribe_between() -> SmallWorld:
-    """Somebody subscribes when a slot is sealed that is planned later, together with the next."""
+    """A subscription is created after a slot is sealed, and the slot is planned later, together with the next slot."""
     world = SmallWorld("billing")
     world.send(a=5)
     world.send(b=7)
@@ -216,7 +216,7 @@ def _subscribe_between() -> SmallWorld:
 
 
 def _subscribe_twice() -> SmallWorld:
-    """A client subscribes twice at one time."""
+    """A client subscribes twice at once."""
     world = SmallWorld("billing", inline_rows=1)
     world.send(a=5, b=5)
     world.at(4)
@@ -232,7 +232,7 @@ def _subscribe_twice() -> SmallWorld:
 
 
 def _earliest_of_retained() -> SmallWorld:
-    """Ledgers are kept for a while after everybody has them; somebody subscribes to all that is kept."""
+    """A subscription to all kept messages is created while the retention keeps delivered ledgers."""
     world = SmallWorld("billing", retention_s=90)
     world.send(a=5, b=7)
     world.at(6)
@@ -255,7 +255,7 @@ def _earliest_of_retained() -> SmallWorld:
 
 
 def _late_redelivery() -> SmallWorld:
-    """A message was cancelled, and all of its slot is collected; its batch comes out of the queue once more."""
+    """The batch of a cancelled message comes again after its slot is collected."""
     world = SmallWorld("billing")
     batch = world.send(a=5)
     message = world.id_of("a")
@@ -272,7 +272,7 @@ def _late_redelivery() -> SmallWorld:
 
 # ---- worlds: orphans
 def _orphan_and_retry() -> SmallWorld:
-    """A batch comes again a day after its first ingest died; orphans are swept."""
+    """A batch comes again a day after its first ingest died, while orphans are swept."""
     world = SmallWorld("billing")
     batch = world.pack(a=5000)
     world.dies(lambda ports: ingest(ports, TOPIC, [batch]), before="topics.commit_bucket")
@@ -284,7 +284,7 @@ def _orphan_and_retry() -> SmallWorld:
 
 
 def _orphans_and_merge() -> SmallWorld:
-    """A reference moves from buckets to the trash, while orphans are swept; a paused subscription still needs it."""
+    """An object of a paused subscription moves from a bucket to the trash, while orphans are swept."""
     world = _two_ledgers("billing", "late", paused=("late",), far=5000)
     world.at(4)
     world.dispatch()
@@ -296,7 +296,7 @@ def _orphans_and_merge() -> SmallWorld:
 
 # ---- worlds: purges
 def _purge_and_send() -> SmallWorld:
-    """A topic is purged; a message is sent and ingested meanwhile, and another one waits."""
+    """A topic with a waiting message is purged while another message is sent and ingested."""
     world = SmallWorld("billing")
     world.send(a=5)
     world.unwanted.add(("billing", "a"))
@@ -313,7 +313,7 @@ def _purge_and_send() -> SmallWorld:
 
 
 def _two_purges() -> SmallWorld:
-    """Two purges by clocks that differ; a message that only the later one meets is still in the ingest queue."""
+    """Two purges have different clocks, and only the later purge drops a message in the ingest queue."""
     world = SmallWorld("billing")
     batch = world.pack(world.clock.now_ms() + 20, a=5)
     world.unwanted.add(("billing", "a"))
@@ -324,7 +324,7 @@ def _two_purges() -> SmallWorld:
 
 
 def _purge_and_plan() -> SmallWorld:
-    """A plan names a ledger that a purge swaps out, and a paused subscription gets that plan later."""
+    """A purge swaps out a plan's ledger, and a paused subscription gets the plan later."""
     world = SmallWorld("billing", "late")
     pause(world.topics, TOPIC, "late")
     world.send(a=5)
@@ -337,7 +337,7 @@ def _purge_and_plan() -> SmallWorld:
 
 
 def _purge_and_direct() -> SmallWorld:
-    """A purge, and then a message that goes direct and was sent before; one sent after."""
+    """After a purge, a message sent before and a message sent after go direct."""
     world = SmallWorld("billing")
     world.at(4)
     before = world.pack(a=4)

@@ -1,4 +1,4 @@
-"""Guards of ledgers that are merged, collected, purged or swept up: what is needed stays, and all else goes."""
+"""Guards of ledgers that are merged, collected, purged or swept. Needed ledgers stay, and all others go."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.simulation.guard import Guard, stored
 from tests.simulation.guards import ledger_worlds as worlds
-from tests.simulation.lacking import always, changed, early, instead, keyword, moved, never, reads, wrapped
+from tests.simulation.removal import always, changed, early, instead, keyword, moved, never, reads, wrapped
 from tidewheel.flows.administration import purge as purging
 from tidewheel.flows.administration import subscribe as subscribing
 from tidewheel.flows.delivery import direct, due_rows

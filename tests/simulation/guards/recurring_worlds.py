@@ -40,7 +40,7 @@ def _recurs(world: SmallWorld, ports: Any) -> None:
 
 
 def _recurring(world: SmallWorld) -> None:
-    """Lets a recurring message end after an hour, and checks that each occurrence of that hour came once."""
+    """Ends a recurring message after an hour, and checks that each occurrence of the hour came once."""
 
     def ends() -> None:
         found = world.topics.recurring(TOPIC, "tick")
@@ -59,7 +59,7 @@ def _recurring(world: SmallWorld) -> None:
 
 
 def _recur_and_dispatch(slot: int | None, dispatched: int) -> SmallWorld:
-    """A recurring message is made by a slow client, and a later slot is dispatched; a message may be due in one."""
+    """A slow client makes a recurring message while a later slot is dispatched."""
     world = SmallWorld("billing")
     if slot is not None:
         world.send(a=slot)
@@ -77,7 +77,7 @@ def _recur_and_dispatch(slot: int | None, dispatched: int) -> SmallWorld:
 
 
 def _recurring_again() -> SmallWorld:
-    """A recurring message is ended by one client, and ended and made anew by another."""
+    """One client ends a recurring message while another client ends and makes the same recurring message."""
     world = SmallWorld("billing")
     _recurs(world, world.service)
     seen = world.topics.recurring(TOPIC, "tick")

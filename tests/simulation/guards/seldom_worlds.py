@@ -1,4 +1,4 @@
-"""Small worlds of what runs seldom: rebuilds, imports, the daily look at large bodies."""
+"""Small worlds of seldom work, such as rebuilds, imports and the daily sweep of large bodies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tidewheel.model.subscription_state import State
 
 
 def _lost_and_rebuilt() -> SmallWorld:
-    """A topic's metadata is lost; orphans are swept before it is rebuilt."""
+    """A topic's metadata is lost, and orphans are swept before the rebuild."""
     world = SmallWorld("billing")
     world.send(a=5000)
     collect(world.service, TOPIC)
@@ -58,7 +58,7 @@ def _two_rebuilds() -> SmallWorld:
 
 
 def _rebuild_after_a_clock_ahead() -> SmallWorld:
-    """A checkpoint was written by a clock that is ahead; a subscription is paused then, and the topic rebuilt."""
+    """A clock that is ahead wrote a checkpoint. Then a subscription is paused, and the topic is rebuilt."""
     world = SmallWorld("billing")
     world.send(a=9)
     ahead = ActorPorts(world.service, Actor(name="ahead", call=void, skew_ms=world.service.max_skew_ms))
@@ -82,7 +82,7 @@ def _rebuild_after_a_clock_ahead() -> SmallWorld:
 
 
 def _rebuild_and_ingest() -> SmallWorld:
-    """A topic is rebuilt while a batch is ingested; either may have to try again."""
+    """A topic is rebuilt while a batch is ingested. Both may have to retry."""
     world = SmallWorld("billing")
     world.send(a=9)
     batch = world.pack(b=9)
@@ -132,7 +132,7 @@ def _imported_twice() -> SmallWorld:
 
 
 def _large_body() -> SmallWorld:
-    """The body of a message waits in S3 as long as the message, and those of messages that were handed out go."""
+    """A message's body stays in S3 as long as the message, and is deleted after the hand-out."""
     world = SmallWorld("billing")
     far = 3 * 1440
     world.send(a=far)

@@ -27,7 +27,7 @@ def _at_the_boundary() -> SmallWorld:
 
 
 def _beyond_the_boundary() -> SmallWorld:
-    """An ingest has rows for the slot behind the one that is dispatched."""
+    """An ingest has rows for the slot after the dispatched slot."""
     world = SmallWorld("billing")
     world.send(a=5)
     world.at(4)
@@ -49,7 +49,7 @@ def _first_message() -> SmallWorld:
 
 
 def _batch_again() -> SmallWorld:
-    """A batch comes twice at one time."""
+    """A batch comes twice at once."""
     world = SmallWorld("billing")
     batch = world.pack(a=9)
     world.want("billing", messages="a")
@@ -60,7 +60,7 @@ def _batch_again() -> SmallWorld:
 
 
 def _single_steps() -> SmallWorld:
-    """A dispatch that plans in single steps seals the slot for which an ingest, whose clock is behind, has rows."""
+    """A dispatch in single steps seals a slot for which an ingest with a slow clock has rows."""
     world = SmallWorld("billing")
     world.send(a=4)
     world.at(3)
@@ -89,7 +89,7 @@ def _sealed_only() -> SmallWorld:
 
 
 def _gap() -> SmallWorld:
-    """A cursor lies before a range in which nothing was due; one dispatch plans what comes next, another hands out."""
+    """A cursor lies before an empty range. One dispatch plans the following slots while another hands out."""
     world = SmallWorld("billing")
     world.send(b=6)
     world.at(4)
@@ -130,7 +130,7 @@ def _unsubscribed() -> SmallWorld:
 
 
 def _planned_only() -> SmallWorld:
-    """A dispatch has planned and died; another one, and a ledger that comes."""
+    """A dispatch has planned and died. Another dispatch and an ingest run."""
     world = SmallWorld("billing", "audit")
     world.send(a=5)
     world.at(4)
@@ -143,7 +143,7 @@ def _planned_only() -> SmallWorld:
 
 
 def _planned_twice() -> SmallWorld:
-    """A dispatch has planned and died; two others finish its work at once."""
+    """A dispatch has planned and died. Two other dispatches finish its work at once."""
     world = SmallWorld("billing")
     world.send(a=5)
     world.at(4)
@@ -155,7 +155,7 @@ def _planned_twice() -> SmallWorld:
 
 
 def _planned_behind() -> SmallWorld:
-    """A dispatch has planned and died; the next has another slot to plan."""
+    """A dispatch has planned and died. The next dispatch has another slot to plan."""
     world = SmallWorld("billing")
     world.send(a=5)
     world.send(b=6)
@@ -199,7 +199,7 @@ def _cancelled() -> SmallWorld:
 
 
 def _cancelled_in_the_queue() -> SmallWorld:
-    """A message is cancelled before its batch is ingested, and its slot is sealed meanwhile."""
+    """A message is cancelled before its batch is ingested, while its slot is sealed."""
     world = SmallWorld("billing")
     world.send(b=5)
     world.at(4)
@@ -217,7 +217,7 @@ def _cancelled_in_the_queue() -> SmallWorld:
 
 
 def _due_soon() -> SmallWorld:
-    """A message is due before the schedule of its slot can fire; no sweep comes."""
+    """A message is due before the schedule of its slot can fire. No sweep runs."""
     world = SmallWorld("billing")
     world.alarms = True
     world.at(4)
@@ -228,7 +228,7 @@ def _due_soon() -> SmallWorld:
 
 
 def _woken_behind() -> SmallWorld:
-    """A resume has put the next slot behind; a ledger comes, and no sweep."""
+    """A resume has lowered the next slot. A ledger comes, and no sweep runs."""
     world = SmallWorld("billing")
     pause(world.topics, TOPIC, "billing")
     world.send(a=4)

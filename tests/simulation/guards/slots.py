@@ -8,7 +8,7 @@ from typing import Any
 from tests.simulation.guard import Guard, stored
 from tests.simulation.guards import slot_worlds as worlds
 from tests.simulation.healing import SECOND, SLOT_S
-from tests.simulation.lacking import always, early, instead, keyword, moved, never, together
+from tests.simulation.removal import always, early, instead, keyword, moved, never, together
 from tidewheel.flows.delivery import commit, direct, dispatch, due_rows, ingest
 
 _LATER_SLOTS = 10
@@ -71,13 +71,13 @@ GUARDS = (
         worlds.SOON,
     ),
     Guard(
-        "a ledger arms the wheel when the next slot's own schedule is over",
+        "a ledger creates its schedule when the schedule of the next slot has fired",
         commit.commit_and_arm,
         never("_armed"),
         worlds.WOKEN,
     ),
     Guard(
-        "a ledger arms the wheel when the next slot was put where it is without a schedule",
+        "a ledger creates its schedule when the next slot was lowered without a schedule",
         commit._armed,
         never("AT_ONCE_MS"),
         worlds.WOKEN_OPEN,

@@ -1,4 +1,4 @@
-"""Small worlds of subscriptions that are paused, or whose queue does not take messages."""
+"""Small worlds with subscriptions that are paused, or have a queue that refuses messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _state(world: SmallWorld, name: str = "billing") -> State:
 
 
 def _nothing_while_paused(world: SmallWorld, *names: str) -> None:
-    """Looks that a subscription which is paused has none of some messages."""
+    """Checks that a paused subscription has none of some messages."""
 
     def look() -> None:
         came = [name for name in names if name in world.received("billing")]
@@ -51,7 +51,7 @@ def _resuming(ports: Any) -> None:
 
 # ---- worlds: pauses
 def _paused() -> SmallWorld:
-    """A plan and a direct message for a subscription that is paused."""
+    """A plan and a direct message come for a paused subscription."""
     world = SmallWorld("billing", "audit")
     pause(world.topics, TOPIC, "billing")
     world.send(a=5)
@@ -84,7 +84,7 @@ def _paused_meanwhile() -> SmallWorld:
 
 
 def _direct_and_resume() -> SmallWorld:
-    """A subscription is resumed while a direct message is about to be parked for it."""
+    """A subscription is resumed while a direct message is being parked for the subscription."""
     world = SmallWorld("billing")
     pause(world.topics, TOPIC, "billing")
     world.at(4)
@@ -108,7 +108,7 @@ def _direct_and_resume() -> SmallWorld:
 
 
 def _two_resumed() -> SmallWorld:
-    """Two paused subscriptions are resumed by clients that die then; a dispatch raises the next slot meanwhile."""
+    """Two clients resume subscriptions and die, while a dispatch raises the next slot."""
     world = SmallWorld("billing", "audit")
     for name in ("billing", "audit"):
         pause(world.topics, TOPIC, name)
@@ -139,7 +139,7 @@ def _parked(*, large: bool = False) -> SmallWorld:
 
 
 def _drained_twice() -> SmallWorld:
-    """A park is enqueued twice: after a resume, and another."""
+    """A park is enqueued by two resumes."""
     world = _parked()
     [park] = world.topics.parks(TOPIC)
     activate(world.topics, world.topics.subscription(TOPIC, "billing"))
@@ -149,7 +149,7 @@ def _drained_twice() -> SmallWorld:
 
 
 def _drain_dies() -> SmallWorld:
-    """A large park is drained, and who does it dies anywhere."""
+    """A worker drains a large park and dies anywhere."""
     world = _parked(large=True)
     [park] = world.topics.parks(TOPIC)
     require(park.object_name is not None, "arranging: the park is small")
@@ -186,7 +186,7 @@ def _parked_long() -> SmallWorld:
 
 
 def _parking() -> SmallWorld:
-    """A batch with large direct messages comes twice at one time; calls are repeated."""
+    """A batch with large direct messages comes twice at once, and calls are repeated."""
     world = SmallWorld("billing")
     pause(world.topics, TOPIC, "billing")
     world.at(4)
@@ -247,7 +247,7 @@ def _refused_and_paused() -> SmallWorld:
 
 
 def _refused_twice() -> SmallWorld:
-    """A slow worker finds that the queue refuses its part, as another one has found; the park of that is drained."""
+    """Two workers find that the queue refuses their part, and the first worker's park is drained."""
     world, (first, second) = _refusing(parts=2)
 
     def later(ports: Any) -> None:
@@ -276,7 +276,7 @@ def _healed_and_paused() -> SmallWorld:
 
 
 def _broken_and_collected() -> SmallWorld:
-    """A queue stays gone; its topic goes on, and is collected."""
+    """A queue stays gone while its topic works and is collected."""
     world, (only,) = _refusing()
     do_job(world.service, only)
     world.send(c=6, d=6)
@@ -301,7 +301,7 @@ def _queue_goes(world: SmallWorld, ports: Any) -> None:
 
 
 def _many(prefix: str = "m") -> dict[str, float]:
-    """Messages that make two batches of a queue."""
+    """Returns messages that fill two batches of a queue."""
     return {f"{prefix}{number}": 5 + number / 1000 for number in range(11)}
 
 

@@ -1,4 +1,4 @@
-"""Guards of a subscription's state: what it must not have yet, or its queue does not take, is parked."""
+"""Guards of a subscription's state. Messages for a paused subscription or a broken queue are parked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.simulation.guard import Guard, stored
 from tests.simulation.guards import subscription_worlds as worlds
-from tests.simulation.lacking import always, instead, keyword, moved, never, wrapped
+from tests.simulation.removal import always, instead, keyword, moved, never, wrapped
 from tidewheel.flows.administration import pause as pausing
 from tidewheel.flows.delivery import deliver, direct, dispatch, drain, parking
 from tidewheel.flows.upkeep import orphans

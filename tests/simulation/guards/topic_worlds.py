@@ -1,4 +1,4 @@
-"""Small worlds of topics that are created, deleted, created again and changed."""
+"""Small worlds with topics that are created, deleted, created again and changed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _ingest_if_there(ports: Any, *batch: Any) -> None:
 
 
 def _delete_and_ingest() -> SmallWorld:
-    """A topic is deleted while a batch is ingested; the sweep takes away what is left."""
+    """A topic is deleted while a batch is ingested. The sweep deletes the rest."""
     world = SmallWorld("billing")
     world.send(a=9)
     batch = world.pack(b=(5000, {"key": "k"}))
@@ -75,7 +75,7 @@ def _delete_and_ingest() -> SmallWorld:
 
 
 def _create_again(world: SmallWorld, ports: Any) -> bool:
-    """Creates the topic again, with a subscription; returns whether it could."""
+    """Creates the topic again, with a subscription. Returns False if the old topic is still there."""
     try:
         create_topic(ports.topics, ports.clock, TOPIC, world.settings)
     except TopicDeleting:
@@ -86,7 +86,7 @@ def _create_again(world: SmallWorld, ports: Any) -> bool:
 
 
 def _topic_again() -> SmallWorld:
-    """A topic is deleted and created again; a batch of the old one comes out of the queue, or is being ingested."""
+    """A batch of a deleted topic comes, or is being ingested, while the topic is created again."""
     world = SmallWorld("billing")
     batch = world.pack(a=60)
     world.unwanted.add(("billing", "a"))
@@ -110,7 +110,7 @@ def _topic_again() -> SmallWorld:
 
 
 def _deleted_by_two() -> SmallWorld:
-    """Two sweeps take away what is left of a topic; one is slow, and the topic is created again."""
+    """Two sweeps delete the rest of a topic. One sweep is slow, and the topic is created again."""
     world = SmallWorld("billing")
     world.send(a=9)
     delete_topic(world.topics, world.clock, TOPIC)

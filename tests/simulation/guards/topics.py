@@ -1,11 +1,11 @@
-"""Guards of a topic as a whole: created once, deleted whole, rebuilt; its recurring messages, imports and settings."""
+"""Guards of a topic's creation, deletion, rebuild, recurring messages, imports and settings."""
 
 from __future__ import annotations
 
 from tests.simulation.guard import Guard, stored
 from tests.simulation.guards import recurring_worlds, seldom_worlds
 from tests.simulation.guards import topic_worlds as worlds
-from tests.simulation.lacking import always, early, instead, keyword, never, reads
+from tests.simulation.removal import always, early, instead, keyword, never, reads
 from tidewheel.flows.administration import delete_topic as deleting
 from tidewheel.flows.delivery import dispatch
 from tidewheel.flows.delivery import ingest as ingesting

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.simulation.guard import Guard
-from tests.simulation.lacking import (
-    Lacking,
+from tests.simulation.removal import (
+    Removal,
     instead,
     keyword,
     moved,
@@ -74,7 +74,7 @@ def _commit_as_another_wrote_it(seen: _State, current: _State, *, wanted: int = 
 
 
 _BOTH = ("first", "second")
-_TAKEN_AWAY: dict[str, tuple[Lacking, _State, _State, _State | None]] = {
+_TAKEN_AWAY: dict[str, tuple[Removal, _State, _State, _State | None]] = {
     "an operand of or": (never("LIMIT"), _State(9), _State(9), _State(1, 1, _BOTH)),
     "a pair of a comparison": (never("version"), _State(), _State(0, 5), _State(1, 6, _BOTH)),
     "a whole comparison": (never("planned version"), _State(), _State(1, 5), _State(1, 6, _BOTH)),
@@ -101,10 +101,10 @@ _TAKEN_AWAY: dict[str, tuple[Lacking, _State, _State, _State | None]] = {
 @pytest.mark.parametrize("function", [_commit, _commit_as_another_wrote_it], ids=["one way", "another way"])
 @pytest.mark.parametrize("what", _TAKEN_AWAY)
 def test_a_guard_is_taken_away_by_name_in_any_spelling(function: Any, what: str) -> None:
-    lacking, seen, current, expected = _TAKEN_AWAY[what]
+    removal, seen, current, expected = _TAKEN_AWAY[what]
     before = function(seen, current)
 
-    with Guard("none", function, lacking).taken_away():
+    with Guard("none", function, removal).taken_away():
         without = function(seen, current)
 
     assert without == expected != before
@@ -112,7 +112,7 @@ def test_a_guard_is_taken_away_by_name_in_any_spelling(function: Any, what: str)
 
 
 @pytest.mark.parametrize(
-    ("lacking", "said"),
+    ("removal", "said"),
     [
         (never("sealed"), r"_commit has 0 matches of a condition 'sealed', among: .*seen is None"),
         (never("planned"), r"2 matches of a condition 'planned', among: .*current.planned > LIMIT"),
@@ -121,6 +121,6 @@ def test_a_guard_is_taken_away_by_name_in_any_spelling(function: Any, what: str)
         (reads("sealed", bool), r"0 matches of a read of 'sealed', among: .*current.version"),
     ],
 )
-def test_a_selector_that_does_not_match_once_says_its_findings(lacking: Lacking, said: str) -> None:
-    with pytest.raises(ValueError, match=said), Guard("none", _commit, lacking).taken_away():
+def test_a_selector_that_does_not_match_once_says_its_findings(removal: Removal, said: str) -> None:
+    with pytest.raises(ValueError, match=said), Guard("none", _commit, removal).taken_away():
         raise AssertionError("it was taken away")

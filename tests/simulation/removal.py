@@ -17,7 +17,6 @@ smallest match is taken.
 """
 
 from __future__ import annotations
-import __future__
 
 import ast
 import inspect
@@ -230,7 +229,7 @@ def _statement(tree: ast.AST, wanted: ast.AST) -> tuple[list[ast.stmt], int]:
 
 @dataclass(frozen=True, slots=True)
 class _Together:
-    parts: tuple[Lacking, ...]
+    parts: tuple[Removal, ...]
 
     def edit(self, place: Place) -> None:
         for part in self.parts:
@@ -243,11 +242,11 @@ class _Wrapped:
     wrapper: Callable[..., Any]
 
 
-Lacking = _Condition | _Keyword | _Instead | _Reads | _Moved | _Together | _Wrapped
+Removal = _Condition | _Keyword | _Instead | _Reads | _Moved | _Together | _Wrapped
 """A change of a function, after which it lacks a guard."""
 
 
-def always(names: str = "", *, before: str = "") -> Lacking:
+def always(names: str = "", *, before: str = "") -> Removal:
     """Makes a condition hold always.
 
     Args:
@@ -257,12 +256,12 @@ def always(names: str = "", *, before: str = "") -> Lacking:
     return _Condition(True, names, before)
 
 
-def never(names: str = "", *, before: str = "") -> Lacking:
+def never(names: str = "", *, before: str = "") -> Removal:
     """Makes a condition hold never. See `always` for the arguments."""
     return _Condition(False, names, before)
 
 
-def keyword(call: str, name: str) -> Lacking:
+def keyword(call: str, name: str) -> Removal:
     """Leaves a keyword out of a call."""
     return _Keyword(call, name)
 
@@ -271,55 +270,55 @@ def _nothing(*_: object, **__: object) -> None:
     return None
 
 
-def instead(call: str, function: Callable[..., Any] = _nothing) -> Lacking:
+def instead(call: str, function: Callable[..., Any] = _nothing) -> Removal:
     """Calls `function` instead, with the called function first, then its arguments."""
     return _Instead(call, function)
 
 
-def reads(name: str, value: Callable[[Any], Any]) -> Lacking:
+def reads(name: str, value: Callable[[Any], Any]) -> Removal:
     """Reads `value` of an attribute's owner instead of the attribute, or `value` of a constant."""
     return _Reads(name, value)
 
 
-def moved(call: str, *, after: str) -> Lacking:
+def moved(call: str, *, after: str) -> Removal:
     """Moves the statement of a call behind another call. Behind the test of an `if` is the beginning of its body."""
     return _Moved(call, after)
 
 
-def together(*parts: Lacking) -> Lacking:
+def together(*parts: Removal) -> Removal:
     """Makes several changes."""
     return _Together(parts)
 
 
-def wrapped(wrapper: Callable[..., Any]) -> Lacking:
+def wrapped(wrapper: Callable[..., Any]) -> Removal:
     """Calls `wrapper` instead of the function, with the function first, then its arguments."""
     return _Wrapped(wrapper)
 
 
-def code_of(function: FunctionType, lacking: Lacking) -> tuple[CodeType, dict[str, Any]]:
+def code_of(function: FunctionType, removal: Removal) -> tuple[CodeType, dict[str, Any]]:
     """Returns the code of a function that lacks a guard, and the global names that the code needs.
 
     Raises:
         ValueError: a selector does not match exactly once.
     """
     name = f"{function.__module__}.{function.__qualname__}"
-    if isinstance(lacking, _Wrapped):
+    if isinstance(removal, _Wrapped):
         kept = FunctionType(
             function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
         )
         kept.__kwdefaults__ = function.__kwdefaults__
-        wrapper = lacking.wrapper
+        wrapper = removal.wrapper
         called = compile("lambda *args, **kwargs: _given_0(*args, **kwargs)", f"<guards of {name}>", "eval")
         return _inner(called), {"_given_0": lambda *args, **kwargs: wrapper(kept, *args, **kwargs)}
     module = ast.parse(textwrap.dedent(inspect.getsource(function)))
     tree = module.body[0]
     assert isinstance(tree, ast.FunctionDef)
     place = Place(name, tree)
-    lacking.edit(place)
+    removal.edit(place)
     tree.decorator_list.clear()
     tree.args.defaults = [ast.Constant(None) for _ in tree.args.defaults]
     tree.args.kw_defaults = [None if each is None else ast.Constant(None) for each in tree.args.kw_defaults]
-    flags = __future__.annotations.compiler_flag
+    flags = annotations.compiler_flag  # the feature of that name
     compiled = compile(ast.fix_missing_locations(module), f"<guards of {name}>", "exec", flags=flags)
     return _inner(compiled), place.given
 
@@ -341,7 +340,7 @@ class _Changed:
         return self._methods[name] if name in self._methods else getattr(self._port, name)
 
 
-def early(read: str, *args: object) -> Lacking:
+def early(read: str, *args: object) -> Removal:
     """Makes a read at the beginning, before all others. The function's first argument is a port or all ports."""
 
     def wrapper(function: Callable[..., Any], ports: Any, topic: str, *rest: Any) -> Any:
