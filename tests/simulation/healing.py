@@ -37,7 +37,7 @@ class Healing:
     """The part of a small world that comes after its actors.
 
     Attributes:
-        alarms: whether schedules of the wheel fire, and nothing else brings anything: no sweep.
+        alarms: whether only schedules bring work, and no sweep runs.
         before_days: done when all is delivered, before days pass in which what is left goes.
     """
 

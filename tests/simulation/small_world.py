@@ -46,7 +46,7 @@ class SmallWorld(Healing):
         wanted: (subscription, message's name): comes at least once; and only once, if no call goes wrong.
         unwanted: likewise: never comes.
         may_repeat: whether a message may come more than once in any case.
-        alarms: whether schedules of the wheel fire, and nothing else brings anything: no sweep.
+        alarms: whether only schedules bring work, and no sweep runs.
         looks: asked when all actors have ended, before anything heals.
         before_days: done when all is delivered, before days pass in which what is left goes.
         at_end: asked after everything.

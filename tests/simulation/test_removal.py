@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.guard import Guard
+from tests.simulation.guard import Guard, stored
 from tests.simulation.removal import (
     Removal,
     instead,
@@ -124,3 +124,9 @@ def test_a_guard_is_taken_away_by_name_in_any_spelling(function: Any, what: str)
 def test_a_selector_that_does_not_match_once_says_its_findings(removal: Removal, said: str) -> None:
     with pytest.raises(ValueError, match=said), Guard("none", _commit, removal).taken_away():
         raise AssertionError("it was taken away")
+
+
+def test_a_method_in_memory_is_found_in_any_class_and_an_unknown_method_is_refused() -> None:
+    assert stored("commit_plan").__qualname__.endswith(".commit_plan")
+    with pytest.raises(ValueError, match="wait_for_it is in 0 classes"):
+        stored("wait_for_it")

@@ -57,15 +57,15 @@ def early_from_the_start(patch: Patch) -> None:
     patch.setattr(ingest, "pack_rows", floored)
 
 
-def armed_a_day_late(patch: Patch) -> None:
+def scheduled_a_day_late(patch: Patch) -> None:
     patch.setattr(commit, "fires_at_ms", lambda slot, settings: slot * settings.slot_ms + 86_400_000)
 
 
-def armed_too_rarely(patch: Patch) -> None:
+def scheduled_too_rarely(patch: Patch) -> None:
     schedule = MemoryWheel.schedule
 
     def once(self: MemoryWheel, topic: str, slot: int, fires_at_ms: int) -> None:
-        if not any(armed == topic for armed, _, _ in self.schedules.values()):
+        if not any(other == topic for other, _, _ in self.schedules.values()):
             schedule(self, topic, slot, fires_at_ms)
 
     patch.setattr(MemoryWheel, "schedule", once)
@@ -177,7 +177,7 @@ def recurring_unfiltered(patch: Patch) -> None:
     patch.setattr(deliver, "rows_for", all_that_recurs)
 
 
-def armed_always(patch: Patch) -> None:
+def scheduled_never_again(patch: Patch) -> None:
     patch.setattr(commit, "_armed", lambda *_: True)
 
 
@@ -233,8 +233,8 @@ _SOON: dict[Plant, int] = {
     [
         (early, "calm", "before its time"),
         (early_from_the_start, "calm", "before its time"),
-        (armed_a_day_late, "calm", "ms late"),
-        (armed_too_rarely, "calm", "ms late"),
+        (scheduled_a_day_late, "calm", "ms late"),
+        (scheduled_too_rarely, "calm", "ms late"),
         (expired_at_once, "calm", "never came"),
         (exchanged, "calm", "and was sent as"),
         (replayed_without_anything, "calm", "was not replayed"),
@@ -252,7 +252,7 @@ _SOON: dict[Plant, int] = {
         (superseded, "calm", "had replaced it"),
         (recurring, "calm", "of rule-"),
         (recurring_unfiltered, "calm", "does not take rule-"),
-        (armed_always, "calm", "ms late"),
+        (scheduled_never_again, "calm", "ms late"),
         (key_kept_by_one_that_was_cancelled, "calm", "never came"),
         (forgotten_too_soon, "late", "was cancelled"),
         (rebuilt_in_part, "calm", "never came"),

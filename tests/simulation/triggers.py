@@ -196,7 +196,7 @@ class Triggers:
 
         def call(ports: FaultyPorts) -> None:
             done = do_job(ports, job)
-            self._look_at(done, topic)
+            self._count(done, topic)
             # As the handler does: what the job left to the work queue is in there as jobs of its own.
             self.jobs = [each for each in self.jobs if each is not queued]
 
@@ -206,7 +206,7 @@ class Triggers:
         if self._goes_wrong("job twice", 0.1):
             start(f"deliver {kind} again", call)
 
-    def _look_at(self, done: Delivered | None, topic: str) -> None:
+    def _count(self, done: Delivered | None, topic: str) -> None:
         if done is None:
             return
         self.world.exercised["deliver: messages"] += done.messages

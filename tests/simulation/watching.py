@@ -88,7 +88,7 @@ class Watch:
             self._break(f"{sent.id} of a deleted topic came to {reader.name} of its successor", life.name, sent.id)
         if sent.never is not None:
             self._break(f"{sent.id} {sent.never}, and came to {reader.name}", life.name, sent.id)
-        # It was looked at by a clock that may be behind, by a function that may then have stood still.
+        # A function with a clock that may be behind has read the time, and may then have stood still.
         if sent.expires_at_ms is not None and now_ms > sent.expires_at_ms + LONGEST_MS + MAX_SKEW_MS:
             self._break(f"{sent.id} came to {reader.name} long after it had expired", life.name, sent.id)
         if reader.takes(sent) == {False}:

@@ -139,7 +139,7 @@ def _recurring_and_paused() -> SmallWorld:
 
 RECUR_DISPATCH = Scenario(name="a recurring message against dispatch", build=lambda: _recur_and_dispatch(9, 8))
 RECUR_ALONE = Scenario(name="a recurring message against the seal", build=lambda: _recur_and_dispatch(None, 8))
-RECUR_WAKE = Scenario(
+RECUR_NEXT_SLOT = Scenario(
     name="a recurring message against a raise of the next slot", build=lambda: _recur_and_dispatch(5, 4)
 )
 RECURRING_AGAIN = Scenario(name="two ends of a recurring message", build=_recurring_again)

@@ -227,7 +227,7 @@ def _due_soon() -> SmallWorld:
     return world
 
 
-def _woken_behind() -> SmallWorld:
+def _lowered_behind() -> SmallWorld:
     """A resume has lowered the next slot. A ledger comes, and no sweep runs."""
     world = SmallWorld("billing")
     pause(world.topics, TOPIC, "billing")
@@ -243,7 +243,7 @@ def _woken_behind() -> SmallWorld:
     return world
 
 
-def _woken_at_an_open_slot() -> SmallWorld:
+def _lowered_to_an_open_slot() -> SmallWorld:
     """A resume, of one that has missed nothing, has put the next slot at the next open slot; a ledger comes, and no
     sweep."""
     world = SmallWorld("billing")
@@ -286,6 +286,6 @@ TWO_PLANNERS = Scenario(name="two dispatches, nobody takes plans", build=lambda:
 CANCELLED = Scenario(name="cancel against dispatch", build=_cancelled, most=1)
 QUEUED = Scenario(name="cancel against ingest", build=_cancelled_in_the_queue, most=1)
 SOON = Scenario(name="a message is due soon", build=_due_soon, most=0)
-WOKEN = Scenario(name="a ledger comes after a resume", build=_woken_behind, most=0)
-WOKEN_OPEN = Scenario(name="a ledger comes after a resume, in the next slot", build=_woken_at_an_open_slot, most=0)
+LOWERED = Scenario(name="a ledger comes after a resume", build=_lowered_behind, most=0)
+LOWERED_OPEN = Scenario(name="a ledger comes after a resume, in the next slot", build=_lowered_to_an_open_slot, most=0)
 SEGMENT = Scenario(name="two slots in one segment", build=_two_slots_of_one_segment, most=0)

@@ -74,13 +74,13 @@ GUARDS = (
         "a ledger creates its schedule when the schedule of the next slot has fired",
         commit.commit_and_arm,
         never("_armed"),
-        worlds.WOKEN,
+        worlds.LOWERED,
     ),
     Guard(
         "a ledger creates its schedule when the next slot was lowered without a schedule",
         commit._armed,
         never("AT_ONCE_MS"),
-        worlds.WOKEN_OPEN,
+        worlds.LOWERED_OPEN,
     ),
     Guard("a range is planned once", stored("commit_plan"), never("planned"), worlds.TWO_PLANNERS),
     Guard(

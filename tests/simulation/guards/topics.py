@@ -77,7 +77,7 @@ GUARDS = (
         "a recurring message that found the next slot low enough is refused when the next slot was raised since",
         stored("put_recurring"),
         never(".next_slot"),
-        recurring_worlds.RECUR_WAKE,
+        recurring_worlds.RECUR_NEXT_SLOT,
     ),
     Guard(
         "a recurring message keeps the sweep looking",
