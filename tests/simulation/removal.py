@@ -23,6 +23,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
@@ -36,11 +37,13 @@ class Place:
 
     Attributes:
         given: functions that the changed code calls, by the names under which it finds them.
+        wrapper: the function that is called instead of the whole function, if any.
     """
 
     name: str
     tree: ast.FunctionDef
     given: dict[str, Any] = field(default_factory=dict)
+    wrapper: Callable[..., Any] | None = None
 
     def one(self, wanted: str, found: list[_Node], others: list[ast.AST]) -> _Node:
         """Returns the only match.
@@ -95,24 +98,37 @@ def _mentions(node: ast.AST | list[ast.stmt], names: list[str]) -> bool:
     return found.issuperset(names)
 
 
-@dataclass(frozen=True, slots=True)
-class _Condition:
-    holds: bool
-    names: str
-    before: str
+Removal = Callable[[Place], None]
+"""A change of a function, after which the function lacks a guard."""
 
-    def edit(self, place: Place) -> None:
-        names = self.names.split()
-        conditions = [*_tests(place.tree, self.before.split())] if self.before else [*_conditions(place.tree)]
-        found = [each for each in conditions if _mentions(each, names)]
-        inner = [each for each in found if not any(other in found for other in _below(each))]
-        if not names:
-            inner = [each for each in found if not any(each in [*_below(other)] for other in found)]
-        wanted = f"a condition {self.names!r}" + (f" before {self.before!r}" if self.before else "")
-        old = place.one(wanted, inner, [*conditions])
-        if names and isinstance(old, ast.Compare) and _drop_pair(old, names, self.holds):
-            return
-        place.replace(old, ast.Constant(self.holds))
+
+def always(names: str = "", *, before: str = "") -> Removal:
+    """Makes a condition hold always.
+
+    Args:
+        names: mentioned by the condition.
+        before: mentioned by the body of the `if` to which the condition belongs.
+    """
+    return partial(_hold, True, names, before)
+
+
+def never(names: str = "", *, before: str = "") -> Removal:
+    """Makes a condition hold never. See `always` for the arguments."""
+    return partial(_hold, False, names, before)
+
+
+def _hold(holds: bool, selector: str, before: str, place: Place) -> None:
+    names = selector.split()
+    conditions = [*_tests(place.tree, before.split())] if before else [*_conditions(place.tree)]
+    found = [each for each in conditions if _mentions(each, names)]
+    if names:
+        found = [each for each in found if not any(other in found for other in _below(each))]
+    else:
+        found = [each for each in found if not any(each in _below(other) for other in found)]
+    wanted = f"a condition {selector!r}" + (f" before {before!r}" if before else "")
+    old = place.one(wanted, found, [*conditions])
+    if not (names and isinstance(old, ast.Compare) and _drop_pair(old, names, holds)):
+        place.replace(old, ast.Constant(holds))
 
 
 def _tests(tree: ast.AST, before: list[str]) -> Iterator[ast.expr]:
@@ -138,8 +154,8 @@ def _conditions(tree: ast.AST) -> Iterator[ast.expr]:
     yield from {id(each): each for each in seen}.values()
 
 
-def _below(node: ast.AST) -> Iterator[ast.AST]:
-    return (each for each in ast.walk(node) if each is not node)
+def _below(node: ast.AST) -> list[ast.AST]:
+    return [each for each in ast.walk(node) if each is not node]
 
 
 def _drop_pair(compare: ast.Compare, names: list[str], holds: bool) -> bool:
@@ -155,63 +171,64 @@ def _drop_pair(compare: ast.Compare, names: list[str], holds: bool) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class _Keyword:
-    names: str
-    keyword: str
+def keyword(call: str, name: str) -> Removal:
+    """Leaves a keyword out of a call."""
 
-    def edit(self, place: Place) -> None:
-        calls = [node for node in ast.walk(place.tree) if isinstance(node, ast.Call) and _callee(node) == self.names]
-        found = [each for call in calls for each in call.keywords if each.arg == self.keyword]
-        keyword = place.one(f"{self.names}({self.keyword}=...)", found, [*calls])
-        next(call for call in calls if keyword in call.keywords).keywords.remove(keyword)
+    def leave_out(place: Place) -> None:
+        calls = [node for node in ast.walk(place.tree) if isinstance(node, ast.Call) and _callee(node) == call]
+        found = [each for one in calls for each in one.keywords if each.arg == name]
+        left_out = place.one(f"{call}({name}=...)", found, [*calls])
+        next(one for one in calls if left_out in one.keywords).keywords.remove(left_out)
 
-
-@dataclass(frozen=True, slots=True)
-class _Instead:
-    names: str
-    function: Callable[..., Any]
-
-    def edit(self, place: Place) -> None:
-        call = place.call(self.names)
-        call.args.insert(0, call.func)
-        call.func = place.give(self.function)
+    return leave_out
 
 
-@dataclass(frozen=True, slots=True)
-class _Reads:
-    name: str
-    value: Callable[[Any], Any]
+def _nothing(*_: object, **__: object) -> None:
+    return None
 
-    def edit(self, place: Place) -> None:
+
+def instead(call: str, function: Callable[..., Any] = _nothing) -> Removal:
+    """Calls `function` instead, with the called function first, then its arguments."""
+
+    def exchange(place: Place) -> None:
+        found = place.call(call)
+        found.args.insert(0, found.func)
+        found.func = place.give(function)
+
+    return exchange
+
+
+def reads(name: str, value: Callable[[Any], Any]) -> Removal:
+    """Reads `value` of an attribute's owner instead of the attribute, or `value` of a constant."""
+
+    def exchange(place: Place) -> None:
         nodes = [*ast.walk(place.tree)]
-        attributes = [
-            each
-            for each in nodes
-            if isinstance(each, ast.Attribute) and each.attr == self.name and isinstance(each.ctx, ast.Load)
-        ]
-        constants = [each for each in nodes if isinstance(each, ast.Name) and each.id == self.name]
-        found: list[ast.expr] = [*attributes, *constants]
-        old = place.one(f"a read of {self.name!r}", found, [each for each in nodes if isinstance(each, ast.Attribute)])
-        owner = old.value if isinstance(old, ast.Attribute) else ast.Name(self.name, ast.Load())
-        place.replace(old, ast.Call(place.give(self.value), [owner], []))
+        attributes = [each for each in nodes if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Load)]
+        found: list[ast.expr] = [each for each in attributes if each.attr == name]
+        found += [each for each in nodes if isinstance(each, ast.Name) and each.id == name]
+        old = place.one(f"a read of {name!r}", found, [*attributes])
+        owner = old.value if isinstance(old, ast.Attribute) else ast.Name(name, ast.Load())
+        place.replace(old, ast.Call(place.give(value), [owner], []))
+
+    return exchange
 
 
-@dataclass(frozen=True, slots=True)
-class _Moved:
-    names: str
-    after: str
+def moved(call: str, *, after: str) -> Removal:
+    """Moves the statement of a call behind another call. Behind the test of an `if` is the beginning of its body."""
 
-    def edit(self, place: Place) -> None:
-        moving, there = place.call(self.names), place.call(self.after)
+    def move(place: Place) -> None:
+        moving, aim = place.call(call), place.call(after)
         block, index = _statement(place.tree, moving)
         statement = block[index]
         block[index] = ast.Pass()
-        block, index = _statement(place.tree, there)
-        aim = block[index]
-        if isinstance(aim, ast.If):
-            block, index = aim.body, -1
-        block.insert(index + 1, statement)
+        block, index = _statement(place.tree, aim)
+        before = block[index]
+        if isinstance(before, ast.If):
+            before.body.insert(0, statement)
+        else:
+            block.insert(index + 1, statement)
+
+    return move
 
 
 def _statement(tree: ast.AST, wanted: ast.AST) -> tuple[list[ast.stmt], int]:
@@ -227,72 +244,23 @@ def _statement(tree: ast.AST, wanted: ast.AST) -> tuple[list[ast.stmt], int]:
     return found[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Together:
-    parts: tuple[Removal, ...]
-
-    def edit(self, place: Place) -> None:
-        for part in self.parts:
-            assert not isinstance(part, _Wrapped)
-            part.edit(place)
-
-
-@dataclass(frozen=True, slots=True)
-class _Wrapped:
-    wrapper: Callable[..., Any]
-
-
-Removal = _Condition | _Keyword | _Instead | _Reads | _Moved | _Together | _Wrapped
-"""A change of a function, after which it lacks a guard."""
-
-
-def always(names: str = "", *, before: str = "") -> Removal:
-    """Makes a condition hold always.
-
-    Args:
-        names: mentioned by the condition.
-        before: mentioned by the body of the `if` to which the condition belongs.
-    """
-    return _Condition(True, names, before)
-
-
-def never(names: str = "", *, before: str = "") -> Removal:
-    """Makes a condition hold never. See `always` for the arguments."""
-    return _Condition(False, names, before)
-
-
-def keyword(call: str, name: str) -> Removal:
-    """Leaves a keyword out of a call."""
-    return _Keyword(call, name)
-
-
-def _nothing(*_: object, **__: object) -> None:
-    return None
-
-
-def instead(call: str, function: Callable[..., Any] = _nothing) -> Removal:
-    """Calls `function` instead, with the called function first, then its arguments."""
-    return _Instead(call, function)
-
-
-def reads(name: str, value: Callable[[Any], Any]) -> Removal:
-    """Reads `value` of an attribute's owner instead of the attribute, or `value` of a constant."""
-    return _Reads(name, value)
-
-
-def moved(call: str, *, after: str) -> Removal:
-    """Moves the statement of a call behind another call. Behind the test of an `if` is the beginning of its body."""
-    return _Moved(call, after)
-
-
 def together(*parts: Removal) -> Removal:
     """Makes several changes."""
-    return _Together(parts)
+
+    def make(place: Place) -> None:
+        for part in parts:
+            part(place)
+
+    return make
 
 
 def wrapped(wrapper: Callable[..., Any]) -> Removal:
     """Calls `wrapper` instead of the function, with the function first, then its arguments."""
-    return _Wrapped(wrapper)
+
+    def wrap(place: Place) -> None:
+        place.wrapper = wrapper
+
+    return wrap
 
 
 def code_of(function: FunctionType, removal: Removal) -> tuple[CodeType, dict[str, Any]]:
@@ -302,25 +270,27 @@ def code_of(function: FunctionType, removal: Removal) -> tuple[CodeType, dict[st
         ValueError: a selector does not match exactly once.
     """
     name = f"{function.__module__}.{function.__qualname__}"
-    if isinstance(removal, _Wrapped):
-        kept = FunctionType(
-            function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-        )
-        kept.__kwdefaults__ = function.__kwdefaults__
-        wrapper = removal.wrapper
-        called = compile("lambda *args, **kwargs: _given_0(*args, **kwargs)", f"<guards of {name}>", "eval")
-        return _inner(called), {"_given_0": lambda *args, **kwargs: wrapper(kept, *args, **kwargs)}
     module = ast.parse(textwrap.dedent(inspect.getsource(function)))
     tree = module.body[0]
     assert isinstance(tree, ast.FunctionDef)
     place = Place(name, tree)
-    removal.edit(place)
+    removal(place)
+    if place.wrapper is not None:
+        place.given["_wrapper"] = partial(place.wrapper, _copy(function))
+        return _inner(compile("lambda *args, **kwargs: _wrapper(*args, **kwargs)", name, "eval")), place.given
     tree.decorator_list.clear()
     tree.args.defaults = [ast.Constant(None) for _ in tree.args.defaults]
     tree.args.kw_defaults = [None if each is None else ast.Constant(None) for each in tree.args.kw_defaults]
     flags = annotations.compiler_flag  # the feature of that name
-    compiled = compile(ast.fix_missing_locations(module), f"<guards of {name}>", "exec", flags=flags)
-    return _inner(compiled), place.given
+    return _inner(compile(ast.fix_missing_locations(module), f"<{name} without a guard>", "exec", flags)), place.given
+
+
+def _copy(function: FunctionType) -> FunctionType:
+    made = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
 
 
 def _inner(code: CodeType) -> CodeType:
