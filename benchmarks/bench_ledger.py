@@ -52,9 +52,9 @@ def messages(path: Path, rows: int, order: str) -> pa.Table:
     rows_ = sorted((ms, ms.to_bytes(6) + random_.randbytes(10), payload) for ms, payload in timed)
     return rows_table(
         deliver_at_ms=[ms for ms, _, _ in rows_],
-        message_ids=[id_ for _, id_, _ in rows_],
-        payloads=[payload for _, _, payload in rows_],
-        encodings=[Encoding.JSON] * rows,
+        message_id=[id_ for _, id_, _ in rows_],
+        payload=[payload for _, _, payload in rows_],
+        encoding=[Encoding.JSON] * rows,
         sent_at_ms=[START_MS - random_.randrange(3_600_000) for _ in range(rows)],
     )
 

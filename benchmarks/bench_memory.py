@@ -116,9 +116,9 @@ def real_ledger(drawn: random.Random, rows: int, due: int) -> Ledger:
     times += [LATER_MS + drawn.randrange(SPAN_MS - 3_600_000) for _ in range(rows - due)]
     table = rows_table(
         deliver_at_ms=times,
-        message_ids=[ms.to_bytes(6) + drawn.randbytes(10) for ms in times],
-        payloads=[b'{"order":%d,"note":"%s"}' % (i, drawn.randbytes(40).hex().encode()) for i in range(rows)],
-        encodings=[1] * rows,
+        message_id=[ms.to_bytes(6) + drawn.randbytes(10) for ms in times],
+        payload=[b'{"order":%d,"note":"%s"}' % (i, drawn.randbytes(40).hex().encode()) for i in range(rows)],
+        encoding=[1] * rows,
         sent_at_ms=[START_MS] * rows,
     )
     return encode_ledger(table, topic="t", generation="g", slot_ms=300_000)

@@ -60,9 +60,9 @@ def make_ledgers(folder: Path, data: Path, ledgers: int, rows: int) -> None:
         times = sorted(START_MS + random_.randrange(SPAN_MS) for _ in range(rows))
         table = rows_table(
             deliver_at_ms=times,
-            message_ids=[ms.to_bytes(6) + random_.randbytes(10) for ms in times],
-            payloads=random_.choices(payloads, k=rows),
-            encodings=[Encoding.JSON] * rows,
+            message_id=[ms.to_bytes(6) + random_.randbytes(10) for ms in times],
+            payload=random_.choices(payloads, k=rows),
+            encoding=[Encoding.JSON] * rows,
             sent_at_ms=[START_MS - random_.randrange(300_000) for _ in range(rows)],
         )
         ledger = encode_ledger(table, topic="t", generation="g", slot_ms=SETTINGS.slot_ms)

@@ -74,9 +74,9 @@ def _ledger(messages: Sequence[Timed]) -> tuple[int, int]:
     )
     table = rows_table(
         deliver_at_ms=[due_ms for due_ms, _, _ in rows],
-        message_ids=[message_id for _, message_id, _ in rows],
-        payloads=[body.encode() for _, _, body in rows],
-        encodings=[Encoding.TEXT] * len(rows),
+        message_id=[message_id for _, message_id, _ in rows],
+        payload=[body.encode() for _, _, body in rows],
+        encoding=[Encoding.TEXT] * len(rows),
         sent_at_ms=[START_MS] * len(rows),
     )
     ledger = encode_ledger(table, topic="peers", generation="g", slot_ms=_SLOT_MS)

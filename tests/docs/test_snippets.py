@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from tidewheel import Message, ServiceSettings, Tidewheel, TopicSettings
 from tidewheel.cli import demo, local
 from tidewheel.cli.main import app
+from tidewheel.ledger.schema import COLUMNS
 from tidewheel.local import LocalTidewheel
 
 if TYPE_CHECKING:
@@ -225,6 +226,12 @@ def test_the_topic_settings_are_listed_with_their_defaults() -> None:
 def test_every_variable_of_the_functions_is_listed() -> None:
     names = {f"TIDEWHEEL_{field.name.upper()}" for field in fields(ServiceSettings)}
     assert _table_names("architecture.md", "Settings of the service") == names
+
+
+def test_the_columns_of_a_ledger_are_listed_as_they_are_declared() -> None:
+    text = (ROOT / "docs" / "ledger-format.md").read_text(encoding="utf-8")
+    rows = [(each.name, each.type.value + ", nullable" * each.nullable, each.holds) for each in COLUMNS]
+    assert "|---|---|---|\n" + "".join(f"| `{name}` | {type_} | {holds} |\n" for name, type_, holds in rows) in text
 
 
 def test_every_argument_of_the_local_stack_is_listed() -> None:

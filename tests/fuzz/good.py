@@ -186,11 +186,11 @@ def ledger(messages: int = 60, *, segment_rows: int = 20) -> Ledger:
     return encode_ledger(
         rows_table(
             deliver_at_ms=[NOW_MS + 1000 * i for i in range(messages)],
-            message_ids=[(NOW_MS + 1000 * i << 80 | i).to_bytes(16) for i in range(messages)],
-            payloads=[b"\x00\xff%d" % i if i % 3 == 2 else b"body %d" % i for i in range(messages)],
-            encodings=[i % 3 for i in range(messages)],
+            message_id=[(NOW_MS + 1000 * i << 80 | i).to_bytes(16) for i in range(messages)],
+            payload=[b"\x00\xff%d" % i if i % 3 == 2 else b"body %d" % i for i in range(messages)],
+            encoding=[i % 3 for i in range(messages)],
             sent_at_ms=[NOW_MS] * messages,
-            keys=[f"key {i}" if i % 2 else None for i in range(messages)],
+            key=[f"key {i}" if i % 2 else None for i in range(messages)],
             attributes=[{"color": "red"} if i % 4 else None for i in range(messages)],
         ),
         topic="orders",

@@ -47,11 +47,11 @@ def some_rows(rows: int = 300, *, seed: int = 1, start_ms: int = START_MS, span_
     times = sorted(start_ms + random_.randrange(span_ms) for _ in range(rows))
     return rows_table(
         deliver_at_ms=times,
-        message_ids=[ms.to_bytes(6) + random_.randbytes(10) for ms in times],
-        keys=[f"order-{i}" if i % 3 else None for i in range(rows)],
+        message_id=[ms.to_bytes(6) + random_.randbytes(10) for ms in times],
+        key=[f"order-{i}" if i % 3 else None for i in range(rows)],
         attributes=[{"kind": f"k{i % 7}", "ü": ""} if i % 5 else None for i in range(rows)],
-        payloads=[random_.randbytes(i % 50) for i in range(rows)],
-        encodings=[i % 3 for i in range(rows)],
+        payload=[random_.randbytes(i % 50) for i in range(rows)],
+        encoding=[i % 3 for i in range(rows)],
         sent_at_ms=[START_MS - i for i in range(rows)],
         expires_at_ms=[ms + DAY_MS if i % 2 else None for i, ms in enumerate(times)],
     )

@@ -48,9 +48,9 @@ def rows_of(rng: random.Random, rows: int, days: float = 10, **columns: Any) -> 
     times = sorted(START_MS + rng.randrange(int(days * DAY)) for _ in range(rows))
     return rows_table(
         deliver_at_ms=times,
-        message_ids=[ms.to_bytes(6) + rng.randbytes(10) for ms in times],
-        payloads=[b"body %d " % i + rng.randbytes(rng.randrange(60)) for i in range(rows)],
-        encodings=[Encoding.TEXT] * rows,
+        message_id=[ms.to_bytes(6) + rng.randbytes(10) for ms in times],
+        payload=[b"body %d " % i + rng.randbytes(rng.randrange(60)) for i in range(rows)],
+        encoding=[Encoding.TEXT] * rows,
         sent_at_ms=[START_MS + i for i in range(rows)],
         **columns,
     )
@@ -110,7 +110,7 @@ def test_both_engines_write_the_same_bytes(spark: Any, tmp_path: Path) -> None:
     rng = random.Random(4)
     keys = [rng.choice([None, "k1", "k2"]) for _ in range(900)]
     attributes = [rng.choice([None, {}, {"a": "b", "tenant": "x" * 30}]) for _ in range(900)]
-    tables = [rows_of(rng, 900, keys=keys, attributes=attributes) for _ in range(9)]
+    tables = [rows_of(rng, 900, key=keys, attributes=attributes) for _ in range(9)]
     work = a_work([put_ledger(location.objects(), table) for table in tables], *all_slots(300, 2000))
     written = [
         [output for output in engine(work) if output is not None]

@@ -246,9 +246,9 @@ def many_rows(count: int, slots: int) -> pa.Table:
     times = sorted(START_MS + 1000 * random_.randrange(slots) for _ in range(count))
     return rows_table(
         deliver_at_ms=times,
-        message_ids=[ms.to_bytes(6) + i.to_bytes(10) for i, ms in enumerate(times)],
-        payloads=[b"hello"] * count,
-        encodings=[1] * count,
+        message_id=[ms.to_bytes(6) + i.to_bytes(10) for i, ms in enumerate(times)],
+        payload=[b"hello"] * count,
+        encoding=[1] * count,
         sent_at_ms=[START_MS] * count,
     )
 

@@ -52,8 +52,7 @@ def a_row(deliver_at_ms: int = START_MS, number: int = 0, **changes: Any) -> Row
 
 
 def table_of(rows: list[Row]) -> pa.Table:
-    names = {"message_id": "message_ids", "key": "keys", "payload": "payloads", "encoding": "encodings"}
-    return rows_table(**{names.get(name, name): [row[name] for row in rows] for name in SCHEMA.names})
+    return rows_table(**{name: [row[name] for row in rows] for name in SCHEMA.names})
 
 
 def many_rows(count: int, *, span_ms: int = 60 * DAY_MS, payload_bytes: int = 300, seed: int = 1) -> pa.Table:
@@ -61,11 +60,11 @@ def many_rows(count: int, *, span_ms: int = 60 * DAY_MS, payload_bytes: int = 30
     times = sorted(START_MS + random_.randrange(span_ms) for _ in range(count))
     return rows_table(
         deliver_at_ms=times,
-        message_ids=[ms.to_bytes(6) + i.to_bytes(10) for i, ms in enumerate(times)],
-        keys=[f"order-{i}" if i % 3 else None for i in range(count)],
+        message_id=[ms.to_bytes(6) + i.to_bytes(10) for i, ms in enumerate(times)],
+        key=[f"order-{i}" if i % 3 else None for i in range(count)],
         attributes=[{"kind": f"k{i % 7}"} if i % 5 else None for i in range(count)],
-        payloads=[random_.randbytes(payload_bytes // 2).hex().encode() for _ in range(count)],
-        encodings=[i % 3 for i in range(count)],
+        payload=[random_.randbytes(payload_bytes // 2).hex().encode() for _ in range(count)],
+        encoding=[i % 3 for i in range(count)],
         sent_at_ms=[START_MS - i for i in range(count)],
         expires_at_ms=[ms + DAY_MS if i % 2 else None for i, ms in enumerate(times)],
     )

@@ -27,9 +27,9 @@ def a_ledger(rows: int = 100, *, span_ms: int = 60 * DAY_MS, **changes: Any) -> 
     times = [START_MS + i * span_ms // rows for i in range(rows)]
     table = rows_table(
         deliver_at_ms=times,
-        message_ids=[ms.to_bytes(6) + i.to_bytes(10) for i, ms in enumerate(times)],
-        payloads=[b"payload %d" % i for i in range(rows)],
-        encodings=[0] * rows,
+        message_id=[ms.to_bytes(6) + i.to_bytes(10) for i, ms in enumerate(times)],
+        payload=[b"payload %d" % i for i in range(rows)],
+        encoding=[0] * rows,
         sent_at_ms=[START_MS] * rows,
     )
     arguments: dict[str, Any] = {"topic": "orders", "generation": "g1", "slot_ms": 300_000, "segment_rows": 7}

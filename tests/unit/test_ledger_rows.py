@@ -20,11 +20,11 @@ def table_of(rows: list[tuple[int, bytes]], *, with_texts: bool) -> pa.Table:
     attributes = [{"n": str(i)} if i % 2 else None for i in range(len(rows))]
     return rows_table(
         deliver_at_ms=[ms for ms, _ in rows],
-        message_ids=[message_id for _, message_id in rows],
-        payloads=[b"%d" % i for i in range(len(rows))],
-        encodings=[0] * len(rows),
+        message_id=[message_id for _, message_id in rows],
+        payload=[b"%d" % i for i in range(len(rows))],
+        encoding=[0] * len(rows),
         sent_at_ms=list(range(len(rows))),
-        keys=keys if with_texts else None,
+        key=keys if with_texts else None,
         attributes=attributes if with_texts else None,
     )
 

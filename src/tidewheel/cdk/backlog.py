@@ -14,21 +14,19 @@ from constructs import Construct
 
 from tidewheel.cdk.names import service_name
 from tidewheel.cdk.storage import Storage
+from tidewheel.ledger.schema import COLUMNS, ColumnType
 from tidewheel.model.object_names import LEDGERS
 
 TABLE_NAME = "ledgers"
 
-COLUMNS = {
-    "deliver_at_ms": "bigint",
-    "message_id": "binary",
-    "key": "string",
-    "attributes": "map<string,string>",
-    "payload": "binary",
-    "encoding": "tinyint",
-    "sent_at_ms": "bigint",
-    "expires_at_ms": "bigint",
+_HIVE_TYPES = {
+    ColumnType.INT64: "bigint",
+    ColumnType.INT8: "tinyint",
+    ColumnType.ID: "binary",
+    ColumnType.TEXT: "string",
+    ColumnType.TEXTS: "map<string,string>",
+    ColumnType.BYTES: "binary",
 }
-"""The columns of `tidewheel.ledger.rows.SCHEMA`."""
 
 PARTITIONS = {"topic": "string", "due_day": "string"}
 
@@ -89,7 +87,9 @@ class Backlog(Construct):
                 table_type="EXTERNAL_TABLE",
                 partition_keys=_columns(PARTITIONS),
                 storage_descriptor=glue.CfnTable.StorageDescriptorProperty(
-                    columns=_columns(COLUMNS), location=location, **PARQUET
+                    columns=_columns({each.name: _HIVE_TYPES[each.type] for each in COLUMNS}),
+                    location=location,
+                    **PARQUET,
                 ),
                 parameters={
                     "classification": "parquet",

@@ -27,9 +27,10 @@ The footer is followed by its length (4 bytes, little-endian) and `PAR1`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
+
+from tidewheel.ledger.schema import COLUMNS, Column, ColumnType
 
 MAGIC = b"PAR1"
 _CREATED_BY = b"tidewheel version 1 (build 0)"  # the form that Java's reader insists on
@@ -70,39 +71,57 @@ class Codec(IntEnum):
     ZSTD = 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """How a leaf column is stored, the same in every ledger.
+class _Storage(NamedTuple):
+    """How a type of column is stored in Parquet.
 
     Attributes:
-        path: names from the root to the column.
-        type: physical type.
         encoding: encoding of the values. Levels are always RLE.
         codec: compression, if the row group has any values in the column.
+        length: bytes of a value of fixed length.
+        converted, logical: the type's annotations. LogicalType is a union: 1 STRING, 2 MAP, 10 INTEGER.
     """
 
-    path: tuple[str, ...]
     type: _Type
     encoding: Encoding
     codec: Codec
+    length: int | None = None
+    converted: int | None = None
+    logical: bytes | None = None
 
 
-_PLAIN, _DELTA, _ID = Encoding.PLAIN, Encoding.DELTA_BINARY_PACKED, Encoding.DELTA_BYTE_ARRAY
+_TEXT = _Storage(_Type.BYTE_ARRAY, Encoding.PLAIN, Codec.ZSTD, converted=0, logical=b"\x1c\x00\x00")
+# IntType: 1 bitWidth (a byte) = 8, 2 isSigned = true
+_INT8 = b"\xac" + b"\x13\x08\x11\x00" + b"\x00"
+_STORAGE = {
+    ColumnType.INT64: _Storage(_Type.INT64, Encoding.DELTA_BINARY_PACKED, Codec.NONE),
+    ColumnType.INT8: _Storage(_Type.INT32, Encoding.DELTA_BINARY_PACKED, Codec.NONE, converted=15, logical=_INT8),
+    ColumnType.ID: _Storage(_Type.FIXED_LEN_BYTE_ARRAY, Encoding.DELTA_BYTE_ARRAY, Codec.NONE, length=16),
+    ColumnType.TEXT: _TEXT,
+    ColumnType.TEXTS: _TEXT,
+    ColumnType.BYTES: _Storage(_Type.BYTE_ARRAY, Encoding.PLAIN, Codec.ZSTD),
+}
 
-COLUMNS = tuple(
-    Column(path=path, type=type_, encoding=encoding, codec=codec)
-    for path, type_, encoding, codec in (
-        (("deliver_at_ms",), _Type.INT64, _DELTA, Codec.NONE),
-        (("message_id",), _Type.FIXED_LEN_BYTE_ARRAY, _ID, Codec.NONE),
-        (("key",), _Type.BYTE_ARRAY, _PLAIN, Codec.ZSTD),
-        (("attributes", "key_value", "key"), _Type.BYTE_ARRAY, _PLAIN, Codec.ZSTD),
-        (("attributes", "key_value", "value"), _Type.BYTE_ARRAY, _PLAIN, Codec.ZSTD),
-        (("payload",), _Type.BYTE_ARRAY, _PLAIN, Codec.ZSTD),
-        (("encoding",), _Type.INT32, _DELTA, Codec.NONE),
-        (("sent_at_ms",), _Type.INT64, _DELTA, Codec.NONE),
-        (("expires_at_ms",), _Type.INT64, _DELTA, Codec.NONE),
-    )
-)
+
+class Leaf(NamedTuple):
+    """A leaf of the schema. A map has two, all other columns have one.
+
+    Attributes:
+        column: the ledger's column.
+        path: names from the root to the leaf.
+        storage: how the values are stored.
+    """
+
+    column: Column
+    path: tuple[str, ...]
+    storage: _Storage
+
+
+def _leaves(column: Column) -> tuple[Leaf, ...]:
+    ends = (("key_value", "key"), ("key_value", "value")) if column.type is ColumnType.TEXTS else ((),)
+    return tuple(Leaf(column, (column.name, *end), _STORAGE[column.type]) for end in ends)
+
+
+LEAVES = tuple(leaf for column in COLUMNS for leaf in _leaves(column))
 
 
 class Chunk(NamedTuple):
@@ -126,14 +145,14 @@ class RowGroup:
 
     Args:
         rows: how many.
-        chunks: one for each of COLUMNS. Their pages are contiguous.
+        chunks: one for each of LEAVES. Their pages are contiguous.
     """
 
     def __init__(self, rows: int, chunks: Sequence[Chunk]) -> None:
         self.rows = rows
         self._sizes = [chunk.encoded_bytes for chunk in chunks]
         self._heads = [
-            _CHUNK_HEADS[column, chunk.codec]
+            _CHUNK_HEADS[i, chunk.codec]
             + b"".join(
                 (
                     b"\x16",
@@ -145,7 +164,7 @@ class RowGroup:
                     b"\x26",
                 )
             )
-            for column, chunk in enumerate(chunks)
+            for i, chunk in enumerate(chunks)
         ]
         self._tail = b"\x16" + _integer(sum(chunk.raw_bytes for chunk in chunks)) + b"\x16" + _integer(rows)
 
@@ -170,7 +189,7 @@ class RowGroup:
         return self._entry(first_page, statistics, _SORTING_COLUMNS + b"\x16" + _integer(first_page))
 
     def _entry(self, page: int, time_statistics: bytes, order: bytes) -> bytes:
-        parts = [b"\x19", _list_head(len(COLUMNS), _STRUCT)]
+        parts = [b"\x19", _list_head(len(LEAVES), _STRUCT)]
         end_of_chunk = time_statistics + _STOP + _STOP
         for head, size in zip(self._heads, self._sizes, strict=True):
             parts += (head, _integer(page), end_of_chunk)
@@ -251,10 +270,9 @@ def _list_head(length: int, element_type: int) -> bytes:
 
 def _node(
     name: str,
-    repetition: _Repetition | None,
+    repetition: _Repetition,
+    storage: _Storage | None = None,
     *,
-    type_: _Type | None = None,
-    type_length: int | None = None,
     children: int | None = None,
     converted: int | None = None,
     logical: bytes | None = None,
@@ -263,10 +281,13 @@ def _node(
 
     Its fields are 1 type, 2 type_length, 3 repetition, 4 name, 5 num_children, 6 converted, 10 logical.
     """
+    type_, length = None, None
+    if storage is not None:
+        type_, length, converted, logical = storage.type, storage.length, storage.converted, storage.logical
     fields: tuple[tuple[int, int, bytes | None], ...] = (
         (1, _I32, None if type_ is None else _integer(type_)),
-        (2, _I32, None if type_length is None else _integer(type_length)),
-        (3, _I32, None if repetition is None else _integer(repetition)),
+        (2, _I32, None if length is None else _integer(length)),
+        (3, _I32, _integer(repetition)),
         (4, _STRING, _string(name.encode())),
         (5, _I32, None if children is None else _integer(children)),
         (6, _I32, None if converted is None else _integer(converted)),
@@ -281,48 +302,45 @@ def _node(
     return encoded + _STOP
 
 
-def _schema() -> bytes:
-    required, optional, repeated = _Repetition.REQUIRED, _Repetition.OPTIONAL, _Repetition.REPEATED
-    int64, byte_array = _Type.INT64, _Type.BYTE_ARRAY
-    text, map_ = b"\x1c\x00\x00", b"\x2c\x00\x00"  # LogicalType is a union: 1 STRING, 2 MAP, 10 INTEGER
-    int8 = b"\xac" + b"\x13\x08\x11\x00" + b"\x00"  # IntType: 1 bitWidth (a byte) = 8, 2 isSigned = true
-    nodes = (
-        _node("schema", required, children=8),
-        _node("deliver_at_ms", required, type_=int64),
-        _node("message_id", required, type_=_Type.FIXED_LEN_BYTE_ARRAY, type_length=16),
-        _node("key", optional, type_=byte_array, converted=0, logical=text),
-        _node("attributes", optional, children=1, converted=1, logical=map_),
-        _node("key_value", repeated, children=2),
-        _node("key", required, type_=byte_array, converted=0, logical=text),
-        _node("value", optional, type_=byte_array, converted=0, logical=text),
-        _node("payload", required, type_=byte_array),
-        _node("encoding", required, type_=_Type.INT32, converted=15, logical=int8),
-        _node("sent_at_ms", required, type_=int64),
-        _node("expires_at_ms", optional, type_=int64),
+def _nodes(column: Column) -> tuple[bytes, ...]:
+    storage = _STORAGE[column.type]
+    repetition = _Repetition.OPTIONAL if column.nullable else _Repetition.REQUIRED
+    if column.type is not ColumnType.TEXTS:
+        return (_node(column.name, repetition, storage),)
+    return (
+        _node(column.name, repetition, children=1, converted=1, logical=b"\x2c\x00\x00"),
+        _node("key_value", _Repetition.REPEATED, children=2),
+        _node("key", _Repetition.REQUIRED, storage),
+        _node("value", _Repetition.OPTIONAL, storage),
     )
+
+
+def _schema() -> bytes:
+    root = _node("schema", _Repetition.REQUIRED, children=len(COLUMNS))
+    nodes = [root, *(node for column in COLUMNS for node in _nodes(column))]
     return _list_head(len(nodes), _STRUCT) + b"".join(nodes)
 
 
-def _chunk_head(column: Column, codec: Codec) -> bytes:
+def _chunk_head(leaf: Leaf, codec: Codec) -> bytes:
     """Returns the fields of a column chunk up to the codec, which are the same in every row group."""
-    encodings = sorted({Encoding.RLE, column.encoding})
+    encodings = sorted({Encoding.RLE, leaf.storage.encoding})
     return b"".join(
         (
             b"\x26\x00",
             b"\x1c",
-            b"\x15" + _integer(column.type),
+            b"\x15" + _integer(leaf.storage.type),
             b"\x19" + _list_head(len(encodings), _I32),
             *map(_integer, encodings),
-            b"\x19" + _list_head(len(column.path), _STRING),
-            *(_string(name.encode()) for name in column.path),
+            b"\x19" + _list_head(len(leaf.path), _STRING),
+            *(_string(name.encode()) for name in leaf.path),
             b"\x15" + _integer(codec),
         )
     )
 
 
 _VERSION_AND_SCHEMA = b"\x15\x04" + b"\x19" + _schema()
-_CHUNK_HEADS = {(i, codec): _chunk_head(column, codec) for i, column in enumerate(COLUMNS) for codec in Codec}
+_CHUNK_HEADS = {(i, codec): _chunk_head(leaf, codec) for i, leaf in enumerate(LEAVES) for codec in Codec}
 # Rows are sorted by the columns 0 and 1: SortingColumn is 1 column_idx, 2 descending, 3 nulls_first.
 _SORTING_COLUMNS = b"\x19" + _list_head(2, _STRUCT) + b"\x15\x00\x12\x12\x00" + b"\x15\x02\x12\x12\x00"
 # Every column has the order of its type. Without this field, readers do not trust min_value and max_value.
-_COLUMN_ORDERS = b"\x19" + _list_head(len(COLUMNS), _STRUCT) + b"\x1c\x00\x00" * len(COLUMNS)
+_COLUMN_ORDERS = b"\x19" + _list_head(len(LEAVES), _STRUCT) + b"\x1c\x00\x00" * len(LEAVES)

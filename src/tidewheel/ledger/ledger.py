@@ -6,16 +6,15 @@ the magic in front, is a Parquet file too, so that one GET is enough and no foot
     ledger   | "PAR1" | segment | segment | ... | tail | ending |
     segment  | CRC-32 of the rest of the segment, 4 bytes LE | pages | footer | footer length, 4 bytes LE | "PAR1" |
     ending   | CRC-32 of the rest of the ledger, 4 bytes LE | footer | footer length, 4 bytes LE | "PAR1" |
-    pages    | deliver_at_ms | message_id | key | attributes: keys | values | payload | encoding
-             | sent_at_ms | expires_at_ms |
+    pages    | of each column of `ledger/schema.py`, in that order (a map has two: keys, values) |
 
 Segments are contiguous, the first at offset 4. The pages are encoded once and named by two footers. The segment's own
 footer has offsets from the segment's start, the ledger's footer has offsets from the file's start. Only the ledger's
 footer has statistics (of deliver_at_ms) and the tags `tidewheel.topic`, `.generation`, `.sources` (a JSON list of
 the ledgers it was merged from). Both have `tidewheel.schema_version`. `ledger/footer.py` draws the footers.
 
-Rows are sorted by (deliver_at_ms, message_id). Payloads, keys and attributes are compressed with zstd. Times and ids
-are stored as differences instead, which is smaller and faster than zstd.
+Rows are sorted by (deliver_at_ms, message_id). Texts and bytes are compressed with zstd. Times and ids are stored as
+differences instead, which is smaller and faster than zstd.
 
 The checksum covers whole segments instead of Parquet's pages. It costs a third of Parquet's checksums, covers page
 headers and footers too, and is verified before a parser reads the bytes. The ledger's own footer has such a checksum

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,48 +11,40 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import InvalidValue
+from tidewheel.ledger.schema import COLUMNS, TEXT_TYPES, ColumnType
 
-SCHEMA: pa.Schema = pa.schema(
-    [
-        pa.field("deliver_at_ms", pa.int64(), nullable=False),
-        pa.field("message_id", pa.binary(16), nullable=False),
-        pa.field("key", pa.string()),
-        pa.field("attributes", pa.map_(pa.string(), pa.string())),
-        pa.field("payload", pa.binary(), nullable=False),
-        pa.field("encoding", pa.int8(), nullable=False),
-        pa.field("sent_at_ms", pa.int64(), nullable=False),
-        pa.field("expires_at_ms", pa.int64()),
-    ]
-)
-"""Columns of a ledger. `encoding` is the number of a `tidewheel.model.message.Encoding`."""
+_ARROW_TYPES = {
+    ColumnType.INT64: pa.int64(),
+    ColumnType.INT8: pa.int8(),
+    ColumnType.ID: pa.binary(16),
+    ColumnType.TEXT: pa.string(),
+    ColumnType.TEXTS: pa.map_(pa.string(), pa.string()),
+    ColumnType.BYTES: pa.binary(),
+}
+SCHEMA: pa.Schema = pa.schema([pa.field(each.name, _ARROW_TYPES[each.type], each.nullable) for each in COLUMNS])
+"""The columns of a ledger in Arrow's types."""
+_TEXTS = tuple(each for each in COLUMNS if each.type in TEXT_TYPES)
 
 Int64s = npt.NDArray[np.int64]
 _Uint64s = npt.NDArray[np.uint64]
 
 
-def rows_table(
-    *,
-    deliver_at_ms: Sequence[int],
-    message_ids: Sequence[bytes],
-    payloads: Sequence[bytes],
-    encodings: Sequence[int],
-    sent_at_ms: Sequence[int],
-    keys: Sequence[str | None] | None = None,
-    attributes: Sequence[Mapping[str, str] | None] | None = None,
-    expires_at_ms: Sequence[int | None] | None = None,
-) -> pa.Table:
+def rows_table(**columns: Sequence[Any] | None) -> pa.Table:
     """Returns rows in SCHEMA, made from columns. A missing column is null in every row.
 
     Raises:
-        InvalidValue: an id does not have 16 bytes, a value has the wrong type, or the columns differ in length.
+        InvalidValue: an id does not have 16 bytes, a value has the wrong type, the columns differ in length, or a
+            ledger has no such column.
     """
-    rows = len(deliver_at_ms)
-    pairs = None if attributes is None else [None if a is None else list(a.items()) for a in attributes]
-    columns = (deliver_at_ms, message_ids, keys, pairs, payloads, encodings, sent_at_ms, expires_at_ms)
+    given = {name: column for name, column in columns.items() if column is not None}
+    rows = max(map(len, given.values()), default=0)
+    unknown = sorted(given.keys() - set(SCHEMA.names))
+    if unknown:
+        raise InvalidValue("columns", unknown, f"a ledger has {', '.join(SCHEMA.names)}")
     try:
         arrays = [
-            pa.nulls(rows, field.type) if column is None else pa.array(column, field.type)
-            for field, column in zip(SCHEMA, columns, strict=True)
+            _array(given[field.name], field.type) if field.name in given else pa.nulls(rows, field.type)
+            for field in SCHEMA
         ]
         table = pa.Table.from_arrays(arrays, schema=SCHEMA)
         table.validate()
@@ -60,6 +53,12 @@ def rows_table(
         raise
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidValue("rows", rows, f"not rows of a ledger: {error}") from error
+
+
+def _array(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
+    if pa.types.is_map(type_):
+        values = [None if each is None else list(each.items()) for each in values]
+    return pa.array(values, type_)
 
 
 def conform(table: pa.Table) -> pa.Table:
@@ -145,14 +144,17 @@ def times_of(table: pa.Table) -> Int64s:
 
 
 def text_bytes(table: pa.Table) -> Int64s:
-    """Returns the total bytes of payload, key and attributes of each row."""
-    total: Int64s = pc.binary_length(table.column("payload")).to_numpy().astype(np.int64)
-    keys = table.column("key")
-    if keys.null_count < len(keys):
-        total += pc.fill_null(pc.binary_length(keys), 0).to_numpy()
-    attributes = table.column("attributes")
-    if attributes.null_count < len(attributes):
-        total += np.concatenate([_map_bytes(chunk) for chunk in attributes.chunks])
+    """Returns the bytes of each row in the columns of variable length."""
+    total = np.zeros(table.num_rows, np.int64)
+    for declared in _TEXTS:
+        column = table.column(declared.name)
+        if column.null_count == len(column):
+            continue
+        if declared.type is ColumnType.TEXTS:
+            total += np.concatenate([_map_bytes(chunk) for chunk in column.chunks])
+        else:
+            lengths = pc.binary_length(column)
+            total += (pc.fill_null(lengths, 0) if declared.nullable else lengths).to_numpy()
     return total
 
 

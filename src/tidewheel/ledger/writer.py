@@ -14,8 +14,9 @@ from pyroaring import BitMap
 from tidewheel.errors import InvalidValue
 from tidewheel.ledger import footer
 from tidewheel.ledger.bucket import Bucket, BucketId, Tail, encode_tail
-from tidewheel.ledger.footer import COLUMNS, MAGIC, Chunk, Codec, RowGroup
+from tidewheel.ledger.footer import LEAVES, MAGIC, Chunk, Codec, RowGroup
 from tidewheel.ledger.rows import SCHEMA, Int64s, conform, in_order, text_bytes, times_of
+from tidewheel.ledger.schema import COLUMNS, TEXT_TYPES
 from tidewheel.ledger.sink import Sink
 from tidewheel.model.checksum import CHECKSUM_BYTES, seal_of, sealed
 from tidewheel.model.segment import Segment
@@ -36,15 +37,15 @@ _MAX_RAW_BYTES = 64 * 1024 * 1024
 _ZSTD_LEVEL = 1
 # Encoded bytes per raw byte, assumed until the first segment gives the ledger's own share.
 _FIRST_SHARE = 0.4
-# Bytes of a row besides payload, key and attributes: differences of id and times, lengths.
+# Bytes of a row besides its texts: differences of id and times, lengths.
 _ROW_BYTES = 24
 # Encoded bytes and segments that a writer keeps before it passes them on.
 _FLUSH_BYTES = 8 * 1024 * 1024
 _FLUSH_SEGMENTS = 128
 
 
-_NAMES = {column: ".".join(column.path) for column in COLUMNS}
-_TEXTS = ("key", "attributes")
+_NAMES = [".".join(leaf.path) for leaf in LEAVES]
+_OPTIONAL_TEXTS = tuple(each.name for each in COLUMNS if each.nullable and each.type in TEXT_TYPES)
 _SEGMENT_TAGS = {VERSION_TAG: SCHEMA_VERSION}
 
 
@@ -97,8 +98,8 @@ class _RowGroups:
     Only the pages of that file are used.
 
     Args:
-        with_texts: whether any row has a key or attributes. If all are null, their columns are not compressed, because
-            zstd would make them larger and take a tenth of the whole time.
+        with_texts: whether any row has a key or attributes. If all optional texts are null, their columns are not
+            compressed, because zstd would make them larger and take a tenth of the whole time.
     """
 
     def __init__(self, *, with_texts: bool) -> None:
@@ -107,16 +108,17 @@ class _RowGroups:
         self._sink = pa.BufferOutputStream()
         self._metadata: list[pq.FileMetaData] = []
         self._codecs = [
-            Codec.NONE if column.path[0] in _TEXTS and not with_texts else column.codec for column in COLUMNS
+            Codec.NONE if leaf.column.name in _OPTIONAL_TEXTS and not with_texts else leaf.storage.codec
+            for leaf in LEAVES
         ]
-        codecs = dict(zip(_NAMES.values(), self._codecs, strict=True))
+        codecs = dict(zip(_NAMES, self._codecs, strict=True))
         self._writer = pq.ParquetWriter(
             self._sink,
             SCHEMA,
             metadata_collector=self._metadata,
             compression={name: codec.name for name, codec in codecs.items()},
             compression_level={name: _ZSTD_LEVEL for name, codec in codecs.items() if codec is Codec.ZSTD},
-            column_encoding={name: column.encoding.name for column, name in _NAMES.items()},
+            column_encoding={name: leaf.storage.encoding.name for leaf, name in zip(LEAVES, _NAMES, strict=True)},
             use_dictionary=False,
             write_statistics=False,
             store_schema=False,
@@ -144,7 +146,7 @@ class _RowGroups:
         (metadata,) = self._metadata
         for i, span in enumerate(self.spans):
             row_group = metadata.row_group(i)
-            columns = [row_group.column(j) for j in range(len(COLUMNS))]
+            columns = [row_group.column(j) for j in range(len(LEAVES))]
             chunks = [
                 Chunk(codec, column.num_values, column.total_uncompressed_size, column.total_compressed_size)
                 for codec, column in zip(self._codecs, columns, strict=True)
@@ -296,7 +298,7 @@ class LedgerWriter:
         return end if end <= rows else None
 
     def _encode(self, rows: pa.Table, first_ms: int, last_ms: int, raw_bytes: int) -> None:
-        with_texts = any(rows.column(name).null_count < rows.num_rows for name in _TEXTS)
+        with_texts = any(rows.column(name).null_count < rows.num_rows for name in _OPTIONAL_TEXTS)
         if self._encoder is None or self._encoder.with_texts != with_texts:
             self._flush()
             self._encoder = _RowGroups(with_texts=with_texts)

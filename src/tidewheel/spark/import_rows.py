@@ -2,8 +2,7 @@
 
 The mapping consists of Spark expressions that never throw. These columns are added to a row of the input:
 
-    ledger columns   deliver_at_ms, message_id (without the count among identical rows), key, attributes, payload,
-                     encoding, sent_at_ms, expires_at_ms
+    ledger columns   of SPARK_SCHEMA; message_id is without the count among identical rows
     SLOT             of deliver_at_ms
     BYTES            of payload, key and attributes
     REJECT           an error in the row, at any time: {kind, value}; null if there is none
@@ -33,21 +32,12 @@ from tidewheel.model.validation import MAX_KEY_CHARACTERS
 from tidewheel.spark.import_input import MALFORMED, Input
 from tidewheel.spark.import_options import Columns
 from tidewheel.spark.import_times import Time, time_of
+from tidewheel.spark.ledger_source import SPARK_SCHEMA
 
 SLOT = "_slot"
 BYTES = "_bytes"
 REJECT = "_reject"
 TIMING = "_timing"
-LEDGER_COLUMNS = (
-    "deliver_at_ms",
-    "message_id",
-    "key",
-    "attributes",
-    "payload",
-    "encoding",
-    "sent_at_ms",
-    "expires_at_ms",
-)
 _OUR = "_ledger_"
 _SHOWN = 100
 _WITH_REFUSED = r"[^\t\n\r\x20-\x{d7ff}\x{e000}-\x{fffd}\x{10000}-\x{10ffff}]"
@@ -94,17 +84,18 @@ def mapped(given: Input, terms: Terms) -> DataFrame:
     expiry = None if columns.expires_at is None else _time(columns.expires_at, given, terms)
     payload, encoding = _body(columns.body, given)
     attributes = _attributes(columns.attributes, given)
-    frame = given.frame.withColumns(
-        {
-            f"{_OUR}deliver_at_ms": due.ms,
-            f"{_OUR}expires_at_ms": F.lit(None).cast("bigint") if expiry is None else expiry.ms,
-            f"{_OUR}payload": payload,
-            f"{_OUR}encoding": F.lit(int(encoding)).cast("tinyint"),
-            f"{_OUR}attributes": attributes,
-            f"{_OUR}key": _key(columns.key, given),
-            f"{_OUR}sent_at_ms": F.lit(terms.now_ms).cast("bigint"),
-        }
-    )
+    ours = {field.name: F.lit(None).cast(field.dataType) for field in SPARK_SCHEMA if field.nullable} | {
+        "deliver_at_ms": due.ms,
+        "payload": payload,
+        "encoding": F.lit(int(encoding)).cast("tinyint"),
+        "attributes": attributes,
+        "sent_at_ms": F.lit(terms.now_ms).cast("bigint"),
+    }
+    if columns.key is not None:
+        ours["key"] = _key(columns.key, given)
+    if expiry is not None:
+        ours["expires_at_ms"] = expiry.ms
+    frame = given.frame.withColumns({f"{_OUR}{name}": column for name, column in ours.items()})
     problems = [
         _reject("the line is malformed", F.col(MALFORMED), F.col(MALFORMED).isNotNull()),
         *_time_problems(columns.deliver_at, due, _ours("deliver_at_ms")),
@@ -130,7 +121,7 @@ def mapped(given: Input, terms: Terms) -> DataFrame:
 def ledger_rows(frame: DataFrame, *others: Column) -> DataFrame:
     """Selects a ledger's columns, and the given columns, from mapped rows."""
     attributes = _ours("attributes")
-    columns = {name: _ours(name) for name in LEDGER_COLUMNS}
+    columns = {name: _ours(name) for name in SPARK_SCHEMA.names}
     columns["attributes"] = F.when(F.size(attributes) > 0, attributes)
     return frame.select(*(column.alias(name) for name, column in columns.items()), *others)
 
@@ -178,9 +169,7 @@ def _timing(name: str, terms: Terms) -> Column:
     )
 
 
-def _key(name: str | None, given: Input) -> Column:
-    if name is None:
-        return F.lit(None).cast("string")
+def _key(name: str, given: Input) -> Column:
     if isinstance(given.types[name], (ArrayType, MapType, StructType, BinaryType, VariantType)):
         raise InvalidValue("--key", name, f"it is a {given.types[name].simpleString()}; give a column of text")
     return F.nullif(F.col(f"`{name}`").cast("string"), F.lit(""))

@@ -28,6 +28,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.types import (
     BinaryType,
     ByteType,
+    DataType,
     LongType,
     MapType,
     StringType,
@@ -38,24 +39,22 @@ from pyspark.sql.types import (
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.ports import Objects
 from tidewheel.ledger.ledger import SCHEMA, decode_segment
+from tidewheel.ledger.schema import COLUMNS, ColumnType
 from tidewheel.model.segment import Segment
 from tidewheel.spark.ledger_sink import LedgerSink
 from tidewheel.spark.live_ledgers import LiveLedger, in_listing, in_table
 from tidewheel.spark.location import Location
 from tidewheel.spark.time_range import TimeRange
 
-SPARK_SCHEMA = StructType(
-    [
-        StructField("deliver_at_ms", LongType(), nullable=False),
-        StructField("message_id", BinaryType(), nullable=False),
-        StructField("key", StringType()),
-        StructField("attributes", MapType(StringType(), StringType())),
-        StructField("payload", BinaryType(), nullable=False),
-        StructField("encoding", ByteType(), nullable=False),
-        StructField("sent_at_ms", LongType(), nullable=False),
-        StructField("expires_at_ms", LongType()),
-    ]
-)
+_SPARK_TYPES: dict[ColumnType, DataType] = {
+    ColumnType.INT64: LongType(),
+    ColumnType.INT8: ByteType(),
+    ColumnType.ID: BinaryType(),
+    ColumnType.TEXT: StringType(),
+    ColumnType.TEXTS: MapType(StringType(), StringType()),
+    ColumnType.BYTES: BinaryType(),
+}
+SPARK_SCHEMA = StructType([StructField(each.name, _SPARK_TYPES[each.type], each.nullable) for each in COLUMNS])
 """A ledger's columns in Spark's types."""
 
 _PARTITION_BYTES = 32 * 1024 * 1024

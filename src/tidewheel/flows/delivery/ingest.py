@@ -16,6 +16,7 @@ from tidewheel.flows.ports import Commit, Ports
 from tidewheel.ledger.bucket import Bucket, BucketId, content_id
 from tidewheel.ledger.ledger import SCHEMA, Ledger, encode_ledger
 from tidewheel.ledger.rows import sort_rows, without_repeats
+from tidewheel.ledger.schema import COLUMNS
 from tidewheel.model import object_names
 from tidewheel.model.message import HEADER_ATTRIBUTE, Encoding, bytes_of_text
 from tidewheel.model.pack import Pack
@@ -24,6 +25,7 @@ from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import open_from
 
 _ATTEMPTS = 20
+_OF_OPTIONS = {each.name: each.of_options for each in COLUMNS if each.of_options is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +125,9 @@ def pack_rows(pack: Pack) -> pa.Table:
     if pack.attributes is not None or pack.options is not None:
         columns["attributes"] = pa.array(_pairs(pack), SCHEMA.field("attributes").type)
     if pack.options is not None:
-        columns["key"] = pa.array([None if o is None else o.key or o.recurring for o in options], pa.string())
-        columns["expires_at_ms"] = pa.array([None if o is None else o.expires_at_ms for o in options], pa.int64())
+        for name, of_options in _OF_OPTIONS.items():
+            values = [None if each is None else of_options(each) for each in options]
+            columns[name] = pa.array(values, SCHEMA.field(name).type)
     arrays = [columns[f.name] if f.name in columns else pa.nulls(n, f.type) for f in SCHEMA]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 

@@ -69,11 +69,11 @@ def _rows(recurring: Sequence[Recurring], state: TopicState, now_ms: int) -> pa.
         return None
     rows = rows_table(
         deliver_at_ms=[due_ms for due_ms, _ in due],
-        message_ids=[occurrence_id(each.generation, each.name, due_ms) for due_ms, each in due],
-        payloads=[bytes_of_text(each.text, each.encoding) for _, each in due],
-        encodings=[each.encoding for _, each in due],
+        message_id=[occurrence_id(each.generation, each.name, due_ms) for due_ms, each in due],
+        payload=[bytes_of_text(each.text, each.encoding) for _, each in due],
+        encoding=[each.encoding for _, each in due],
         sent_at_ms=[now_ms] * len(due),
-        keys=[each.name for _, each in due],
+        key=[each.name for _, each in due],
         attributes=[each.attributes or None for _, each in due],
         expires_at_ms=[None if each.expires_in_ms is None else due_ms + each.expires_in_ms for due_ms, each in due],
     )
