@@ -12,7 +12,7 @@ TARGET = $(if $(ENVIRONMENT),--environment $(ENVIRONMENT)) $(if $(STACK),--stack
 INDEX := $(or $(UV_DEFAULT_INDEX),$(PIP_INDEX_URL),$(shell $(PYTHON) -m pip config get global.index-url 2>/dev/null))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-independent lint types imports simulate bench bench-all bench-record report crash fuzz peers soak synth deploy diff destroy build bundle lock aws-smoke clean
+.PHONY: help install demo test test-all test-independent lint types imports simulate bench bench-all bench-record report crash fuzz peers soak synth tables deploy diff destroy build bundle lock aws-smoke clean
 
 ##@ Start
 
@@ -108,6 +108,9 @@ aws-smoke: install node_modules/.installed  ## deploy a service, try all of it, 
 	$(BIN)/python -m pytest -p no:xdist -v -s tests/e2e --account $(SMOKE)
 
 ##@ Build
+
+tables: install  ## write the tables of docs/ that derive from declarations
+	$(BIN)/python -m infra.doc_tables
 
 synth: install  ## synthesize the template into cdk.out/, and its copies
 	CDK_OUTDIR=cdk.out $(BIN)/python app.py

@@ -18,10 +18,10 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from infra import doc_tables
 from tidewheel import Message, ServiceSettings, Tidewheel, TopicSettings
 from tidewheel.cli import demo, local
 from tidewheel.cli.main import app
-from tidewheel.ledger.schema import COLUMNS
 from tidewheel.local import LocalTidewheel
 
 if TYPE_CHECKING:
@@ -228,10 +228,9 @@ def test_every_variable_of_the_functions_is_listed() -> None:
     assert _table_names("architecture.md", "Settings of the service") == names
 
 
-def test_the_columns_of_a_ledger_are_listed_as_they_are_declared() -> None:
-    text = (ROOT / "docs" / "ledger-format.md").read_text(encoding="utf-8")
-    rows = [(each.name, each.type.value + ", nullable" * each.nullable, each.holds) for each in COLUMNS]
-    assert "|---|---|---|\n" + "".join(f"| `{name}` | {type_} | {holds} |\n" for name, type_, holds in rows) in text
+@pytest.mark.parametrize("name", doc_tables.TABLES)
+def test_a_table_of_a_document_is_the_one_that_the_declarations_make(name: str) -> None:
+    assert (doc_tables.DOCS / name).read_text(encoding="utf-8") == doc_tables.page(name)
 
 
 def test_every_argument_of_the_local_stack_is_listed() -> None:

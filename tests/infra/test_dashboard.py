@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from infra.application import BUNDLING_STACKS, build_app
-from tests.conftest import REPOSITORY
 from tests.infra.cloudwatch import STACK, reference
 from tidewheel.telemetry.metrics import DIMENSION, METRICS, NAMESPACE
 
@@ -67,11 +66,3 @@ def test_each_row_says_how_to_read_it_and_the_runbook_is_linked(widgets: list[di
     assert "`tidewheel docs runbook`" in texts[0]
     titles = [each["properties"]["title"] for each in widgets if each["type"] != "text"]
     assert len(titles) == len(set(titles)) == 21
-
-
-def test_the_documents_have_the_table_of_metrics_as_it_is() -> None:
-    text = (REPOSITORY / "docs" / "monitoring.md").read_text(encoding="utf-8")
-    table = text.partition("| metric | unit | meaning | emitted by |")[2].partition("\n\n")[0]
-    assert table.splitlines()[2:] == [
-        f"| `{metric.name}` | {metric.unit} | {metric.meaning} | {', '.join(metric.emitters)} |" for metric in METRICS
-    ]

@@ -41,14 +41,11 @@ def a_row(deliver_at_ms: int = START_MS, number: int = 0, **changes: Any) -> Row
     row = {
         "deliver_at_ms": deliver_at_ms,
         "message_id": number.to_bytes(16),
-        "key": None,
-        "attributes": None,
         "payload": b"hello",
         "encoding": Encoding.TEXT,
         "sent_at_ms": START_MS - 1000,
-        "expires_at_ms": None,
     }
-    return row | changes
+    return dict.fromkeys(SCHEMA.names) | row | changes
 
 
 def table_of(rows: list[Row]) -> pa.Table:

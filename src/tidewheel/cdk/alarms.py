@@ -1,10 +1,8 @@
 """Creates the service's alarms and their SNS topic.
 
 Each alarm has a page in the runbook, and its description ends with the command that prints the page. CloudWatch bills
-$0.10 a month for each metric that an alarm reads. The fourteen alarms read 32 metrics: seven of functions, four of
-dead-letter queues, three of other queues, four of the table and its index, four of the scheduler, two of merges, and
-one for each other alarm. Five alarms read only the service's own metrics, and are left out if the functions emit none.
-Each dead-letter queue that is created for a subscription has one more alarm.
+each metric that an alarm reads. The alarms on the service's own metrics are declared in `telemetry/metrics.py`, and are
+left out if the functions emit none. Each dead-letter queue that is created for a subscription has one more alarm.
 """
 
 from __future__ import annotations
@@ -80,7 +78,7 @@ class Alarms(Construct):
             return
         self._runbook, self._name = environment.runbook_url, watched.service_name
         if environment.metrics:
-            self._watch_delivery(watched, environment)
+            self._watch_own(watched, environment)
         self._watch_queues(watched, environment)
         self._watch_functions(watched)
         self._watch_merges(watched, environment)
@@ -89,49 +87,20 @@ class Alarms(Construct):
         if rule is not None:
             self._watch_jobs(rule)
 
-    def _watch_delivery(self, watched: Watched, environment: Environment) -> None:
-        """Creates the alarms on the sweep's gauges. Each sweep emits only the gauges that are not zero."""
-        self._alarm(
-            "OldestDue",
-            "Oldest due message",
-            "A message has been due for longer than it should be, and is not delivered.",
-            watched.own(metrics.OLDEST_DUE_AGE),
-            threshold=environment.oldest_due_alarm_s,
-        )
-        self._alarm(
-            "UnplannedSlots",
-            "Unplanned slots",
-            "Slots are sealed and hold messages, and no dispatch plans them.",
-            watched.own(metrics.UNPLANNED_SLOTS),
-            seen=2,
-            periods=3,
-        )
-        self._alarm(
-            "OpenDeliveries",
-            "Open deliveries",
-            "Deliveries were left open twice within an hour; the sweep enqueues their parts again.",
-            watched.own(metrics.OPEN_DELIVERIES),
-            # The sweep's first check, after LEASE_MS or redrive_s, redrives deliveries of a function that died. So only
-            # a second count raises the alarm: redrive_s later the same delivery, if redrive_s is at most an hour, or
-            # another delivery.
-            seen=2,
-            periods=13,
-        )
-        self._alarm(
-            "BrokenSubscriptions",
-            "Broken subscriptions",
-            "A subscription's queue is gone or refuses messages; they are parked.",
-            watched.own(metrics.BROKEN_SUBSCRIPTIONS),
-            periods=3,
-        )
-        self._alarm(
-            "Failures",
-            "Failures",
-            "Functions go on logging errors of work that is left to another try.",
-            watched.own(metrics.FAILURES),
-            seen=3,
-            periods=6,
-        )
+    def _watch_own(self, watched: Watched, environment: Environment) -> None:
+        """Creates the alarms that are declared with the service's own metrics."""
+        for metric in metrics.METRICS:
+            if (alarm := metric.alarm) is not None:
+                threshold = alarm.threshold
+                self._alarm(
+                    alarm.name,
+                    alarm.title,
+                    alarm.says,
+                    watched.own(metric),
+                    threshold=getattr(environment, threshold) if isinstance(threshold, str) else threshold,
+                    seen=alarm.seen,
+                    periods=alarm.periods,
+                )
 
     def _watch_queues(self, watched: Watched, environment: Environment) -> None:
         """Creates the alarms on the service's own queues."""

@@ -110,20 +110,16 @@ class Dashboard(Construct):
         )
 
     def _late(self, alarms: Sequence[cloudwatch.IAlarm]) -> list[IWidget]:
-        own = self._watched.own
         width = 8 if alarms else 12
         widgets: list[IWidget] = [
             _graph(
-                "Lateness of what was delivered (ms)",
-                *(own(metrics.LATENESS, statistic) for statistic in ("p50", "p99", "Maximum")),
+                metrics.LATENESS.graph,
+                *(self._watched.own(metrics.LATENESS, statistic) for statistic in ("p50", "p99", "Maximum")),
                 width=width,
                 limits={"promised": PROMISE_MS},
             ),
-            _graph(
-                "Oldest due message that is not delivered (s)",
-                own(metrics.OLDEST_DUE_AGE),
-                width=width,
-                limits={"alarm": self._environment.oldest_due_alarm_s},
+            self._own(
+                metrics.OLDEST_DUE_AGE.graph, width=width, limits={"alarm": self._environment.oldest_due_alarm_s}
             ),
         ]
         if alarms:
@@ -133,15 +129,8 @@ class Dashboard(Construct):
         return widgets
 
     def _flow(self) -> list[IWidget]:
-        own = self._watched.own
-        return [
-            _graph("1 Accepted", own(metrics.ACCEPTED), width=4),
-            _graph("2 Ledgers", own(metrics.LEDGERS), width=4),
-            _graph("3 Planned", own(metrics.PLANNED), width=4),
-            _graph("4 Delivered", own(metrics.DELIVERED), width=4),
-            _graph("Put aside", own(metrics.PARKED), own(metrics.BROKEN_SUBSCRIPTIONS), width=4),
-            _graph("Dropped", own(metrics.CANCELLED), own(metrics.EXPIRED), width=4),
-        ]
+        titles = ("1 Accepted", "2 Ledgers", "3 Planned", "4 Delivered", "Put aside", "Dropped")
+        return [self._own(title, width=4) for title in titles]
 
     def _causes(self) -> list[IWidget]:
         watched = self._watched
@@ -163,15 +152,9 @@ class Dashboard(Construct):
                 width=6,
                 limits={"alarm": self._environment.queue_age_alarm_s},
             ),
-            _graph(
-                "Unfinished work", watched.own(metrics.UNPLANNED_SLOTS), watched.own(metrics.OPEN_DELIVERIES), width=6
-            ),
-            _graph(
-                "Errors of functions",
-                *(watched.of_function(name, "Errors") for name in watched.functions),
-                watched.own(metrics.FAILURES),
-                watched.own(metrics.UNREADABLE_LEDGERS),
-                width=6,
+            self._own("Unfinished work", width=6),
+            self._own(
+                "Errors of functions", *(watched.of_function(name, "Errors") for name in watched.functions), width=6
             ),
             _graph("Dead letters and refused messages", *given_up, refused, width=6),
         ]
@@ -208,7 +191,7 @@ class Dashboard(Construct):
         watched = self._watched
         hour = Duration.hours(1)
         return [
-            _graph("Requests to AWS", watched.own(metrics.REQUESTS), width=6),
+            self._own("Requests to AWS", width=6),
             _graph(
                 "Units of the table",
                 watched.table.metric_consumed_write_capacity_units(period=PERIOD, label="write"),
@@ -221,8 +204,13 @@ class Dashboard(Construct):
                 width=6,
                 stacked=True,
             ),
-            _graph("Messages waiting in ledgers", watched.own(metrics.BACKLOG, period=hour), width=6),
+            _graph(metrics.BACKLOG.graph, watched.own(metrics.BACKLOG, period=hour), width=6),
         ]
+
+    def _own(self, title: str, *before: IMetric, width: int, limits: dict[str, float] | None = None) -> GraphWidget:
+        """Returns the graph of the service's own metrics that are declared for a title, behind the given metrics."""
+        own = (self._watched.own(metric) for metric in metrics.METRICS if metric.graph == title)
+        return _graph(title, *before, *own, width=width, limits=limits)
 
 
 _HEIGHT = 6

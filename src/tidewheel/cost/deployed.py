@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidewheel.telemetry.metrics import METRICS
+
 POLLERS = 5
 """Lambda's initial pollers of each queue, which stay while the queue is empty.
 https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html
@@ -36,7 +38,9 @@ class Deployed:
     deleted_object_days: int = 0
 
 
+_ALARMS = 27 + sum(metric.alarm is not None for metric in METRICS)
+"""The metrics that alarms read: of AWS and of merges, and those with an alarm of their own."""
 ENVIRONMENTS: Mapping[str, Deployed] = {
     "development": Deployed(alarms=0, dashboards=0, metrics=True),
-    "production": Deployed(alarms=32, dashboards=1, metrics=True, deleted_object_days=7),
+    "production": Deployed(alarms=_ALARMS, dashboards=1, metrics=True, deleted_object_days=7),
 }
