@@ -1,4 +1,4 @@
-"""The SQS client in memory answers as moto's does; what moto leaves out or does otherwise has tests of its own."""
+"""The SQS client in memory, and the local stack's, answer as moto's does; what moto leaves out has tests of its own."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.contract.builders import a_message_id
 from tidewheel.clock import ManualClock
 from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.ports import Release
+from tidewheel.local.emulator import Emulator
 from tidewheel.local.emulator.virtual_time import MotoTime
 from tidewheel.local.memory_sqs import MemorySqsClient
 from tidewheel.memory import MemoryQueues, MemorySqs
@@ -77,10 +78,25 @@ def in_memory() -> SqsUnderTest:
     return SqsUnderTest(client=MemorySqsClient(MemorySqs(clock)), clock=clock)
 
 
-@pytest.fixture(params=["memory", "moto"])
-def sqs_under_test(request: pytest.FixtureRequest) -> Iterator[SqsUnderTest]:
-    if request.param == "memory":
+@pytest.fixture(scope="module", params=["memory", "emulated", "moto"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Puts the tests in this order, since neither the emulator nor `mock_aws` starts beside the other."""
+    return str(request.param)
+
+
+@pytest.fixture
+def sqs_under_test(kind: str, request: pytest.FixtureRequest) -> Iterator[SqsUnderTest]:
+    if kind == "memory":
         yield in_memory()
+        return
+    if kind == "emulated":
+        clock = ManualClock(START_MS)
+        emulator = Emulator(clock, virtual=True)
+        emulator.open()
+        try:
+            yield SqsUnderTest(client=emulator.session().client("sqs"), clock=clock)
+        finally:
+            emulator.close()
         return
     client, clock = request.getfixturevalue("sqs"), ManualClock(START_MS)
     time = MotoTime(clock)
@@ -179,6 +195,7 @@ def test_a_message_comes_as_it_was_sent(sqs_under_test: SqsUnderTest) -> None:
     )
     assert (message["MessageId"], message["Body"]) == (sent["MessageId"], "grüße")
     assert message["MD5OfBody"] == sent["MD5OfMessageBody"]
+    assert message["MD5OfMessageAttributes"] == sent["MD5OfMessageAttributes"] == "2b1eab646e7d3b6c02fbfda26bec58f6"
     assert message["MessageAttributes"] == {"tidewheel": HEADER, "pack": BINARY}
     assert message["Attributes"] == {
         "SentTimestamp": str(START_MS),

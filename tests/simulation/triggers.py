@@ -21,13 +21,14 @@ from tidewheel.flows.upkeep.merge import Merged, in_process, merge
 from tidewheel.flows.upkeep.sweep import SweepResult, sweep
 from tidewheel.model.message import id_text
 from tidewheel.model.pack import Pack
+from tidewheel.model.source_queues import URGENT_QUEUE, WORK_QUEUE
 
 SWEEP_MS = 300_000
 INGEST_MS, DELIVER_MS, DISPATCH_MS, SWEEP_LIFE_MS, MERGE_MS = 60_000, 60_000, 120_000, 240_000, 300_000
 """How long each function lives: infra/environments.py."""
-URGENT_VISIBILITY_MS = 120_000
-WORK_VISIBILITY_MS = 180_000
-MOST_RECEIVES = 10
+URGENT_VISIBILITY_MS = URGENT_QUEUE.visibility_s * 1000
+WORK_VISIBILITY_MS = WORK_QUEUE.visibility_s * 1000
+MOST_RECEIVES = WORK_QUEUE.receives
 """Of a job, before the work queue gives it up."""
 _DAY_MS = 86_400_000
 _MOST_DAYS_ASIDE = 27
