@@ -12,13 +12,14 @@ from tidewheel.local import MemoryTidewheel
 from tidewheel.local.event_source import EventSource, Failed
 from tidewheel.memory import MemoryService, MemoryTopics
 from tidewheel.memory.sqs_message import MemoryMessage
+from tidewheel.model.settings import SWEEP_INTERVAL_S
 from tidewheel.model.source_queues import SourceQueue
 
 MAX_SKEW_MS = 100
 """As deployed: the setting's default."""
 LATE_MS = 1000 + MAX_SKEW_MS
 """How late a copy may be: SQS's delays are whole seconds, rounded up, with room for the skew."""
-SWEEP_MS = 300_000
+SWEEP_MS = SWEEP_INTERVAL_S * 1000
 URGENT, BULK, WORK = "urgent", "bulk", "work"
 
 Tamper = Callable[[MemoryService], MemoryService]

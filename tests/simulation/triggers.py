@@ -21,9 +21,10 @@ from tidewheel.flows.upkeep.merge import Merged, in_process, merge
 from tidewheel.flows.upkeep.sweep import SweepResult, sweep
 from tidewheel.model.message import id_text
 from tidewheel.model.pack import Pack
+from tidewheel.model.settings import SWEEP_INTERVAL_S
 from tidewheel.model.source_queues import URGENT_QUEUE, WORK_QUEUE
 
-SWEEP_MS = 300_000
+SWEEP_MS = SWEEP_INTERVAL_S * 1000
 INGEST_MS, DELIVER_MS, DISPATCH_MS, SWEEP_LIFE_MS, MERGE_MS = 60_000, 60_000, 120_000, 240_000, 300_000
 """How long each function lives: infra/environments.py."""
 URGENT_VISIBILITY_MS = URGENT_QUEUE.visibility_s * 1000

@@ -11,6 +11,7 @@ from aws_cdk import RemovalPolicy, Token
 from aws_cdk.aws_logs import RetentionDays
 
 from tidewheel.errors import InvalidValue
+from tidewheel.model.settings import SWEEP_INTERVAL_S
 from tidewheel.model.topic import check_name
 
 MAX_DEDICATED_TOPICS = 6
@@ -147,7 +148,7 @@ class Environment:
     import_workers: int = 10
     max_skew_ms: int = 100
     send_threads: int = 8
-    sweep_interval_s: int = 300
+    sweep_interval_s: int = SWEEP_INTERVAL_S
     subscriber_queue_arns: tuple[str, ...] = ()
     dedicated_topics: tuple[str, ...] = ()
     encryption_key_arn: str | None = None

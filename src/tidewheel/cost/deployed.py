@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidewheel.model.settings import SWEEP_INTERVAL_S
 from tidewheel.telemetry.metrics import METRICS
 
 POLLERS = 5
@@ -33,7 +34,7 @@ class Deployed:
     metrics: bool
     polled_queues: int = 3
     keys: int = 0
-    sweep_interval_s: int = 300
+    sweep_interval_s: int = SWEEP_INTERVAL_S
     traced: bool = True
     deleted_object_days: int = 0
 

@@ -10,9 +10,9 @@ from tidewheel.local.memory_functions import MemoryFunctions
 from tidewheel.local.pump import Invocation, Kind, Trigger
 from tidewheel.memory import MemoryService
 from tidewheel.model.schedule_expressions import Every
+from tidewheel.model.settings import SWEEP_INTERVAL_S
 
-_SWEEP = Every(interval_ms=300_000)
-"""The deployed sweep's interval."""
+_SWEEP = Every(interval_ms=SWEEP_INTERVAL_S * 1000)
 
 
 class MemoryTriggers:
