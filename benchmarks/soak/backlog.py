@@ -13,7 +13,7 @@ from benchmarks.soak.outcome import Outcome
 from benchmarks.soak.samples import Samples
 from benchmarks.soak.stack import LATE_MS, SoakStack, Tamper
 from tidewheel.client.sender import URGENT_MS
-from tidewheel.model.source_queues import BULK_WINDOW_S
+from tidewheel.model.triggers import BULK_WINDOW_S
 
 MOST_EVENT_BYTES = 6 * 1024 * 1024
 """What Lambda hands to a function at most; a batch is cut there. https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html"""

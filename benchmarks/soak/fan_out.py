@@ -14,7 +14,7 @@ from benchmarks.soak.samples import Samples
 from benchmarks.soak.stack import LATE_MS, SWEEP_MS, SoakStack, Tamper
 from tidewheel import Message
 from tidewheel.errors import QueueUnavailable
-from tidewheel.model.source_queues import BULK_WINDOW_S
+from tidewheel.model.triggers import BULK_WINDOW_S
 
 TOPIC = "news"
 BROKEN, PAUSED, FILTERED = "broken", "paused", ("filtered-0", "filtered-1")

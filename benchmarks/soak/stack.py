@@ -12,8 +12,7 @@ from tidewheel.local import MemoryTidewheel
 from tidewheel.local.event_source import EventSource, Failed
 from tidewheel.memory import MemoryService, MemoryTopics
 from tidewheel.memory.sqs_message import MemoryMessage
-from tidewheel.model.settings import SWEEP_INTERVAL_S
-from tidewheel.model.source_queues import SourceQueue
+from tidewheel.model.triggers import SWEEP_INTERVAL_S, SourceQueue
 
 MAX_SKEW_MS = 100
 """As deployed: the setting's default."""

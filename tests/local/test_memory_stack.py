@@ -9,6 +9,7 @@ import string
 import subprocess
 import sys
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from examples import local_test, memory_test
 from tests.flows.world import Crash, CrashingPorts
 from tests.marks import topic_state
 from tidewheel import InvalidValue, Message
-from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports import Due, Ports
 from tidewheel.local import LocalTidewheel, MemoryTidewheel
 from tidewheel.memory import MemoryService
 from tidewheel.model.checksum import sealed
@@ -362,6 +363,30 @@ def test_a_function_that_fails_for_a_schedule_is_tried_again_after_a_minute_and_
     ingested = False
     stack.advance(hours=2)  # the sweep finds what has no alarm
     assert bodies(stack.receive(TOPIC, "billing")) == ["2h", "30h"]
+
+
+def test_a_sweep_that_fails_is_left_to_the_next_one_as_deployed() -> None:
+    def wrap(service: MemoryService) -> Ports:
+        class Topics:
+            """Fails whenever a sweep begins."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(service.topics, name)
+
+            def due_for_look(self, now_ms: int) -> Due:
+                raise RuntimeError("no sweep today")
+
+        ports: Any = CrashingPorts(service)
+        ports.topics = Topics()
+        return ports  # type: ignore[no-any-return]
+
+    stack = MemoryTidewheel(wrap=wrap)
+    stack.drop_schedules = True
+    subscribed(stack).send(TOPIC, "x", delay="2h")
+    stack.advance(hours=3)
+    failed_at_ms = [failure.at_ms for failure in stack.failures]
+    assert {failure.function for failure in stack.failures} == {"sweep"}
+    assert {later - earlier for earlier, later in pairwise(failed_at_ms)} == {300_000}
 
 
 def test_a_queue_that_is_gone_is_told_of() -> None:

@@ -79,16 +79,17 @@ def test_a_failing_invocation_is_tried_again_twice(tmp_path: Path) -> None:
         assert [failure.function for failure in toy.stack.failures] == ["timer"] * 3
 
 
-def test_a_function_that_is_configured_so_is_not_tried_again(tmp_path: Path) -> None:
+def test_a_function_that_is_configured_so_is_not_tried_again_whoever_invoked_it(tmp_path: Path) -> None:
     config = {
         "Type": "AWS::Lambda::EventInvokeConfig",
         "Properties": {"FunctionName": {"Ref": "Timer"}, "MaximumRetryAttempts": 0, "Qualifier": "$LATEST"},
     }
     with Toy(tmp_path, resources={"Config": config}) as toy:
-        toy.answer("timer", RuntimeError("down"))
+        toy.answer("timer", RuntimeError("down"), RuntimeError("down"))
         _invoke(toy)
-        toy.stack.advance(hours=1)
-        assert toy.times("timer") == [0]
+        toy.schedule("s", "at(2026-01-01T01:00:00)")
+        toy.stack.advance(hours=2)
+        assert toy.times("timer") == [0, 3600]
 
 
 def test_what_waits_for_an_answer_is_refused(tmp_path: Path) -> None:

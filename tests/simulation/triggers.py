@@ -21,8 +21,7 @@ from tidewheel.flows.upkeep.merge import Merged, in_process, merge
 from tidewheel.flows.upkeep.sweep import SweepResult, sweep
 from tidewheel.model.message import id_text
 from tidewheel.model.pack import Pack
-from tidewheel.model.settings import SWEEP_INTERVAL_S
-from tidewheel.model.source_queues import URGENT_QUEUE, WORK_QUEUE
+from tidewheel.model.triggers import SWEEP_INTERVAL_S, URGENT_QUEUE, WORK_QUEUE
 
 SWEEP_MS = SWEEP_INTERVAL_S * 1000
 INGEST_MS, DELIVER_MS, DISPATCH_MS, SWEEP_LIFE_MS, MERGE_MS = 60_000, 60_000, 120_000, 240_000, 300_000

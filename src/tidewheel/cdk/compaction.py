@@ -20,6 +20,7 @@ from tidewheel.cdk.spark_jobs import JobSpec, spark_job
 from tidewheel.cdk.storage import ITEM_WRITES, TOMBSTONES, TOPICS, Storage
 from tidewheel.model.object_names import ASIDE, CHECKPOINTS, IMPORTS, LEDGERS
 from tidewheel.model.settings import MAX_FUNCTION_S, parameter_name
+from tidewheel.model.triggers import RETRIES
 
 COMPACT_TIMEOUT = Duration.seconds(MAX_FUNCTION_S)
 
@@ -117,7 +118,7 @@ class Compaction(Construct):
             timeout=COMPACT_TIMEOUT,
             memory_mib=environment.compact_memory_mib,
         )
-        limit_asynchronous_calls(compact, max_age=COMPACT_AGE, retries=0, dead_letters=dead_letters)
+        limit_asynchronous_calls(compact, max_age=COMPACT_AGE, retries=RETRIES["compact"], dead_letters=dead_letters)
         storage.grant_items(compact, TOPICS, *ITEM_WRITES)
         storage.grant_objects(compact, *WRITING, prefixes=(LEDGERS,))
         storage.grant_listing(compact)

@@ -15,7 +15,7 @@ from tidewheel.cdk.queues import grant_queue_sends, read_queue, source_queue, te
 from tidewheel.cdk.storage import ITEM_WRITES, TOPICS, Storage
 from tidewheel.client.subscription_queues import ROLE_TAG, STACK_TAG, SUBSCRIPTION
 from tidewheel.model.object_names import LEDGERS, PARKED, PLANS
-from tidewheel.model.source_queues import WORK_QUEUE
+from tidewheel.model.triggers import WORK_QUEUE
 
 DELIVER_TIMEOUT = Duration.seconds(60)
 """The function's time-out. A part has a thousand messages by default and takes a second or two.

@@ -14,7 +14,7 @@ from tidewheel.cdk.queues import read_queue, source_queue
 from tidewheel.cdk.storage import OF_TOPICS, TOMBSTONES, TOPICS, Storage
 from tidewheel.cdk.timing_wheel import TimingWheel
 from tidewheel.model.object_names import LEDGERS, PARKED
-from tidewheel.model.source_queues import INGEST_TIMEOUT_S, URGENT_QUEUE, bulk_queue
+from tidewheel.model.triggers import INGEST_TIMEOUT_S, URGENT_QUEUE, bulk_queue
 
 
 class Ingestion(Construct):

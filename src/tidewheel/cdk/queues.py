@@ -14,7 +14,7 @@ from constructs import Construct
 from tidewheel.cdk.encryption import DATA_KEY_REUSE, key_of
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.nag_suppressions import acknowledge
-from tidewheel.model.source_queues import RETENTION_S, SourceQueue
+from tidewheel.model.triggers import RETENTION_S, SourceQueue
 
 RETENTION = Duration.seconds(RETENTION_S)
 

@@ -23,6 +23,7 @@ from tidewheel.cdk.queues import grant_queue_sends, terminal_queue
 from tidewheel.cdk.storage import DAILY_WORK, KEYS, TOMBSTONES, TOPICS, Storage
 from tidewheel.model.object_names import ASIDE, CHECKPOINTS, IMPORTS, LEDGERS, PARKED, PAYLOADS, PLANS, collections_name
 from tidewheel.model.settings import MAX_DELIVERY_S
+from tidewheel.model.triggers import RETRIES
 
 DISPATCH_TIMEOUT = Duration.seconds(MAX_DELIVERY_S)
 SWEEP_TIMEOUT = Duration.seconds(240)
@@ -146,9 +147,11 @@ class TimingWheel(Construct):
 
     def _limit_calls(self, environment: Environment) -> None:
         """Limits the retries of asynchronous calls, by schedules and by the sweep, which calls dispatch."""
-        limit_asynchronous_calls(self.dispatch, max_age=DISPATCH_AGE, retries=2, dead_letters=self.dead_letters)
+        limit_asynchronous_calls(
+            self.dispatch, max_age=DISPATCH_AGE, retries=RETRIES["dispatch"], dead_letters=self.dead_letters
+        )
         interval = Duration.seconds(environment.sweep_interval_s)
-        limit_asynchronous_calls(self.sweep, max_age=interval, retries=0, dead_letters=self.dead_letters)
+        limit_asynchronous_calls(self.sweep, max_age=interval, retries=RETRIES["sweep"], dead_letters=self.dead_letters)
 
     def _schedule_sweep(self, group: scheduler.IScheduleGroup, environment: Environment) -> None:
         """Creates the recurring schedule. A late sweep has no value once the next sweep is due."""

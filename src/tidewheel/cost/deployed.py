@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidewheel.model.settings import SWEEP_INTERVAL_S
+from tidewheel.model.triggers import SWEEP_INTERVAL_S
 from tidewheel.telemetry.metrics import METRICS
 
 POLLERS = 5

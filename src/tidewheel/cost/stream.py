@@ -17,7 +17,7 @@ from tidewheel.model.message import HEADER_BYTES, SQS_MAX_BYTES
 from tidewheel.model.pack import MAX_PACK_BYTES
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.source_queues import BULK_WINDOW_S
+from tidewheel.model.triggers import BULK_WINDOW_S
 
 CHUNK_BYTES = 64 * 1024
 URGENT_S = 1800

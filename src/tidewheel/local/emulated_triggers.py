@@ -104,7 +104,7 @@ class EmulatedTriggers:
             caller=f"schedule {schedule.name}",
             role_arn=role_arn,
             by_schedule=True,
-            retries=target.get("RetryPolicy", {}).get("MaximumRetryAttempts", 185),
+            begin_retries=target.get("RetryPolicy", {}).get("MaximumRetryAttempts", 185),
             bury=None if dead_letter_arn is None else partial(self._bury, dead_letter_arn, event, role_arn),
         )
 
@@ -114,10 +114,8 @@ class EmulatedTriggers:
         if isinstance(start, JobStart):
             run, script = partial(self._jobs.run, start), self._jobs.script(start)
             count = self._requests.ran_job
-            return [Invocation(function=script, event=start.arguments, call=run, begin=count, retries=0)]
-        handler = self._handlers.get(start.arn)
-        retries = 0 if handler is None else handler.spec.async_retries
-        return [self._invocation(start.arn, start.event, caller="lambda.Invoke", retries=retries)]
+            return [Invocation(function=script, event=start.arguments, call=run, begin=count)]
+        return [self._invocation(start.arn, start.event, caller="lambda.Invoke")]
 
     def _invocation(
         self,
@@ -125,9 +123,9 @@ class EmulatedTriggers:
         event: Any,
         *,
         caller: str,
-        retries: int,
         role_arn: str | None = None,
         by_schedule: bool = False,
+        begin_retries: int = 0,
         bury: Callable[[BaseException], None] | None = None,
     ) -> Invocation:
         """Makes the invocation of a function.
@@ -136,9 +134,9 @@ class EmulatedTriggers:
             arn: the function's.
             event: the function's input.
             caller: the origin of the call: "schedule <name>", or "lambda.Invoke".
-            retries: limit of retries.
             role_arn: the role with which a schedule invokes the function and sends the dead letter.
             by_schedule: whether a schedule fired it.
+            begin_retries: limit of the scheduler's retries of a call that could not begin.
             bury: stores the event after the last retry has failed.
         """
         handler = self._handlers.get(arn)
@@ -153,8 +151,15 @@ class EmulatedTriggers:
             assert handler is not None  # checked by begin
             handler.invoke(event)
 
-        function = arn if handler is None else handler.spec.folder
-        return Invocation(function=function, event=event, call=call, begin=begin, retries=retries, bury=bury)
+        return Invocation(
+            function=arn if handler is None else handler.spec.folder,
+            event=event,
+            call=call,
+            begin=begin,
+            retries=0 if handler is None else handler.spec.async_retries,
+            begin_retries=begin_retries,
+            bury=bury,
+        )
 
     def _bury(self, queue_arn: str, event: Any, role_arn: str | None, error: BaseException) -> None:
         """Sends the event of a permanently failed invocation to its dead-letter queue.

@@ -21,7 +21,7 @@ from tidewheel.memory.queues import WORK_QUEUE as WORK
 from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.sqs_queue import MemoryQueue
 from tidewheel.model.settings import NewTopicSettings, ServiceSettings
-from tidewheel.model.source_queues import BULK_WINDOW_S, RETENTION_S, URGENT_QUEUE, WORK_QUEUE, SourceQueue, bulk_queue
+from tidewheel.model.triggers import BULK_WINDOW_S, RETENTION_S, URGENT_QUEUE, WORK_QUEUE, SourceQueue, bulk_queue
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 from tidewheel.clock import Clock
 from tidewheel.local.memory_functions import MemoryFunctions
 from tidewheel.local.pump import Invocation, Kind, Trigger
 from tidewheel.memory import MemoryService
 from tidewheel.model.schedule_expressions import Every
-from tidewheel.model.settings import SWEEP_INTERVAL_S
+from tidewheel.model.triggers import RETRIES, SWEEP_INTERVAL_S
 
 _SWEEP = Every(interval_ms=SWEEP_INTERVAL_S * 1000)
 
@@ -52,17 +53,21 @@ class MemoryTriggers:
 
     def _sweep(self, tick_ms: int) -> list[Invocation]:
         self._last_tick_ms = tick_ms
-        return [Invocation(function="sweep", event={}, call=self._functions.sweep)]
+        return [_invocation("sweep", {}, self._functions.sweep)]
 
     def _start_dispatch(self) -> list[Invocation]:
         self._dispatches += 1
         return [self._dispatch(self._service.runs.dispatches[self._dispatches - 1])]
 
     def _dispatch(self, topic: str) -> Invocation:
-        return Invocation(function="dispatch", event={"topic": topic}, call=partial(self._functions.dispatch, topic))
+        return _invocation("dispatch", {"topic": topic}, partial(self._functions.dispatch, topic))
 
     def _start_merge(self) -> list[Invocation]:
         topic, size = self._service.runs.merges[self._merges]
         self._merges += 1
         call = partial(self._functions.compact, topic, size)
-        return [Invocation(function="compact", event={"topic": topic, "size": size.value}, call=call, retries=0)]
+        return [_invocation("compact", {"topic": topic, "size": size.value}, call)]
+
+
+def _invocation(function: str, event: Any, call: Callable[[], None]) -> Invocation:
+    return Invocation(function=function, event=event, call=call, retries=RETRIES[function])

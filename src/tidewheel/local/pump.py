@@ -7,7 +7,7 @@ thread, so runs are repeatable.
 
 A function that fails is invoked again as on Lambda. Messages from a queue come again after the queue's visibility
 time-out, and go to the dead-letter queue after the queue's number of receives. An asynchronous invocation is retried
-after one minute, then after two.
+after one minute, then after two, unless the function has fewer retries.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class Invocation:
         event: the function's input.
         call: runs the function.
         begin: counts the call. Raises PermissionError or LookupError if the call cannot begin.
-        retries: limit of retries.
+        retries: limit of Lambda's retries of a call that failed.
+        begin_retries: limit of the scheduler's retries of a call that could not begin.
         bury: stores the event after the last retry has failed, with the error.
         tries: retries so far.
     """
@@ -73,7 +74,8 @@ class Invocation:
     event: Any
     call: Callable[[], object]
     begin: Callable[[], None] = _unchecked
-    retries: int = len(_RETRY_AFTER_MS)
+    retries: int = 0
+    begin_retries: int = 0
     bury: Callable[[BaseException], None] | None = None
     tries: int = 0
 
@@ -179,16 +181,17 @@ class Pump:
 
     def _try(self, invocation: Invocation) -> None:
         error: BaseException | None
+        retries = invocation.retries
         try:
             invocation.begin()
         except (LookupError, PermissionError) as refused:
-            error = refused
+            error, retries = refused, invocation.begin_retries
             self._note(invocation.function, invocation.event, refused)
         else:
             error = self._run(invocation.function, invocation.event, invocation.call)
         if error is None:
             return
-        if invocation.tries < min(len(_RETRY_AFTER_MS), invocation.retries):
+        if invocation.tries < min(len(_RETRY_AFTER_MS), retries):
             at_ms = self._clock.now_ms() + _RETRY_AFTER_MS[invocation.tries]
             again = replace(invocation, tries=invocation.tries + 1)
             heapq.heappush(self._retries, (at_ms, next(self._numbers), again))

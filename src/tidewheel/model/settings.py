@@ -20,8 +20,6 @@ VARIABLE_PREFIX = "TIDEWHEEL_"
 SCHEDULER_LATENESS_S = 60
 """EventBridge Scheduler invokes a target within a minute of its time (its documented precision)."""
 
-SWEEP_INTERVAL_S = 300
-"""The time between two sweeps, unless the environment has another."""
 
 MAX_FUNCTION_S = 300
 """The longest time that any function of the service runs."""

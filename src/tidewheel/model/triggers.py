@@ -1,4 +1,4 @@
-"""Defines the SQS queues that functions read, with the settings of the deployed stack.
+"""Defines the triggers of functions in the deployed stack: queues, the sweep's schedule, and retries.
 
 The CDK's constructs, the stack in memory and the cost model use these settings.
 """
@@ -6,7 +6,14 @@ The CDK's constructs, the stack in memory and the cost model use these settings.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+SWEEP_INTERVAL_S = 300
+"""The time between two sweeps, unless the environment has another."""
+
+RETRIES: Mapping[str, int] = {"dispatch": 2, "sweep": 0, "compact": 0}
+"""Function -> Lambda's retries of an asynchronous call that failed. The next sweep does the work of a failed sweep."""
 
 OUTAGE_S = 4 * 3600
 """The longest outage of S3, DynamoDB or Lambda after which no person must act: packs are retried for this time.
