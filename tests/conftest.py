@@ -129,7 +129,7 @@ class Orders:
 
     def bodies(self, queue_url: str) -> list[str]:
         """Bodies of all that is in a queue, without taking it."""
-        return sorted(message.body for message in self.stack.queue(queue_url)._by_id.values())
+        return sorted(message.body for message in self.stack.queue(queue_url).everything)
 
     def _handler(self, name: str) -> Any:
         [handler] = [each for each in self.stack._handlers if each.spec.folder == name]

@@ -73,8 +73,7 @@ class Topic:
 
     def everything_in(self, queue_url: str) -> list[Any]:
         """All messages of a queue: receivable, delayed and in flight."""
-        queue = self.stack.queue(queue_url)
-        return list(queue.everything) if self.in_memory else list(queue._by_id.values())
+        return list(self.stack.queue(queue_url).everything)
 
     def ingest_urls(self) -> tuple[str, str]:
         return self.client._connection.settings.ingest_queues(self.name)

@@ -154,7 +154,7 @@ def _queues(stack: LocalTidewheel, settings: ServiceSettings) -> Iterator[Record
             role=own.get(url),
             attributes={name: found[name] for name in _KEPT_ATTRIBUTES if name in found},
             tags=tags,
-            messages=[_message(each, stack.clock.now_ms()) for each in stack.queue(url)._by_id.values()],
+            messages=[_message(each, stack.clock.now_ms()) for each in stack.queue(url).everything],
         )
 
 

@@ -127,7 +127,7 @@ def test_hostile_packs_become_dead_letters_and_all_others_arrive(
     assert service.ids() == Counter(sent), "no good one is lost, and no hostile one delivered"
     service.stack.advance(hours=4)
     dead = service.stack.queue(service.queue_url("IngestionUrgentQueueDeadLetters"))
-    assert len(dead._by_id) == len(hostile)
+    assert len(dead.everything) == len(hostile)
     assert _others(service) == before
     refused = [given for message, given in logged if message in ("pack refused", "topic not ingested")]
     assert len({given["extra"]["sqs_message_id"] for given in refused if "sqs_message_id" in given["extra"]}) > 45
@@ -151,7 +151,7 @@ def test_hostile_jobs_do_nothing_and_all_others_are_done(service: Orders) -> Non
     service.stack.advance(minutes=40)
     assert service.ids() == Counter(each.id for each in sent)
     dead = service.stack.queue(service.queue_url("DeliveryWorkQueueDeadLetters"))
-    assert len(dead._by_id) > 30
+    assert len(dead.everything) > 30
     assert _others(service) == before
 
 

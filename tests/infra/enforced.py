@@ -162,7 +162,7 @@ def comes_twice(world: World) -> None:
         body = secrets.token_urlsafe(400_000)
         world.client.send(topic, body, delay=delay)
         queue = world.stack.queue(url)
-        [held] = queue._by_id.values()
+        [held] = queue.everything
         attribute = {"DataType": "Binary", "BinaryValue": held.message_attributes[PACK_ATTRIBUTE]["BinaryValue"]}
         world.stack.advance(minutes=6)
         sqs.send_message(QueueUrl=url, MessageBody="again", MessageAttributes={PACK_ATTRIBUTE: attribute})
@@ -283,7 +283,7 @@ def is_refused(world: World) -> None:
     for topic, delay in ((small, "5s"), (small, "2h"), (burst, "2h"), (burst, "2h")):
         world.client.send(topic, body, delay=delay)
     world.stack.advance(hours=3)
-    assert len(world.stack.queue(world.settings.refused_queue_url)._by_id) == 4
+    assert len(world.stack.queue(world.settings.refused_queue_url).everything) == 4
 
 
 def lost_its_schedule(world: World) -> None:
@@ -500,7 +500,7 @@ def is_deleted(world: World) -> None:
 
 
 def fails_for_good(world: World) -> None:
-    """A schedule's invocation that always fails ends in the schedules' dead-letter queue."""
+    """A schedule's invocation that always fails ends in the schedules' dead-letter queue after two retries."""
     scheduler: Any = world.stack.session.client("scheduler")
     settings = world.settings
     scheduler.create_schedule(
@@ -512,13 +512,12 @@ def fails_for_good(world: World) -> None:
             "Arn": settings.dispatch_arn,
             "RoleArn": settings.schedule_role_arn,
             "Input": "{}",
-            "RetryPolicy": {"MaximumRetryAttempts": 0},
             "DeadLetterConfig": {"Arn": settings.schedule_dead_letter_arn},
         },
     )
-    world.stack.advance(minutes=1)
-    assert world.stack.failures.pop().function == "dispatch"
-    assert len(world.stack.queue(settings.schedule_dead_letter_arn)._by_id) == 1
+    world.stack.advance(minutes=4)
+    assert [world.stack.failures.pop().function for _ in range(3)] == ["dispatch"] * 3
+    assert len(world.stack.queue(settings.schedule_dead_letter_arn).everything) == 1
 
 
 FLOWS: dict[str, Callable[[World], None]] = {

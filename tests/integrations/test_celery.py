@@ -95,7 +95,7 @@ def _acknowledging() -> Iterator[Callable[[], str]]:
 
 def _depth(stack: LocalTidewheel, queue: str = "celery") -> int:
     """All that is in a queue: what can be received, what SQS still holds back, and what a worker has."""
-    return len(stack.queue(queue)._by_id)
+    return len(stack.queue(queue).everything)
 
 
 def _receivable(stack: LocalTidewheel, queue: str = "celery") -> int:

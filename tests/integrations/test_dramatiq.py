@@ -76,7 +76,7 @@ def _actor(broker: dramatiq.Broker, **options: Any) -> tuple[dramatiq.Actor[Any,
 
 def _depth(stack: LocalTidewheel, queue: str = "default") -> int:
     """All that is in a queue: what can be received, what SQS still holds back, and what a worker has."""
-    return len(stack.queue(queue)._by_id)
+    return len(stack.queue(queue).everything)
 
 
 def _receivable(stack: LocalTidewheel, queue: str = "default") -> int:
@@ -137,7 +137,7 @@ def test_the_queue_holds_the_same_body_either_way(stack: LocalTidewheel) -> None
     broker.enqueue(message, delay=60_000)
     broker.enqueue(message, delay=DAY_MS)
     stack.advance(days=1)
-    bodies = [each.body for each in stack.queue("default")._by_id.values()]
+    bodies = [each.body for each in stack.queue("default").everything]
     assert len(bodies) == 2 and bodies[0] == bodies[1]
 
 

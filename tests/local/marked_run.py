@@ -45,7 +45,7 @@ def main() -> int:
         damaged_ledger(service)
         failures = [str(failure.error) for failure in stack.failures]
         work = stack.queue(service.queue_url("DeliveryRefusedQueue"))
-        kept = sum(MARKER in each.body for each in work._by_id.values())
+        kept = sum(MARKER in each.body for each in work.everything)
     found = {"failures": failures, "refused": refused, "kept": kept}
     print(json.dumps(found))
     return 0

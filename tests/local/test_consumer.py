@@ -595,7 +595,7 @@ def test_a_retry_works_over_the_emulated_aws_as_it_does_in_memory() -> None:
         assert (again.attempt, again.original_id, again.key) == (1, message.id, "k")
         assert consumer.retry_later(again) is None
         assert [each.attempt for each in stack.receive(TOPIC, "audit")] == [0]
-        [dead] = stack.queue("tidewheel-orders-billing-dead")._by_id.values()
+        [dead] = stack.queue("tidewheel-orders-billing-dead").everything
         assert dead.body == "x"
         assert stack.failures == []
 

@@ -194,7 +194,7 @@ def test_the_failure_of_one_topic_holds_up_no_other_topic_of_its_batch(monkeypat
         service.stack.advance(hours=6)
         # All tries of more than four hours failed: the pack waits among the dead letters until somebody moves it back.
         dead = service.stack.queue(service.queue_url("IngestionBulkQueueDeadLetters"))
-        [letter] = dead._by_id.values()
+        [letter] = dead.everything
         monkeypatch.setattr(module, "ingest", ingest)
         _put(service, "IngestionBulkQueue", letter.message_attributes[PACK_ATTRIBUTE]["BinaryValue"])
         service.stack.advance(days=2)

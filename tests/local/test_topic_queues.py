@@ -49,7 +49,7 @@ class Stack:
 
     def depth(self, queue_url: str) -> int:
         """How many messages a queue holds, receivable or not."""
-        return len(self.local.queue(queue_url)._by_id)
+        return len(self.local.queue(queue_url).everything)
 
     def dead_letters(self, queue_url: str) -> str:
         """URL of the dead-letter queue of a queue."""
