@@ -15,6 +15,7 @@ from unittest.mock import patch
 from tests.e2e.cloud import Take, Usage
 from tidewheel.clock import Clock
 from tidewheel.cost.prices import ASSUMED_GLUE_RUN_DPU_HOURS
+from tidewheel.memory.sqs_message import SqsError
 
 if TYPE_CHECKING:
     import boto3
@@ -88,11 +89,9 @@ class LocalCloud:
             seconds -= step_s
 
     def _has_message(self, url: str) -> bool:
-        from moto.sqs.exceptions import QueueDoesNotExist
-
         try:
             ready_ms = self.stack.queue(url).next_ready_ms()
-        except QueueDoesNotExist:
+        except SqsError:
             return True  # `take` meets that, too
         return ready_ms is not None and ready_ms <= self.clock.now_ms()
 
