@@ -19,7 +19,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from infra import doc_tables
-from tidewheel import Message, ServiceSettings, Tidewheel, TopicSettings
+from tidewheel import Message, ServiceSettings, TopicSettings
 from tidewheel.cli import demo, local
 from tidewheel.cli.main import app
 from tidewheel.local import LocalTidewheel
@@ -243,17 +243,6 @@ def test_every_method_of_the_local_stack_is_listed() -> None:
     for name in vars(LocalTidewheel):
         if not name.startswith("_"):
             assert f"`{name}" in text, name
-
-
-def test_every_call_of_the_client_is_described() -> None:
-    headings = "\n".join(
-        re.findall(r"^### (.*)$", (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8"), re.MULTILINE)
-    )
-    for name in dir(Tidewheel):
-        if not name.startswith("_"):
-            assert re.search(rf"\b{name}\(", headings), name
-            for argument in inspect.signature(getattr(Tidewheel, name)).parameters:
-                assert argument == "self" or re.search(rf"\b{argument}\b", headings), (name, argument)
 
 
 def test_the_picture_of_the_imports_is_the_one_that_is_checked() -> None:

@@ -1,0 +1,19 @@
+"""docs/reference-sdk.md is made from the docstrings of the public names."""
+
+from __future__ import annotations
+
+import re
+
+import tidewheel
+from tests.docs.reference import PAGE, page
+from tidewheel import Tidewheel
+
+
+def test_the_reference_is_what_the_docstrings_say() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.docs.reference"
+
+
+def test_every_public_name_and_every_call_of_the_client_has_a_heading() -> None:
+    headings = set(re.findall(r"^###+ (\w+)$", page(), re.MULTILINE))
+    calls = {name for name in dir(Tidewheel) if not name.startswith("_")}
+    assert {*tidewheel.__all__, *calls} - headings == {"__version__"}
