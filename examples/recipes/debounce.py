@@ -7,10 +7,10 @@ TOPIC = "reindex"
 
 
 def set_up(tw: Tidewheel) -> Consumer:
-    """Makes a topic with short slots: a message can be replaced until about three minutes before it is due."""
+    """Creates a topic with short slots: a message can be replaced until about three minutes before."""
     tw.create_topic(TOPIC, slot_s=60, lookahead_s=150)
     tw.create_subscription(TOPIC, "indexer")
-    # Drops what was replaced in its last three minutes, when it was on its way already.
+    # Drops messages that were replaced in their last three minutes.
     return Consumer(tw, TOPIC, "indexer", drop_superseded=True)
 
 
@@ -20,7 +20,7 @@ def changed(tw: Tidewheel, document: str) -> None:
 
 
 def changed_first(tw: Tidewheel, document: str) -> None:
-    """Indexes a document an hour after its first change: without `replace`, those that follow are dropped."""
+    """Indexes a document an hour after its first change: later messages are dropped."""
     tw.send(TOPIC, {"document": document}, delay="1h", key=f"first:{document}")
 
 

@@ -1,17 +1,14 @@
-"""From Pulsar's delayed messages."""
+"""Moves from Pulsar's delayed messages."""
 
-# region recipe
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from tidewheel import Message, Receipt, Tidewheel
 
-TOPIC = "jobs"
-
 
 class PulsarMessage(Protocol):
-    """What is needed of pulsar-client's message."""
+    """The used methods of pulsar-client's message."""
 
     def data(self) -> bytes:
         """The content."""
@@ -24,17 +21,21 @@ class PulsarMessage(Protocol):
 
 
 class Reader(Protocol):
-    """What is needed of pulsar-client's reader."""
+    """The used methods of pulsar-client's reader."""
 
     def has_message_available(self) -> bool:
-        """Whether there is another one."""
+        """Tells whether there is another message."""
 
     def read_next(self) -> PulsarMessage:
-        """The next one, whether it is due or not: only shared subscriptions hold messages back."""
+        """Returns the next message, due or not: only shared subscriptions hold messages back."""
 
 
 DueTime = Callable[[PulsarMessage], datetime]
-"""When a message is due. The Python client does not tell: let producers put it into a property, or the content."""
+"""Returns a message's due time. The Python client does not know it: let producers put it into a property."""
+
+
+# region recipe
+TOPIC = "jobs"
 
 
 def send(
@@ -44,19 +45,19 @@ def send(
     deliver_at: int | None = None,
     deliver_after: timedelta | None = None,
 ) -> Receipt:
-    """Takes what pulsar-client's `Producer.send` takes: deliver_at is in milliseconds."""
+    """Takes the arguments of pulsar-client's `Producer.send`: deliver_at is in milliseconds."""
     due = None if deliver_at is None else deliver_at / 1000
     return tw.send(TOPIC, content.decode(), attributes=properties, deliver_at=due, delay=deliver_after)
 
 
 def migrate(tw: Tidewheel, reader: Reader, due: DueTime, cut: datetime, now: datetime) -> int:
-    """Sends what is due from `cut` on; run it again if it stops, but before `cut`. Returns how many it sent.
+    """Sends messages due from `cut` on. Run it again if it stops, but before `cut`. Returns their number.
 
     Args:
         reader: from the earliest message of a topic, or of each of its partitions.
     """
     if now >= cut:
-        raise ValueError(f"cut={cut:%FT%TZ} has passed: what a run before this one sent may have been delivered")
+        raise ValueError(f"cut={cut:%FT%TZ} has passed: messages of an earlier run may have been delivered")
 
     def later() -> Iterator[Message]:
         while reader.has_message_available():
@@ -73,7 +74,7 @@ def migrate(tw: Tidewheel, reader: Reader, due: DueTime, cut: datetime, now: dat
 
 
 def stays(message: PulsarMessage, due: DueTime, cut: datetime) -> bool:
-    """Whether a message is for the old consumers; what is due from `cut` on they acknowledge and leave alone."""
+    """Tells whether old consumers handle a message. They acknowledge and skip messages due from `cut` on."""
     return due(message) < cut
 
 

@@ -1,6 +1,5 @@
-"""From a Redis sorted set with a poller, that puts what is due into Kafka."""
+"""Moves from a Redis sorted set and a poller that feeds Kafka."""
 
-# region recipe
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from hashlib import sha256
@@ -8,65 +7,67 @@ from typing import Protocol
 
 from tidewheel import Message, Tidewheel
 
-TOPIC, SUBSCRIPTION = "delayed", "kafka"
-PAGE = 1000
-
 
 class Redis(Protocol):
-    """What is needed of redis-py's client, without decode_responses."""
+    """The used methods of redis-py's client, without decode_responses."""
 
     def zrangebyscore(
         self, name: str, min: float, max: str, start: int, num: int, withscores: bool
     ) -> Sequence[tuple[bytes, float]]:
-        """Members and scores, by score."""
+        """Returns members and scores, by score."""
 
     def zrem(self, name: str, *values: bytes) -> int:
-        """How many it removed."""
+        """Returns the number of removed members."""
 
 
 class KafkaProducer(Protocol):
-    """What is needed of confluent_kafka's producer."""
+    """The used methods of confluent_kafka's producer."""
 
     def produce(self, topic: str, value: bytes, key: str, on_delivery: Callable[[object, object], None]) -> None:
         """Puts a record into the producer's buffer; on_delivery gets an error, or None, and the record."""
 
     def flush(self) -> int:
-        """How many are not delivered."""
+        """Returns the number of undelivered records."""
+
+
+# region recipe
+TOPIC, SUBSCRIPTION = "delayed", "kafka"
+PAGE = 1000
 
 
 def key_of(member: str) -> str:
-    """A member is in a set once, so it is its own key; hashed, since a key has 256 characters at most."""
+    """Returns a member's key. A hash, because a key has at most 256 characters."""
     return sha256(member.encode()).hexdigest()
 
 
 def add(tw: Tidewheel, redis: Redis, name: str, member: str, due: datetime | float) -> None:
-    """ZADD: one that is there already gets the new time. Without Redis later on, the first line is enough."""
+    """Replaces ZADD: an existing member gets the new time. After the migration, the first line is enough."""
     tw.send(TOPIC, member, deliver_at=due, key=key_of(member), replace=True)
     redis.zrem(name, member.encode())
 
 
 def remove(tw: Tidewheel, redis: Redis, name: str, member: str) -> None:
-    """ZREM: from Redis first, so that `migrate` sees it. Without Redis later on, the second line is enough."""
+    """Replaces ZREM. `migrate` notices the removal. After the migration, the second line is enough."""
     redis.zrem(name, member.encode())
     tw.cancel(TOPIC, key=key_of(member))
 
 
 def migrate(tw: Tidewheel, redis: Redis, name: str, cut: datetime) -> int:
-    """Moves what is due from `cut` on; run it again if it stops, one at a time. Returns how many it moved."""
+    """Moves members due from `cut` on. Run it again if it stops, never twice at a time. Returns a count."""
     moved = 0
     while page := redis.zrangebyscore(name, cut.timestamp(), "+inf", start=0, num=PAGE, withscores=True):
-        # Without replace: what was sent before a crash, or has a new time by `add`, stays as it is.
+        # Without replace: a message sent before a crash, or by `add` with a new time, stays.
         messages = [Message(body=m.decode(), deliver_at=score, key=key_of(m.decode())) for m, score in page]
         for (member, _), receipt in zip(page, tw.send_many(TOPIC, messages), strict=True):
             if redis.zrem(name, member):
                 moved += 1
-            else:  # it was removed meanwhile, or added with another time: only this one goes
+            else:  # `remove` or `add` was faster
                 tw.cancel(TOPIC, receipt.id)
     return moved
 
 
 def forward(tw: Tidewheel, producer: KafkaProducer, kafka_topic: str, wait_s: int = 20) -> int:
-    """Takes the poller's place: puts what is due into Kafka; returns how many it took."""
+    """Replaces the poller: puts due messages into Kafka. Returns their number."""
     refused: list[object] = []
 
     def delivered(error: object, record: object) -> None:  # noqa: ARG001

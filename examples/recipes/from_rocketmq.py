@@ -1,4 +1,4 @@
-"""From RocketMQ's delay levels and timer messages."""
+"""Moves from RocketMQ's delay levels and timer messages."""
 
 # region recipe
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ RETRIES = 16
 
 
 def create_topic(tw: Tidewheel, name: str, message_delay_level: str | None = None) -> None:
-    """Makes a topic that understands the broker's levels: `messageDelayLevel` as broker.conf has it, if it does."""
+    """Creates a topic with the broker's levels: `messageDelayLevel` of broker.conf, if set."""
     levels = None if message_delay_level is None else parse_levels(message_delay_level)
     tw.create_topic(name, settings=TopicSettings(delay_levels=levels))
 
 
 def subscribe(tw: Tidewheel, topic: str, group: str, tags: str = "*") -> Consumer:
-    """Makes a subscription for a consumer group and its tag expression, such as "paid || refunded".
+    """Creates a subscription for a consumer group and its tag expression, such as "paid || refunded".
 
     `retry_later(message)` waits as RECONSUME_LATER does: level 3, then 4, 5, ...
     """
@@ -28,7 +28,7 @@ def subscribe(tw: Tidewheel, topic: str, group: str, tags: str = "*") -> Consume
 
 
 def when(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Returns when a message is due, by its properties, as arguments of `send`; the broker looks in this order."""
+    """Returns a message's due time as arguments of `send`, in the broker's order."""
     if int(properties.get("DELAY", "0")) > 0:  # setDelayTimeLevel
         return {"delay_level": int(properties["DELAY"])}
     if "TIMER_DELAY_SEC" in properties:  # setDelayTimeSec
@@ -41,7 +41,7 @@ def when(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def send(tw: Tidewheel, topic: str, body: bytes, properties: Mapping[str, str]) -> Receipt:
-    """Sends what a producer of RocketMQ's would; sent again while it waits, with its UNIQ_KEY, it comes once."""
+    """Sends a producer's message. Its UNIQ_KEY drops repetitions while it waits."""
     attributes = {name: properties[name] for name in ("TAGS", "KEYS") if properties.get(name)}
     return tw.send(topic, body.decode(), attributes=attributes, key=properties.get("UNIQ_KEY"), **when(properties))
 

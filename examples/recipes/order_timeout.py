@@ -9,21 +9,21 @@ TOPIC = "order-timeouts"
 
 
 def set_up(tw: Tidewheel) -> Consumer:
-    """Makes a topic with short slots: a time-out can be cancelled until about three minutes before it is due."""
+    """Creates a topic with short slots: a time-out can be cancelled until about three minutes before."""
     tw.create_topic(TOPIC, slot_s=60, lookahead_s=150)
     tw.create_subscription(TOPIC, "orders")
     return Consumer(tw, TOPIC, "orders", drop_superseded=True)
 
 
 def place(tw: Tidewheel, db: sqlite3.Connection, order: int) -> None:
-    """Takes an order, and sends its time-out first: one of an order that does not exist does no harm."""
+    """Stores an order. The time-out goes first: a time-out without an order does no harm."""
     tw.send(TOPIC, {"order": order}, delay="15m", key=f"order:{order}")
     with db:
         db.execute("INSERT INTO orders VALUES (?, 'open')", (order,))
 
 
 def pay(tw: Tidewheel, db: sqlite3.Connection, order: int) -> bool:
-    """Pays an order unless it was closed; returns whether it did. The database decides, the cancel saves the work."""
+    """Pays an open order, and tells whether it was open. The database decides, the cancel saves work."""
     with db:
         paid = db.execute("UPDATE orders SET state = 'paid' WHERE id = ? AND state = 'open'", (order,)).rowcount == 1
     if paid:
@@ -32,7 +32,7 @@ def pay(tw: Tidewheel, db: sqlite3.Connection, order: int) -> bool:
 
 
 def close(message: ReceivedMessage, db: sqlite3.Connection) -> bool:
-    """Closes an order whose time-out has come, if it is still open; returns whether it was."""
+    """Closes an order if it is still open, and tells whether it was."""
     order = message.json()["order"]
     with db:
         return db.execute("UPDATE orders SET state = 'closed' WHERE id = ? AND state = 'open'", (order,)).rowcount == 1

@@ -10,25 +10,25 @@ BEFORE = {"day": timedelta(days=1), "hour": timedelta(hours=1)}
 
 
 def book(tw: Tidewheel, appointment: str, starts_at: datetime, now: datetime) -> None:
-    """Sets the reminders of an appointment; called again with another time, it moves them."""
+    """Sets or moves the reminders of an appointment."""
     for name, before in BEFORE.items():
         key = f"{appointment}:{name}"
         if starts_at - before > now:
             body = {"appointment": appointment, "starts_at": starts_at.isoformat()}
-            # A reminder that lies in a queue until the appointment is worth nothing any more.
+            # A reminder expires with the appointment.
             tw.send(TOPIC, body, deliver_at=starts_at - before, key=key, replace=True, expires_in=before)
         else:
-            tw.cancel(TOPIC, key=key)  # a time that has passed would mean now
+            tw.cancel(TOPIC, key=key)  # a past time would mean now
 
 
 def call_off(tw: Tidewheel, appointment: str) -> None:
-    """Cancels what is still to come."""
+    """Cancels the waiting reminders."""
     for name in BEFORE:
         tw.cancel(TOPIC, key=f"{appointment}:{name}")
 
 
 def is_wanted(message: ReceivedMessage, calendar: dict[str, datetime]) -> bool:
-    """Whether to remind: the appointment may have been changed when its reminder was on its way already."""
+    """Tells whether the calendar still agrees with a reminder that may be stale."""
     reminder = message.json()
     starts_at = calendar.get(reminder["appointment"])
     return starts_at is not None and starts_at.isoformat() == reminder["starts_at"]

@@ -7,27 +7,27 @@ from typing import Any
 from tidewheel import Backoff, Consumer, Tidewheel
 
 TOPIC, SUBSCRIPTION = "payments", "bank"
-BACKOFF = Backoff(base="1m", factor=2, maximum="1h")  # with jitter=0.2, what failed together comes back apart
+BACKOFF = Backoff(base="1m", factor=2, maximum="1h")  # jitter=0.2 spreads retries
 
 
 class Unavailable(Exception):
-    """The other side asks for patience."""
+    """The bank is not available."""
 
 
 def set_up(tw: Tidewheel) -> Consumer:
-    """Makes the topic and its consumer: four attempts in all."""
+    """Creates the topic and its consumer, with four attempts."""
     tw.create_topic(TOPIC)
     tw.create_subscription(TOPIC, SUBSCRIPTION)
     return Consumer(tw, TOPIC, SUBSCRIPTION, max_attempts=4)
 
 
 def work(tw: Tidewheel, consumer: Consumer, call: Callable[[Any, str], None], wait_s: int = 20) -> None:
-    """Works on what is due; `call` gets a body, and an idempotency key that all attempts share."""
+    """Handles due messages. `call` gets a body and an idempotency key that all attempts share."""
     for message in consumer.receive(wait_s=wait_s):
         try:
             call(message.json(), message.original_id or message.id)
         except Unavailable:
-            consumer.retry_later(message, backoff=BACKOFF)  # sends it again, then deletes the one in hand
+            consumer.retry_later(message, backoff=BACKOFF)  # sends it again, then deletes the received message
         else:
             tw.delete(TOPIC, SUBSCRIPTION, [message])
 

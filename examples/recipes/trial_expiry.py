@@ -10,7 +10,7 @@ STEPS = {"three-days-left": timedelta(days=3), "ends-tomorrow": timedelta(days=1
 
 
 def set_up(tw: Tidewheel) -> None:
-    """Makes one topic for the whole course of a trial, and a queue for each of those who act on it."""
+    """Creates one topic for all steps of a trial, and a queue for each consumer."""
     tw.create_topic(TOPIC)
     mails = [step for step in STEPS if step != "ended"]
     tw.create_subscription(TOPIC, "mailer", filter_policy={"step": mails})
@@ -18,7 +18,7 @@ def set_up(tw: Tidewheel) -> None:
 
 
 def begin(tw: Tidewheel, account: str, ends_at: datetime, now: datetime) -> None:
-    """Sends what is to happen; called again with a later end, it extends the trial."""
+    """Sends all steps. Another call with a later end extends the trial."""
     body = {"account": account, "ends_at": ends_at.isoformat()}
     messages = [
         Message(
@@ -31,13 +31,13 @@ def begin(tw: Tidewheel, account: str, ends_at: datetime, now: datetime) -> None
 
 
 def bought(tw: Tidewheel, account: str) -> None:
-    """Ends the trial for good."""
+    """Cancels the remaining steps."""
     for step in STEPS:
         tw.cancel(TOPIC, key=f"{account}:{step}")
 
 
 def still_ends(message: ReceivedMessage, trials: dict[str, datetime]) -> bool:
-    """Whether the account's record says the same: it may have changed when the message was on its way already."""
+    """Tells whether the account's record agrees with a message that may be stale."""
     trial = message.json()
     ends_at = trials.get(trial["account"])
     return ends_at is not None and ends_at.isoformat() == trial["ends_at"]

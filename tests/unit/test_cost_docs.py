@@ -29,8 +29,16 @@ def written(page: str) -> str:
 
 def test_every_table_of_the_page_is_what_the_command_prints() -> None:
     page = PAGE.read_text()
-    assert len(BLOCK.findall(page)) == 3
+    assert len(BLOCK.findall(page)) == 2
     assert page == written(page), "python -m tests.unit.test_cost_docs"
+
+
+def test_the_page_names_the_price_of_low_rates() -> None:
+    shown, page = _output("cost --per-day 100"), PAGE.read_text()
+    for told in re.findall(r"`tidewheel cost --per-day 100` prints (\$[\d.]+) a month", page):
+        assert f"All: {told} a month." in shown
+        return
+    raise AssertionError("the page does not name it")
 
 
 @pytest.mark.parametrize("columns", ["70", "200"])
