@@ -1,4 +1,4 @@
-"""The client for asyncio, and messages that are sent in the background; type-checked in strict mode."""
+"""The client for asyncio, and messages that are sent in the background."""
 
 # region async
 import asyncio
@@ -16,7 +16,7 @@ async def remind(tw: AsyncTidewheel, customers: list[str]) -> None:
 
 
 async def work(tw: AsyncTidewheel) -> int:
-    """Takes what is due, handles it and acknowledges it."""
+    """Receives, handles and acknowledges due messages."""
     messages = await tw.receive("orders", "billing", wait_s=20)
     for message in messages:
         print(message.id, message.json())
@@ -36,7 +36,7 @@ async def main() -> None:
 
 # region buffered
 def load(tw: Tidewheel, orders: Iterable[dict[str, int]]) -> list[Receipt]:
-    """Sends many messages from a loop that never waits for SQS; returns their receipts."""
+    """Sends many messages from a loop that never waits for SQS. Returns their receipts."""
     try:
         with BufferedSender(tw, max_messages=1000, max_age_s=0.5) as sender:
             futures = [sender.add("orders", order, delay="1d") for order in orders]

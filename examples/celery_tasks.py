@@ -1,4 +1,4 @@
-"""Celery tasks with countdowns of days; needs `tidewheel[celery]`."""
+"""Celery tasks with countdowns of days. Needs `tidewheel[celery]`."""
 
 # region tasks
 from datetime import timedelta
@@ -20,7 +20,7 @@ def remind(customer: str) -> None:
 
 
 def sign_up(customer: str) -> str:
-    """Sends a task that runs in three days; returns the task's id."""
+    """Sends a task that runs in three days. Returns the task's id."""
     return remind.apply_async((customer,), countdown=timedelta(days=3).total_seconds()).id
 
 
@@ -29,7 +29,7 @@ def sign_up(customer: str) -> str:
 
 # region prepare
 def deploy() -> None:
-    """Makes the topic of each queue; run it once."""
+    """Creates the topic of each queue. Run it once."""
     prepare(app)
 
 
@@ -43,12 +43,12 @@ waiting: dict[str, tuple[str, str]] = {}
 
 @task_delayed.connect
 def remember(task_id: str, receipt: Receipt, **_: object) -> None:
-    """Runs in the producer when a task has gone to a topic."""
+    """Runs in the producer when a task was sent to a topic."""
     waiting[task_id] = (receipt.topic, receipt.id)
 
 
 def sign_off(task_id: str) -> bool:
-    """Cancels it; False if it is too late."""
+    """Cancels a task. Returns False if the call is too late."""
     topic, message_id = waiting.pop(task_id)
     return bool(tw.cancel(topic, message_id))
 

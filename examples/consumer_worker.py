@@ -1,4 +1,4 @@
-"""A process that works on a subscription, and tries again later what it cannot do yet."""
+"""A process that handles a subscription's messages, and retries some of them later."""
 
 # region worker
 from tidewheel import Backoff, Consumer, ReceivedMessage, RetryLater, Tidewheel
@@ -18,7 +18,7 @@ def charge(order: dict[str, int]) -> None:
 
 
 def handle(message: ReceivedMessage) -> None:
-    """Does the work of one message; what else it raises leaves the message to the queue's visibility time-out."""
+    """Handles a message. After any other error, the message comes again after the visibility time-out."""
     try:
         charge(message.json())
     except Busy:
@@ -26,7 +26,7 @@ def handle(message: ReceivedMessage) -> None:
 
 
 def main() -> None:
-    """Works until Ctrl-C; what was tried five times goes to the dead-letter queue."""
+    """Works until Ctrl-C. After five attempts, a message goes to the dead-letter queue."""
     Consumer(Tidewheel(), "orders", "billing", max_attempts=5, drop_superseded=True).run(handle)
 
 

@@ -7,13 +7,13 @@ from tidewheel import Message, Tidewheel
 
 
 def set_up(tw: Tidewheel) -> None:
-    """Creates a topic and a subscription; what exists already is fine."""
+    """Creates a topic and a subscription, unless they exist."""
     tw.create_topic("orders")
     tw.create_subscription("orders", "billing")
 
 
 def send(tw: Tidewheel) -> None:
-    """Sends one message, and then a few in one call."""
+    """Sends one message, then a hundred in one call."""
     receipt = tw.send("orders", {"id": 17}, delay="15m", attributes={"kind": "reminder"})
     print(receipt.id, receipt.deliver_at)
 
@@ -22,7 +22,7 @@ def send(tw: Tidewheel) -> None:
 
 
 def work(tw: Tidewheel) -> int:
-    """Takes what is due, handles it and acknowledges it."""
+    """Receives, handles and acknowledges due messages."""
     messages = tw.receive("orders", "billing", max_messages=100, wait_s=20)
     for message in messages:
         print(message.id, message.deliver_at, message.body)

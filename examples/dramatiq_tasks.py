@@ -1,4 +1,4 @@
-"""dramatiq tasks with delays of days; needs `tidewheel[dramatiq]`."""
+"""dramatiq tasks with delays of days. Needs `tidewheel[dramatiq]`."""
 
 # region tasks
 from datetime import timedelta
@@ -29,7 +29,7 @@ def sign_up(customer: str) -> None:
 
 # region prepare
 def deploy() -> None:
-    """Makes the topic of each queue that an actor has declared; run it once, with the actors imported."""
+    """Creates the topic of each declared queue. Run it once, with the actors imported."""
     broker.prepare()
 
 
@@ -38,13 +38,13 @@ def deploy() -> None:
 
 # region cancel
 def sign_up_until_cancelled(customer: str) -> tuple[str, str]:
-    """Sends a task and returns where it waits: keep that in your database."""
+    """Sends a task. Returns its topic and message id, for your database."""
     message = remind.send_with_options(args=(customer,), delay=timedelta(days=3))
     return message.options["tidewheel_topic"], message.options["tidewheel_id"]
 
 
 def sign_off(topic: str, message_id: str) -> bool:
-    """Cancels it; False if it is too late."""
+    """Cancels a task. Returns False if the call is too late."""
     return bool(tw.cancel(topic, message_id))
 
 

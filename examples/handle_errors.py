@@ -1,4 +1,4 @@
-"""What a call can raise, and what to do about it."""
+"""The errors of a call, and their handling."""
 
 from tidewheel import InvalidValue, Message, SendFailed, Tidewheel, UnknownTopic
 
@@ -6,7 +6,7 @@ from tidewheel import InvalidValue, Message, SendFailed, Tidewheel, UnknownTopic
 
 
 def send_all(tw: Tidewheel, messages: list[Message]) -> list[Message]:
-    """Sends messages; returns those that are worth another try."""
+    """Sends messages. Returns the messages that are worth another attempt."""
     try:
         tw.send_many("orders", messages)
     except UnknownTopic:

@@ -36,7 +36,7 @@ def charge(message: ReceivedMessage) -> None:
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> Any:
-    """Handles a batch; the event source mapping has ReportBatchItemFailures."""
+    """Handles a batch. The event source mapping has ReportBatchItemFailures."""
     once.register_lambda_context(context)
     processor = BatchProcessor(event_type=EventType.SQS)
     records = consumer.record_handler(lambda message: charge(message=message))

@@ -11,7 +11,7 @@ def remind(tw: Tidewheel, customer: str) -> None:
 
 
 def test_a_customer_is_reminded_after_thirty_days(local_tidewheel: LocalTidewheel) -> None:
-    """The fixture is an open stack with a virtual clock, a new one for each test."""
+    """The fixture is a new open stack with a virtual clock for each test."""
     tw = local_tidewheel.client()
     tw.create_topic("reminders")
     tw.create_subscription("reminders", "mailer")
@@ -31,7 +31,7 @@ def test_a_customer_is_reminded_after_thirty_days(local_tidewheel: LocalTidewhee
 
 # region healing
 def test_a_message_arrives_though_its_schedule_is_lost(local_tidewheel: LocalTidewheel) -> None:
-    """What a lost schedule leaves behind is found by the sweep, still ahead of time."""
+    """The sweep finds the work of a lost schedule ahead of time."""
     tw = local_tidewheel.client()
     tw.create_topic("reminders")
     tw.create_subscription("reminders", "mailer")

@@ -1,4 +1,4 @@
-"""Test your own code with a service in memory, where even a local stack is too slow: thousands of cases a minute."""
+"""Test your own code with a service in memory: thousands of cases a minute."""
 
 # region memory
 from tidewheel import Tidewheel
@@ -11,7 +11,7 @@ def order(tw: Tidewheel, number: int) -> None:
 
 
 def test_an_order_times_out_after_a_quarter_of_an_hour() -> None:
-    """As with LocalTidewheel; a new service for each case costs next to nothing."""
+    """As with LocalTidewheel. A new service for each case costs next to nothing."""
     stack = MemoryTidewheel()
     tw = stack.client()
     tw.create_topic("time-outs")

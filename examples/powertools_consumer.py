@@ -19,7 +19,7 @@ def charge(message: ReceivedMessage) -> None:
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> Any:
-    """Handles a batch; the event source mapping has ReportBatchItemFailures."""
+    """Handles a batch. The event source mapping has ReportBatchItemFailures."""
     processor = BatchProcessor(event_type=EventType.SQS)
     records = consumer.record_handler(charge)
     return process_partial_response(event=event, record_handler=records, processor=processor, context=context)

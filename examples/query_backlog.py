@@ -1,4 +1,4 @@
-"""Query what waits in a topic's ledgers, with DuckDB."""
+"""Query the waiting messages of a topic's ledgers with DuckDB."""
 
 # region duckdb
 import duckdb

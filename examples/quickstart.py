@@ -10,7 +10,7 @@ with LocalTidewheel(start="2026-01-01T00:00:00Z") as stack:
 
     sent = tw.send("orders", {"id": 17}, delay="3d")
 
-    stack.advance(days=3)  # all that falls due on the way happens, in order
+    stack.advance(days=3)  # everything due in these days happens, in order
     [message] = stack.receive("orders", "billing")
     assert message.id == sent.id
     assert message.json() == {"id": 17}

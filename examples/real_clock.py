@@ -1,4 +1,4 @@
-"""The local stack in real time: a background thread does what falls due, and any AWS client can look on."""
+"""The local stack in real time: a background thread does all due work, and any AWS client can connect."""
 
 # region real
 import boto3

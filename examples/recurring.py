@@ -5,7 +5,7 @@ from tidewheel import Tidewheel
 
 
 def set_up(tw: Tidewheel) -> None:
-    """Makes the topic and two recurring messages."""
+    """Creates the topic and two recurring messages."""
     tw.create_topic("reports")
     tw.create_subscription("reports", "writer")
     tw.send_recurring("reports", "daily", {"report": "sales"}, cron="0 9 * * MON-FRI", timezone="Europe/Berlin")

@@ -6,7 +6,7 @@
 # region stack
 from pathlib import Path
 
-# Before aws_cdk: it says so if Node is missing.
+# Before aws_cdk, to report a missing Node.
 from tidewheel.cdk import Environment, SdkLayer, TidewheelService
 
 # isort: split
@@ -21,10 +21,10 @@ HERE = Path(__file__).parent
 
 
 class ShopStack(Stack):
-    """Orders that are paid late are reminded of, and then cancelled."""
+    """Reminders of unpaid orders."""
 
     def __init__(self, scope: Construct, id_: str) -> None:
-        """Make the service, a topic with two subscriptions, and the functions at both ends."""
+        """Make the service, a topic with two subscriptions, a sender and a consumer."""
         super().__init__(scope, id_)
         service = TidewheelService(
             self,

@@ -8,7 +8,7 @@ from app import ShopStack
 
 
 def test_the_stack_has_the_service_and_both_functions() -> None:
-    """With an empty list of stacks to bundle for, no package is fetched: seconds instead of half a minute."""
+    """An empty list of bundling stacks fetches no package: seconds instead of half a minute."""
     app = App(context={"aws:cdk:bundling-stacks": []})
     template = Template.from_stack(ShopStack(app, "shop"))
     template.has_resource_properties("AWS::Lambda::Function", {"FunctionName": "shop-reminders-dispatch"})

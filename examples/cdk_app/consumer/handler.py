@@ -1,4 +1,4 @@
-"""The function at the far end: it is called with what is due."""
+"""The consumer: Lambda calls it with due messages."""
 
 # region consumer
 import json
@@ -8,7 +8,7 @@ from tidewheel import parse_received
 
 
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:  # noqa: ARG001
-    """Bills what is due; what could not be billed comes again, and is a dead letter after five times."""
+    """Bills due orders. A failed order comes again, and becomes a dead letter after five attempts."""
     failures = []
     for record in event["Records"]:
         try:

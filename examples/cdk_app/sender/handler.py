@@ -1,4 +1,4 @@
-"""The function at the near end: an order came in, or was paid."""
+"""The sender: an order came in, or was paid."""
 
 # region sender
 import os
@@ -10,7 +10,7 @@ tidewheel = Tidewheel(os.environ["TIDEWHEEL_SERVICE"])
 
 
 def handler(event: dict[str, Any], context: object) -> None:  # noqa: ARG001
-    """Sends a reminder that comes in three days, unless the order is paid before."""
+    """Sends a reminder for in three days, or cancels it when the order is paid."""
     key = f"order {event['order']}"
     if event["paid"]:
         tidewheel.cancel("orders", key=key)
