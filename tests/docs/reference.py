@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import enum
 import inspect
@@ -86,13 +87,12 @@ def _class(cls: Any) -> str:
 
 
 def _methods(cls: type) -> Iterator[tuple[str, Any]]:
-    """Yields the public methods and properties with a docstring, as the class defines them."""
+    """Yields the public methods and properties with a docstring, in the order of the class, without constructors."""
     seen = set()
     for base in cls.__mro__:
         if base.__module__.startswith("tidewheel"):
-            for name, value in vars(base).items():
-                thing = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
-                documented = (inspect.isroutine(thing) or isinstance(thing, property)) and inspect.getdoc(thing)
+            for name, thing in vars(base).items():
+                documented = (inspect.isfunction(thing) or isinstance(thing, property)) and inspect.getdoc(thing)
                 if documented and not name.startswith("_") and name not in seen:
                     seen.add(name)
                     yield name, thing
@@ -140,7 +140,12 @@ def _argument(parameter: inspect.Parameter) -> str:
 
 
 def _type(annotation: Any) -> str:
-    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    """Returns an annotation as the source writes it, without the metadata of `Annotated`."""
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    tree = ast.parse(text, mode="eval").body
+    if isinstance(tree, ast.Subscript) and ast.unparse(tree.value) == "Annotated" and isinstance(tree.slice, ast.Tuple):
+        return ast.unparse(tree.slice.elts[0])
+    return text
 
 
 def _documentation(thing: object, *, before: str = "") -> str:
