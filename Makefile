@@ -109,8 +109,9 @@ aws-smoke: install node_modules/.installed  ## deploy a service, try all of it, 
 
 ##@ Build
 
-tables: install  ## write the tables of docs/ that derive from declarations
+tables: install  ## write the pages and tables of docs/ that derive from code
 	$(BIN)/python -m infra.doc_tables
+	$(BIN)/python -m infra.sdk_reference
 
 synth: install  ## synthesize the template into cdk.out/, and its copies
 	CDK_OUTDIR=cdk.out $(BIN)/python app.py

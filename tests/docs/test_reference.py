@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 import tidewheel
-from tests.docs.reference import PAGE, page
+from infra.sdk_reference import PAGE, page
 from tidewheel import Tidewheel
 
 
 def test_the_reference_is_what_the_docstrings_say() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.docs.reference"
+    assert PAGE.read_text(encoding="utf-8") == page(), "make tables"
 
 
 def test_every_public_name_and_every_call_of_the_client_has_a_heading() -> None:

@@ -1,4 +1,4 @@
-"""Writes docs/reference-sdk.md from the docstrings of the public names: `python -m tests.docs.reference`."""
+"""Writes docs/reference-sdk.md from the docstrings of the public names: `python -m infra.sdk_reference [--check]`."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ import dataclasses
 import enum
 import inspect
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NewType
 
 import tidewheel
+from infra.kept_file import write_or_check
 from tidewheel import AsyncTidewheel, Tidewheel, TidewheelError, errors
 
-PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "reference-sdk.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference-sdk.md"
 WIDTH = 120
 INTERNAL = ("CorruptPack", "DelayTooLong", "KeysNotSettled", "NotTaken", "PartLeased", "WrongQueue")
 """Errors that only the functions raise and handle."""
 _HEAD = """\
 # SDK reference
 
-All public names of `tidewheel`, from their docstrings. The guide is [sdk.md](sdk.md). `python -m tests.docs.reference`
-writes this page.
+All public names of `tidewheel`, from their docstrings. The guide is [sdk.md](sdk.md). `make tables` writes
+this page.
 """
 _SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields|Example):(.*)$")
 _ENTRY = re.compile(r"(\*{0,2}[\w., ]+?): (.*)", re.DOTALL)
@@ -201,5 +203,10 @@ def _wrapped(text: str, *, first: str = "") -> str:
     return "\n".join(lines).replace("\0", " ")
 
 
+def main(arguments: list[str] | None = None) -> int:
+    """Writes the page, or compares it with the docstrings. Returns the exit code."""
+    return write_or_check(PAGE, page, module="infra.sdk_reference", about=__doc__, arguments=arguments)
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    sys.exit(main())
