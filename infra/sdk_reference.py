@@ -19,13 +19,14 @@ from tidewheel import AsyncTidewheel, Tidewheel, TidewheelError, errors
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference-sdk.md"
 WIDTH = 120
+NAMES = [name for name in vars(tidewheel)["__all__"] if name != "__version__"]
+"""The public names."""
 INTERNAL = ("CorruptPack", "DelayTooLong", "KeysNotSettled", "NotTaken", "PartLeased", "WrongQueue")
 """Errors that only the functions raise and handle."""
 _HEAD = """\
 # SDK reference
 
-All public names of `tidewheel`, from their docstrings. The guide is [sdk.md](sdk.md). `make tables` writes
-this page.
+All public names of `tidewheel`, from their docstrings. The guide is [sdk.md](sdk.md). `make tables` writes this page.
 """
 _SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields|Example):(.*)$")
 _ENTRY = re.compile(r"(\*{0,2}[\w., ]+?): (.*)", re.DOTALL)
@@ -33,7 +34,7 @@ _ENTRY = re.compile(r"(\*{0,2}[\w., ]+?): (.*)", re.DOTALL)
 
 def page() -> str:
     """Returns the page."""
-    public = [getattr(tidewheel, name) for name in tidewheel.__all__ if name != "__version__"]
+    public = [getattr(tidewheel, name) for name in NAMES]
     classes = [each for each in public if inspect.isclass(each)]
     clients = [each for each in classes if _is_client(each)]
     values = [each for each in public if inspect.isclass(each) and not issubclass(each, BaseException)]
@@ -106,7 +107,7 @@ def _function(function: Callable[..., Any]) -> str:
 
 def _error(error: type) -> str:
     bases = [base.__name__ for base in error.__bases__ if base is not TidewheelError and base is not Exception]
-    place = "" if error.__name__ in tidewheel.__all__ else "In `tidewheel.errors`. "
+    place = "" if error.__name__ in NAMES else "In `tidewheel.errors`. "
     kind = f"Also a `{bases[0]}`. " if bases else ""
     return "\n".join([f"### {error.__name__}\n", _documentation(error, before=place + kind)])
 
@@ -131,8 +132,8 @@ def _signature(name: str, thing: Callable[..., Any]) -> str:
 
 
 def _argument(parameter: inspect.Parameter) -> str:
-    star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
-    text = f"{star}{parameter.name}"
+    stars: dict[Any, str] = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}
+    text = f"{stars.get(parameter.kind, '')}{parameter.name}"
     if parameter.annotation is not parameter.empty:
         text += f": {_type(parameter.annotation)}"
     if parameter.default is not parameter.empty:
