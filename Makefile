@@ -12,7 +12,7 @@ TARGET = $(if $(ENVIRONMENT),--environment $(ENVIRONMENT)) $(if $(STACK),--stack
 INDEX := $(or $(UV_DEFAULT_INDEX),$(PIP_INDEX_URL),$(shell $(PYTHON) -m pip config get global.index-url 2>/dev/null))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-independent lint types imports simulate bench bench-all bench-record report crash fuzz peers soak synth tables deploy diff destroy build bundle lock aws-smoke clean
+.PHONY: help install demo test test-all test-independent lint types imports simulate bench bench-all bench-record crash fuzz peers soak synth tables deploy diff destroy build bundle lock aws-smoke clean
 
 ##@ Start
 
@@ -72,21 +72,17 @@ soak: install  ## run virtual weeks in memory, and check each promise  ## SOAK="
 
 ##@ Measure
 
-bench: install  ## run each hot path beside its bare floor  ## BENCH="--compare" or BENCH="ledger --quick"
+bench: install  ## run each hot path beside its bare floor  ## BENCH="ledger --quick"
 	$(BIN)/python -m benchmarks $(BENCH)
 
-bench-all: install  ## the same, with merging, rebuilding, importing and cost
+bench-all: install  ## the same, with merging, rebuilding, importing, cost and others
 	$(BIN)/python -m benchmarks --all $(BENCH)
 
-bench-record: install  ## run all benchmarks, and write results and documents
-	$(BIN)/python -m benchmarks --all --record $(BENCH)
-	$(BIN)/python -m benchmarks.report
+bench-record: install  ## run all benchmarks, and save in benchmarks/results
+	$(BIN)/python -m benchmarks --all --record
 
 peers: install  ## run the same messages through Redis and others
-	$(BIN)/python -m benchmarks.peers
-
-report: install  ## write the documents that are made of results
-	$(BIN)/python -m benchmarks.report
+	$(BIN)/python -m benchmarks peers
 
 ##@ Deploy
 

@@ -1,4 +1,4 @@
-"""What commands that take long check before they begin: numbers in range, and that the results can be kept."""
+"""Checks of commands that take long, made before they begin: numbers in range, and places to save results."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tidewheel.errors import InvalidValue
+
+INTERRUPTED = 130
+"""Exit code of a program that Ctrl-C ended, as shells have it."""
 
 
 def at_least(least: int) -> Callable[[str], int]:

@@ -1,10 +1,9 @@
 """Fifty at once on one topic: commits of ledgers, cancels and upserts, with DynamoDB's conflicts simulated.
 
     python -m benchmarks contention
-    python -m benchmarks.bench_contention [--seconds 5] [--busy-ms 8] [--json FILE]
 
 DynamoDB refuses a transaction while another one, or a write, is at work on one of its items; moto does not. So the
-metadata is in memory here, behind something that keeps every item of a write busy for `--busy-ms` and refuses whoever
+metadata is in memory here, behind something that keeps every item of a write busy for 8 ms and refuses whoever
 comes to it meanwhile, a condition check like a write. Fifty threads call the port `Topics` as ingest and the SDK do:
 first about once a second each, then as fast as they can, which no topic does. Counted are the conflicts, the tries of a
 call, and the calls that gave up (Contended): the figure to look at, since such work is safe to repeat but late.
@@ -12,8 +11,6 @@ call, and the calls that gave up (Contended): the figure to look at, since such 
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import statistics
 import threading
@@ -21,11 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
 
 from tidewheel.aws.dynamodb_table import ATTEMPTS, backoff_s
 from tidewheel.clock import SystemClock
@@ -47,8 +40,8 @@ from tidewheel.model.topic_state import new_topic_state
 from tidewheel.model.validation import check_message
 
 THREADS = 50
-READ_MS = 3.0
-SECONDS, BUSY_MS = 5.0, 8.0
+READ_S, BUSY_S = 0.003, 0.008
+SECONDS = 5.0
 TOPIC = "orders"
 BATCH = 90
 Key = tuple[str, str]
@@ -58,11 +51,8 @@ STATE: Key = ("STATE", "")
 class BusyTopics:
     """The metadata in memory, whose items are busy for a while as DynamoDB's are, with the adapter's retries."""
 
-    def __init__(self, topics: MemoryTopics, busy_s: float, read_s: float) -> None:
-        """Stands before the metadata."""
+    def __init__(self, topics: MemoryTopics) -> None:
         self._topics = topics
-        self._busy_s = busy_s
-        self._read_s = read_s
         self._lock = threading.Lock()
         self._busy: set[Key] = set()
         self.counts: Counter[str] = Counter()
@@ -73,7 +63,7 @@ class BusyTopics:
         keys = WRITES.get(name)
 
         def read(*arguments: Any) -> Any:
-            time.sleep(self._read_s)
+            time.sleep(READ_S)
             return call(*arguments)
 
         def write(*arguments: Any) -> Any:
@@ -93,11 +83,11 @@ class BusyTopics:
                     self._busy.update(keys)
             if taken:
                 self.counts["conflicts"] += 1
-                time.sleep(self._read_s)
+                time.sleep(READ_S)
                 continue
             try:
                 answer = call()
-                time.sleep(self._busy_s)
+                time.sleep(BUSY_S)
                 return answer
             finally:
                 with self._lock:
@@ -140,14 +130,13 @@ WRITES: dict[str, Callable[..., list[Key]]] = {
 class Load:
     """One topic, and what each kind of caller does to it."""
 
-    def __init__(self, busy_s: float, read_s: float) -> None:
-        """Makes the topic."""
+    def __init__(self) -> None:
         self.clock = SystemClock()
         self.service = MemoryService.at(self.clock)
         self.settings = TopicSettings()
         self.state = new_topic_state(TOPIC, "g1", self.settings, self.clock.now_ms())
         self.service.topics.create_topic(self.state)
-        self.topics: Any = BusyTopics(self.service.topics, busy_s, read_s)
+        self.topics: Any = BusyTopics(self.service.topics)
         self.ports: Any = replace(self.service, topics=self.topics)
         self.ids = IdSource()
 
@@ -240,51 +229,24 @@ def run(load: Load, kinds: list[Callable[[], None]], seconds: float, pause_s: fl
     }
 
 
-def benchmark(*, quick: bool) -> dict[str, dict[str, float]]:
-    """Runs each mix."""
-    return measure(0.5 if quick else SECONDS, BUSY_MS)
-
-
-def measure(seconds: float, busy_ms: float) -> dict[str, dict[str, float]]:
-    """Runs each mix for so long."""
-    figures: dict[str, dict[str, float]] = {}
-    load = Load(busy_ms / 1000, READ_MS / 1000)
+def benchmark(*, quick: bool) -> dict[str, Any]:
+    """Runs each mix, at about one call a second each and as fast as the callers can."""
+    load = Load()
     mixes: dict[str, list[Callable[[], None]]] = {
-        "50 commit ledgers": [load.commit],
-        "50 cancel by id": [load.cancel],
-        f"50 cancel {BATCH} at once": [load.cancel_batch],
-        "50 upsert": [load.upsert],
-        "20 commit, 10 cancel, 10 cancel by key, 10 upsert": [
-            *([load.commit] * 2),
-            load.cancel,
-            load.cancel_by_key,
-            load.upsert,
-        ],
+        "commit": [load.commit],
+        "cancel by id": [load.cancel],
+        f"cancel {BATCH} at once": [load.cancel_batch],
+        "upsert": [load.upsert],
+        "all kinds": [*([load.commit] * 2), load.cancel, load.cancel_by_key, load.upsert],
     }
-    for pace, pause_s in {"one a second each": 1.0, "as fast as can be": 0.0}.items():
-        for name, kinds in mixes.items():
-            figures[f"{name}, {pace}"] = run(load, kinds, seconds, pause_s)
-    return figures
-
-
-def show(figures: dict[str, dict[str, float]], busy_ms: float) -> None:
-    """Prints a table."""
-    table = Table(title=f"50 threads, one topic, items busy for {busy_ms:g} ms", title_justify="left")
-    table.add_column("")
-    for heading in next(iter(figures.values())):
-        table.add_column(heading.replace("_", " "), justify="right")
-    for name, row in figures.items():
-        table.add_row(name, *(f"{value:,.2f}" for value in row.values()))
-    Console(width=160).print(table)
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=SECONDS)
-    parser.add_argument("--busy-ms", type=float, default=BUSY_MS)
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    found = measure(given.seconds, given.busy_ms)
-    show(found, given.busy_ms)
-    if given.json is not None:
-        given.json.write_text(json.dumps(found, indent=1) + "\n")
+    paced, hasty = (
+        {name: run(load, kinds, 0.5 if quick else SECONDS, pause_s) for name, kinds in mixes.items()}
+        for pause_s in (1.0, 0.0)
+    )
+    return {
+        "callers": THREADS,
+        "commits_given_up": paced["commit"]["gave_up_a_thousand"],
+        "cancels_given_up": paced["cancel by id"]["gave_up_a_thousand"],
+        "one_call_a_second_each": paced,
+        "as_fast_as_they_can": hasty,
+    }

@@ -1,7 +1,6 @@
 """What storage costs at a million messages a day, with and without merging, from counted requests.
 
     python -m benchmarks cost
-    python -m benchmarks.bench_cost [--days 10] [--rows 3472] [--slots 36] [--unmerged-slots 4] [--json FILE]
 
 A topic gets a ledger every 300 s, its messages due at random within the next days: a million a day at 3,472 a ledger.
 The real flows and adapters run over the emulated S3 and DynamoDB of the local runtime, in virtual time; SQS is left
@@ -19,14 +18,12 @@ Prices: us-east-1, on demand, no free tier (tidewheel.cost.prices).
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -54,7 +51,7 @@ DAY_MS = 86_400_000
 REAL_BYTES, SMALL_BYTES = 113, 26
 """Stored bytes of a real message (bench_ledger) and of one of ours."""
 ROWS, DAYS, SLOTS = 3472, 10, 36
-UNMERGED_DAYS, UNMERGED_SLOTS = 10, 4
+UNMERGED_SLOTS = 4
 
 
 @dataclass(slots=True)
@@ -168,38 +165,29 @@ class _Ports:
         self.queues, self.runs = run.queues, run
 
 
-def measure(rows: int, days: int, slots: int, *, merges: bool, say: Any = print) -> dict[str, Any]:
+def measure(rows: int, days: int, slots: int, *, merges: bool) -> dict[str, Any]:
     """Fills a topic and counts some slots; returns figures for a million messages."""
-    scale = SMALL_BYTES / REAL_BYTES
-    for name in ("FULL_BYTES", "WINDOW_BYTES", "MAX_OUTPUT_BYTES", "_TIER_0_BYTES"):
-        setattr(merging, name, int(getattr(merging, name) * scale))
-    try:
-        with LocalTidewheel(collect_interval_s=3600) as stack:
-            run = Run(stack, rows, days, merges=merges)
-            start_ms = stack.clock.now_ms()
-            for number in range(days * DAY_MS // SLOT_MS):
-                run.step(start_ms + days * DAY_MS + 3_600_000)
-                if number % 288 == 0:
-                    say(f"merging {merges}: day {number // 288}, {len(run.ports.topics.buckets(TOPIC))} buckets")
-            filled = Counter(run.merged)
-            # Dispatches begin when the first messages of the backlog are due.
-            for _ in range(12):
-                run.step()
-            run.merged.clear()
-            run.queues.sent = 0
-            requests, units = Counter(stack.requests), Counter(stack.requests.units)
-            before, live = time.perf_counter(), []
-            for _ in range(slots):
-                run.step()
-                live.append(len(run.ports.topics.buckets(TOPIC)) if run.merges else 0)
-            seconds = time.perf_counter() - before
-            return figures(run, Counter(stack.requests) - requests, stack.requests.units - units, slots, seconds) | {
-                "live_buckets": sum(live) / len(live),
-                "fill": dict(filled),
-            }
-    finally:
-        for name in ("FULL_BYTES", "WINDOW_BYTES", "MAX_OUTPUT_BYTES", "_TIER_0_BYTES"):
-            setattr(merging, name, round(getattr(merging, name) / scale))
+    names = ("FULL_BYTES", "WINDOW_BYTES", "MAX_OUTPUT_BYTES", "_TIER_0_BYTES")
+    smaller = {name: int(getattr(merging, name) * SMALL_BYTES / REAL_BYTES) for name in names}
+    with patch.multiple(merging, **smaller), LocalTidewheel(collect_interval_s=3600) as stack:
+        run = Run(stack, rows, days, merges=merges)
+        start_ms = stack.clock.now_ms()
+        for _ in range(days * DAY_MS // SLOT_MS):
+            run.step(start_ms + days * DAY_MS + 3_600_000)
+        # Dispatches begin when the first messages of the backlog are due.
+        for _ in range(12):
+            run.step()
+        run.merged.clear()
+        run.queues.sent = 0
+        requests, units = Counter(stack.requests), Counter(stack.requests.units)
+        before, live = time.perf_counter(), []
+        for _ in range(slots):
+            run.step()
+            live.append(len(run.ports.topics.buckets(TOPIC)) if run.merges else 0)
+        seconds = time.perf_counter() - before
+        return figures(run, Counter(stack.requests) - requests, stack.requests.units - units, slots, seconds) | {
+            "live_buckets": sum(live) / len(live)
+        }
 
 
 def figures(run: Run, requests: Counter[str], units: Counter[str], slots: int, seconds: float) -> dict[str, Any]:
@@ -223,44 +211,11 @@ def figures(run: Run, requests: Counter[str], units: Counter[str], slots: int, s
 
 def benchmark(*, quick: bool) -> dict[str, Any]:
     """Counts with merging and without."""
-
-    def quiet(_: object) -> None:
-        pass
-
     if quick:
-        return {"merged": measure(200, 2, 12, merges=True, say=quiet)}
-    return {
-        "merged": measure(ROWS, DAYS, SLOTS, merges=True, say=quiet),
-        "unmerged": measure(ROWS, UNMERGED_DAYS, UNMERGED_SLOTS, merges=False, say=quiet),
-    }
-
-
-def main() -> None:
-    """Runs it from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--days", type=int, default=DAYS, help="how far ahead messages are due")
-    parser.add_argument("--rows", type=int, default=ROWS, help="messages of a ledger")
-    parser.add_argument("--slots", type=int, default=SLOTS, help="slots counted with merging")
-    parser.add_argument(
-        "--unmerged-days", type=int, default=UNMERGED_DAYS, help="how far ahead messages are due without"
-    )
-    parser.add_argument(
-        "--unmerged-slots", type=int, default=UNMERGED_SLOTS, help="slots counted without; 0: leave it out"
-    )
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    found = {}
-    for name, days, slots in (
-        ("merged", given.days, given.slots),
-        ("unmerged", given.unmerged_days, given.unmerged_slots),
-    ):
-        if slots:
-            found[name] = run = measure(given.rows, days, slots, merges=name == "merged")
-            print(f"{name}: ${run['s3_and_dynamodb']} a million messages for S3 and DynamoDB")
-            print(json.dumps(run, indent=1), flush=True)
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+        runs = {"merged": measure(200, 2, 12, merges=True)}
+    else:
+        runs = {
+            "merged": measure(ROWS, DAYS, SLOTS, merges=True),
+            "unmerged": measure(ROWS, DAYS, UNMERGED_SLOTS, merges=False),
+        }
+    return {"dollars_a_million": runs["merged"]["s3_and_dynamodb"], **runs}

@@ -14,15 +14,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
-import boto3
 import pyarrow as pa
 from botocore.config import Config
 
-from benchmarks.bench_ledger import DATA, messages
-from benchmarks.endpoint import endpoint
+from benchmarks.bench_ledger import START_MS, messages
+from benchmarks.endpoint import client, endpoint
 from benchmarks.rounds import interleaved, wall_ms
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.aws.service import client_config, parallel_of
@@ -41,7 +39,6 @@ from tidewheel.model.topic_state import new_topic_state
 ROWS = 5_000
 THREADS = 8
 RUNS = 9
-START_MS = 1_767_225_600_000
 DUE_MS = START_MS + 900_000
 QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/123456789012/orders"
 
@@ -52,16 +49,10 @@ class Service:
     def __init__(self, url: str, ledger: Ledger) -> None:
         """Makes a topic with one ledger that is due."""
         config = client_config(THREADS)
-        options = {"endpoint_url": url, "region_name": "us-east-1", "config": config}
-        options |= {"aws_access_key_id": "x", "aws_secret_access_key": "x"}
         self.clock = ManualClock(START_MS)
         self.topics = MemoryTopics()
-        self.objects = S3Objects(boto3.client("s3", **options), s3_bucket="ledgers")  # type: ignore[call-overload]
-        self.queues = SqsQueues(
-            boto3.client("sqs", **options),  # type: ignore[call-overload]
-            work_queue_url=QUEUE_URL,
-            refused_queue_url=QUEUE_URL,
-        )
+        self.objects = S3Objects(client("s3", url, config), s3_bucket="ledgers")
+        self.queues = SqsQueues(client("sqs", url, config), work_queue_url=QUEUE_URL, refused_queue_url=QUEUE_URL)
         self.wheel = MemoryWheel()
         self.parallel = parallel_of(THREADS)
         self.max_skew_ms = 100
@@ -83,9 +74,9 @@ class Service:
         return topic
 
 
-def due_ledger(data: Path) -> Ledger:
+def due_ledger() -> Ledger:
     """Returns real messages, all due in one slot, as a ledger of one segment."""
-    table = messages(data, ROWS, "replay").sort_by("message_id")
+    table = messages(ROWS, "replay").sort_by("message_id")
     times = [DUE_MS + i * 50 for i in range(ROWS)]
     ids = [ms.to_bytes(6) + each[6:] for ms, each in zip(times, table["message_id"].to_pylist(), strict=True)]
     table = table.set_column(0, table.schema.field(0), pa.array(times, pa.int64()))
@@ -112,18 +103,11 @@ def bare_batches(ledger: Ledger) -> list[list[dict[str, Any]]]:
 
 def bare_loop(url: str, batches: list[list[dict[str, Any]]], config: Config) -> Callable[[], None]:
     """Returns a loop that sends the batches with nothing but boto3."""
-    client: Any = boto3.client(
-        "sqs",
-        endpoint_url=url,
-        region_name="us-east-1",
-        config=config,
-        aws_access_key_id="x",
-        aws_secret_access_key="x",
-    )
+    sqs = client("sqs", url, config)
     pool = ThreadPoolExecutor(THREADS)
 
     def send(batch: list[dict[str, Any]]) -> None:
-        client.send_message_batch(QueueUrl=QUEUE_URL, Entries=batch)
+        sqs.send_message_batch(QueueUrl=QUEUE_URL, Entries=batch)
 
     def loop() -> None:
         for _ in pool.map(send, batches):
@@ -134,12 +118,8 @@ def bare_loop(url: str, batches: list[list[dict[str, Any]]], config: Config) -> 
 
 def benchmark(*, quick: bool) -> dict[str, object]:
     """Measures ours beside both loops."""
-    return measure(DATA[0], 2 if quick else RUNS)
-
-
-def measure(data: Path, runs: int) -> dict[str, object]:
-    """Runs all three in turns and returns the figures."""
-    ledger = due_ledger(data)
+    runs = 2 if quick else RUNS
+    ledger = due_ledger()
     answer = json.dumps({"Successful": [{"Id": str(i), "MessageId": "m", "MD5OfMessageBody": "0"} for i in range(10)]})
     with endpoint({"SendMessageBatch": answer.encode()}, {"ledger": ledger.data}) as url:
         service = Service(url, ledger)

@@ -1,6 +1,6 @@
 """How long the functions run on Lambda: the CPU time of our code, measured; the wait for AWS, stated.
 
-    python -m benchmarks.bench_function_time [--json FILE]
+    python -m benchmarks function_time
 
 The real handlers run on the local stack, one thread, and their thread's CPU time is taken, without what it spends in
 the emulator. What a real request costs the client beyond that (signing, HTTP, parsing) is measured against an endpoint
@@ -12,25 +12,19 @@ The figures go into `tidewheel.cost.function_time` by hand, with the date and th
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import MISSING, fields
-from pathlib import Path
 from typing import Any
 
-import boto3
-import botocore.session
 from botocore.config import Config
 
-from benchmarks.endpoint import endpoint
+from benchmarks.endpoint import client, endpoint
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.emulator import wire
 from tidewheel.local.handlers import Handler
@@ -41,7 +35,6 @@ from tidewheel.model.settings import ServiceSettings
 TOPIC = "orders"
 REPEATS = 5
 DAY_S = 86_400
-KEYS = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "us-east-1"}
 
 
 class OwnTime:
@@ -88,18 +81,17 @@ def transport_ms() -> float:
         {"Successful": [{"Id": str(i), "MessageId": str(i), "MD5OfMessageBody": ""} for i in range(10)]}
     )
 
-    def timed(client: Any) -> float:
+    def timed(sqs: Any) -> float:
         times = []
         for _ in range(300):
             before = time.thread_time_ns()
-            client.send_message_batch(QueueUrl="http://localhost/1/q", Entries=entries)
+            sqs.send_message_batch(QueueUrl="http://localhost/1/q", Entries=entries)
             times.append((time.thread_time_ns() - before) / 1e6)
         return statistics.median(times[50:])
 
     with endpoint({"SendMessageBatch": answer.encode()}) as url:
-        real = timed(boto3.Session(**KEYS).client("sqs", endpoint_url=url, config=Config(retries={"mode": "standard"})))
-    core = botocore.session.get_session()
-    hooked = boto3.Session(botocore_session=core, **KEYS).client("sqs")
+        real = timed(client("sqs", url, Config(retries={"mode": "standard"})))
+    hooked = client("sqs", "http://localhost")
     hooked.meta.events.register("before-call", lambda **_: (_Answered(), json.loads(answer)))
     return real - timed(hooked)
 
@@ -168,10 +160,6 @@ class Run:
         self.stack.receive(TOPIC, "mail")
 
 
-def _least(calls: list[tuple[float, int]]) -> tuple[float, int]:
-    return min(calls)
-
-
 def line(
     few: tuple[int, tuple[float, int]], many: tuple[int, tuple[float, int]], request_ms: float
 ) -> dict[str, float]:
@@ -184,41 +172,40 @@ def line(
     return {"call_ms": round(whole(few) - few[0] * a_message, 2), "message_ms": round(a_message, 5)}
 
 
-def measure(say: Callable[[str], object] = print) -> dict[str, Any]:
-    """Returns the figures."""
+def benchmark(*, quick: bool) -> dict[str, Any]:
+    """Measures each function, with few messages and with many."""
+    repeats = 1 if quick else REPEATS
     request_ms = transport_ms()
     found: dict[str, Any] = {"request_ms": round(request_ms, 3)}
     measured: dict[str, dict[int, tuple[float, int]]] = {}
     run = Run()
     with OwnTime(run.stack) as own:
-        for name, count in (("small", 10), ("large", 1500)):
+        for count in (10, 1500):
             ingested, dispatched = [], []
-            for _ in range(REPEATS):
+            for _ in range(repeats):
                 own.calls.clear()
                 run.send(count)
                 ingested += own.take("ingest")
                 run.deliver()
                 # The first is the slot's, others only collect.
                 dispatched.append(max(own.take("dispatch"), key=lambda call: call[1]))
-            measured.setdefault("ingest", {})[count] = _least(ingested)
-            measured.setdefault("dispatch", {})[count] = _least(dispatched)
-            say(f"{name}: ingest {_least(ingested)}, dispatch {_least(dispatched)}")
+            measured.setdefault("ingest", {})[count] = min(ingested)
+            measured.setdefault("dispatch", {})[count] = min(dispatched)
         parts = []
         for _ in range(3):
             own.calls.clear()
             run.send(6000)
             run.deliver()
             parts += own.take("deliver")
-            measured["planned"] = {0: _least(own.take("dispatch"))}
         measured["deliver"] = {1000: statistics.median_low(parts)}  # type: ignore[type-var]
         run.stack.advance(days=1)
         idle = []
-        for _ in range(REPEATS):
+        for _ in range(repeats):
             own.calls.clear()
             [sweep] = [each for each in run.stack._handlers if each.spec.folder == "sweep"]
             sweep.invoke({})
             idle += own.take("sweep")
-        found["sweep"] = {"call_ms": round(_least(idle)[0] + _least(idle)[1] * request_ms, 2), "message_ms": 0}
+        found["sweep"] = {"call_ms": round(min(idle)[0] + min(idle)[1] * request_ms, 2), "message_ms": 0}
     run.close()
     for function in ("ingest", "dispatch"):
         few, many = sorted(measured[function].items())
@@ -248,19 +235,3 @@ def merging(request_ms: float) -> dict[str, float]:
         run.close()
     few, many = sorted(times.items())
     return line(few, many, request_ms)
-
-
-def main() -> None:
-    """Runs it from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    figures = measure()
-    figures["machine"] = f"{platform.machine()}, Python {platform.python_version()}, boto3 {boto3.__version__}"
-    print(json.dumps(figures, indent=1))
-    if given.json:
-        given.json.write_text(json.dumps(figures, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()

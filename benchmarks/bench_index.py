@@ -9,7 +9,7 @@ has nothing to share its item with.
 
 from __future__ import annotations
 
-from benchmarks.bench_ledger import DATA, START_MS, encode, messages
+from benchmarks.bench_ledger import START_MS, encode, messages
 from tidewheel.aws.dynamodb_items import encode_bucket
 from tidewheel.aws.dynamodb_writes import Item
 from tidewheel.clock import ManualClock
@@ -47,7 +47,7 @@ def index_bytes(bucket: Bucket) -> dict[str, float]:
 
 def of_size(rows: int) -> dict[str, float]:
     """Measures one ledger of real messages."""
-    ledger = encode(messages(DATA[0], rows, "shuffled"))
+    ledger = encode(messages(rows, "shuffled"))
     bucket_id = content_id(ledger.data)
     return index_bytes(ledger.summary.bucket(bucket_id, f"ledgers/{TOPIC}/2026-01-01/5890752-{bucket_id}-{'0' * 16}"))
 
@@ -59,7 +59,7 @@ def merged(rows: int, sources: int) -> dict[str, float]:
     # The encoder's own cut: slots of 300 s.
     state = new_topic_state(TOPIC, "1", TopicSettings(max_buckets=8), clock.now_ms())
     service.topics.create_topic(state)
-    table = messages(DATA[0], rows * sources, "shuffled")
+    table = messages(rows * sources, "shuffled")
     for number in range(sources):
         # Rows at even distances: each ledger has messages of the whole time, as ingest's have.
         ledger = encode(table.take(list(range(number, rows * sources, sources))))

@@ -11,16 +11,14 @@ CPU time of this process, medians of interleaved rounds; the ratio is bare time 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.bench_ledger import DATA, messages
-from benchmarks.endpoint import endpoint
+from benchmarks.bench_ledger import START_MS, messages
+from benchmarks.endpoint import client, endpoint
 from benchmarks.rounds import cpu_ms, interleaved
 from tidewheel.aws.dynamodb_items import encode_topic_state
 from tidewheel.aws.dynamodb_topics import DynamoTopics
@@ -38,8 +36,8 @@ from tidewheel.model.validation import OutgoingMessage
 
 ROWS = 50_000
 RUNS = 9
-# The rows' first delivery time is START_MS: an hour before it, all of them are far.
-NOW_MS = 1_767_225_600_000 - 3_600_000
+NOW_MS = START_MS - 3_600_000
+"""An hour before the first row is due, so that no row goes direct."""
 
 
 class Service:
@@ -47,16 +45,9 @@ class Service:
 
     def __init__(self, url: str) -> None:
         """Makes the clients."""
-        options: dict[str, Any] = {
-            "endpoint_url": url,
-            "region_name": "us-east-1",
-            "config": client_config(1),
-            "aws_access_key_id": "x",
-            "aws_secret_access_key": "x",
-        }
         self.clock = ManualClock(NOW_MS)
-        self.objects = S3Objects(boto3.client("s3", **options), s3_bucket="ledgers")
-        self.topics = DynamoTopics(boto3.client("dynamodb", **options), table="t", objects=self.objects)
+        self.objects = S3Objects(client("s3", url, client_config(1)), s3_bucket="ledgers")
+        self.topics = DynamoTopics(client("dynamodb", url, client_config(1)), table="t", objects=self.objects)
         self.queues = MemoryQueues(self.clock)
         self.wheel = MemoryWheel()
         self.parallel = in_order
@@ -76,21 +67,15 @@ def packed(table: pa.Table) -> list[bytes]:
 
 def benchmark(*, quick: bool) -> dict[str, object]:
     """Measures all three ways in."""
-    return measure(DATA[0], 5_000, 3) if quick else measure(DATA[0], ROWS, RUNS)
-
-
-def measure(data: Path, messages_: int, runs: int) -> dict[str, object]:
-    """Runs all in turns and returns the figures."""
-    table = messages(data, messages_, "replay")
+    rows, runs = (5_000, 3) if quick else (ROWS, RUNS)
+    table = messages(rows, "replay")
     raw = packed(table)
     decoded = [decode_pack(each, NOW_MS) for each in raw]
     state = encode_topic_state(new_topic_state("t", "g", TopicSettings(), NOW_MS))
     item = json.dumps({"Item": state}).encode()
     with endpoint({"GetItem": item}) as url:
         ports: Any = Service(url)
-        s3 = boto3.client(
-            "s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x"
-        )
+        s3 = client("s3", url)
 
         def bare() -> None:
             sink = pa.BufferOutputStream()
@@ -98,20 +83,20 @@ def measure(data: Path, messages_: int, runs: int) -> dict[str, object]:
             s3.put_object(Bucket="ledgers", Key="bare", Body=sink.getvalue().to_pybytes())
 
         def ours() -> None:
-            assert ingest(ports, "t", decoded).ledger_rows == messages_
+            assert ingest(ports, "t", decoded).ledger_rows == rows
 
-        rows = {id(each): pack_rows(each) for each in decoded}
+        prepared = {id(each): pack_rows(each) for each in decoded}
 
         def from_rows() -> None:
-            with patch("tidewheel.flows.delivery.ingest.pack_rows", lambda pack: rows[id(pack)]):
+            with patch("tidewheel.flows.delivery.ingest.pack_rows", lambda pack: prepared[id(pack)]):
                 ours()
 
         def from_queue() -> None:
-            assert ingest(ports, "t", [decode_pack(each, NOW_MS) for each in raw]).ledger_rows == messages_
+            assert ingest(ports, "t", [decode_pack(each, NOW_MS) for each in raw]).ledger_rows == rows
 
         rounds = interleaved(runs, cpu_ms, {"bare": bare, "rows": from_rows, "packs": ours, "queue": from_queue})
     return {
-        "messages": messages_,
+        "messages": rows,
         "ingest_ms": rounds.median_ms("rows"),
         "bare_write_and_put_ms": rounds.median_ms("bare"),
         **rounds.ratio("ingest_ratio", "bare", "rows"),
@@ -119,5 +104,5 @@ def measure(data: Path, messages_: int, runs: int) -> dict[str, object]:
         **rounds.ratio("ingest_from_packs_ratio", "bare", "packs"),
         "ingest_from_queue_ms": rounds.median_ms("queue"),
         **rounds.ratio("ingest_from_queue_ratio", "bare", "queue"),
-        "ingest_from_queue_messages_a_second": messages_ / rounds.median_ms("queue") * 1000,
+        "ingest_from_queue_messages_a_second": rows / rounds.median_ms("queue") * 1000,
     }

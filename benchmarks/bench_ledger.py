@@ -1,7 +1,6 @@
 """What a ledger costs: time to encode and to decode it, and its size, beside plain Parquet.
 
     python -m benchmarks ledger
-    python -m benchmarks.bench_ledger [--data messages.jsonl.gz] [--order replay|shuffled] [--json FILE]
 
 Real messages, copied until there are 50,000, with fresh ids and times over 60 days. `replay` keeps their order and
 moves each copy by a part of the 60 days; `shuffled` draws them at random, so that neighbours have nothing in common:
@@ -12,7 +11,6 @@ own read of a plain Parquet file with the same rows.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import random
@@ -23,20 +21,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.rounds import cpu_ms, interleaved
-from tidewheel.ledger.ledger import SCHEMA, Ledger, decode_segment, encode_ledger, rows_table
+from tidewheel.ledger.ledger import Ledger, decode_segment, encode_ledger, rows_table
 from tidewheel.model.message import Encoding
 
-ROOT = Path(__file__).resolve().parents[1]
-DATA = (ROOT / "examples/messages.jsonl.gz",)
+DATA = Path(__file__).resolve().parents[1] / "examples/messages.jsonl.gz"
 SPAN_MS = 60 * 24 * 3600 * 1000
 START_MS = 1_767_225_600_000
 ROWS, RUNS = 50_000, 15
 
 
-def messages(path: Path, rows: int, order: str) -> pa.Table:
+def messages(rows: int, order: str) -> pa.Table:
     """Returns real messages as sorted rows."""
     random_ = random.Random(17)
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
+    with gzip.open(DATA, "rt", encoding="utf-8") as lines:
         read = [json.loads(line) for line in lines]
     timed: list[tuple[int, bytes]] = []
     for i in range(rows):
@@ -131,8 +128,8 @@ def decoding(table: pa.Table, ledger: Ledger, runs: int) -> dict[str, object]:
 def benchmark(*, quick: bool) -> dict[str, object]:
     """Measures in the stream's own order; the size in the worst order, too."""
     rows, runs = (5_000, 3) if quick else (ROWS, RUNS)
-    shuffled = encode(messages(DATA[0], rows, "shuffled"))
-    found = measure(messages(DATA[0], rows, "replay"), runs)
+    shuffled = encode(messages(rows, "shuffled"))
+    found = measure(messages(rows, "replay"), runs)
     return found | {"bytes_a_message_shuffled": shuffled.summary.size_bytes / rows}
 
 
@@ -143,24 +140,3 @@ def pages_bytes(data: bytes) -> list[int]:
         sum(metadata.row_group(i).column(j).total_compressed_size for j in range(metadata.num_columns))
         for i in range(metadata.num_row_groups)
     ]
-
-
-def main() -> None:
-    """Prints the figures."""
-    parser = argparse.ArgumentParser(description="What a ledger costs, beside plain Parquet.")
-    parser.add_argument("--data", type=Path, default=DATA[0])
-    parser.add_argument("--order", choices=("replay", "shuffled"), default="replay")
-    parser.add_argument("--rows", type=int, default=ROWS)
-    parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--json", type=Path, help="write the figures here too")
-    arguments = parser.parse_args()
-    table = messages(arguments.data, arguments.rows, arguments.order)
-    assert table.schema.equals(SCHEMA)
-    found = json.dumps({"order": arguments.order, **measure(table, arguments.runs)}, indent=1)
-    print(found)
-    if arguments.json:
-        arguments.json.write_text(found + "\n")
-
-
-if __name__ == "__main__":
-    main()

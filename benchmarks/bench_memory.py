@@ -14,19 +14,18 @@ spread over 60 days.
 
 from __future__ import annotations
 
-import argparse
 import pickle
 import random
 import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.bench_ledger import SPAN_MS, START_MS
 from benchmarks.waiting import SEGMENT_ROWS, waiting_ledger
 from tidewheel.aws.dynamodb_items import decode_bucket, encode_bucket
 from tidewheel.aws.dynamodb_writes import Item
@@ -36,13 +35,10 @@ from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.ports import Commit, NextWork, in_order
 from tidewheel.ledger.bucket import Bucket, content_id
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
-from tidewheel.memory import MemoryQueues, MemoryTopics, MemoryWheel
-from tidewheel.model.object_names import random_attempt
+from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryTopics, MemoryWheel
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
 
-START_MS = 1_767_225_600_000
-SPAN_MS = 60 * 86_400_000
 DUE_ROWS = 1000
 DUE_MS = START_MS + 900_000
 LATER_MS = START_MS + 3_600_000
@@ -79,35 +75,18 @@ QUICK = (
 )
 
 
-class FolderObjects:
-    """The port `Objects` over a folder: ranges are read from files, as they are from S3."""
+class FolderObjects(MemoryObjects):
+    """Ledgers in a folder: ranges are read from files, as they are from S3."""
 
     def __init__(self, folder: Path) -> None:
-        """Takes the folder."""
+        super().__init__()
         self._folder = folder
 
-    def new_attempt(self) -> str:
-        """Returns the end of a name."""
-        return random_attempt()
-
-    def put(self, name: str, data: bytes | memoryview, offset: int = 0) -> None:
-        """Writes a file, or a part of one."""
-        path = self._folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("r+b" if path.exists() else "wb") as file:
-            file.seek(offset)
-            file.write(data)
-
     def get_range(self, name: str, offset: int, length: int) -> bytes:
-        """Reads a range."""
+        """Reads a range of a ledger."""
         with (self._folder / name).open("rb") as file:
             file.seek(offset)
             return file.read(length)
-
-    def delete(self, names: Iterable[str]) -> None:
-        """Deletes files."""
-        for name in names:
-            (self._folder / name).unlink(missing_ok=True)
 
 
 def real_ledger(drawn: random.Random, rows: int, due: int) -> Ledger:
@@ -139,22 +118,25 @@ def write_ledgers(folder: Path, case: Case) -> None:
 
 def _whole_ledger(folder: Path, ledger: Ledger) -> Bucket:
     bucket_id = content_id(ledger.data)
-    FolderObjects(folder).put(bucket_id, ledger.data)
+    (folder / bucket_id).write_bytes(ledger.data)
     return ledger.summary.bucket(bucket_id, bucket_id)
 
 
 def _index_ledger(folder: Path, drawn: random.Random, random_: np.random.Generator, rows: int, due: int) -> Bucket:
     """Writes a sparse file with the due segment, if there is one, and the tail."""
-    objects, name, first = FolderObjects(folder), random_.bytes(8).hex(), None
+    name, first = random_.bytes(8).hex(), None
     if due:
         # What is due lies with later rows in the ledger's first segment.
         real = real_ledger(drawn, SEGMENT_ROWS, due)
         first = real.summary.segments[0]
-        objects.put(name, memoryview(real.data)[: first.offset + first.length])
+        (folder / name).write_bytes(real.data[: first.offset + first.length])
     from_ms = LATER_MS if first is None else first.last_deliver_at_ms
     made = waiting_ledger(random_, name, rows - SEGMENT_ROWS, from_ms, START_MS + SPAN_MS, first=first)
     if made.bucket.tail is not None:
-        objects.put(name, made.tail, made.bucket.tail.offset)
+        (folder / name).touch()
+        with (folder / name).open("r+b") as file:
+            file.seek(made.bucket.tail.offset)
+            file.write(made.tail)
     return made.bucket
 
 
@@ -207,7 +189,7 @@ def own_peak_kib() -> int:
 def peak_mib(folder: Path) -> float:
     """Returns the peak of a fresh process."""
     command = [sys.executable, "-m", "benchmarks.bench_memory", str(folder)]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout) / 1024
+    return int(subprocess.check_output(command)) / 1024
 
 
 def benchmark(*, quick: bool) -> dict[str, object]:
@@ -234,6 +216,4 @@ def benchmark(*, quick: bool) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Dispatches what a folder holds and prints the peak of memory in KiB.")
-    parser.add_argument("folder", type=Path)
-    dispatch_there(parser.parse_args().folder)
+    dispatch_there(Path(sys.argv[1]))

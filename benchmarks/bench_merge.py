@@ -1,7 +1,6 @@
 """What a merge costs: many ledgers of real messages made few, by both engines, beside pyarrow and DuckDB.
 
     python -m benchmarks merge
-    python -m benchmarks.bench_merge [--ledgers 300] [--rows 10000] [--data commits.jsonl.gz] [--json FILE]
 
 Each contender is a process of its own on the same files, one after the other. `function` and `spark` run the whole
 flow, choice and swaps included, over metadata in memory and objects in a folder; they write segments that can be read
@@ -15,10 +14,8 @@ The function and Spark run once more on twice the input: their memory must stay 
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
-import os
 import pickle
 import random
 import subprocess
@@ -32,6 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.bench_ledger import DATA, SPAN_MS, START_MS
+from benchmarks.process_memory import watched
 from tidewheel.clock import ManualClock
 from tidewheel.flows.upkeep.merge import Engine, in_process, merge
 from tidewheel.ledger.bucket import Bucket, content_id
@@ -46,13 +44,12 @@ from tidewheel.spark.location import Location
 CORES = 2
 LEDGERS, ROWS = 300, 10_000
 SETTINGS = TopicSettings(max_buckets=8)
-CONTENDERS = ("function", "spark", "pyarrow", "duckdb")
 
 
-def make_ledgers(folder: Path, data: Path, ledgers: int, rows: int) -> None:
+def make_ledgers(folder: Path, ledgers: int, rows: int) -> None:
     """Writes ledgers of messages drawn at random, due at random within 60 days, and their buckets beside them."""
     random_ = random.Random(17)
-    with gzip.open(data, "rt", encoding="utf-8") as lines:
+    with gzip.open(DATA, "rt", encoding="utf-8") as lines:
         payloads = [json.dumps(json.loads(line)["payload"], ensure_ascii=False).encode() for line in lines]
     objects = Location(root=str(folder)).objects()
     buckets: list[Bucket] = []
@@ -142,105 +139,46 @@ def run_duckdb(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
     return {"seconds": time.perf_counter() - before, "rows": sum(bucket.rows for bucket in buckets)}
 
 
-def contend(name: str, folder: Path) -> dict[str, float]:
-    """Runs one contender here."""
+CONTENDERS = {"function": run_function, "spark": run_spark, "pyarrow": run_pyarrow, "duckdb": run_duckdb}
+
+
+def contend(name: str, folder: Path) -> None:
+    """Runs one contender here and prints its figures."""
     buckets = pickle.loads((folder / "buckets.pickle").read_bytes())
-    runs = {"function": run_function, "spark": run_spark, "pyarrow": run_pyarrow, "duckdb": run_duckdb}
-    return runs[name](folder, buckets)
-
-
-def tree_mb(root: int) -> float:
-    """Returns the resident memory of a process and all below it, in MB."""
-    parents: dict[int, int] = {}
-    resident: dict[int, int] = {}
-    for each in Path("/proc").iterdir():
-        if each.name.isdigit():
-            try:
-                fields = (each / "stat").read_text().rpartition(")")[2].split()
-                parents[int(each.name)] = int(fields[1])
-                resident[int(each.name)] = int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
-            except (OSError, IndexError):
-                continue
-    total = 0
-    for process in parents:
-        at = process
-        while at not in (root, 0, 1):
-            at = parents.get(at, 0)
-        total += resident[process] if at == root else 0
-    return total / 1e6
+    print(json.dumps(CONTENDERS[name](folder, buckets)))
 
 
 def measure(name: str, folder: Path) -> dict[str, float]:
-    """Runs one contender in a process of its own, and watches the memory of all its processes."""
-    command = [sys.executable, "-m", "benchmarks.bench_merge", "--contender", name, "--folder", str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        peak = 0.0
-        while process.poll() is None:
-            peak = max(peak, tree_mb(process.pid))
-            time.sleep(0.05)
-        assert process.stdout is not None
-        output = process.stdout.read()
+    """Runs one contender in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.bench_merge", name, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, watched(process.pid) as peak:
+        output, _ = process.communicate()
     if process.returncode:
-        raise SystemExit(f"{name} failed")
+        raise RuntimeError(f"{name} failed")
     found: dict[str, float] = json.loads(output.splitlines()[-1])
-    return found | {"peak_mb": peak}
-
-
-def bench(data: Path, ledgers: int, rows: int) -> dict[str, Any]:
-    """Measures all contenders, and ours at twice the input."""
-    found: dict[str, Any] = {"ledgers": ledgers, "rows_each": rows}
-    for factor, names in ((1, CONTENDERS), (2, ("function", "spark"))):
-        with tempfile.TemporaryDirectory(prefix="bench-merge-") as text:
-            folder = Path(text)
-            make_ledgers(folder, data, ledgers * factor, rows)
-            for name in names:
-                found[name if factor == 1 else f"{name} x2"] = measure(name, folder)
-    found["spark_to_duckdb"] = found["spark"]["seconds"] / found["duckdb"]["seconds"]
-    found["function_to_duckdb"] = found["function"]["seconds"] / found["duckdb"]["seconds"]
-    found["memory_at_twice_the_input"] = {
-        name: found[f"{name} x2"]["peak_mb"] / found[name]["peak_mb"] for name in ("function", "spark")
-    }
-    return found
+    return found | {"peak_mb": peak.megabytes}
 
 
 def benchmark(*, quick: bool) -> dict[str, Any]:
-    """Merges all ledgers, by every contender."""
-    return bench(DATA[0], 20, 1_000) if quick else bench(DATA[0], LEDGERS, ROWS)
-
-
-def show(found: dict[str, Any]) -> None:
-    """Prints a table."""
-    print(f"merge of {found['ledgers']} ledgers x {found['rows_each']:,} messages (x2: twice as many)")
-    print(f"{'':<14}{'seconds':>9}{'rows/s':>12}{'peak MB':>9}  notes")
-    for name, run in found.items():
-        if not isinstance(run, dict) or "seconds" not in run:
-            continue
-        notes = ", ".join(f"{key} {value:.1f}" for key, value in run.items() if key in ("session_start_s", "merges"))
-        print(f"{name:<14}{run['seconds']:>9.1f}{run['rows'] / run['seconds']:>12,.0f}{run['peak_mb']:>9,.0f}  {notes}")
-    print(f"spark / duckdb {found['spark_to_duckdb']:.2f}")
-    print(f"function / duckdb {found['function_to_duckdb']:.2f}")
-    for name, ratio in found["memory_at_twice_the_input"].items():
-        print(f"{name}: memory at twice the input {ratio:.2f}")
-
-
-def main() -> None:
-    """Runs it from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ledgers", type=int, default=LEDGERS)
-    parser.add_argument("--rows", type=int, default=ROWS)
-    parser.add_argument("--data", type=Path, default=DATA[0])
-    parser.add_argument("--json", type=Path, help="write the figures there too")
-    parser.add_argument("--contender", choices=CONTENDERS, help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.contender:
-        print(json.dumps(contend(arguments.contender, arguments.folder)))
-        return
-    found = bench(arguments.data, arguments.ledgers, arguments.rows)
-    show(found)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=2) + "\n")
+    """Merges by each contender, and by both of ours at twice the input."""
+    ledgers, rows = (20, 1_000) if quick else (LEDGERS, ROWS)
+    runs: dict[str, dict[str, float]] = {}
+    for factor, names in ((1, tuple(CONTENDERS)), (2, ("function", "spark"))):
+        with tempfile.TemporaryDirectory(prefix="bench-merge-") as folder:
+            make_ledgers(Path(folder), ledgers * factor, rows)
+            for name in names:
+                runs[name if factor == 1 else f"{name} x2"] = measure(name, Path(folder))
+    return {
+        "ledgers": ledgers,
+        "rows_each": rows,
+        **{f"{name}_to_duckdb": runs[name]["seconds"] / runs["duckdb"]["seconds"] for name in ("function", "spark")},
+        **{
+            f"{name}_memory_at_twice_the_input": runs[f"{name} x2"]["peak_mb"] / runs[name]["peak_mb"]
+            for name in ("function", "spark")
+        },
+        "contenders": runs,
+    }
 
 
 if __name__ == "__main__":
-    main()
+    contend(sys.argv[1], Path(sys.argv[2]))

@@ -17,13 +17,12 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from typing import Any
 
-import boto3
 import numpy as np
 from pyroaring import BitMap
 
-from benchmarks.endpoint import endpoint
+from benchmarks.bench_ledger import SPAN_MS, START_MS
+from benchmarks.endpoint import client, endpoint
 from benchmarks.rounds import cpu_ms, interleaved
 from benchmarks.waiting import SLOT_MS, waiting_ledger
 from tidewheel.aws.dynamodb_items import decode_bucket, encode_bucket
@@ -38,8 +37,6 @@ from tidewheel.model.plan import PlannedSegment
 
 BUCKETS = (10, 64, 300, 1_000)
 ROWS = 30_000
-SPAN_MS = 60 * 86_400_000
-START_MS = 1_767_225_600_000
 SLOT = (START_MS + SPAN_MS // 2) // SLOT_MS
 QUERIED = 64
 """`max_buckets` of a topic, above which it is merged."""
@@ -108,19 +105,12 @@ def queried(runs: int) -> dict[str, object]:
     ]
     answer = json.dumps({"Items": wire, "Count": len(wire)}).encode()
     with endpoint({"Query": answer}) as url:
-        client: Any = boto3.client(
-            "dynamodb",
-            endpoint_url=url,
-            region_name="us-east-1",
-            config=client_config(1),
-            aws_access_key_id="x",
-            aws_secret_access_key="x",
-        )
-        topics = DynamoTopics(client, table="t", objects=MemoryObjects())
+        dynamodb = client("dynamodb", url, client_config(1))
+        topics = DynamoTopics(dynamodb, table="t", objects=MemoryObjects())
         names = {":pk": {"S": "T#t"}, ":prefix": {"S": "BUCKET#"}}
 
         def bare() -> None:
-            found = client.query(
+            found = dynamodb.query(
                 TableName="t",
                 KeyConditionExpression="pk = :pk AND begins_with(sk, :prefix)",
                 ExpressionAttributeValues=names,

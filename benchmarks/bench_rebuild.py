@@ -1,19 +1,16 @@
 """What a rebuild takes: ledgers of real messages in a folder, an empty table, Spark with two tasks.
 
     python -m benchmarks rebuild
-    python -m benchmarks.bench_rebuild [--ledgers 300] [--rows 10000] [--data commits.jsonl.gz] [--json FILE]
 
 Rows of each ledger are due at random over 60 days, as in a topic that was never merged: the worst case for the
 comparison of ids. One ledger in a hundred holds half of another's messages again, as after an ingest that died, so that
 something is rewritten. The parts: list; inspect (read everything, checksums, slots); compare (what counts, and which
 ledgers share a message); write (rewritten ledgers, buckets and marks, into a table in memory). Wall time, without the
-start of Spark's session, which is shown beside. The extrapolation to 100 M messages prints what it assumes.
+start of Spark's session, which is shown beside. The time of 100 M messages on Glue is extrapolated (`glue_s`).
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
@@ -23,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.bench_ledger import DATA, SPAN_MS, START_MS, messages
+from benchmarks.bench_ledger import SPAN_MS, START_MS, messages
 from tidewheel.clock import ManualClock
 from tidewheel.flows.ports import Objects, StoredObject
 from tidewheel.flows.recovery.rebuild import ledgers_of, rebuild
@@ -79,9 +76,9 @@ class Timed:
         return self.engine.write(work)
 
 
-def store(objects: Objects, data: Path, ledgers: int, rows: int, generation: str) -> int:
+def store(objects: Objects, ledgers: int, rows: int, generation: str) -> int:
     """Puts the ledgers; returns their bytes."""
-    payloads = messages(data, rows, "shuffled").column("payload").combine_chunks()
+    payloads = messages(rows, "shuffled").column("payload").combine_chunks()
     random = np.random.default_rng(17)
     before: pa.Table | None = None
     size_bytes = 0
@@ -124,14 +121,16 @@ def bare_read_s(folder: Path) -> float:
     return time.perf_counter() - start
 
 
-def main(data: Path, ledgers: int, rows: int) -> dict[str, float]:
-    """Makes the ledgers, rebuilds, and returns the figures."""
+def benchmark(*, quick: bool) -> dict[str, float]:
+    """Makes the ledgers and rebuilds their metadata."""
+    # One ledger in a hundred overlaps another one, so there are a hundred at least.
+    ledgers, rows = (100, 100) if quick else (LEDGERS, ROWS)
     clock = ManualClock(START_MS - 3_600_000)
     state = new_topic_state(TOPIC, "g", TopicSettings(), clock.now_ms())
     with tempfile.TemporaryDirectory(prefix="tidewheel-bench-") as folder:
         location = Location(root=folder)
         objects = location.objects()
-        size_bytes = store(objects, data, ledgers, rows, state.generation)
+        size_bytes = store(objects, ledgers, rows, state.generation)
         store_checkpoint(objects, checkpoint_of(state, [], [], [], clock.now_ms()))
         bare_s = bare_read_s(Path(folder))
         service = MemoryService(clock=clock, objects=objects, queues=MemoryQueues(clock))  # type: ignore[arg-type]
@@ -150,7 +149,7 @@ def main(data: Path, ledgers: int, rows: int) -> dict[str, float]:
     assert len(report.overlapping) == ledgers // 100, report.overlapping
     seconds = {"list": list_s, **engine.seconds}
     seconds["write"] = total_s - sum(seconds.values())
-    return {
+    found = {
         "ledgers": ledgers,
         "messages": ledgers * rows,
         "megabytes": size_bytes / 1e6,
@@ -162,50 +161,21 @@ def main(data: Path, ledgers: int, rows: int) -> dict[str, float]:
         "rebuild_ratio": bare_s / total_s,
         "messages_a_second": ledgers * rows / total_s,
     }
+    return found | {"glue_100m_s": glue_s(found)}
 
 
-def benchmark(*, quick: bool) -> dict[str, float]:
-    """Rebuilds 3,000,000 messages."""
-    # One ledger in a hundred overlaps another one, so there are a hundred at least.
-    found = main(DATA[0], 100, 100) if quick else main(DATA[0], LEDGERS, ROWS)
-    seconds, _ = extrapolation(found)
-    return found | {"extrapolated_100m_s": seconds}
+def glue_s(figures: dict[str, float]) -> float:
+    """Returns the seconds that 100 M messages would take on ten G.1X workers of Glue, extrapolated.
 
-
-def extrapolation(figures: dict[str, float]) -> tuple[float, list[str]]:
-    """Returns the seconds that 100 M messages would take on Glue, and lines that say by what assumptions."""
+    Each of their processors is taken to be as fast as one here, and side by side. One after the other come a list
+    request of 0.1 s for each 1,000 ledgers and a write for each. The job's start, about a minute, is not in it.
+    """
     factor = TARGET / figures["messages"]
     ledgers = figures["ledgers"] * factor
-    speed = CORES / GLUE_CORES
-    list_s = ledgers / 1000 * 0.1
-    parallel_s = (figures["inspect_s"] + figures["compare_s"]) * factor * speed
-    gets_s = 3 * ledgers * GET_S / GLUE_CORES
-    rewrite_s = figures["write_s"] * factor * speed
-    puts_s = ledgers * PUT_S
-    total_s = list_s + parallel_s + gets_s + rewrite_s + puts_s
-    return total_s, [
-        f"100 M messages in {ledgers:,.0f} ledgers on ten G.1X workers: about {total_s / 60:.1f} minutes",
-        f"  list      {list_s:7.1f} s   1,000 names a request, 0.1 s each, one after the other",
-        f"  inspect   {figures['inspect_s'] * factor * speed:7.1f} s   as measured, {GLUE_CORES} processors "
-        f"instead of {CORES}, each as fast as here",
-        f"  compare   {figures['compare_s'] * factor * speed:7.1f} s   likewise; a shuffle of 24 bytes a message",
-        f"  GETs      {gets_s:7.1f} s   three a ledger, {GET_S * 1000:.0f} ms each, side by side; "
-        "S3's throughput is no limit",
-        f"  rewrite   {rewrite_s:7.1f} s   one ledger in a hundred overlaps; side by side",
-        f"  buckets   {puts_s:7.1f} s   one PutItem each, {PUT_S * 1000:.0f} ms, one after the other",
-        "  without the start of the job (about a minute); assumed, not measured: all of AWS's own times",
-    ]
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=DATA[0])
-    parser.add_argument("--ledgers", type=int, default=LEDGERS)
-    parser.add_argument("--rows", type=int, default=ROWS)
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    measured = main(given.data, given.ledgers, given.rows)
-    print(json.dumps(measured, indent=1))
-    print("\n".join(extrapolation(measured)[1]))
-    if given.json:
-        given.json.write_text(json.dumps(measured))
+    on_spark_s = figures["inspect_s"] + figures["compare_s"] + figures["write_s"]
+    return (
+        on_spark_s * factor * CORES / GLUE_CORES
+        + ledgers / 1000 * 0.1
+        + 3 * ledgers * GET_S / GLUE_CORES
+        + ledgers * PUT_S
+    )

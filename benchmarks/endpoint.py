@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import boto3
+from botocore.config import Config
+
 _HEAD = b'HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\nETag: "0"\r\nContent-Length: %d\r\n\r\n'
 _PARTIAL = (
     b'HTTP/1.1 206 Partial Content\r\nContent-Type: binary/octet-stream\r\nETag: "0"\r\nContent-Length: %d\r\n\r\n'
@@ -84,3 +87,16 @@ def endpoint(answers: dict[str, bytes] | None = None, objects: dict[str, bytes] 
     finally:
         process.terminate()
         process.join()
+
+
+def client(service: str, url: str, config: Config | None = None) -> Any:
+    """Returns a boto3 client of the endpoint, with boto3's own options or these."""
+    make: Any = boto3.client
+    return make(
+        service,
+        endpoint_url=url,
+        region_name="us-east-1",
+        config=config,
+        aws_access_key_id="x",
+        aws_secret_access_key="x",
+    )

@@ -1,43 +1,93 @@
-"""All benchmarks by name, and how one is found and run.
+"""All benchmarks: what each measures, when it runs, and which values its figures must reach.
 
-A benchmark is a module with a function `benchmark(*, quick) -> figures`, run in a process of its own.
+A benchmark is a module with a function `benchmark(*, quick) -> figures`. Its docstring says how it measures.
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from benchmarks.figures import Benchmark
-from benchmarks.registry_fast import FAST
-from benchmarks.registry_slow import SLOW
-from tidewheel.errors import InvalidValue
-
-BENCHMARKS: Mapping[str, Benchmark] = {each.name: each for each in (*FAST, *SLOW)}
-"""In the order in which they are run and written down."""
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
-def chosen(names: Sequence[str], *, slow: bool) -> list[Benchmark]:
-    """Returns the benchmarks to run.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """One benchmark.
 
-    Args:
-        names: those that were asked for; all that are fast, if none.
-        slow: whether the slow ones are meant, too, where none was asked for.
-
-    Raises:
-        InvalidValue: there is none of a name.
+    Attributes:
+        name: names its results, and its module unless `module` does.
+        title: heads its tables.
+        slow: whether it runs with `--all` only.
+        extra: a module that must be installed beside the development tools.
+        goals: figure -> its bound, as `>= 0.7` or `<= 125`.
+        module: has `benchmark`.
     """
-    for name in names:
-        if name not in BENCHMARKS:
-            raise InvalidValue("benchmark", name, f"Use {', '.join(BENCHMARKS)}.")
-    if names:
-        return [BENCHMARKS[name] for name in dict.fromkeys(names)]
-    return [each for each in BENCHMARKS.values() if slow or not each.slow]
+
+    name: str
+    title: str
+    slow: bool = False
+    extra: str | None = None
+    goals: Mapping[str, str] = field(default_factory=dict)
+    module: str = ""
 
 
-def run(name: str, *, quick: bool) -> dict[str, Any]:
-    """Runs a benchmark in this process and returns its figures, the scale among them."""
-    [found] = chosen([name], slow=True)
-    figures: dict[str, Any] = importlib.import_module(found.module).benchmark(quick=quick)
-    return {"quick": True, **figures} if quick else figures
+_ALL = (
+    Benchmark(
+        name="ledger",
+        title="Encode and decode ledgers",
+        goals={"encode_ratio": ">= 0.7", "decode_5000_rows_ms": "<= 7", "bytes_a_message": "<= 125"},
+    ),
+    Benchmark(name="ingest", title="Ingest", goals={"ingest_ratio": ">= 0.7"}),
+    Benchmark(name="plan", title="Plan a slot"),
+    Benchmark(name="dispatch", title="Dispatch", goals={"dispatch_ratio_same_options": ">= 0.9"}),
+    Benchmark(
+        name="memory",
+        title="Memory of a dispatch",
+        goals={"dispatch_peak_ratio": "<= 1.1", "dispatch_peak_ratio_most": "<= 1.1"},
+    ),
+    Benchmark(
+        name="index",
+        title="Index bytes a message",
+        goals={"index_bytes_a_message": "<= 1", "index_bytes_a_message_merged": "<= 1"},
+    ),
+    Benchmark(
+        name="precision",
+        title="Lateness under load",
+        goals={"p99_at_20_ms": "<= 1100", "p99_at_100_ms": "<= 1100"}
+        | dict.fromkeys(("early", "lost", "duplicates"), "<= 0"),
+    ),
+    Benchmark(name="capacity", title="Limits that a steady stream reaches"),
+    Benchmark(name="growth", title="What grows with what", slow=True),
+    Benchmark(
+        name="merge",
+        title="Merge",
+        slow=True,
+        extra="duckdb",
+        goals={
+            "spark_to_duckdb": "<= 2",
+            "spark_memory_at_twice_the_input": "<= 1.1",
+            "function_memory_at_twice_the_input": "<= 1.1",
+        },
+    ),
+    Benchmark(name="rebuild", title="Rebuild", slow=True, extra="pyspark", goals={"glue_100m_s": "<= 900"}),
+    Benchmark(name="import", title="Import", slow=True, extra="duckdb"),
+    Benchmark(
+        name="cost", title="S3 and DynamoDB of a steady stream", slow=True, goals={"dollars_a_million": "<= 0.03"}
+    ),
+    Benchmark(
+        name="contention",
+        title="Fifty callers of one topic",
+        slow=True,
+        goals={"commits_given_up": "<= 0", "cancels_given_up": "<= 0"},
+    ),
+    Benchmark(name="cold_start", title="Cold start", slow=True),
+    Benchmark(name="function_time", title="Time of functions", slow=True),
+    Benchmark(
+        name="peers",
+        title="The same stream through others",
+        slow=True,
+        extra="redis",
+        module="benchmarks.peers.measure",
+    ),
+)
+BENCHMARKS: Mapping[str, Benchmark] = {each.name: each for each in _ALL}
+"""By name, in the order in which they run."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 from benchmarks.peers.stream import Delivery, Outcome, number_of
@@ -63,9 +62,7 @@ class Account:
         self._consumer: Any = self.emulator.session().client("sqs")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.emulator.close()
 
     def make_queue(self, name: str) -> str:

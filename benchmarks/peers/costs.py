@@ -1,19 +1,23 @@
-"""What a peer costs a month, for a steady stream.
+"""A month's bill of each peer, for a steady stream.
 
-Messages wait 7 days on average, so that so many waiting means so many a day. A peer's bill is its counted units at list
-prices, what is stored, and what always runs. Nobody's logs, metrics or alarms are in it, but for Tidewheel's. Nor are
-consumers; Redis's poller is one, so its bill is given with a task for it and without.
+Messages wait 7 days on average, so the number of waiting messages is 7 days of sends. A peer's bill is its counted
+units at list prices, its storage, and what always runs. A poller always asks, and asks again for each message. An idle
+run counts the first part, and the difference of two runs of the same length counts the second. The line through both is
+exact for what is asked once a message, and an estimate for requests that take up to ten messages.
+
+No bill contains logs, metrics or alarms, except Tidewheel's. No bill contains consumers. Redis's poller is one.
+
+Prices are US dollars in us-east-1, on demand, without free tiers, as AWS's price list had them on 2026-10-02. All
+others are those of `tidewheel.cost.prices`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
-from benchmarks.peers.counted import Counted
+from benchmarks.peers.account import Run
 from benchmarks.peers.peer import Peer
-from benchmarks.peers.prices import DURABLE_NODES, HOURS_A_MONTH, NODES, TASK_DOLLARS_AN_HOUR, node_for
 from benchmarks.peers.stream import mean_body_bytes
 from benchmarks.peers.tidewheel_stack import BATCH
 from tidewheel.cost.bill import METRICS, TELEMETRY, bill, total
@@ -27,65 +31,130 @@ from tidewheel.cost.prices import (
 )
 from tidewheel.cost.rivals import FUNCTION_GB_S
 from tidewheel.cost.workload import DAY_S, Workload
+from tidewheel.errors import InvalidValue
 
 MEAN_DELAY_DAYS = 7.0
+HOURS_A_MONTH = 24 * DAYS_A_MONTH
 FREE_INVOCATIONS = 14_000_000
 """Of EventBridge Scheduler, a month. https://aws.amazon.com/eventbridge/pricing/"""
 ENVIRONMENT = "development"
-_TELEMETRY_SERVICES = ("CloudWatch", "X-Ray")
+TASK_DOLLARS_AN_HOUR = 0.25 * 0.03238 + 0.5 * 0.00356
+"""A poller: the smallest Fargate task on Arm, a quarter of a vCPU and 0.5 GB. https://aws.amazon.com/fargate/pricing/"""
+FREE_SHARE = 0.25
+"""Of a node's memory: ElastiCache reserves it.
+https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/redis-memory-management.html"""
+
+NODES = {
+    "cache.t4g.micro": (536_870_912, 0.0128),
+    "cache.t4g.small": (1_471_026_299, 0.0256),
+    "cache.t4g.medium": (3_317_862_236, 0.052),
+    "cache.r7g.large": (14_037_181_030, 0.1752),
+    "cache.r7g.xlarge": (28_261_849_702, 0.3496),
+    "cache.r7g.2xlarge": (56_711_183_565, 0.6984),
+    "cache.r7g.4xlarge": (113_609_865_216, 1.396),
+}
+"""Node of ElastiCache, from small to large -> its `maxmemory`, and dollars an hour with Valkey.
+
+https://aws.amazon.com/elasticache/pricing/
+https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/ParameterGroups.Engine.html
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Counts that grow with messages and with hours.
+
+    Attributes:
+        a_message: name -> count for each message.
+        an_hour: name -> count in each hour.
+    """
+
+    a_message: Mapping[str, float]
+    an_hour: Mapping[str, float]
+
+    def at(self, messages: float, hours: float) -> dict[str, float]:
+        """Returns the counts of so many messages in so many hours."""
+        names = {**self.a_message, **self.an_hour}
+        return {name: self.a_message.get(name, 0.0) * messages + self.an_hour.get(name, 0.0) * hours for name in names}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """The requests of a peer, the units that AWS bills for them, and the stored bytes of a waiting message."""
+
+    requests: Line
+    units: Line
+    stored_a_message_bytes: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """A month's bill.
-
-    Attributes:
-        messages: dollars for what is asked and stored because of messages.
-        standing: dollars for what costs as much without any.
-        runs: what always runs and must be looked after; None if nothing does.
-    """
+    """A month's dollars: for messages, and for what costs as much without any."""
 
     messages: float
     standing: float
-    runs: str | None = None
 
     @property
     def a_month(self) -> float:
-        """Returns all of it."""
+        """Returns both together."""
         return self.messages + self.standing
 
-    def a_million(self, per_day: float) -> float:
-        """Returns what it is for a million messages, if so many are sent a day."""
-        return self.a_month / (per_day * DAYS_A_MONTH) * 1e6
 
+def counted(idle: Run, few: Run, more: Run) -> Counted:
+    """Divides the requests of three runs into those of each message and those of each hour.
 
-def per_day(waiting: float) -> float:
-    """Returns how many messages are sent a day if so many wait."""
-    return waiting / MEAN_DELAY_DAYS
+    Args:
+        idle: without messages.
+        few, more: over the same time, the second with more messages.
 
+    Raises:
+        InvalidValue: the second run has no more messages, or a run lost a message, which makes it cheaper.
+    """
+    sent = more.outcome.sent - few.outcome.sent
+    if sent <= 0:
+        raise InvalidValue("more", more.outcome.sent, f"Give a run with more than {few.outcome.sent} messages.")
+    for run in (few, more):
+        if not run.outcome.sound:
+            raise InvalidValue("run", run.outcome, "Each message must arrive once and not early.")
 
-def workload(per_day: float, batch: int = BATCH) -> Workload:
-    """Returns the stream, as `tidewheel cost` takes it, with bodies of the real messages' mean size."""
-    return Workload(
-        per_day=per_day,
-        delay_mean_s=MEAN_DELAY_DAYS * DAY_S,
-        size_bytes=round(mean_body_bytes()),
-        batch=batch,
+    def line(idle_of: Mapping[str, float], few_of: Mapping[str, float], more_of: Mapping[str, float]) -> Line:
+        each = {name: (more_of.get(name, 0) - few_of.get(name, 0)) / sent for name in sorted({**few_of, **more_of})}
+        return Line(
+            a_message={name: count for name, count in each.items() if abs(count) > 1e-9},
+            an_hour={name: count / idle.hours for name, count in sorted(idle_of.items()) if count},
+        )
+
+    return Counted(
+        requests=line(idle.requests, few.requests, more.requests),
+        units=line(idle.units, few.units, more.units),
+        stored_a_message_bytes=None if more.stored_bytes is None else more.stored_bytes / more.outcome.sent,
     )
 
 
-def tidewheel_cost(per_day: float, *, batch: int = BATCH, telemetry: bool = True) -> Cost:
+def per_day(waiting: float) -> float:
+    """Returns the messages that are sent a day if so many wait."""
+    return waiting / MEAN_DELAY_DAYS
+
+
+def workload(rate: float, batch: int = BATCH) -> Workload:
+    """Returns the stream for `tidewheel cost`, with bodies of the real messages' mean size."""
+    return Workload(
+        per_day=rate, delay_mean_s=MEAN_DELAY_DAYS * DAY_S, size_bytes=round(mean_body_bytes()), batch=batch
+    )
+
+
+def tidewheel_cost(rate: float, *, batch: int = BATCH, telemetry: bool = True) -> Cost:
     """Returns Tidewheel's bill.
 
     Args:
-        per_day: messages.
+        rate: messages a day.
         batch: messages a send.
-        telemetry: with its metrics, logs and traces; without, it is what the others' bills are.
+        telemetry: with metrics, logs and traces, which the other bills leave out.
     """
-    found = bill(workload(per_day, batch), ENVIRONMENTS[ENVIRONMENT])
+    found = bill(workload(rate, batch), ENVIRONMENTS[ENVIRONMENT])
 
     def kept(service: str, flow: str) -> bool:
-        return telemetry or (service not in _TELEMETRY_SERVICES and flow not in (METRICS, TELEMETRY))
+        return telemetry or (service not in ("CloudWatch", "X-Ray") and flow not in (METRICS, TELEMETRY))
 
     return Cost(
         messages=total(line for line in found.messages if kept(line.service, line.flow)),
@@ -93,82 +162,65 @@ def tidewheel_cost(per_day: float, *, batch: int = BATCH, telemetry: bool = True
     )
 
 
-class Runs(StrEnum):
-    """What of a peer's is yours."""
-
-    NOTHING = "nothing"
-    FUNCTION = "a function"
-    POLLER = "the poller"
-
-
-RUNS = {Peer.DYNEIN: Runs.POLLER, Peer.AHEAD: Runs.FUNCTION, Peer.SCHEDULES: Runs.NOTHING}
-
-
-def counted_cost(counted: Counted, per_day: float, runs: Runs) -> Cost:
-    """Returns the bill of a peer on AWS that was counted.
+def counted_cost(peer: Peer, found: Counted, rate: float) -> Cost:
+    """Returns the bill of a peer on AWS: Dynein runs a task, a look ahead runs a function.
 
     Args:
-        counted: its units, and what it stores in DynamoDB.
-        per_day: messages.
-        runs: a poller costs its task; a function its time, as much for a call and a message as the product assumes.
+        peer: one whose requests were counted.
+        found: its counts.
+        rate: messages a day.
     """
-    sent = per_day * DAYS_A_MONTH
-    stored_bytes = (counted.stored_a_message_bytes or 0.0) * per_day * MEAN_DELAY_DAYS
-    asked, idle = counted.units.at(sent, 0), counted.units.at(0, HOURS_A_MONTH)
-    messages = _dollars(asked) + stored_bytes / 1e9 * TABLE_GB_MONTH
+    sent = rate * DAYS_A_MONTH
+    idle = found.units.at(0, HOURS_A_MONTH)
+    messages = _dollars(found.units.at(sent, 0))
+    messages += (found.stored_a_message_bytes or 0.0) * rate * MEAN_DELAY_DAYS / 1e9 * TABLE_GB_MONTH
     standing = _dollars(idle)
-    if runs is Runs.POLLER:
+    if peer is Peer.DYNEIN:
         standing += TASK_DOLLARS_AN_HOUR * HOURS_A_MONTH
-    elif runs is Runs.FUNCTION:
+    elif peer is Peer.AHEAD:
         messages += sent * FUNCTION_GB_S * DOLLARS_PER_GB_SECOND
         standing += idle.get("lambda.invocation", 0.0) * ASSUMED_GB_SECONDS * DOLLARS_PER_GB_SECOND
-    return Cost(messages=messages, standing=standing, runs=None if runs is Runs.NOTHING else runs.value)
+    return Cost(messages=messages, standing=standing)
 
 
-class Keeping(StrEnum):
-    """How Redis is kept on ElastiCache."""
-
-    ONE = "one node"
-    """What waits is lost with it."""
-    REPLICA = "with a replica"
-    """What the replica does not have yet is lost."""
-    DURABLE = "durable"
-    """With a log in several availability zones, and a replica."""
-
-
-def redis_cost(
-    used_bytes: Callable[[float], float], per_day: float, keeping: Keeping = Keeping.ONE, *, task: bool = True
-) -> Cost:
-    """Returns the bill of Redis on ElastiCache: no part of it is by message but for the node's size.
+def redis_cost(used_bytes: Callable[[float], float], rate: float, *, nodes: int = 1) -> Cost:
+    """Returns the bill of Redis on ElastiCache with a task that polls it. It depends on memory, not on messages.
 
     Args:
-        used_bytes: what so many waiting messages take up in memory.
-        per_day: messages.
-        keeping: on which nodes.
-        task: with a task that polls it; else what consumes the messages polls, and is paid for anyhow.
+        used_bytes: the memory of so many waiting messages.
+        rate: messages a day.
+        nodes: two with a replica.
 
     Raises:
-        InvalidValue: no single node holds what waits.
+        InvalidValue: no node holds the waiting messages.
     """
-    node = node_for(used_bytes(per_day * MEAN_DELAY_DAYS), DURABLE_NODES if keeping is Keeping.DURABLE else NODES)
-    nodes = 1 if keeping is Keeping.ONE else 2
-    hourly = nodes * node.dollars_an_hour + (TASK_DOLLARS_AN_HOUR if task else 0.0)
-    number = "" if nodes == 1 else f"{nodes} "
-    runs = f"the poller, {number}{node.name}" if task else f"{number}{node.name}"
-    return Cost(messages=0.0, standing=hourly * HOURS_A_MONTH, runs=runs)
+    _, hourly = node_for(used_bytes(rate * MEAN_DELAY_DAYS))
+    return Cost(messages=0.0, standing=(nodes * hourly + TASK_DOLLARS_AN_HOUR) * HOURS_A_MONTH)
 
 
-def schedules_with_free_tier(per_day: float) -> float:
-    """Returns a month's dollars for a schedule a message, its free invocations taken off; SQS is paid for."""
-    sent = per_day * DAYS_A_MONTH
+def node_for(used_bytes: float) -> tuple[str, float]:
+    """Returns the smallest node that holds so many bytes of data, and its dollars an hour.
+
+    Raises:
+        InvalidValue: no node does.
+    """
+    for name, (memory_bytes, hourly) in NODES.items():
+        if used_bytes <= memory_bytes * (1 - FREE_SHARE):
+            return name, hourly
+    raise InvalidValue("used_bytes", used_bytes, "Divide the data among several nodes.")
+
+
+def schedules_with_free_tier(rate: float) -> float:
+    """Returns a month's dollars for a schedule a message, less the free invocations."""
+    sent = rate * DAYS_A_MONTH
     return dollars("scheduler.invocation", max(0.0, sent - FREE_INVOCATIONS)) + dollars("sqs.request", sent)
 
 
 def between(measured: Mapping[int, int]) -> Callable[[float], float]:
-    """Returns memory by messages waiting: on straight lines between what was measured, and beyond along the last.
+    """Returns memory by waiting messages, on straight lines between and beyond the measured points.
 
     Args:
-        measured: messages waiting -> bytes; two at least.
+        measured: waiting messages -> bytes, two at least.
     """
     points = sorted(measured.items())
 
@@ -181,25 +233,25 @@ def between(measured: Mapping[int, int]) -> Callable[[float], float]:
     return used_bytes
 
 
-def cost_of(
-    peer: Peer, per_day: float, counted: Mapping[Peer, Counted], redis_bytes: Callable[[float], float] | None
-) -> Cost | None:
-    """Returns a peer's bill; None where Redis was not measured.
+def cheaper_below(a_month: Callable[[float], float], low: float = 10.0, high: float = 1e7) -> float | None:
+    """Returns the rate a day below which a bill is lower than Tidewheel's with telemetry, within a thousandth.
 
     Args:
-        peer: whose.
-        per_day: messages.
-        counted: of the peers on AWS.
-        redis_bytes: what waiting messages take up in Redis; None if there is none here.
-
-    Raises:
-        InvalidValue: no single node of Redis holds what waits.
+        a_month: the bill of a rate.
+        low, high: the search's bounds. `low` means never cheaper, None always.
     """
-    if peer is Peer.TIDEWHEEL:
-        return tidewheel_cost(per_day)
-    if peer is Peer.REDIS:
-        return None if redis_bytes is None else redis_cost(redis_bytes, per_day)
-    return counted_cost(counted[peer], per_day, RUNS[peer])
+
+    def dearer(rate: float) -> bool:
+        return a_month(rate) > tidewheel_cost(rate).a_month
+
+    if dearer(low):
+        return low
+    if not dearer(high):
+        return None
+    while high / low > 1.001:
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if dearer(middle) else (middle, high)
+    return high
 
 
 def _dollars(units: Mapping[str, float]) -> float:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.peers.account import HOUR_MS, START_MS, Run
-from benchmarks.peers.redis_server import DURABLE, SNAPSHOTS, RedisServer
+from benchmarks.peers.redis_server import RedisServer
 from benchmarks.peers.stream import Delivery, Timed, number_of, outcome
 from tidewheel.clock import Clock, ManualClock, SystemClock
 
@@ -120,15 +120,6 @@ def run_in_real_time(messages: Sequence[Timed], *, interval_s: float, grace_s: f
             next_s += interval_s
             time.sleep(max(0.0, next_s - time.monotonic()))
     return deliveries
-
-
-def kept_after_kill(messages: Sequence[Timed], *, durable: bool) -> int:
-    """Sends messages, kills the server's process, starts it again; returns how many are still there."""
-    with RedisServer(DURABLE if durable else SNAPSHOTS) as server:
-        RedisPoller(server.client, SystemClock()).send(messages)
-        server.kill()
-        server.start()
-        return RedisPoller(server.client, SystemClock()).waiting()
 
 
 def _id(number: int) -> str:

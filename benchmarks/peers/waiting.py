@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
 
+from benchmarks.bench_index import item_bytes
 from benchmarks.peers.account import START_MS
 from benchmarks.peers.redis_poller import RedisPoller
 from benchmarks.peers.redis_server import RedisServer
@@ -43,15 +43,13 @@ def redis_bytes(sizes: Sequence[int]) -> dict[int, int]:
     return found
 
 
-def tidewheel_bytes(sizes: Sequence[int]) -> dict[int, dict[str, int]]:
-    """Returns what Tidewheel stores for so many waiting messages: bytes of ledgers in S3, and of items in DynamoDB."""
-    found = {}
+def tidewheel_bytes(sizes: Sequence[int]) -> dict[str, dict[int, int]]:
+    """Returns the bytes that Tidewheel stores for so many waiting messages: ledgers, and their items in DynamoDB."""
+    found: dict[str, dict[int, int]] = {"Tidewheel, ledgers in S3": {}, "Tidewheel, items in DynamoDB": {}}
     for size in sizes:
-        ledgers = items = 0
-        for batch in _batches(_messages(size), LEDGER_ROWS):
-            ledger_bytes, item_bytes = _ledger(batch)
-            ledgers, items = ledgers + ledger_bytes, items + item_bytes
-        found[size] = {"s3_bytes": ledgers, "dynamodb_bytes": items}
+        made = [_ledger(batch) for batch in _batches(_messages(size), LEDGER_ROWS)]
+        for stored, whole in zip(found.values(), zip(*made, strict=True), strict=True):
+            stored[size] = sum(whole)
     return found
 
 
@@ -81,13 +79,4 @@ def _ledger(messages: Sequence[Timed]) -> tuple[int, int]:
     )
     ledger = encode_ledger(table, topic="peers", generation="g", slot_ms=_SLOT_MS)
     bucket = ledger.summary.bucket(content_id(ledger.data), "ledgers/peers/0")
-    return len(ledger.data), _item_bytes(encode_bucket("peers", bucket))
-
-
-def _item_bytes(item: dict[str, Any]) -> int:
-    """Returns an item's size: its names, and its values as text or bytes."""
-    size = 0
-    for name, typed in item.items():
-        value = next(iter(typed.values()))
-        size += len(name) + len(value if isinstance(value, bytes) else str(value).encode())
-    return size
+    return len(ledger.data), item_bytes(encode_bucket("peers", bucket))

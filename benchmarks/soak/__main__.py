@@ -9,13 +9,13 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import results
-from benchmarks.arguments import check_directory
-from benchmarks.child import INTERRUPTED
+from benchmarks.arguments import INTERRUPTED, check_directory
 from benchmarks.soak import backlog, burst, fan_out, outage, steady
 from benchmarks.soak.outcome import Outcome
 from tidewheel.errors import InvalidValue
@@ -23,20 +23,7 @@ from tidewheel.errors import InvalidValue
 Run = Callable[[], Outcome]
 
 # The memory of the process is judged in the first one: nothing has run before it.
-FULL: Mapping[str, Run] = {
-    "steady": lambda: steady.run(steady.FULL),
-    "burst": lambda: burst.run(burst.FULL),
-    "backlog": lambda: backlog.run(backlog.FULL),
-    "fan_out": lambda: fan_out.run(fan_out.FULL),
-    "outage": lambda: outage.run(outage.FULL),
-}
-SMALL: Mapping[str, Run] = {
-    "steady": lambda: steady.run(steady.SMALL),
-    "burst": lambda: burst.run(burst.SMALL),
-    "backlog": lambda: backlog.run(backlog.SMALL),
-    "fan_out": lambda: fan_out.run(fan_out.SMALL),
-    "outage": lambda: outage.run(outage.SMALL),
-}
+SCENARIOS = {"steady": steady, "burst": burst, "backlog": backlog, "fan_out": fan_out, "outage": outage}
 _COLUMNS = ("messages", "copies", "late_p99_ms", "late_most_ms", "plans", "part_jobs", "part_jobs_twice", "cpu_s")
 
 
@@ -79,11 +66,13 @@ def main(arguments: Sequence[str] | None = None, runs: Mapping[str, Run] | None 
     """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     parser.add_argument("--small", action="store_true", help="seconds instead of minutes")
-    parser.add_argument("--only", metavar="NAMES", help=f"of {', '.join(FULL)}, separated by commas")
+    parser.add_argument("--only", metavar="NAMES", help=f"of {', '.join(SCENARIOS)}, separated by commas")
     parser.add_argument("--verbose", action="store_true", help="print all figures and kept promises, too")
     parser.add_argument("--save", action="store_true", help="write the results file; for full runs of all scenarios")
     given = parser.parse_args(arguments)
-    known = runs or (SMALL if given.small else FULL)
+    known = runs or {
+        name: partial(module.run, module.SMALL if given.small else module.FULL) for name, module in SCENARIOS.items()
+    }
     names = list(known) if given.only is None else given.only.split(",")
     if unknown := [name for name in names if name not in known]:
         parser.error(f"no such scenario: {', '.join(unknown)}; there are {', '.join(known)}")

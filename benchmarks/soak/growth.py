@@ -34,27 +34,22 @@ class Growth:
     The mean of the last quarter is compared with that of the second: after the ramp-up, before the end.
 
     Attributes:
-        blocks: whether the blocks of memory that Python holds are counted, which takes a collection of garbage.
-        series: name -> one value a sample; `day` is the time, the others are counts or bytes.
+        series: name -> one value a sample, a count or bytes.
     """
 
     account: Account
-    blocks: bool = False
     series: dict[str, list[float]] = field(default_factory=dict)
-    _began_ms: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._began_ms = self.account.stack.clock.now_ms()
 
     def sample(self) -> None:
         """Takes a sample."""
         stack = self.account.stack
-        values: dict[str, float] = {"day": (stack.clock.now_ms() - self._began_ms) / 86_400_000}
-        values |= live(stack)
-        values |= {"waiting": self.account.open, "sent": self.account.sent, "arrow_bytes": pa.total_allocated_bytes()}
-        if self.blocks:
-            gc.collect()
-            values["python_blocks"] = sys.getallocatedblocks()
+        values = live(stack) | {
+            "waiting": self.account.open,
+            "sent": self.account.sent,
+            "arrow_bytes": pa.total_allocated_bytes(),
+        }
+        gc.collect()
+        values["python_blocks"] = sys.getallocatedblocks()
         if _STATM.exists():
             values["rss_bytes"] = int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         for name, value in values.items():
@@ -65,7 +60,7 @@ class Growth:
         return {
             name: _mean_of_quarter(values, 3) / max(1.0, _mean_of_quarter(values, 1))
             for name, values in self.series.items()
-            if name not in ("day", "sent")
+            if name != "sent"
         }
 
     def blocks_a_message(self) -> float:
@@ -74,14 +69,13 @@ class Growth:
         return more / max(1.0, messages)
 
     def report(self, outcome: Outcome, *, most: float, rss: bool) -> None:
-        """Writes down figures and series, and the promise that nothing grows.
+        """Writes down the figures, and the promise that nothing grows.
 
         Args:
             outcome: of the scenario.
             most: the last quarter by the second, at most.
             rss: whether the process's memory is judged, too: in a long run, if nothing large has run before.
         """
-        outcome.series |= self.series
         ratios, blocks = self.ratios(), self.blocks_a_message()
         outcome.figures |= {f"{name}_growth": ratio for name, ratio in ratios.items()}
         outcome.figures["python_blocks_a_message"] = blocks

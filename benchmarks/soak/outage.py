@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from benchmarks.soak.account import Account, Reader
-from benchmarks.soak.growth import Growth, report_empty
+from benchmarks.soak.growth import report_empty
 from benchmarks.soak.outcome import Outcome
 from benchmarks.soak.samples import Samples
 from benchmarks.soak.stack import LATE_MS, SWEEP_MS, SoakStack, Tamper
@@ -61,7 +61,6 @@ def run(scale: Scale = FULL, *, tamper: Tamper | None = None) -> Outcome:
     outcome = Outcome(name="outage")
     with SoakStack(tamper=tamper) as stack:
         account = Account(stack=stack, client=stack.client())
-        growth = Growth(account=account)
         for topic in TOPICS:
             account.client.create_topic(topic)
             account.subscribe(topic, "worker")
@@ -70,23 +69,21 @@ def run(scale: Scale = FULL, *, tamper: Tamper | None = None) -> Outcome:
         samples, now_ms = Samples(Random(3)), stack.clock.now_ms()
         windows = Windows(from_ms=now_ms + 6 * 3_600_000, until_ms=now_ms + (6 + scale.hours) * 3_600_000)
         account.each_copy(windows.note)
-        _send(account, growth, samples, hours=6, messages=round(6 * rate))
+        _send(account, samples, hours=6, messages=round(6 * rate))
         stack.drop_schedules, stack.no_sweep = True, True
-        _send(account, growth, samples, hours=scale.hours, messages=round(scale.hours * rate))
+        _send(account, samples, hours=scale.hours, messages=round(scale.hours * rate))
         _report_catch_up(account, outcome)
-        _send(account, growth, samples, hours=6, messages=round(6 * rate))
+        _send(account, samples, hours=6, messages=round(6 * rate))
         alone = stack.invocations["dispatch"]
         stack.drop_schedules = False
         stack.advance(hours=_FURTHEST / dt.timedelta(hours=1) + 6)
         account.receive()
-        growth.sample()
-        outcome.series |= growth.series
         outcome.figures |= {"dispatches_of_the_sweep": alone, "late_copies": windows.late}
         _report(stack, account, windows, outcome)
     return outcome
 
 
-def _send(account: Account, growth: Growth, samples: Samples, *, hours: int, messages: int) -> None:
+def _send(account: Account, samples: Samples, *, hours: int, messages: int) -> None:
     steps = hours * dt.timedelta(hours=1) // _STEP
     for step in range(steps):
         count = messages * (step + 1) // steps - messages * step // steps
@@ -96,7 +93,6 @@ def _send(account: Account, growth: Growth, samples: Samples, *, hours: int, mes
                 account.send(topic, batch)
         account.stack.advance(seconds=_STEP.total_seconds())
         account.receive()
-        growth.sample()
 
 
 def _report_catch_up(account: Account, outcome: Outcome) -> None:

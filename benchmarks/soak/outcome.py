@@ -1,8 +1,8 @@
-"""What a scenario says: its figures, the promises that it found broken, and series for plots."""
+"""What a scenario found: its figures, and the promises that it kept and broke."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 Figure = float | int
@@ -17,14 +17,12 @@ class Outcome:
         figures: name, with its unit at the end -> what was measured.
         held: the promises that were kept, each a sentence with its figures.
         broken: those that were not.
-        series: name -> values, one for each sample.
     """
 
     name: str
     figures: dict[str, Figure] = field(default_factory=dict)
     held: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
-    series: dict[str, Sequence[float]] = field(default_factory=dict)
 
     def promise(self, kept: bool, sentence: str) -> None:
         """Notes whether a promise was kept."""
@@ -40,12 +38,7 @@ class Outcome:
 
     def document(self) -> Mapping[str, object]:
         """Returns what goes into the file of results."""
-        return {
-            **self.figures,
-            "promises_kept": len(self.held),
-            "promises_broken": self.broken,
-            "series": {name: [round(value, 3) for value in values] for name, values in self.series.items()},
-        }
+        return {**self.figures, "promises_kept": len(self.held), "promises_broken": self.broken}
 
 
 def _said(value: Figure) -> str:

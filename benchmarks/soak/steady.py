@@ -69,7 +69,7 @@ def run(scale: Scale = FULL, *, tamper: Tamper | None = None) -> Outcome:
     try:
         with SoakStack(tamper=tamper) as stack:
             account = Account(stack=stack, client=stack.client())
-            growth = Growth(account=account, blocks=True)
+            growth = Growth(account=account)
             _send_and_receive(scale, account, growth)
             most_tombstones = max(growth.series["tombstones"])
             _drain(scale, account)

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.arguments import at_least, check_directory
-from benchmarks.child import INTERRUPTED
+from benchmarks.arguments import INTERRUPTED, at_least, check_directory
 from benchmarks.results import RESULTS, save
 from tests.conftest import PROMISE_MS
 from tests.crash.catalogue import STORIES

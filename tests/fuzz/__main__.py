@@ -18,8 +18,7 @@ import secrets
 import sys
 from typing import Any
 
-from benchmarks.arguments import at_least, check_directory
-from benchmarks.child import INTERRUPTED
+from benchmarks.arguments import INTERRUPTED, at_least, check_directory
 from benchmarks.results import RESULTS, save
 from tests.fuzz.damages import DAMAGE, LIE, Tally, What, table, troubles, try_all
 from tests.fuzz.effort import EXAMPLES

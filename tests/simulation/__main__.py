@@ -21,8 +21,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import results
-from benchmarks.arguments import at_least, check_directory, check_file
-from benchmarks.child import INTERRUPTED
+from benchmarks.arguments import INTERRUPTED, at_least, check_directory, check_file
 from tests.simulation.faults import MODES
 from tests.simulation.runs import Figures, all_runs, table
 from tests.simulation.service import STEPS, Simulation, Violation

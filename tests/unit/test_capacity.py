@@ -1,4 +1,4 @@
-"""The model of capacity: its tables are those of the document, and its limits are where the design says they are."""
+"""The model of capacity: its limits are where the design says they are."""
 
 from __future__ import annotations
 
@@ -6,14 +6,9 @@ import math
 
 import pytest
 
-from benchmarks.capacity import DOCUMENT, LIMITS, RATES, TOPICS, loads, regime, shares, with_tables
+from benchmarks.bench_capacity import LIMITS, RATES, TOPICS, loads, regime, shares
 from tidewheel.cdk.environment import MIN_WARM_READ_UNITS, MIN_WARM_WRITE_UNITS
 from tidewheel.model.settings import TopicSettings
-
-
-def test_the_tables_of_the_document_are_those_of_the_model() -> None:
-    text = DOCUMENT.read_text()
-    assert with_tables(text) == text, "python -m benchmarks.capacity --write"
 
 
 @pytest.mark.parametrize("topics", TOPICS)
@@ -41,8 +36,8 @@ def test_the_scheduler_starts_300_000_topics_in_a_slot() -> None:
 
 
 def test_a_new_table_takes_what_the_environment_says_that_every_new_table_takes() -> None:
-    assert LIMITS["a new table's writes"].value == MIN_WARM_WRITE_UNITS
-    assert LIMITS["a new table's reads"].value == MIN_WARM_READ_UNITS
+    assert LIMITS["a new table's writes"] == MIN_WARM_WRITE_UNITS
+    assert LIMITS["a new table's reads"] == MIN_WARM_READ_UNITS
 
 
 def test_an_account_with_ten_calls_at_one_time_carries_a_thousand_messages_a_second() -> None:

@@ -142,14 +142,6 @@ def test_what_a_redis_poller_claimed_before_it_died_comes_again_after_its_lease(
     assert outcome(messages, deliveries).sound
 
 
-@needs_redis
-def test_a_killed_redis_keeps_what_its_append_only_file_has_and_loses_what_no_snapshot_has() -> None:
-    messages = small_stream()
-
-    assert redis_poller.kept_after_kill(messages, durable=True) == MESSAGES
-    assert redis_poller.kept_after_kill(messages, durable=False) == 0
-
-
 def test_the_stream_is_in_order_within_its_span_and_numbers_are_in_the_bodies() -> None:
     for count in (1, 7, 6000):
         messages = stream(count, first_ms=FIRST_MS, span_ms=SPAN_MS)

@@ -1,0 +1,56 @@
+"""Peak memory of a process and of all processes below it: Java and Python's workers are part of a Spark job."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(slots=True)
+class Peak:
+    """The largest sum of resident sets that was seen."""
+
+    megabytes: float = 0.0
+
+
+@contextmanager
+def watched(root: int) -> Iterator[Peak]:
+    """Samples the memory of a process's tree every 50 ms."""
+    peak, ended = Peak(), threading.Event()
+
+    def sample() -> None:
+        while not ended.wait(0.05):
+            peak.megabytes = max(peak.megabytes, _tree_mb(root))
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _tree_mb(root: int) -> float:
+    parents: dict[int, list[int]] = {}
+    resident: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                resident[int(entry.name)] = int((entry / "statm").read_text().split()[1]) * _PAGE
+            except OSError:  # the process has ended
+                continue
+            parents.setdefault(parent, []).append(int(entry.name))
+    total, found = 0, [root]
+    while found:
+        process = found.pop()
+        total += resident.get(process, 0)
+        found += parents.get(process, [])
+    return total / 1e6

@@ -1,0 +1,96 @@
+"""Tables of whatever a benchmark measured: numbers first, then each list or mapping of cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.table import Table
+
+from benchmarks.rounds import SPREAD
+
+
+def tables(title: str, figures: Mapping[str, Any], goals: Mapping[str, str]) -> Iterator[Table]:
+    """Yields a table of the single figures, and one of each figure that has several cases.
+
+    Args:
+        title: heads the first one.
+        figures: from a benchmark.
+        goals: figure -> its bound.
+    """
+    first = _table(title, "measured", "goal")
+    for name, value in figures.items():
+        if cases := _cases(value):
+            continue
+        if not name.endswith(SPREAD):
+            goal = goals.get(name, "")
+            colour = {True: "green", False: "red", None: "default"}[reached(value, goal) if goal else None]
+            first.add_row(_words(name), f"[{colour}]{shown(value)}{_spread(figures.get(name + SPREAD))}[/]", goal)
+    if first.row_count:
+        yield first
+    for name, value in figures.items():
+        if cases := _cases(value):
+            yield _of_cases(_words(name), cases)
+
+
+def reached(value: float, goal: str) -> bool:
+    """Says whether a value reaches a goal such as `>= 0.7`."""
+    sign, bound = goal.split()
+    return value >= float(bound) if sign == ">=" else value <= float(bound)
+
+
+def shown(value: object) -> str:
+    """Returns a value as text, a number with three significant digits and large ones whole."""
+    if isinstance(value, list):
+        return ", ".join(map(shown, value))
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "" if value is None else str(value)
+    if abs(value) >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.2g}" if abs(value) < 0.0001 else f"{value:#.3g}".rstrip(".")
+
+
+def _cases(value: object) -> dict[str, dict[str, object]]:
+    """Returns case -> its figures; empty for a single figure."""
+    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+        return {f"{shown(next(iter(each.values())))}": _flat(each) for each in value}
+    if not isinstance(value, Mapping):
+        return {}
+    return {str(case): _flat(each if isinstance(each, Mapping) else {"": each}) for case, each in value.items()}
+
+
+def _flat(figures: Mapping[str, Any], before: str = "") -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, value in figures.items():
+        found |= _flat(value, f"{before}{name} ") if isinstance(value, Mapping) else {_words(before + name): value}
+    return found
+
+
+def _of_cases(title: str, cases: Mapping[str, Mapping[str, object]]) -> Table:
+    """Returns a table whose longer side goes down the page."""
+    names = list(dict.fromkeys(name for case in cases.values() for name in case if not name.endswith(_words(SPREAD))))
+    if len(names) > len(cases):
+        table = _table(title, *cases)
+        for name in names:
+            table.add_row(name, *(shown(case.get(name)) for case in cases.values()))
+        return table
+    table = _table(title, *names)
+    for case, figures in cases.items():
+        table.add_row(_words(case), *(shown(figures.get(name)) for name in names))
+    return table
+
+
+def _table(title: str, *headings: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _spread(ends: list[float] | None) -> str:
+    return "" if ends is None else f" ({shown(ends[0])} to {shown(ends[1])})"
