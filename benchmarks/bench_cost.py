@@ -218,4 +218,4 @@ def benchmark(*, quick: bool) -> dict[str, Any]:
             "merged": measure(ROWS, DAYS, SLOTS, merges=True),
             "unmerged": measure(ROWS, DAYS, UNMERGED_SLOTS, merges=False),
         }
-    return {"dollars_a_million": runs["merged"]["s3_and_dynamodb"], **runs}
+    return {"dollars_a_million": runs["merged"]["s3_and_dynamodb"], "runs": runs}
