@@ -20,13 +20,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tidewheel.aws.dynamodb_table import ATTEMPTS, backoff_s
+from tidewheel.aws.dynamodb.table import ATTEMPTS, backoff_s
 from tidewheel.clock import SystemClock
 from tidewheel.errors import ConcurrentModification
 from tidewheel.flows.administration.cancel import cancel, cancel_key, cancel_many
-from tidewheel.flows.delivery.commit import commit_and_arm
+from tidewheel.flows.delivery.commit import commit_and_schedule
 from tidewheel.flows.delivery.keys import settle_keys
-from tidewheel.flows.ports import Commit
+from tidewheel.flows.ports.buckets import Commit
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.ledger.slots import slots_of
 from tidewheel.memory import MemoryService, MemoryTopics
@@ -135,8 +135,8 @@ class Load:
         self.service = MemoryService.at(self.clock)
         self.settings = TopicSettings()
         self.state = new_topic_state(TOPIC, "g1", self.settings, self.clock.now_ms())
-        self.service.topics.create_topic(self.state)
-        self.topics: Any = BusyTopics(self.service.topics)
+        self.service.topic_states.create(self.state)
+        self.topics: Any = BusyTopics(self.service)
         self.ports: Any = replace(self.service, topics=self.topics)
         self.ids = IdSource()
 
@@ -166,7 +166,7 @@ class Load:
         for _ in range(20):
             state = self.topics.state(TOPIC)
             assert state is not None
-            if commit_and_arm(self.ports, state, bucket) is not Commit.MOVED:
+            if commit_and_schedule(self.ports, state, bucket) is not Commit.MOVED:
                 return
         raise ConcurrentModification("ingest", TOPIC, 20)
 

@@ -34,7 +34,8 @@ from tidewheel.cost.prices import DOLLARS_PER_MILLION
 from tidewheel.flows.delivery.deliver import deliver_part
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
-from tidewheel.flows.ports import MergeSize, Refusal, Release
+from tidewheel.flows.ports.queues import Refusal, Release
+from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.sweep import sweep
@@ -121,7 +122,7 @@ class Run:
         ids = np.zeros((len(times), 16), np.uint8)
         ids[:, :6] = times.astype(">i8").view(np.uint8).reshape(-1, 8)[:, 2:]
         ids[:, 6:] = self.random.integers(0, 256, (len(times), 10), np.uint8)
-        state = self.ports.topics.state(TOPIC)
+        state = self.ports.topic_states.read(TOPIC)
         assert state is not None
         return Pack(
             topic=TOPIC,
@@ -141,7 +142,7 @@ class Run:
         pack = self.pack(due_after_ms)
         if pack is not None:
             ingest(self.ports, TOPIC, [pack])
-        state = self.ports.topics.state(TOPIC)
+        state = self.ports.topic_states.read(TOPIC)
         assert state is not None
         if state.next_slot is not None and fires_at_ms(state.next_slot, state.settings) <= clock.now_ms():
             done = dispatch(self.ports, TOPIC)
@@ -160,7 +161,7 @@ class _Ports:
     """The service, with queues that take everything and merges that run here."""
 
     def __init__(self, service: Service, run: Run) -> None:
-        self.topics, self.objects, self.wheel = service.topics, service.objects, service.wheel
+        self.topics, self.objects, self.wheel = service, service.wheel
         self.clock, self.parallel, self.max_skew_ms = service.clock, service.parallel, service.max_skew_ms
         self.queues, self.runs = run.queues, run
 
@@ -183,7 +184,7 @@ def measure(rows: int, days: int, slots: int, *, merges: bool) -> dict[str, Any]
         before, live = time.perf_counter(), []
         for _ in range(slots):
             run.step()
-            live.append(len(run.ports.topics.buckets(TOPIC)) if run.merges else 0)
+            live.append(len(run.ports.buckets.all(TOPIC)) if run.merges else 0)
         seconds = time.perf_counter() - before
         return figures(run, Counter(stack.requests) - requests, stack.requests.units - units, slots, seconds) | {
             "live_buckets": sum(live) / len(live)

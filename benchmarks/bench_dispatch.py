@@ -29,10 +29,11 @@ from tidewheel.clock import ManualClock
 from tidewheel.flows.administration.subscribe import create_subscription
 from tidewheel.flows.delivery import release
 from tidewheel.flows.delivery.dispatch import dispatch
-from tidewheel.flows.ports import Commit, NextWork
+from tidewheel.flows.ports.buckets import Commit
+from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import content_id
 from tidewheel.ledger.ledger import Ledger, decode_segment, encode_ledger
-from tidewheel.memory import MemoryTopics, MemoryWheel
+from tidewheel.memory import MemoryWheel
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
 

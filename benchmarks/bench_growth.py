@@ -76,8 +76,8 @@ class Case:
         for a look at what could be merged: as if that look had been taken.
         """
         self.stack.advance(days=2)
-        state = self.service.topics.state(TOPIC)
-        assert state is not None and self.service.topics.merge_considered(state, state.next_check_ms)
+        state = self.service.topic_states.read(TOPIC)
+        assert state is not None and self.service.topic_states.merge_considered(state, state.next_check_ms)
 
     def backlog(self, waiting: int) -> None:
         """Lets messages wait, due from 10 to 70 days later."""
@@ -88,7 +88,7 @@ class Case:
             made = waiting_ledger(
                 random, f"ledgers/{TOPIC}/{number}", waiting // ledgers, from_ms, from_ms + 60 * DAY_MS
             )
-            self.service.topics.restore_bucket(TOPIC, made.bucket)
+            self.service.buckets.restore(TOPIC, made.bucket)
 
     def count(self, name: str, action: Callable[[], object], *, with_sweeps: bool = False) -> None:
         """Does something and keeps what it cost, with the sweeps in between only where they are meant."""

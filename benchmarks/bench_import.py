@@ -84,14 +84,14 @@ def benchmark(*, quick: bool) -> dict[str, float]:
         (folder / "objects").mkdir()
         objects: Any = Location(root=str(folder / "objects")).objects()
         service = replace(MemoryService.at(clock), objects=objects)
-        service.topics.create_topic(new_topic_state(TOPIC, "g", TopicSettings(), clock.now_ms()))
+        service.topic_states.create(new_topic_state(TOPIC, "g", TopicSettings(), clock.now_ms()))
         started = time.perf_counter()
         local_session(CORES).range(1).count()
         start_s = time.perf_counter() - started
         with watched(os.getpid()) as peak:
             report: Imported = import_messages(job_of(folder / "input", folder / "objects", service))
         assert report.imported == rows, report
-        ledger_bytes = sum(bucket.size_bytes for bucket in service.topics.buckets(TOPIC))
+        ledger_bytes = sum(bucket.size_bytes for bucket in service.buckets.all(TOPIC))
         again = import_messages(job_of(folder / "input", folder / "objects", service))
         assert (again.imported, again.skipped) == (0, rows), again
     return {

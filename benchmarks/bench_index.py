@@ -10,8 +10,8 @@ has nothing to share its item with.
 from __future__ import annotations
 
 from benchmarks.bench_ledger import START_MS, encode, messages
-from tidewheel.aws.dynamodb_items import encode_bucket
-from tidewheel.aws.dynamodb_writes import Item
+from tidewheel.aws.dynamodb.items import encode_bucket
+from tidewheel.aws.dynamodb.writes import Item
 from tidewheel.clock import ManualClock
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.ledger.bucket import Bucket, content_id
@@ -58,7 +58,7 @@ def merged(rows: int, sources: int) -> dict[str, float]:
     service = MemoryService.at(clock)
     # The encoder's own cut: slots of 300 s.
     state = new_topic_state(TOPIC, "1", TopicSettings(max_buckets=8), clock.now_ms())
-    service.topics.create_topic(state)
+    service.topic_states.create(state)
     table = messages(rows * sources, "shuffled")
     for number in range(sources):
         # Rows at even distances: each ledger has messages of the whole time, as ingest's have.
@@ -66,11 +66,11 @@ def merged(rows: int, sources: int) -> dict[str, float]:
         bucket_id = content_id(ledger.data)
         bucket = ledger.summary.bucket(bucket_id, f"ledgers/{TOPIC}/{bucket_id}")
         service.objects.put(bucket.object_name, ledger.data)
-        service.topics.commit_bucket(state, bucket, None)
-    before = service.topics.buckets(TOPIC)
+        service.buckets.commit(state, bucket, None)
+    before = service.buckets.all(TOPIC)
     done = merge(service, TOPIC, in_process(service.objects), lease_s=900)
     assert done is not None and done.rows, done
-    after = service.topics.buckets(TOPIC)
+    after = service.buckets.all(TOPIC)
     waiting = sum(bucket.rows for bucket in after)
     assert waiting == rows * sources, waiting
     whole = [index_bytes(bucket) for bucket in after]

@@ -20,13 +20,13 @@ import pyarrow.parquet as pq
 from benchmarks.bench_ledger import START_MS, messages
 from benchmarks.endpoint import client, endpoint
 from benchmarks.rounds import cpu_ms, interleaved
-from tidewheel.aws.dynamodb_items import encode_topic_state
-from tidewheel.aws.dynamodb_topics import DynamoTopics
+from tidewheel.aws.dynamodb.items import encode_topic_state
+from tidewheel.aws.dynamodb.storage import DynamoStorage
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.aws.service import client_config
 from tidewheel.clock import ManualClock
 from tidewheel.flows.delivery.ingest import ingest, pack_rows
-from tidewheel.flows.ports import in_order
+from tidewheel.flows.ports.parallel import in_order
 from tidewheel.memory import MemoryQueues, MemoryWheel
 from tidewheel.model.message import Encoding
 from tidewheel.model.pack import decode_pack, packs
@@ -47,7 +47,7 @@ class Service:
         """Makes the clients."""
         self.clock = ManualClock(NOW_MS)
         self.objects = S3Objects(client("s3", url, client_config(1)), s3_bucket="ledgers")
-        self.topics = DynamoTopics(client("dynamodb", url, client_config(1)), table="t", objects=self.objects)
+        self.topics = DynamoStorage(client("dynamodb", url, client_config(1)), table="t", objects=self.objects)
         self.queues = MemoryQueues(self.clock)
         self.wheel = MemoryWheel()
         self.parallel = in_order

@@ -76,14 +76,14 @@ def run_flow(folder: Path, engine: Engine, buckets: list[Bucket]) -> dict[str, f
     service = MemoryService.at(clock)
     object.__setattr__(service, "objects", Location(root=str(folder)).objects())
     state = new_topic_state("t", "g", SETTINGS, clock.now_ms())
-    service.topics.create_topic(state)
+    service.topic_states.create(state)
     for bucket in buckets:
-        service.topics.commit_bucket(state, bucket, None)
+        service.buckets.commit(state, bucket, None)
     before = time.perf_counter()
     merged = merge(service, "t", engine, lease_s=900)
     seconds = time.perf_counter() - before
     assert merged is not None
-    left = service.topics.buckets("t")
+    left = service.buckets.all("t")
     return {"seconds": seconds, "rows": merged.rows, "merges": merged.merges, "ledgers_left": len(left)}
 
 

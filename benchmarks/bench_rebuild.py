@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.bench_ledger import SPAN_MS, START_MS, messages
 from tidewheel.clock import ManualClock
-from tidewheel.flows.ports import Objects, StoredObject
+from tidewheel.flows.ports.objects import Objects, StoredObject
 from tidewheel.flows.recovery.rebuild import ledgers_of, rebuild
 from tidewheel.flows.recovery.rebuild_engine import Overlaps
 from tidewheel.flows.upkeep.checkpoint import store_checkpoint

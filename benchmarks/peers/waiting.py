@@ -11,7 +11,7 @@ from benchmarks.peers.account import START_MS
 from benchmarks.peers.redis_poller import RedisPoller
 from benchmarks.peers.redis_server import RedisServer
 from benchmarks.peers.stream import Timed, unordered
-from tidewheel.aws.dynamodb_items import encode_bucket
+from tidewheel.aws.dynamodb.items import encode_bucket
 from tidewheel.clock import SystemClock
 from tidewheel.ledger.bucket import content_id
 from tidewheel.ledger.ledger import encode_ledger

@@ -114,7 +114,7 @@ class Run:
 
     def collected_behind_ms(self) -> int:
         """Returns how far collection is behind now."""
-        state = self.stack.service.topics.state(TOPIC)
+        state = self.stack.service.topic_states.read(TOPIC)
         assert state is not None
         return self.stack.clock.now_ms() - state.collected_until * state.slot_ms
 

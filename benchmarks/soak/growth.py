@@ -98,21 +98,21 @@ def live(stack: SoakStack) -> dict[str, float]:
         Items of the table by kind, of all topics; objects, their bytes, and those that nothing names; schedules; and
         messages in the service's own queues.
     """
-    topics, objects = stack.service.topics, stack.service.objects
-    names = [state.topic for state in topics.topics()]
+    topics, objects = stack.service
+    names = [state.topic for state in storage.topic_states.all()]
     counts = dict.fromkeys(("buckets", "plans", "deliveries", "parks", "trash", "tombstones"), 0)
     named: set[str] = set()
     for name in names:
-        buckets, parks, trash = topics.buckets(name), topics.parks(name), topics.trash(name)
+        buckets, parks, trash = storage.buckets.all(name), storage.parks.all(name), storage.merges.trash(name)
         named |= {bucket.object_name for bucket in buckets}
         named |= {park.object_name for park in parks if park.object_name is not None}
-        named |= topics.plan_objects(name).union(*(each.objects for each in trash))
+        named |= storage.plans.objects(name).union(*(each.objects for each in trash))
         counts["buckets"] += len(buckets)
-        counts["plans"] += len(topics.plan_ranges(name))
-        counts["deliveries"] += len(topics.open_deliveries(name))
+        counts["plans"] += len(storage.plans.ranges(name))
+        counts["deliveries"] += len(storage.deliveries.all(name))
         counts["parks"] += len(parks)
         counts["trash"] += len(trash)
-        counts["tombstones"] += len(topics.tombstones(name, 0, 1 << 60))
+        counts["tombstones"] += len(storage.tombstones.ids(name, 0, 1 << 60))
     kept = list(objects.list(""))
     unnamed = [o for o in kept if o.name.startswith((LEDGERS, PLANS, PARKED)) and o.name not in named]
     return {

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from benchmarks.soak.watch import Forwarding, Watch
-from tidewheel.flows.ports import Due, Ports
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.checks import Due
 from tidewheel.local import MemoryTidewheel
 from tidewheel.local.event_source import EventSource, Failed
 from tidewheel.memory import MemoryService, MemoryTopics
@@ -76,7 +77,7 @@ class SoakStack(MemoryTidewheel):
         self._gates: list[Gate] = []
 
         def wrap(service: MemoryService) -> Ports:
-            topics = cast("MemoryTopics", _Sweepable(service.topics, self))
+            topics = cast("MemoryTopics", _Sweepable(service, self))
             watched = self.watch.over(replace(service, topics=topics))
             return watched if tamper is None else tamper(watched)
 

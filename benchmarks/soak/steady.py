@@ -129,4 +129,4 @@ def _drain(scale: Scale, account: Account) -> None:
         account.stack.advance(days=1)
         account.receive()
         # What an idle topic's collections leave to the table's time to live.
-        account.stack.service.topics.expire(account.stack.clock.now_ms() // 1000)
+        account.stack.service.store.expire(account.stack.clock.now_ms() // 1000)

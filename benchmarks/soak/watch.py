@@ -10,7 +10,10 @@ from typing import Any, cast
 import pyarrow as pa
 
 from benchmarks.soak.outcome import Outcome
-from tidewheel.flows.ports import Commit, HandOut, NextWork, Refusal, Release
+from tidewheel.flows.ports.buckets import Commit
+from tidewheel.flows.ports.deliveries import HandOut
+from tidewheel.flows.ports.queues import Refusal, Release
+from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryService, MemoryTopics
 from tidewheel.model.object_names import LEDGERS
@@ -99,7 +102,7 @@ class Watch:
         """Returns the ports with this between them and the functions."""
         return replace(
             service,
-            topics=cast("MemoryTopics", _Topics(service.topics, self)),
+            topics=cast("MemoryTopics", _Topics(service, self)),
             objects=cast("MemoryObjects", _Objects(service.objects, self)),
             queues=cast("MemoryQueues", _Queues(service.queues, self, service)),
         )

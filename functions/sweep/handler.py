@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidewheel.flows.ports import Due
+from tidewheel.flows.ports.checks import Due
 from tidewheel.flows.upkeep.health import health
 from tidewheel.flows.upkeep.sweep import SweepResult, sweep
 from tidewheel.telemetry import metrics
@@ -21,7 +21,7 @@ logger, service = telemetry.logger, telemetry.service
 def handler(event: dict[str, Any], context: LambdaContext) -> None:
     """Tells what is late, then starts again what a crash or a lost schedule left behind."""
     # Read once for both: it is the only cost of a sweep that finds nothing.
-    due = service.topics.due_for_look(service.clock.now_ms())
+    due = service.checks.due(service.clock.now_ms())
     # Before the sweep, which mends what it finds; and told at once, whatever becomes of the sweep.
     tell_health(due)
     swept = sweep(service, due)

@@ -44,8 +44,8 @@ class Deployment:
 
     def create_topic(self, topic: str) -> None:
         """Creates a topic with one subscription."""
-        create_topic(self.service.topics, self.service.clock, topic, TopicSettings())
-        create_subscription(self.service.topics, self.service.clock, topic, "mail", "https://sqs/mail")
+        create_topic(self.service, self.service.clock, topic, TopicSettings())
+        create_subscription(self.service, self.service.clock, topic, "mail", "https://sqs/mail")
 
     def send(self, topic: str, messages: Iterable[Message]) -> None:
         """Brings messages to a ledger of their own."""
@@ -54,7 +54,7 @@ class Deployment:
     def pack(self, topic: str, messages: Iterable[Message]) -> bytes:
         """Packs messages as the SDK does."""
         now_ms = self.service.clock.now_ms()
-        state = self.service.topics.state(topic)
+        state = self.service.topic_states.read(topic)
         assert state is not None
         checked = [check_message(message, self._ids, now_ms) for message in messages]
         [(_, data)] = packs(topic, state.generation, now_ms, checked)
@@ -67,12 +67,12 @@ class Deployment:
 
     def ledgers(self, topic: str) -> int:
         """Counts the live ledgers."""
-        return len(self.service.topics.buckets(topic))
+        return len(self.service.buckets.all(topic))
 
     def rows(self, topic: str) -> Counter[tuple[int, bytes]]:
         """All rows of live ledgers: when they are due, and their bodies."""
         found: Counter[tuple[int, bytes]] = Counter()
-        for bucket in self.service.topics.buckets(topic):
+        for bucket in self.service.buckets.all(topic):
             for segment in bucket.segments:
                 data = self.service.objects.get_range(bucket.object_name, segment.offset, segment.length)
                 rows = decode_segment(data, object_name=bucket.object_name, segment=segment).to_pylist()

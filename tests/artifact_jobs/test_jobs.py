@@ -71,11 +71,11 @@ def test_rebuild_index_brings_back_a_topic_whose_table_was_lost(
     deployment.send_pack("rebuilt", *packs[:2])
     checkpoint_topic(deployment.service, "rebuilt")
     deployment.lose_table(session.client("dynamodb", endpoint_url=endpoint_url))
-    assert deployment.service.topics.state("rebuilt") is None
+    assert deployment.service.topic_states.read("rebuilt") is None
 
     done(glue.run(deployment.jobs["rebuild_index"], topic="rebuilt"))
     assert deployment.rows("rebuilt") == before
-    assert [each.name for each in deployment.service.topics.subscriptions("rebuilt")] == ["mail"]
+    assert [each.name for each in deployment.service.subscriptions.all("rebuilt")] == ["mail"]
 
 
 def test_import_messages_makes_ledgers_of_files_and_says_what_it_rejects(

@@ -24,9 +24,9 @@ from tidewheel import Tidewheel
 from tidewheel.aws import dynamodb_topics
 from tidewheel.aws.service import Service
 from tidewheel.flows.delivery import parking
-from tidewheel.flows.delivery.commit import commit_and_arm
+from tidewheel.flows.delivery.commit import commit_and_schedule
 from tidewheel.flows.delivery.ingest import pack_rows
-from tidewheel.flows.ports import Commit
+from tidewheel.flows.ports.buckets import Commit
 from tidewheel.ledger.bucket import content_id
 from tidewheel.ledger.ledger import encode_ledger
 from tidewheel.local import LocalTidewheel
@@ -157,9 +157,9 @@ def last_minutes(script: Script) -> None:
     script.lost("deleting", "deleted with its topic", STOPPED + timedelta(hours=2))
     script.client.delete_topic("deleting")
     script.stack.advance_to(STOPPED)
-    state = script.service().topics.state("sealed")
+    state = script.service().topic_states.read("sealed")
     assert state is not None
-    script.service().topics.seal(state, round((STOPPED + timedelta(minutes=15)).timestamp()) // 300)
+    script.service().topic_states.seal(state, round((STOPPED + timedelta(minutes=15)).timestamp()) // 300)
     on_the_way(script)
 
 
@@ -290,7 +290,7 @@ def imported(script: Script) -> None:
     """A ledger that an import has committed, and the mark that it has."""
     script.topic("imported")
     service, now_ms = script.service(), script.stack.clock.now_ms()
-    state = service.topics.state("imported")
+    state = service.topic_states.read("imported")
     assert state is not None
     due = STOPPED + timedelta(hours=12)
     message = check_message(Message(body="imported", deliver_at=due), script.client._ids, now_ms)
@@ -301,7 +301,7 @@ def imported(script: Script) -> None:
     first_slot = round(due.timestamp() * 1000) // state.slot_ms
     name = ledger_name("imported", first_slot, state.slot_ms, bucket_id, service.objects.new_attempt())
     service.objects.put(name, ledger.data)
-    commit = commit_and_arm(service, state, ledger.summary.bucket(bucket_id, name), "an-import#0")
+    commit = commit_and_schedule(service, state, ledger.summary.bucket(bucket_id, name), "an-import#0")
     assert commit is Commit.COMMITTED
     script.expected["imported/billing"].append((round(due.timestamp() * 1000), digest("imported")))
 
@@ -311,7 +311,7 @@ def resumed(script: Script) -> None:
     """A resume whose job, and the draining of a park, are in the work queue."""
     script.client.resume("resumed", "billing")
     service = script.service()
-    [park, *_] = service.topics.parks("resumed")
+    [park, *_] = service.parks.all("resumed")
     service.queues.enqueue_parks([park.key])
 
 

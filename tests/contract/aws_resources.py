@@ -38,7 +38,7 @@ def client(service: str, **config: Any) -> Any:
 def make_table(dynamodb: Any) -> str:
     """Creates an empty table as the stack does; returns its name."""
     name = f"table-{uuid.uuid4().hex}"
-    wake_key = (layout.CHECK_PARTITION_KEY, layout.CHECK_SORT_KEY)
+    check_key = (layout.CHECK_PARTITION_KEY, layout.CHECK_SORT_KEY)
     dynamodb.create_table(
         TableName=name,
         BillingMode="PAY_PER_REQUEST",
@@ -52,7 +52,7 @@ def make_table(dynamodb: Any) -> str:
         GlobalSecondaryIndexes=[
             {
                 "IndexName": layout.CHECK_INDEX,
-                "KeySchema": _key_schema(*wake_key),
+                "KeySchema": _key_schema(*check_key),
                 "Projection": {"ProjectionType": "KEYS_ONLY"},
             }
         ],

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from tidewheel.flows.ports import HandOut, Objects, Topics, Trash
+from tidewheel.flows.ports import Storage
+from tidewheel.flows.ports.deliveries import HandOut
+from tidewheel.flows.ports.merges import Trash
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.ledger.slots import slots_of
 from tidewheel.model.message import MessageId
@@ -87,29 +88,44 @@ def a_delivery(subscription: SubscriptionState | None = None, plan: int = 100, *
     return Delivery(key=key, **values)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Store:
-    """An implementation of Topics under test, and what it cannot be told through the port."""
+    """The ports under test, with shortcuts.
 
-    topics: Topics
-    objects: Objects
-    object_names: Any
+    Attributes:
+        object_names: lists the names of the stored objects, which the ports do not tell.
+    """
+
+    def __init__(self, storage: Storage, *, object_names: Any) -> None:
+        self.topic_states = storage.topic_states
+        self.buckets = storage.buckets
+        self.merges = storage.merges
+        self.plans = storage.plans
+        self.subscriptions = storage.subscriptions
+        self.deliveries = storage.deliveries
+        self.parks = storage.parks
+        self.tombstones = storage.tombstones
+        self.keys = storage.keys
+        self.recurring = storage.recurring
+        self.checks = storage.checks
+        self.deletions = storage.deletions
+        self.objects = storage.objects
+        self.object_names = object_names
 
     def topic(self, **marks: Any) -> TopicState:
         """Creates a topic."""
         state = a_state(**marks)
-        assert self.topics.create_topic(state)
+        assert self.topic_states.create(state)
         return state
 
     def current(self, topic: str = "orders") -> TopicState:
         """The topic state as it is now."""
-        state = self.topics.state(topic)
+        state = self.topic_states.read(topic)
         assert state is not None
         return state
 
     def put_trash(self, trash: Trash) -> None:
         """Puts trash as merges do: here one without sources and outputs."""
-        assert self.topics.swap(self.current(), [], [], trash)
+        assert self.merges.swap(self.current(), [], [], trash)
 
     def subscribed(self, *names: str, **fields: Any) -> list[SubscriptionState]:
         """Creates subscriptions of the topic, all at its `planned`."""
@@ -117,17 +133,17 @@ class Store:
         for name in names or ("billing",):
             state = self.current()
             subscription = a_subscription(name, cursor=fields.pop("cursor", state.planned), **fields)
-            assert self.topics.create_subscription(state, subscription)
+            assert self.subscriptions.create(state, subscription)
             made.append(subscription)
         return made
 
     def delivered(self, **fields: Any) -> Delivery:
         """Hands a plan out to a new subscription, so that a delivery is open."""
-        if self.topics.state("orders") is None:
+        if self.topic_states.read("orders") is None:
             self.topic()
         [subscription] = self.subscribed()
         delivery = a_delivery(subscription, **fields)
-        assert self.topics.hand_out(HandOut(subscription=subscription, to=103, delivery=delivery))
+        assert self.deliveries.hand_out(HandOut(subscription=subscription, to=103, delivery=delivery))
         return delivery
 
 

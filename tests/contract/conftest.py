@@ -13,9 +13,10 @@ import pytest
 
 from tests.contract.aws_resources import client, has_endpoints, make_s3_bucket, make_table
 from tests.contract.builders import Store
-from tidewheel.aws.dynamodb_topics import DynamoTopics
+from tidewheel.aws.dynamodb.storage import DynamoStorage
 from tidewheel.aws.s3_objects import S3Objects
-from tidewheel.memory import MemoryObjects, MemoryTopics
+from tidewheel.clock import ManualClock
+from tidewheel.memory import MemoryObjects, MemoryService
 from tidewheel.spark.folder_objects import FolderObjects
 
 
@@ -53,8 +54,8 @@ def aws_store(dynamodb: Any, **options: Any) -> Store:
     """An empty table; manifests go to memory."""
     objects = MemoryObjects()
     table = make_table(dynamodb)
-    topics = DynamoTopics(dynamodb, table=table, objects=objects, sleep=lambda seconds: None, **options)
-    return Store(topics=topics, objects=objects, object_names=objects.names)
+    storage = DynamoStorage(dynamodb, table=table, objects=objects, sleep=lambda seconds: None, **options)
+    return Store(storage, object_names=objects.names)
 
 
 @pytest.fixture(params=["memory", "aws"])
@@ -62,8 +63,8 @@ def store(request: pytest.FixtureRequest) -> Store:
     """An empty store of topics."""
     if request.param == "aws":
         return aws_store(request.getfixturevalue("dynamodb"), page_size=2)
-    topics, objects = MemoryTopics(), MemoryObjects()
-    return Store(topics=topics, objects=objects, object_names=objects.names)
+    service = MemoryService.at(ManualClock(0))
+    return Store(service, object_names=service.objects.names)
 
 
 @pytest.fixture(params=["memory", "aws", "folder"])

@@ -1,4 +1,4 @@
-"""Topics: subscriptions, their cursors, and open deliveries with their leases."""
+"""The port Deliveries: cursors, open deliveries with their leases, and replays."""
 
 from __future__ import annotations
 
@@ -7,98 +7,37 @@ from typing import Any
 
 import pytest
 
-from tests.contract.builders import Store, a_delivery, a_state, a_subscription
-from tidewheel.flows.ports import AT_ONCE_MS, HandOut
-from tidewheel.model.subscription_state import DeliveryKey
+from tests.contract.builders import Store, a_delivery, a_state
+from tidewheel.flows.ports.deliveries import HandOut, Replay
+from tidewheel.model.subscription_state import Delivery, DeliveryKey
 
 
-# ---- create_subscription
-def test_a_subscription_is_read_as_it_was_created_and_the_sweep_looks_at_it(store: Store) -> None:
-    state = store.topic(sealed=105)
-    subscription = a_subscription(cursor=100, start=105)
-    assert store.topics.create_subscription(state, subscription)
-    assert store.topics.subscription("orders", "billing") == subscription
-    assert store.current() == replace(
-        state, subscriptions_version=1, work_version=1, next_slot=100, next_check_ms=state.check_at(100, None)
-    )
+def _order(delivery: Any) -> tuple[str, int]:
+    return delivery.key.subscription, delivery.key.plan
 
 
-def test_a_new_subscription_lowers_a_wake_mark_above_its_cursor(store: Store) -> None:
-    state = store.topic(next_slot=400, next_check_ms=10**9, collect_at_ms=5, sealed=100)
-    assert store.topics.create_subscription(state, a_subscription(cursor=100))
-    marks = (store.current().next_slot, store.current().next_check_ms, store.current().collect_at_ms)
-    assert marks == (100, AT_ONCE_MS, 5)
+def a_replay(plan: int = 100, replay_id: str = "r1", **fields: Any) -> Delivery:
+    """A delivery of a plan that is delivered again to "billing"."""
+    bounds = {"first_ms": 7, "end_ms": 9, "filter_policy": '{"kind":["a"]}', "done": frozenset({1}), "start": 0}
+    delivery = a_delivery(plan=plan, **(bounds | fields))
+    return replace(delivery, key=replace(delivery.key, replay=replay_id))
 
 
-@pytest.mark.parametrize("next_slot", [99, 100])
-def test_a_new_subscription_leaves_a_wake_mark_that_is_low_enough(store: Store, next_slot: int) -> None:
-    state = store.topic(next_slot=next_slot, next_check_ms=3)
-    assert store.topics.create_subscription(state, a_subscription(cursor=100))
-    assert store.current() == replace(state, subscriptions_version=1, work_version=1)
-
-
-def test_a_subscription_is_refused_below_what_is_collected(store: Store) -> None:
-    state = store.topic(planned=110, sealed=110)
-    assert store.topics.raise_gc(state, 105)
-    _assert_refused(store, state, a_subscription(cursor=104))
-    assert store.topics.create_subscription(state, a_subscription(cursor=105))
-
-
-def test_a_subscription_is_refused_when_the_topic_is_another_of_the_same_name(store: Store) -> None:
-    store.topic()
-    _assert_refused(store, a_state(generation="g0"), a_subscription())
-
-
-@pytest.mark.parametrize(("read", "now"), [(None, 90), (90, None), (90, 200)])
-def test_a_subscription_is_refused_when_wake_moved_across_its_cursor(
-    store: Store, read: int | None, now: int | None
-) -> None:
-    store.topic(next_slot=now)
-    _assert_refused(store, a_state(next_slot=read), a_subscription())
-
-
-def test_a_subscription_that_exists_is_not_created_again(store: Store) -> None:
-    store.topic()
-    [subscription] = store.subscribed()
-    before = store.current()
-    assert not store.topics.create_subscription(before, replace(subscription, generation="s2"))
-    assert store.topics.subscriptions("orders") == [subscription]
-    assert store.current() == before
-
-
-def _assert_refused(store: Store, state: Any, subscription: Any) -> None:
-    before = store.current()
-    assert not store.topics.create_subscription(state, subscription)
-    assert store.topics.subscriptions("orders") == []
-    assert store.current() == before
-
-
-def test_all_subscriptions_are_read_by_name(store: Store) -> None:
-    store.topic()
-    store.topics.create_topic(a_state("orders-2"))
-    store.subscribed("m", "z", "a", "B", "k-1")
-    names = [subscription.name for subscription in store.topics.subscriptions("orders")]
-    assert names == ["B", "a", "k-1", "m", "z"]
-    assert store.topics.subscriptions("orders-2") == []
-    assert store.topics.subscription("orders", "none") is None
-
-
-# ---- hand_out
 def test_a_hand_out_moves_the_cursor_and_opens_the_delivery(store: Store) -> None:
     store.topic()
     [subscription] = store.subscribed()
     delivery = a_delivery(subscription, leases=((0, 50), (2, 51)), done=frozenset())
-    assert store.topics.hand_out(HandOut(subscription=subscription, to=103, delivery=delivery))
-    assert store.topics.subscription("orders", "billing") == replace(subscription, cursor=103)
-    assert store.topics.delivery(delivery.key) == delivery
+    assert store.deliveries.hand_out(HandOut(subscription=subscription, to=103, delivery=delivery))
+    assert store.subscriptions.read("orders", "billing") == replace(subscription, cursor=103)
+    assert store.deliveries.read(delivery.key) == delivery
 
 
 def test_a_step_over_slots_in_which_nothing_is_due_moves_the_cursor_alone(store: Store) -> None:
     store.topic()
     [subscription] = store.subscribed()
-    assert store.topics.hand_out(HandOut(subscription=subscription, to=103, delivery=None))
-    assert store.topics.subscription("orders", "billing") == replace(subscription, cursor=103)
-    assert store.topics.open_deliveries("orders") == []
+    assert store.deliveries.hand_out(HandOut(subscription=subscription, to=103, delivery=None))
+    assert store.subscriptions.read("orders", "billing") == replace(subscription, cursor=103)
+    assert store.deliveries.all("orders") == []
 
 
 @pytest.mark.parametrize("seen", [{"cursor": 99}, {"generation": "s0"}, {"name": "unknown"}])
@@ -108,12 +47,11 @@ def test_a_hand_out_is_refused_when_the_subscription_moved(store: Store, seen: d
     [subscription] = store.subscribed()
     stale = replace(subscription, **seen)
     delivery = None if empty else a_delivery(stale)
-    assert not store.topics.hand_out(HandOut(subscription=stale, to=103, delivery=delivery))
-    assert store.topics.subscriptions("orders") == [subscription]
-    assert store.topics.open_deliveries("orders") == []
+    assert not store.deliveries.hand_out(HandOut(subscription=stale, to=103, delivery=delivery))
+    assert store.subscriptions.all("orders") == [subscription]
+    assert store.deliveries.all("orders") == []
 
 
-# ---- deliveries
 def test_all_open_deliveries_of_a_topic_are_read(store: Store) -> None:
     store.topic()
     made = []
@@ -121,76 +59,72 @@ def test_all_open_deliveries_of_a_topic_are_read(store: Store) -> None:
         current = subscription
         for plan in (100, 1000):
             made.append(a_delivery(subscription, plan=plan))
-            assert store.topics.hand_out(HandOut(subscription=current, to=plan + 1, delivery=made[-1]))
+            assert store.deliveries.hand_out(HandOut(subscription=current, to=plan + 1, delivery=made[-1]))
             current = replace(current, cursor=plan + 1)
-    assert sorted(store.topics.open_deliveries("orders"), key=_order) == sorted(made, key=_order)
-    assert store.topics.open_deliveries("order") == []
-
-
-def _order(delivery: Any) -> tuple[str, int]:
-    return delivery.key.subscription, delivery.key.plan
+    assert sorted(store.deliveries.all("orders"), key=_order) == sorted(made, key=_order)
+    assert store.deliveries.all("order") == []
 
 
 def test_a_part_that_nobody_has_is_leased(store: Store) -> None:
     delivery = store.delivered()
-    after = store.topics.lease_part(delivery.key, 1, 700, 400)
+    after = store.deliveries.lease_part(delivery.key, 1, 700, 400)
     assert after == replace(delivery, leases=((1, 700),))
-    assert store.topics.delivery(delivery.key) == after
-    assert store.topics.lease_part(delivery.key, 0, 800, 400) == replace(delivery, leases=((0, 800), (1, 700)))
+    assert store.deliveries.read(delivery.key) == after
+    assert store.deliveries.lease_part(delivery.key, 0, 800, 400) == replace(delivery, leases=((0, 800), (1, 700)))
 
 
 @pytest.mark.parametrize("expired_before_ms", [699, 700])
 def test_a_leased_part_is_not_leased_again_while_the_lease_lasts(store: Store, expired_before_ms: int) -> None:
     delivery = store.delivered()
-    leased = store.topics.lease_part(delivery.key, 1, 700, 400)
-    assert store.topics.lease_part(delivery.key, 1, 900, expired_before_ms) is None
-    assert store.topics.delivery(delivery.key) == leased
+    leased = store.deliveries.lease_part(delivery.key, 1, 700, 400)
+    assert store.deliveries.lease_part(delivery.key, 1, 900, expired_before_ms) is None
+    assert store.deliveries.read(delivery.key) == leased
 
 
 def test_an_expired_lease_is_another_s_to_take(store: Store) -> None:
     delivery = store.delivered()
-    store.topics.lease_part(delivery.key, 1, 700, 400)
-    assert store.topics.lease_part(delivery.key, 1, 900, 701) == replace(delivery, leases=((1, 900),))
+    store.deliveries.lease_part(delivery.key, 1, 700, 400)
+    assert store.deliveries.lease_part(delivery.key, 1, 900, 701) == replace(delivery, leases=((1, 900),))
 
 
 def test_a_part_that_is_done_is_not_leased(store: Store) -> None:
     delivery = store.delivered()
-    store.topics.part_done(delivery.key, 1)
-    assert store.topics.lease_part(delivery.key, 1, 700, 699) is None
-    assert store.topics.lease_part(delivery.key, 2, 700, 699) is not None
+    store.deliveries.part_done(delivery.key, 1)
+    assert store.deliveries.lease_part(delivery.key, 1, 700, 699) is None
+    assert store.deliveries.lease_part(delivery.key, 2, 700, 699) is not None
 
 
 def test_a_released_part_may_be_leased_at_once(store: Store) -> None:
     delivery = store.delivered()
-    store.topics.lease_part(delivery.key, 1, 700, 400)
-    store.topics.lease_part(delivery.key, 2, 700, 400)
-    store.topics.release_part(delivery.key, 1)
-    store.topics.release_part(delivery.key, 1)
-    assert store.topics.delivery(delivery.key) == replace(delivery, leases=((2, 700),))
-    assert store.topics.lease_part(delivery.key, 1, 701, 400) is not None
+    store.deliveries.lease_part(delivery.key, 1, 700, 400)
+    store.deliveries.lease_part(delivery.key, 2, 700, 400)
+    store.deliveries.release_part(delivery.key, 1)
+    store.deliveries.release_part(delivery.key, 1)
+    assert store.deliveries.read(delivery.key) == replace(delivery, leases=((2, 700),))
+    assert store.deliveries.lease_part(delivery.key, 1, 701, 400) is not None
 
 
 def test_parts_are_done_once_each_until_the_delivery_is_complete(store: Store) -> None:
     delivery = store.delivered()
-    assert store.topics.part_done(delivery.key, 2) == replace(delivery, done=frozenset({2}))
-    assert store.topics.part_done(delivery.key, 2) == replace(delivery, done=frozenset({2}))
-    store.topics.part_done(delivery.key, 0)
-    after = store.topics.part_done(delivery.key, 1)
+    assert store.deliveries.part_done(delivery.key, 2) == replace(delivery, done=frozenset({2}))
+    assert store.deliveries.part_done(delivery.key, 2) == replace(delivery, done=frozenset({2}))
+    store.deliveries.part_done(delivery.key, 0)
+    after = store.deliveries.part_done(delivery.key, 1)
     assert after is not None
     assert after.complete
-    assert store.topics.delivery(delivery.key) == after
+    assert store.deliveries.read(delivery.key) == after
 
 
 def test_nothing_brings_a_deleted_delivery_back(store: Store) -> None:
     delivery = store.delivered()
     key = delivery.key
-    store.topics.delete_deliveries([key, replace(key, plan=7), replace(key, topic="unknown")])
-    assert store.topics.part_done(key, 1) is None
-    assert store.topics.lease_part(key, 1, 700, 400) is None
-    assert not store.topics.stamp_delivery(key, delivery.next_check_ms, 1)
-    store.topics.release_part(key, 1)
-    assert store.topics.delivery(key) is None
-    assert store.topics.open_deliveries("orders") == []
+    store.deliveries.delete([key, replace(key, plan=7), replace(key, topic="unknown")])
+    assert store.deliveries.part_done(key, 1) is None
+    assert store.deliveries.lease_part(key, 1, 700, 400) is None
+    assert not store.deliveries.set_next_check(key, delivery.next_check_ms, 1)
+    store.deliveries.release_part(key, 1)
+    assert store.deliveries.read(key) is None
+    assert store.deliveries.all("orders") == []
 
 
 def test_many_deliveries_are_deleted(store: Store) -> None:
@@ -198,14 +132,79 @@ def test_many_deliveries_are_deleted(store: Store) -> None:
     keys: list[DeliveryKey] = []
     for subscription in store.subscribed(*(f"s{number}" for number in range(30))):
         delivery = a_delivery(subscription)
-        store.topics.hand_out(HandOut(subscription=subscription, to=103, delivery=delivery))
+        store.deliveries.hand_out(HandOut(subscription=subscription, to=103, delivery=delivery))
         keys.append(delivery.key)
-    store.topics.delete_deliveries(iter(keys[:-1]))
-    assert [delivery.key for delivery in store.topics.open_deliveries("orders")] == keys[-1:]
+    store.deliveries.delete(iter(keys[:-1]))
+    assert [delivery.key for delivery in store.deliveries.all("orders")] == keys[-1:]
 
 
-def test_a_delivery_is_stamped_once_by_those_who_saw_the_same(store: Store) -> None:
+def test_a_delivery_gets_its_next_check_once_by_those_who_saw_the_same(store: Store) -> None:
     delivery = store.delivered(next_check_ms=5000)
-    assert store.topics.stamp_delivery(delivery.key, 5000, 6000)
-    assert not store.topics.stamp_delivery(delivery.key, 5000, 7000)
-    assert store.topics.delivery(delivery.key) == replace(delivery, next_check_ms=6000)
+    assert store.deliveries.set_next_check(delivery.key, 5000, 6000)
+    assert not store.deliveries.set_next_check(delivery.key, 5000, 7000)
+    assert store.deliveries.read(delivery.key) == replace(delivery, next_check_ms=6000)
+
+
+def test_a_replay_is_a_delivery_of_its_own_beside_the_first(store: Store) -> None:
+    first = store.delivered()
+    state = store.current()
+    replays = [a_replay(), a_replay(replay_id="r2")]
+    for number, delivery in enumerate(replays, 1):
+        assert store.deliveries.open_replay(store.current(), delivery) is Replay.OPENED
+        assert store.deliveries.read(delivery.key) == delivery
+        assert store.current() == replace(state, subscriptions_version=state.subscriptions_version + number)
+    assert set(store.deliveries.all("orders")) == {first, *replays}
+    assert set(store.checks.due(10**6).deliveries) == {first.key, *(each.key for each in replays)}
+    assert store.deliveries.part_done(first.key, 0) == replace(first, done=frozenset({0}))
+    store.deliveries.delete([first.key])
+    assert set(store.deliveries.all("orders")) == set(replays)
+    leased = store.deliveries.lease_part(replays[0].key, 0, 50, 0)
+    assert leased == replace(replays[0], leases=((0, 50),))
+    assert store.deliveries.lease_part(replays[0].key, 1, 50, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("collected_until", "outcome"), [(99, Replay.OPENED), (100, Replay.OPENED), (101, Replay.COLLECTED)]
+)
+def test_a_plan_is_delivered_again_only_while_it_is_kept(store: Store, collected_until: int, outcome: Replay) -> None:
+    store.topic(collected_until=collected_until, planned=110)
+    store.subscribed()
+    assert store.deliveries.open_replay(store.current(), a_replay(start=0)) is outcome
+    assert bool(store.deliveries.all("orders")) == (outcome is Replay.OPENED)
+
+
+def test_a_collection_that_saw_no_replay_is_refused_after_it(store: Store) -> None:
+    store.topic(planned=110)
+    store.subscribed()
+    seen = store.current()
+    assert store.deliveries.open_replay(seen, a_replay()) is Replay.OPENED
+    assert not store.topic_states.raise_collected_until(seen, 105)
+    assert store.topic_states.raise_collected_until(store.current(), 105)
+
+
+def test_a_paused_subscription_and_one_that_is_gone_get_no_replay(store: Store) -> None:
+    store.topic()
+    [subscription] = store.subscribed()
+    state = store.current()
+    strange = a_replay()
+    other = replace(strange, key=replace(strange.key, subscription="audit"))
+    assert store.deliveries.open_replay(state, other) is Replay.REFUSED
+    again = replace(strange, key=replace(strange.key, generation="s9"))
+    assert store.deliveries.open_replay(state, again) is Replay.REFUSED
+    assert store.subscriptions.pause(subscription)
+    assert store.deliveries.open_replay(state, a_replay()) is Replay.REFUSED
+    assert store.deliveries.all("orders") == []
+    assert store.current() == state
+
+
+def test_a_broken_subscription_gets_its_replay(store: Store) -> None:
+    store.topic()
+    [subscription] = store.subscribed()
+    assert store.subscriptions.mark_broken("orders", "billing", subscription.generation)
+    assert store.deliveries.open_replay(store.current(), a_replay()) is Replay.OPENED
+
+
+def test_another_generation_of_the_topic_opens_nothing(store: Store) -> None:
+    store.topic(generation="g2")
+    store.subscribed()
+    assert store.deliveries.open_replay(a_state(), a_replay()) is Replay.COLLECTED

@@ -19,8 +19,10 @@ from tests.contract.builders import (
     some_trash,
 )
 from tidewheel.errors import UnsupportedLayout
-from tidewheel.flows.ports import Commit, NextWork, Topics
-from tidewheel.flows.ports.administration import Replay
+from tidewheel.flows.ports import Storage
+from tidewheel.flows.ports.buckets import Commit
+from tidewheel.flows.ports.deliveries import Replay
+from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import Encoding
 from tidewheel.model.recurring import Recurring
@@ -54,40 +56,42 @@ def an_entry(number: int) -> KeyEntry:
 def moved_to_a_newer_layout(store: Store) -> TopicState:
     """Returns a topic state as it was read just before its topic was moved to a newer layout."""
     state = a_state(layout=NEWER, next_check_ms=50)
-    assert store.topics.create_topic(state)
-    store.topics.restore_subscription(LATE)
-    store.topics.restore_recurring(WEEKLY)
+    assert store.topic_states.create(state)
+    store.subscriptions.restore(LATE)
+    store.recurring.restore(WEEKLY)
     return replace(state, layout=LAYOUT)
 
 
-READS: dict[str, Callable[[Topics, TopicState], object]] = {
-    "state": lambda topics, _: topics.state("orders"),
-    "topics": lambda topics, _: topics.topics(),
-    "deletion": lambda topics, _: topics.deletion("orders"),
-    "seal": lambda topics, seen: topics.seal(seen, 120),
+READS: dict[str, Callable[[Storage, TopicState], object]] = {
+    "state": lambda storage, _: storage.topic_states.read("orders"),
+    "topics": lambda storage, _: storage.topic_states.all(),
+    "deletion": lambda storage, _: storage.deletions.read("orders"),
+    "seal": lambda storage, seen: storage.topic_states.seal(seen, 120),
 }
-CHANGES: dict[str, tuple[Callable[[Topics, TopicState], object], object]] = {
-    "commit_bucket": (lambda topics, seen: topics.commit_bucket(seen, a_bucket(150), None), Commit.MOVED),
+CHANGES: dict[str, tuple[Callable[[Storage, TopicState], object], object]] = {
+    "commit_bucket": (lambda storage, seen: storage.buckets.commit(seen, a_bucket(150), None), Commit.MOVED),
     "raise_next_slot": (
-        lambda topics, seen: topics.raise_next_slot(seen, NextWork(next_slot=130, next_check_ms=7, collect_at_ms=None)),
+        lambda storage, seen: storage.topic_states.raise_next_slot(
+            seen, NextWork(next_slot=130, next_check_ms=7, collect_at_ms=None)
+        ),
         False,
     ),
-    "raise_gc": (lambda topics, seen: topics.raise_gc(seen, 101), False),
-    "set_collect_at": (lambda topics, seen: topics.set_collect_at(seen, 5, 5), False),
-    "merge_considered": (lambda topics, seen: topics.merge_considered(seen, 5), False),
-    "commit_plan": (lambda topics, seen: topics.commit_plan(seen, a_plan(), 103), False),
-    "swap": (lambda topics, seen: topics.swap(seen, [], [], some_trash(100)), False),
-    "create_subscription": (lambda topics, seen: topics.create_subscription(seen, a_subscription("new")), False),
-    "resume": (lambda topics, seen: topics.resume(seen, LATE), False),
-    "put_recurring": (lambda topics, seen: topics.put_recurring(seen, DAILY, None, None), False),
-    "delete_recurring": (lambda topics, seen: topics.delete_recurring(seen, WEEKLY), False),
-    "set_purges": (lambda topics, seen: topics.set_purges(seen, 9, ()), False),
-    "open_replay": (lambda topics, seen: topics.open_replay(seen, a_delivery(LATE)), Replay.COLLECTED),
-    "mark_deleting": (lambda topics, seen: topics.mark_deleting(seen, "g2", 9), False),
-    "claim_deletion": (lambda topics, seen: topics.claim_deletion(seen, 60), False),
-    "forget_topic": (lambda topics, seen: topics.forget_topic(seen), False),
-    "cancel_batch": (lambda topics, _: topics.cancel_batch("orders", [TOMBSTONE]), False),
-    "cancel": (lambda topics, _: topics.cancel("orders", TOMBSTONE).done, False),
+    "raise_gc": (lambda storage, seen: storage.topic_states.raise_collected_until(seen, 101), False),
+    "set_collect_at": (lambda storage, seen: storage.topic_states.set_collect_at(seen, 5, 5), False),
+    "merge_considered": (lambda storage, seen: storage.topic_states.merge_considered(seen, 5), False),
+    "commit_plan": (lambda storage, seen: storage.plans.commit(seen, a_plan(), 103), False),
+    "swap": (lambda storage, seen: storage.merges.swap(seen, [], [], some_trash(100)), False),
+    "create_subscription": (lambda storage, seen: storage.subscriptions.create(seen, a_subscription("new")), False),
+    "resume": (lambda storage, seen: storage.subscriptions.resume(seen, LATE), False),
+    "put_recurring": (lambda storage, seen: storage.recurring.put(seen, DAILY, None, None), False),
+    "delete_recurring": (lambda storage, seen: storage.recurring.delete(seen, WEEKLY), False),
+    "set_purges": (lambda storage, seen: storage.topic_states.set_purges(seen, 9, ()), False),
+    "open_replay": (lambda storage, seen: storage.deliveries.open_replay(seen, a_delivery(LATE)), Replay.COLLECTED),
+    "mark_deleting": (lambda storage, seen: storage.deletions.mark(seen, "g2", 9), False),
+    "claim_deletion": (lambda storage, seen: storage.deletions.claim(seen, 60), False),
+    "forget_topic": (lambda storage, seen: storage.deletions.forget(seen), False),
+    "cancel_batch": (lambda storage, _: storage.tombstones.cancel_batch("orders", [TOMBSTONE]), False),
+    "cancel": (lambda storage, _: storage.tombstones.cancel("orders", TOMBSTONE).done, False),
 }
 
 
@@ -97,7 +101,7 @@ def test_whoever_reads_the_topic_state_of_a_newer_layout_is_told_what_to_do(stor
     with pytest.raises(
         UnsupportedLayout, match=f"topic 'orders' has layout {NEWER}, .*layouts up to {LAYOUT}; .*upgrade"
     ) as raised:
-        READS[name](store.topics, seen)
+        READS[name](store, seen)
     assert (raised.value.topic, raised.value.layout, raised.value.reads) == ("orders", NEWER, LAYOUT)
 
 
@@ -105,13 +109,13 @@ def test_whoever_reads_the_topic_state_of_a_newer_layout_is_told_what_to_do(stor
 def test_a_change_by_a_topic_state_that_was_read_before_the_move_is_refused(store: Store, name: str) -> None:
     seen = moved_to_a_newer_layout(store)
     change, refused = CHANGES[name]
-    assert change(store.topics, seen) == refused
-    topics = store.topics
-    assert not topics.buckets("orders") and not topics.trash("orders")
-    assert topics.subscriptions("orders") == [LATE] and topics.all_recurring("orders") == [WEEKLY]
-    assert not topics.plan_ranges("orders") and not topics.all_tombstones("orders")
-    assert not topics.open_deliveries("orders")
-    assert topics.due_for_look(49).topics == [] and topics.due_for_look(50).topics == ["orders"]
+    assert change(store, seen) == refused
+    storage = store
+    assert not storage.buckets.all("orders") and not storage.merges.trash("orders")
+    assert storage.subscriptions.all("orders") == [LATE] and storage.recurring.all("orders") == [WEEKLY]
+    assert not storage.plans.ranges("orders") and not storage.tombstones.all("orders")
+    assert not storage.deliveries.all("orders")
+    assert storage.checks.due(49).topics == [] and storage.checks.due(50).topics == ["orders"]
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -119,16 +123,16 @@ def test_each_of_these_changes_is_made_where_the_layout_is_this_release_s(store:
     change, refused = CHANGES[name]
     deleting: dict[str, Any] = {"deleting_at_ms": 40} if name in ("claim_deletion", "forget_topic") else {}
     state = store.topic(next_check_ms=50, **deleting)
-    store.topics.restore_subscription(LATE)
-    store.topics.restore_recurring(WEEKLY)
-    assert change(store.topics, state) != refused
+    store.subscriptions.restore(LATE)
+    store.recurring.restore(WEEKLY)
+    assert change(store, state) != refused
 
 
 def test_a_key_is_not_moved_to_a_message_whose_slot_a_newer_layout_may_have_sealed(store: Store) -> None:
     moved_to_a_newer_layout(store)
-    assert store.topics.claim_key("orders", an_entry(1)) is None
-    assert not store.topics.move_key("orders", an_entry(1), an_entry(2), TOMBSTONE)
-    assert store.topics.key("orders", "k") == an_entry(1)
+    assert store.keys.claim("orders", an_entry(1)) is None
+    assert not store.keys.move("orders", an_entry(1), an_entry(2), TOMBSTONE)
+    assert store.keys.read("orders", "k") == an_entry(1)
 
 
 def test_a_setting_of_a_newer_release_stays_when_another_is_changed() -> None:

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from tests.contract.builders import a_message_id
 from tidewheel.clock import ManualClock
 from tidewheel.errors import QueueUnavailable
-from tidewheel.flows.ports import Release
+from tidewheel.flows.ports.queues import Release
 from tidewheel.local.emulator import Emulator
 from tidewheel.local.emulator.virtual_time import MotoTime
 from tidewheel.local.memory_sqs import MemorySqsClient

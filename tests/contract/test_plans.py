@@ -1,4 +1,4 @@
-"""Topics: plans, and the transaction that makes one and hands it out."""
+"""The port Plans: plans, and the transaction that makes a plan and hands it out."""
 
 from __future__ import annotations
 
@@ -9,11 +9,23 @@ import pytest
 
 from tests.contract.builders import Store, a_bucket, a_delivery, a_plan, a_state, a_subscription
 from tidewheel.flows.delivery import dispatch
-from tidewheel.flows.ports import HandOut, NextWork
+from tidewheel.flows.ports.deliveries import HandOut
+from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.model.plan import Plan
 from tidewheel.model.subscription_state import State
 
-WAKE = NextWork(next_slot=300, next_check_ms=8, collect_at_ms=9)
+NEXT = NextWork(next_slot=300, next_check_ms=8, collect_at_ms=9)
+
+
+def _assert_refused(
+    store: Store, state: Any, plan: Plan | None, steps: list[HandOut], next_work: NextWork | None
+) -> None:
+    before, subscriptions = store.current(), store.subscriptions.all("orders")
+    assert not store.plans.commit(state, plan, 103, steps, next_work)
+    assert store.current() == before
+    assert store.plans.read("orders", 100) is None
+    assert store.subscriptions.all("orders") == subscriptions
+    assert store.deliveries.all("orders") == []
 
 
 def large_plan() -> Plan:
@@ -21,32 +33,31 @@ def large_plan() -> Plan:
     return a_plan(cancelled=60_000)
 
 
-# ---- commit_plan
 def test_a_plan_is_read_as_it_was_committed_and_planned_moves(store: Store) -> None:
     state = store.topic(sealed=103, next_slot=100, next_check_ms=1)
     plan = a_plan(100, 103, segments=250, objects=9, cancelled=3)
-    assert store.topics.commit_plan(state, plan, 103)
-    assert store.topics.plan("orders", 100) == plan
+    assert store.plans.commit(state, plan, 103)
+    assert store.plans.read("orders", 100) == plan
     assert store.current() == replace(state, planned=103)
 
 
 def test_where_nothing_is_due_planned_moves_without_a_plan(store: Store) -> None:
     state = store.topic(sealed=103)
-    assert store.topics.commit_plan(state, None, 103)
-    assert store.topics.plan("orders", 100) is None
+    assert store.plans.commit(state, None, 103)
+    assert store.plans.read("orders", 100) is None
     assert store.current() == replace(state, planned=103)
 
 
-def test_a_plan_is_handed_out_and_wake_raised_in_the_same_step(store: Store) -> None:
+def test_a_plan_is_handed_out_and_the_next_slot_raised_in_the_same_step(store: Store) -> None:
     store.topic(sealed=103)
     subscriptions = store.subscribed("billing", "mail", "search")
     state = store.current()
     steps = [HandOut(subscription=s, to=103, delivery=a_delivery(s)) for s in subscriptions[:2]]
     steps.append(HandOut(subscription=subscriptions[2], to=103, delivery=None))
-    assert store.topics.commit_plan(state, a_plan(), 103, steps, WAKE)
+    assert store.plans.commit(state, a_plan(), 103, steps, NEXT)
     assert store.current() == replace(state, planned=103, next_slot=300, next_check_ms=8, collect_at_ms=9)
-    assert store.topics.subscriptions("orders") == [replace(s, cursor=103) for s in subscriptions]
-    assert store.topics.open_deliveries("orders") == [a_delivery(s) for s in subscriptions[:2]]
+    assert store.subscriptions.all("orders") == [replace(s, cursor=103) for s in subscriptions]
+    assert store.deliveries.all("orders") == [a_delivery(s) for s in subscriptions[:2]]
 
 
 def test_as_many_subscriptions_as_dispatch_hands_out_at_once_fit_into_one_step(store: Store) -> None:
@@ -54,13 +65,13 @@ def test_as_many_subscriptions_as_dispatch_hands_out_at_once_fit_into_one_step(s
     most = dispatch._ONE_STEP_SUBSCRIPTIONS
     subscriptions = store.subscribed(*(f"s{number:02d}" for number in range(most)))
     steps = [HandOut(subscription=s, to=103, delivery=a_delivery(s)) for s in subscriptions]
-    assert store.topics.commit_plan(store.current(), a_plan(), 103, steps, WAKE)
-    assert {s.cursor for s in store.topics.subscriptions("orders")} == {103}
-    assert len(store.topics.open_deliveries("orders")) == most == 49
+    assert store.plans.commit(store.current(), a_plan(), 103, steps, NEXT)
+    assert {s.cursor for s in store.subscriptions.all("orders")} == {103}
+    assert len(store.deliveries.all("orders")) == most == 49
 
 
 @pytest.mark.parametrize("moved", [{"planned": 101}, {"swap_version": 1}, {"generation": "g2"}])
-@pytest.mark.parametrize("next_work", [None, WAKE])
+@pytest.mark.parametrize("next_work", [None, NEXT])
 @pytest.mark.parametrize("plan", [None, a_plan()])
 def test_nothing_is_planned_when_the_topic_state_moved(
     store: Store, moved: dict[str, Any], next_work: NextWork | None, plan: Plan | None
@@ -73,18 +84,18 @@ def test_nothing_is_planned_when_the_topic_state_moved(
     _assert_refused(store, state, plan, [], next_work)
 
 
-def test_a_plan_that_raises_wake_is_refused_when_a_ledger_came_in_between(store: Store) -> None:
+def test_a_plan_that_raises_the_next_slot_is_refused_when_a_ledger_came_in_between(store: Store) -> None:
     state = store.topic(sealed=103)
-    store.topics.commit_bucket(state, a_bucket(200), NextWork(next_slot=200, next_check_ms=1, collect_at_ms=None))
-    _assert_refused(store, state, a_plan(), [], WAKE)
-    _assert_refused(store, state, None, [], WAKE)
+    store.buckets.commit(state, a_bucket(200), NextWork(next_slot=200, next_check_ms=1, collect_at_ms=None))
+    _assert_refused(store, state, a_plan(), [], NEXT)
+    _assert_refused(store, state, None, [], NEXT)
 
 
-def test_a_plan_that_leaves_wake_is_committed_beside_ledgers_and_seals(store: Store) -> None:
+def test_a_plan_that_leaves_the_next_slot_is_committed_beside_ledgers_and_seals(store: Store) -> None:
     state = store.topic(sealed=103)
-    store.topics.commit_bucket(state, a_bucket(200), NextWork(next_slot=200, next_check_ms=1, collect_at_ms=None))
-    store.topics.seal(store.current(), 110)
-    assert store.topics.commit_plan(state, a_plan(), 103)
+    store.buckets.commit(state, a_bucket(200), NextWork(next_slot=200, next_check_ms=1, collect_at_ms=None))
+    store.topic_states.seal(store.current(), 110)
+    assert store.plans.commit(state, a_plan(), 103)
     assert (store.current().planned, store.current().sealed, store.current().next_slot) == (103, 110, 200)
 
 
@@ -94,28 +105,16 @@ def test_nothing_is_planned_when_one_hand_out_is_refused(store: Store, seen: dic
     good, other = store.subscribed("billing", "mail")
     bad = replace(other, **seen)
     steps = [HandOut(subscription=s, to=103, delivery=a_delivery(s)) for s in (good, bad)]
-    _assert_refused(store, store.current(), a_plan(), steps, WAKE)
+    _assert_refused(store, store.current(), a_plan(), steps, NEXT)
 
 
-def _assert_refused(
-    store: Store, state: Any, plan: Plan | None, steps: list[HandOut], next_work: NextWork | None
-) -> None:
-    before, subscriptions = store.current(), store.topics.subscriptions("orders")
-    assert not store.topics.commit_plan(state, plan, 103, steps, next_work)
-    assert store.current() == before
-    assert store.topics.plan("orders", 100) is None
-    assert store.topics.subscriptions("orders") == subscriptions
-    assert store.topics.open_deliveries("orders") == []
-
-
-# ---- reading and deleting plans
 def test_the_next_plan_is_the_first_at_or_after_a_slot(store: Store) -> None:
     store.topic(sealed=2000, planned=5)
     plans = [a_plan(5, 8), a_plan(90, 95), a_plan(1000, 1001)]
     for plan in plans:
         state = store.current()
-        assert store.topics.commit_plan(replace(state, planned=state.planned), plan, plan.end_slot)
-    assert [store.topics.next_plan("orders", slot) for slot in (0, 5, 6, 90, 91, 1000)] == [
+        assert store.plans.commit(replace(state, planned=state.planned), plan, plan.end_slot)
+    assert [store.plans.next("orders", slot) for slot in (0, 5, 6, 90, 91, 1000)] == [
         plans[0],
         plans[0],
         plans[1],
@@ -123,47 +122,56 @@ def test_the_next_plan_is_the_first_at_or_after_a_slot(store: Store) -> None:
         plans[2],
         plans[2],
     ]
-    assert store.topics.next_plan("orders", 1001) is None
-    assert store.topics.plan("orders", 6) is None
+    assert store.plans.next("orders", 1001) is None
+    assert store.plans.read("orders", 6) is None
 
 
 def test_ranges_of_all_plans_are_read_in_order(store: Store) -> None:
     store.topic(sealed=9000, planned=0)
     ranges = [(slot, slot + 3) for slot in range(8, 2000, 250)]
     for a, b in ranges:
-        assert store.topics.commit_plan(store.current(), a_plan(a, b), b)
-    assert store.topics.plan_ranges("orders") == ranges
-    assert store.topics.plan_ranges("other") == []
+        assert store.plans.commit(store.current(), a_plan(a, b), b)
+    assert store.plans.ranges("orders") == ranges
+    assert store.plans.ranges("other") == []
 
 
 def test_a_deleted_plan_is_gone_and_may_be_deleted_again(store: Store) -> None:
-    store.topics.commit_plan(store.topic(), a_plan(), 103)
-    store.topics.delete_plan("orders", 100)
-    store.topics.delete_plan("orders", 100)
-    assert store.topics.plan("orders", 100) is None
-    assert store.topics.plan_ranges("orders") == []
+    store.plans.commit(store.topic(), a_plan(), 103)
+    store.plans.delete("orders", 100)
+    store.plans.delete("orders", 100)
+    assert store.plans.read("orders", 100) is None
+    assert store.plans.ranges("orders") == []
 
 
 def test_a_plan_too_large_for_an_item_is_read_and_deleted_like_any_other(store: Store) -> None:
     plan = large_plan()
-    assert store.topics.commit_plan(store.topic(), plan, 103)
-    assert store.topics.plan("orders", 100) == plan
-    assert store.topics.next_plan("orders", 7) == plan
-    assert store.topics.plan_ranges("orders") == [(100, 103)]
-    store.topics.delete_plan("orders", 100)
-    assert store.topics.plan("orders", 100) is None
+    assert store.plans.commit(store.topic(), plan, 103)
+    assert store.plans.read("orders", 100) == plan
+    assert store.plans.next("orders", 7) == plan
+    assert store.plans.ranges("orders") == [(100, 103)]
+    store.plans.delete("orders", 100)
+    assert store.plans.read("orders", 100) is None
     assert store.object_names() == []
 
 
 def test_a_refused_plan_too_large_for_an_item_leaves_no_object(store: Store) -> None:
     state = store.topic()
-    assert not store.topics.commit_plan(replace(state, planned=99), large_plan(), 103)
+    assert not store.plans.commit(replace(state, planned=99), large_plan(), 103)
     assert store.object_names() == []
 
 
 def test_a_plan_handed_to_a_paused_subscription_is_the_caller_s_choice(store: Store) -> None:
     store.topic()
     paused = a_subscription("paused", state=State.PAUSED)
-    assert store.topics.create_subscription(store.current(), paused)
-    assert store.topics.subscription("orders", "paused") == paused
-    assert store.topics.hand_out(HandOut(subscription=paused, to=103, delivery=None))
+    assert store.subscriptions.create(store.current(), paused)
+    assert store.subscriptions.read("orders", "paused") == paused
+    assert store.deliveries.hand_out(HandOut(subscription=paused, to=103, delivery=None))
+
+
+def test_manifests_that_are_objects_are_named(store: Store) -> None:
+    state = store.topic()
+    assert store.plans.objects("orders") == frozenset()
+    assert store.plans.commit(state, a_plan(100, 103), 103)
+    large = a_plan(103, 104, segments=1, objects=1, cancelled=40_000)
+    assert store.plans.commit(store.current(), large, 104)
+    assert store.plans.objects("orders") == set(store.object_names("plans/"))

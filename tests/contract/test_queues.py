@@ -15,7 +15,7 @@ from tests.contract.builders import a_message_id
 from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.clock import ManualClock
 from tidewheel.errors import QueueUnavailable
-from tidewheel.flows.ports import Queues, Release
+from tidewheel.flows.ports.queues import Queues, Release
 from tidewheel.memory import MemoryQueues
 from tidewheel.model.job import CatchUpJob, DrainJob, Job, PartJob, job_of
 from tidewheel.model.message import HEADER_ATTRIBUTE

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.contract.builders import SLOT_MS, Store, a_state
-from tidewheel.flows.ports import AT_ONCE_MS, NextWork
+from tidewheel.flows.ports.topic_states import AT_ONCE_MS, NextWork
 from tidewheel.model.message import Encoding
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.topic_state import TopicState
@@ -30,118 +30,122 @@ def a_recurring(name: str = "tick", generation: str = "r1", first_slot: int = 10
 
 def lowered(store: Store, next_slot: int) -> TopicState:
     """Puts the next slot at a slot, and returns the topic state."""
-    assert store.topics.raise_next_slot(
+    assert store.topic_states.raise_next_slot(
         store.current(), NextWork(next_slot=next_slot, next_check_ms=9, collect_at_ms=None)
     )
     return store.current()
 
 
-def test_a_recurring_message_is_read_as_it_was_put_and_the_sweep_looks_at_once(store: Store) -> None:
+def test_a_recurring_message_is_read_as_it_was_put_and_the_sweep_checks_at_once(store: Store) -> None:
     state = store.topic()
 
-    assert store.topics.put_recurring(state, a_recurring(), None, 105)
+    assert store.recurring.put(state, a_recurring(), None, 105)
 
-    assert store.topics.recurring("orders", "tick") == a_recurring()
+    assert store.recurring.read("orders", "tick") == a_recurring()
     assert store.current() == replace(state, work_version=1, recurring=1, next_slot=105, next_check_ms=AT_ONCE_MS)
 
 
 def test_all_recurring_messages_are_read_by_name(store: Store) -> None:
     store.topic()
     for name in ("c", "a", "b"):
-        assert store.topics.put_recurring(store.current(), a_recurring(name), None, None)
+        assert store.recurring.put(store.current(), a_recurring(name), None, None)
 
-    assert [each.name for each in store.topics.all_recurring("orders")] == ["a", "b", "c"]
-    assert store.topics.all_recurring("trials") == []
-    assert store.topics.recurring("orders", "d") is None
+    assert [each.name for each in store.recurring.all("orders")] == ["a", "b", "c"]
+    assert store.recurring.all("trials") == []
+    assert store.recurring.read("orders", "d") is None
 
 
-def test_a_recurring_message_leaves_a_wake_mark_that_is_low_enough(store: Store) -> None:
+def test_a_recurring_message_leaves_a_next_slot_that_is_low_enough(store: Store) -> None:
     store.topic()
     state = lowered(store, 103)
 
-    assert store.topics.put_recurring(state, a_recurring(), None, None)
+    assert store.recurring.put(state, a_recurring(), None, None)
 
     assert store.current() == replace(state, work_version=state.work_version + 1, recurring=1)
 
 
-def test_a_raise_of_wake_that_did_not_see_a_recurring_message_is_refused(store: Store) -> None:
+def test_a_raise_of_the_next_slot_that_did_not_see_a_recurring_message_is_refused(store: Store) -> None:
     store.topic()
     state = lowered(store, 103)
-    assert store.topics.put_recurring(state, a_recurring(), None, None)
+    assert store.recurring.put(state, a_recurring(), None, None)
 
-    assert not store.topics.raise_next_slot(state, NextWork(next_slot=None, next_check_ms=None, collect_at_ms=None))
+    assert not store.topic_states.raise_next_slot(
+        state, NextWork(next_slot=None, next_check_ms=None, collect_at_ms=None)
+    )
 
 
 @pytest.mark.parametrize(("sealed", "done"), [(104, True), (105, True), (106, False)])
 def test_a_recurring_message_is_refused_when_its_first_slot_was_sealed(store: Store, sealed: int, done: bool) -> None:
     state = store.topic()
-    assert store.topics.seal(state, sealed)
+    assert store.topic_states.seal(state, sealed)
 
-    assert store.topics.put_recurring(state, a_recurring(first_slot=105), None, 105) is done
+    assert store.recurring.put(state, a_recurring(first_slot=105), None, 105) is done
 
-    assert (store.topics.recurring("orders", "tick") is not None) is done
+    assert (store.recurring.read("orders", "tick") is not None) is done
     assert store.current().recurring == done
 
 
 @pytest.mark.parametrize(("read", "now"), [(103, 104), (103, None), (None, 103)])
-def test_a_recurring_message_is_refused_when_wake_moved(store: Store, read: int | None, now: int | None) -> None:
+def test_a_recurring_message_is_refused_when_the_next_slot_moved(
+    store: Store, read: int | None, now: int | None
+) -> None:
     store.topic()
     seen = store.current() if read is None else lowered(store, read)
     next_work = NextWork(next_slot=now, next_check_ms=9, collect_at_ms=None)
-    assert store.topics.raise_next_slot(store.current(), next_work)
+    assert store.topic_states.raise_next_slot(store.current(), next_work)
 
-    assert not store.topics.put_recurring(seen, a_recurring(), None, None)
+    assert not store.recurring.put(seen, a_recurring(), None, None)
 
-    assert store.topics.all_recurring("orders") == []
+    assert store.recurring.all("orders") == []
 
 
 def test_a_recurring_message_is_put_once_by_those_who_saw_none(store: Store) -> None:
     state = store.topic()
-    assert store.topics.put_recurring(state, a_recurring(), None, None)
+    assert store.recurring.put(state, a_recurring(), None, None)
 
-    assert not store.topics.put_recurring(state, a_recurring(generation="r2"), None, None)
+    assert not store.recurring.put(state, a_recurring(generation="r2"), None, None)
 
-    assert store.topics.recurring("orders", "tick") == a_recurring()
+    assert store.recurring.read("orders", "tick") == a_recurring()
     assert store.current().recurring == 1
 
 
 def test_a_recurring_message_is_replaced_only_by_those_who_saw_it(store: Store) -> None:
     state = store.topic()
     first, second = a_recurring(), a_recurring(generation="r2")
-    assert store.topics.put_recurring(state, first, None, None)
+    assert store.recurring.put(state, first, None, None)
 
-    assert not store.topics.put_recurring(state, second, a_recurring(generation="r9"), None)
-    assert store.topics.recurring("orders", "tick") == first
-    assert store.topics.put_recurring(state, second, first, None)
-    assert store.topics.recurring("orders", "tick") == second
+    assert not store.recurring.put(state, second, a_recurring(generation="r9"), None)
+    assert store.recurring.read("orders", "tick") == first
+    assert store.recurring.put(state, second, first, None)
+    assert store.recurring.read("orders", "tick") == second
     assert store.current().recurring == 1
 
 
 def test_a_recurring_message_of_an_older_topic_of_the_same_name_is_refused(store: Store) -> None:
     store.topic(generation="g2")
 
-    assert not store.topics.put_recurring(a_state(), a_recurring(), None, None)
+    assert not store.recurring.put(a_state(), a_recurring(), None, None)
 
-    assert store.topics.all_recurring("orders") == []
+    assert store.recurring.all("orders") == []
 
 
 def test_a_recurring_message_ends_and_is_no_longer_counted(store: Store) -> None:
     state = store.topic()
-    assert store.topics.put_recurring(state, a_recurring(), None, None)
+    assert store.recurring.put(state, a_recurring(), None, None)
 
-    assert store.topics.delete_recurring(state, a_recurring())
+    assert store.recurring.delete(state, a_recurring())
 
-    assert store.topics.recurring("orders", "tick") is None
+    assert store.recurring.read("orders", "tick") is None
     assert store.current().recurring == 0
-    assert not store.topics.delete_recurring(state, a_recurring())
+    assert not store.recurring.delete(state, a_recurring())
     assert store.current().recurring == 0
 
 
 def test_the_successor_of_a_recurring_message_is_not_ended_in_its_stead(store: Store) -> None:
     state = store.topic()
-    assert store.topics.put_recurring(state, a_recurring(generation="r2"), None, None)
+    assert store.recurring.put(state, a_recurring(generation="r2"), None, None)
 
-    assert not store.topics.delete_recurring(state, a_recurring(generation="r1"))
-    assert not store.topics.delete_recurring(a_state(generation="g9"), a_recurring(generation="r2"))
+    assert not store.recurring.delete(state, a_recurring(generation="r1"))
+    assert not store.recurring.delete(a_state(generation="g9"), a_recurring(generation="r2"))
 
     assert store.current().recurring == 1

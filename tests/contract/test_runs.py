@@ -13,7 +13,7 @@ from tests.contract.aws_resources import client
 from tidewheel.aws.runs import AwsRuns
 from tidewheel.clock import ManualClock
 from tidewheel.errors import NotConfigured
-from tidewheel.flows.ports import MergeSize, Runs
+from tidewheel.flows.ports.runs import MergeSize, Runs
 from tidewheel.memory import MemoryRuns, MemoryService
 
 INVOKE = {"FunctionName": "the-compact", "InvocationType": "Event", "Payload": b'{"topic": "orders"}'}

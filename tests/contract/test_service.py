@@ -13,7 +13,8 @@ from tests.contract.aws_resources import REGION
 from tidewheel.aws.service import Service, client_config, parallel_of
 from tidewheel.clock import ManualClock, use
 from tidewheel.errors import NotConfigured
-from tidewheel.flows.ports import Ports, in_order
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.parallel import in_order
 from tidewheel.memory import MemoryService
 
 ENVIRONMENT = {

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from tests.contract.aws_resources import client
 from tidewheel.aws.scheduler_wheel import SchedulerWheel
 from tidewheel.clock import ManualClock
-from tidewheel.flows.ports import Wheel
+from tidewheel.flows.ports.wheel import Wheel
 from tidewheel.memory import MemoryWheel
 
 NOW_MS = 1_769_817_600_000  # 2026-01-31T00:00:00Z
@@ -71,10 +71,10 @@ def test_all_schedules_of_a_topic_are_deleted_and_no_others(wheel: tuple[Wheel, 
         port.schedule("orders", slot, NOW_MS + 60_000)
     port.schedule("orders-2", 100, NOW_MS + 60_000)
     port.schedule("order", 100, NOW_MS + 60_000)
-    port.disarm("orders")
+    port.unschedule("orders")
     assert set(schedules()) == {"orders-2.100", "order.100"}
-    port.disarm("orders")
-    port.disarm("unknown")
+    port.unschedule("orders")
+    port.unschedule("unknown")
     assert set(schedules()) == {"orders-2.100", "order.100"}
 
 
@@ -156,6 +156,6 @@ class Fired:
 
 
 def test_a_schedule_that_fires_before_it_is_deleted_is_fine_and_any_other_refusal_comes_out() -> None:
-    scheduler_wheel(Fired("ResourceNotFoundException")).disarm("orders")
+    scheduler_wheel(Fired("ResourceNotFoundException")).unschedule("orders")
     with pytest.raises(ClientError, match="ThrottlingException"):
-        scheduler_wheel(Fired("ThrottlingException")).disarm("orders")
+        scheduler_wheel(Fired("ThrottlingException")).unschedule("orders")

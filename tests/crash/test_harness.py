@@ -39,7 +39,7 @@ def test_a_delivery_that_is_deleted_before_it_is_sent_is_found(
     send = deliver._send
 
     def delete_first(ports: Any, delivery: Any, rows: Any) -> int:
-        ports.topics.delete_deliveries([delivery.key])
+        ports.deliveries.delete([delivery.key])
         return send(ports, delivery, rows)
 
     monkeypatch.setattr(deliver, "_send", delete_first)
@@ -54,7 +54,7 @@ def test_a_park_that_is_deleted_before_it_is_sent_is_found(
     send = drain._send
 
     def delete_first(ports: Any, state: Any, subscription: Any, park: Any) -> Any:
-        ports.topics.delete_parks([park.key])
+        ports.parks.delete([park.key])
         return send(ports, state, subscription, park)
 
     monkeypatch.setattr(drain, "_send", delete_first)

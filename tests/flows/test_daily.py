@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.flows.world import DAY, MINUTE
 from tidewheel.clock import ManualClock
-from tidewheel.flows.ports import StoredObject
+from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.upkeep.daily import PORTION_MS, walk_daily
 from tidewheel.memory import MemoryService
 from tidewheel.model.object_names import LEDGERS, PLANS

@@ -20,7 +20,7 @@ from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
 from tidewheel.ledger.bucket import Bucket
-from tidewheel.memory.items import Items
+from tidewheel.memory.store import TopicItems
 from tidewheel.model.settings import TopicSettings
 
 QUARTER = 15 * MINUTE
@@ -44,14 +44,14 @@ def a_busy_world(**options: object) -> World:
 
 def left(world: World) -> list[str]:
     """What is left of the topic."""
-    items = world.service.topics._items.get(TOPIC, Items())
-    found = [] if items == Items() else [str(items)]
+    items = world.service.store.topics.get(TOPIC, TopicItems())
+    found = [] if items == TopicItems() else [str(items)]
     objects = [name for name in world.service.objects.names() if "/orders/" in name]
     return found + objects + list(world.service.wheel.schedules)
 
 
 def end(world: World) -> None:
-    delete_topic(world.ports.topics, world.clock, TOPIC)
+    delete_topic(world.ports, world.clock, TOPIC)
 
 
 def test_nothing_of_a_topic_remains_after_a_quarter_of_an_hour() -> None:
@@ -65,40 +65,40 @@ def test_nothing_of_a_topic_remains_after_a_quarter_of_an_hour() -> None:
 def test_a_topic_whose_name_begins_with_the_same_letters_keeps_everything() -> None:
     world = a_busy_world()
     for name in ("orders-2", "order"):
-        create_topic(world.service.topics, world.clock, name, TopicSettings())
-        create_subscription(world.service.topics, world.clock, name, "s", "queue-s")
+        create_topic(world.service, world.clock, name, TopicSettings())
+        create_subscription(world.service, world.clock, name, "s", "queue-s")
         world.service.objects.put(f"ledgers/{name}/x", b"x")
         world.service.wheel.schedule(name, 5, 2**50)
     end(world)
     world.run(QUARTER, sweeps=True)
     assert world.service.objects.names("ledgers/") == ["ledgers/order/x", "ledgers/orders-2/x"]
     assert set(world.service.wheel.schedules) == {"orders-2.5", "order.5"}
-    assert [each.topic for each in world.service.topics.topics()] == ["order", "orders-2"]
-    assert all(world.service.topics.subscriptions(name) for name in ("orders-2", "order"))
+    assert [each.topic for each in world.service.topic_states.all()] == ["order", "orders-2"]
+    assert all(world.service.subscriptions.all(name) for name in ("orders-2", "order"))
 
 
 def test_resuming_a_subscription_of_a_topic_that_is_being_deleted_says_that_there_is_no_topic() -> None:
     world = a_busy_world()
-    pause(world.service.topics, TOPIC, "billing")
+    pause(world.service, TOPIC, "billing")
     end(world)
     with pytest.raises(UnknownTopic, match=TOPIC):
-        resume(world.service.topics, world.service.queues, world.clock, TOPIC, "billing")
+        resume(world.service, world.service.queues, world.clock, TOPIC, "billing")
 
 
 def test_a_topic_that_is_being_deleted_is_no_topic_to_anybody() -> None:
     world = a_busy_world()
     pack = world.pack(MINUTE, DAY)
-    opened = world.service.topics.open_deliveries(TOPIC)
+    opened = world.service.deliveries.all(TOPIC)
     end(world)
-    topics = world.service.topics
-    assert topics.state(TOPIC) is None and topics.topics() == []
+    storage = world.service
+    assert storage.topic_states.read(TOPIC) is None and storage.topic_states.all() == []
     assert dispatch(world.ports, TOPIC) is None
     assert collect(world.ports, TOPIC) is None
     assert merge(world.ports, TOPIC, in_process(world.ports.objects), lease_s=60) is None
     with pytest.raises(UnknownTopic):
         world.ingest(pack)
     with pytest.raises(UnknownTopic):
-        create_subscription(topics, world.clock, TOPIC, "new", "queue-new")
+        create_subscription(storage, world.clock, TOPIC, "new", "queue-new")
     assert opened
     world.work()
     assert not world.received()
@@ -109,10 +109,10 @@ def test_a_name_is_free_again_only_when_nothing_is_left() -> None:
     end(world)
     for _ in range(2):
         with pytest.raises(TopicDeleting, match=r"'orders' is being deleted; wait about ten minutes"):
-            create_topic(world.service.topics, world.clock, TOPIC, TopicSettings())
+            create_topic(world.service, world.clock, TOPIC, TopicSettings())
         world.run(5 * MINUTE, sweeps=True)
     world.run(5 * MINUTE, sweeps=True)
-    create_topic(world.service.topics, world.clock, TOPIC, TopicSettings())
+    create_topic(world.service, world.clock, TOPIC, TopicSettings())
     world.subscribe("billing")
     ids = world.send(HOUR)
     world.run(2 * HOUR, sweeps=True)
@@ -124,7 +124,7 @@ def test_packs_for_a_topic_that_was_deleted_are_not_those_of_its_successor() -> 
     pack = world.pack(HOUR)
     end(world)
     world.run(QUARTER, sweeps=True)
-    create_topic(world.service.topics, world.clock, TOPIC, TopicSettings())
+    create_topic(world.service, world.clock, TOPIC, TopicSettings())
     with pytest.raises(UnknownTopic):
         world.ingest(pack)
 
@@ -132,10 +132,10 @@ def test_packs_for_a_topic_that_was_deleted_are_not_those_of_its_successor() -> 
 def test_to_delete_twice_is_fine_and_an_unknown_topic_is_not() -> None:
     world = a_busy_world()
     end(world)
-    marked = world.service.topics.deletion(TOPIC)
+    marked = world.service.deletions.read(TOPIC)
     world.clock.advance_ms(MINUTE)
     end(world)
-    assert world.service.topics.deletion(TOPIC) == marked
+    assert world.service.deletions.read(TOPIC) == marked
     world.run(QUARTER, sweeps=True)
     with pytest.raises(UnknownTopic, match="orders"):
         end(world)
@@ -159,7 +159,7 @@ def test_an_ingest_that_had_read_the_topic_state_leaves_nothing(dies_after: int 
             nonlocal calls
             calls += 1
             if calls == at:
-                delete_topic(world.service.topics, world.clock, TOPIC)
+                delete_topic(world.service, world.clock, TOPIC)
             if dies_after is not None and calls == at + dies_after:
                 raise Crash
 
@@ -202,7 +202,7 @@ def test_a_large_topic_takes_several_sweeps() -> None:
     passes = 0
     while not finish_deletion(world.ports, TOPIC, lambda: next(answers)):
         passes += 1
-        assert world.service.topics.deletion(TOPIC) is not None
+        assert world.service.deletions.read(TOPIC) is not None
         world.clock.advance_ms(5 * MINUTE)
     assert passes > 5
     assert left(world) == []
@@ -212,7 +212,7 @@ def test_the_name_stays_taken_until_no_function_of_before_can_be_at_work() -> No
     world = a_busy_world()
     end(world)
     assert not finish_deletion(world.ports, TOPIC)
-    assert world.service.topics.due_for_look(world.clock.now_ms() + LATE_MS - 1).topics == []
+    assert world.service.checks.due(world.clock.now_ms() + LATE_MS - 1).topics == []
     world.clock.advance_ms(LATE_MS)
     assert finish_deletion(world.ports, TOPIC)
     assert left(world) == []
@@ -224,7 +224,7 @@ def test_two_sweeps_do_not_delete_the_same_topic_at_once() -> None:
 
     def meanwhile() -> bool:
         assert not finish_deletion(world.ports, TOPIC)
-        assert world.service.topics.due_for_look(world.clock.now_ms()).topics == []
+        assert world.service.checks.due(world.clock.now_ms()).topics == []
         return True
 
     world.clock.advance_ms(LATE_MS)

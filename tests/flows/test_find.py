@@ -26,7 +26,7 @@ NOW_MS = 1_767_225_600_000
 
 
 def find(world: World, message_id: str) -> FoundMessage | None:
-    return find_message(world.service.topics, world.service.objects, world.state, MessageId(message_id))
+    return find_message(world.service, world.state, MessageId(message_id))
 
 
 def gets(world: World, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
@@ -85,11 +85,11 @@ def test_a_message_is_found_by_its_plan_when_a_merge_has_left_it_out() -> None:
     world = World("billing", "slow", max_buckets=1)
     early = world.send(HOUR, DAY)[0]
     world.send(HOUR + 2000, 2 * DAY)
-    world.service.topics.pause(world.service.topics.subscriptions(TOPIC)[1])  # keeps it all from being collected
+    world.service.subscriptions.pause(world.service.subscriptions.all(TOPIC)[1])  # keeps it all from being collected
     world.run(2 * HOUR)
     assert run_merge(world).merges
     slot = (NOW_MS + HOUR) // world.state.slot_ms
-    assert not any(bucket.occupies(slot, slot + 1) for bucket in world.service.topics.buckets(TOPIC))
+    assert not any(bucket.occupies(slot, slot + 1) for bucket in world.service.buckets.all(TOPIC))
     found = find(world, early)
     assert found is not None and found.plan is not None
     assert found.plan <= slot < world.state.planned
@@ -101,17 +101,17 @@ def test_a_message_that_is_planned_and_merged_away_while_it_is_looked_for_is_fou
     early = world.send(HOUR, DAY)[0]
     world.send(HOUR + 2000, 2 * DAY)
     before = world.state
-    world.service.topics.pause(world.service.topics.subscriptions(TOPIC)[1])
+    world.service.subscriptions.pause(world.service.subscriptions.all(TOPIC)[1])
     world.run(2 * HOUR)
     assert run_merge(world).merges
-    found = find_message(world.service.topics, world.service.objects, before, MessageId(early))
+    found = find_message(world.service, before, MessageId(early))
     assert found is not None and found.plan is not None
 
 
 def test_the_plan_says_which_message_it_leaves_out() -> None:
     world = World()
     first, second = world.send(HOUR, HOUR + 1000)
-    assert cancel(world.service.topics, TOPIC, world.state.slot_ms, MessageId(first), NOW_MS)
+    assert cancel(world.service, TOPIC, world.state.slot_ms, MessageId(first), NOW_MS)
     world.run(HOUR - MINUTE)
     found = {name: find(world, name) for name in (first, second)}
     assert {name: each is not None and each.cancelled for name, each in found.items()} == {first: True, second: False}
@@ -122,7 +122,7 @@ def test_what_was_collected_between_two_reads_is_looked_for_again_and_a_lost_led
 ) -> None:
     world = World()
     [sent] = world.send(DAY)
-    [bucket] = world.service.topics.buckets(TOPIC)
+    [bucket] = world.service.buckets.all(TOPIC)
     whole = world.service.objects.get_range(bucket.object_name, 0, bucket.size_bytes)
     world.service.objects.put("ledgers/moved", whole)
     world.service.objects.delete([bucket.object_name])
@@ -134,7 +134,7 @@ def test_what_was_collected_between_two_reads_is_looked_for_again_and_a_lost_led
         seen.append(topic)
         return [bucket if len(seen) == 1 else replace(bucket, object_name="ledgers/moved")]
 
-    monkeypatch.setattr(world.service.topics, "buckets", buckets)
+    monkeypatch.setattr(world.service.buckets, "all", buckets)
     found = find(world, sent)
     assert found is not None and found.object_name == "ledgers/moved"
     assert len(seen) == 2

@@ -76,13 +76,13 @@ def test_a_batch_delivered_again_after_its_slots_were_dispatched_loses_nothing()
 def test_a_commit_whose_answer_was_lost_keeps_its_ledger() -> None:
     """The store says EXISTS of the try's own bucket: then the object is the bucket's, and stays."""
     world = World()
-    commit_bucket = world.service.topics.commit_bucket
+    commit_bucket = world.service.buckets.commit
 
     def answer_lost(*args: Any) -> Any:
         commit_bucket(*args)
         return commit_bucket(*args)
 
-    world.service.topics.commit_bucket = answer_lost  # type: ignore[method-assign]
+    world.service.buckets.commit = answer_lost  # type: ignore[method-assign]
     ids = world.send(HOUR)
     world.run(DAY, sweeps=True)
     assert world.received() == once(ids)
@@ -155,7 +155,7 @@ def test_a_large_plan_goes_through_the_work_queue_in_parts() -> None:
     assert not world.service.queues.sent()
     world.work()
     assert world.received("billing") == world.received("audit") == once(ids)
-    assert not world.service.topics.open_deliveries(TOPIC)
+    assert not world.service.deliveries.all(TOPIC)
 
 
 def test_a_burst_inside_a_sparse_segment_goes_in_bounded_parts() -> None:
@@ -168,7 +168,7 @@ def test_a_burst_inside_a_sparse_segment_goes_in_bounded_parts() -> None:
     plans = []
     while world.state.next_slot is not None and world.clock.now_ms() < START_MS + 20 * DAY:
         world.run(DAY // 2)
-        plans += [world.service.topics.plan(TOPIC, a) for a, _ in world.service.topics.plan_ranges(TOPIC)]
+        plans += [world.service.plans.read(TOPIC, a) for a, _ in world.service.plans.ranges(TOPIC)]
     assert world.received() == once(ids)
     assert max(sum(p.end_row - p.first_row for p in part) for plan in plans if plan for part in plan.parts()) <= 5_000
 
@@ -198,7 +198,7 @@ def test_a_part_that_another_worker_leased_is_left_alone_until_the_lease_ends() 
     world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
     dispatch(world.ports, TOPIC)
     [(key, part)] = world.service.queues.take_parts()
-    world.service.topics.lease_part(key, part, world.clock.now_ms(), world.clock.now_ms() - LEASE_MS)
+    world.service.deliveries.lease_part(key, part, world.clock.now_ms(), world.clock.now_ms() - LEASE_MS)
     with pytest.raises(PartLeased):
         deliver_part(world.ports, key, part)
     world.clock.advance_ms(LEASE_MS + 1)
@@ -232,16 +232,16 @@ def test_every_part_of_a_plan_that_could_not_be_sent_at_once_may_be_tried_again_
     for key, part in reversed(parts):
         assert deliver_part(world.ports, key, part) is not None
     assert world.received() == once(ids)
-    assert not world.service.topics.open_deliveries(TOPIC)
+    assert not world.service.deliveries.all(TOPIC)
 
 
 def test_a_cancelled_message_is_not_delivered_from_its_plan_nor_directly() -> None:
     world = World()
     keep, drop = world.send(HOUR, HOUR)
-    assert world.service.topics.cancel(TOPIC, Tombstone(slot(world, HOUR), MessageId(drop), 1)).done
+    assert world.service.tombstones.cancel(TOPIC, Tombstone(slot(world, HOUR), MessageId(drop), 1)).done
     late = world.pack(HOUR)
     [late_id] = ids_of(late)
-    world.service.topics.cancel(TOPIC, Tombstone(slot(world, HOUR), MessageId(late_id), 1))
+    world.service.tombstones.cancel(TOPIC, Tombstone(slot(world, HOUR), MessageId(late_id), 1))
     world.run(HOUR - 5 * MINUTE)
     world.ingest(late)
     world.run(HOUR)
@@ -306,7 +306,7 @@ def test_a_damaged_segment_stops_its_own_part_with_a_clear_error_and_no_other_le
             errors.append(error)
     assert world.received() == once(good)
     assert [error.object_name for error in errors] == [name]
-    assert world.service.topics.open_deliveries(TOPIC)
+    assert world.service.deliveries.all(TOPIC)
 
 
 def test_an_open_delivery_is_enqueued_again_when_it_is_old_and_not_before() -> None:
@@ -328,8 +328,8 @@ def test_everything_is_collected_once_every_subscription_is_past_it() -> None:
     world.send(*(i * HOUR for i in range(1, 30)))
     world.run(40 * HOUR, sweeps=True)
     assert not world.service.objects.names("ledgers/")
-    assert not world.service.topics.buckets(TOPIC)
-    assert not world.service.topics.plan_ranges(TOPIC)
+    assert not world.service.buckets.all(TOPIC)
+    assert not world.service.plans.ranges(TOPIC)
     assert world.state.next_check_ms is None, "an idle topic costs the sweep nothing"
 
 
@@ -448,8 +448,8 @@ def test_a_crash_at_any_call_loses_nothing_and_delivers_nothing_early(flow: str,
             assert set(world.received(name)) == set(ids_of(pack)), f"{flow} crashed {when} call {at}"
         early = [m for m in world.service.queues.sent() if m.visible_at_ms < m.deliver_at_ms]
         assert not early
-        assert not world.service.topics.open_deliveries(TOPIC)
-        assert not world.service.topics.buckets(TOPIC)
+        assert not world.service.deliveries.all(TOPIC)
+        assert not world.service.buckets.all(TOPIC)
     assert at > 5
 
 

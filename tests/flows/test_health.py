@@ -10,6 +10,7 @@ import pytest
 
 from tests.flows.test_tails import shrunk
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, World
+from tests.stored_ports import TABLE_PORTS
 from tidewheel.errors import CorruptMetadata
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.delivery.dispatch import dispatch
@@ -21,17 +22,22 @@ QUIET = Health()
 
 
 class Counted:
-    """Ports that count what is asked of `topics`, by name; they have no objects, as who looks may read none."""
+    """Ports that count the calls of the table's ports, by name; they have no objects, as who looks may read none."""
 
     def __init__(self, service: MemoryService) -> None:
         self.calls: Counter[str] = Counter()
         self.clock = service.clock
-        self.topics = self
-        self._topics = service.topics
+        for name in TABLE_PORTS:
+            setattr(self, name, _CountedPort(name, getattr(service, name), self.calls))
+
+
+class _CountedPort:
+    def __init__(self, name: str, port: Any, calls: Counter[str]) -> None:
+        self._name, self._port, self._calls = name, port, calls
 
     def __getattr__(self, name: str) -> Any:
-        self.calls[name] += 1
-        return getattr(self._topics, name)
+        self._calls[f"{self._name}.{name}"] += 1
+        return getattr(self._port, name)
 
 
 def look(world: World) -> Health:
@@ -77,7 +83,7 @@ def test_slots_that_were_sealed_and_never_planned_are_counted() -> None:
     due_slot = (START_MS + 2 * HOUR) // world.state.slot_ms
     world.send(2 * HOUR)
     world.run(2 * HOUR + MINUTE, schedules=False)
-    world.service.topics.seal(world.state, due_slot + 3)
+    world.service.topic_states.seal(world.state, due_slot + 3)
     assert look(world) == Health(unplanned_slots=3, oldest_due_age_ms=MINUTE)
     dispatch(world.ports, TOPIC)
     assert look(world) == QUIET
@@ -110,16 +116,16 @@ def test_parts_that_are_done_make_an_open_delivery_no_older() -> None:
     world.send(2 * HOUR, 2 * HOUR + 4 * MINUTE)
     world.work = lambda: None  # type: ignore[method-assign]
     world.run(3 * HOUR)
-    [delivery] = world.service.topics.open_deliveries(TOPIC)
+    [delivery] = world.service.deliveries.all(TOPIC)
     before = look(world).oldest_due_age_ms
-    world.service.topics.part_done(delivery.key, 0)
+    world.service.deliveries.part_done(delivery.key, 0)
     assert look(world).open_deliveries == 1
     assert look(world).oldest_due_age_ms <= before
 
 
 def test_what_waits_for_a_paused_subscription_is_not_late() -> None:
     world = World()
-    pause(world.service.topics, TOPIC, "billing")
+    pause(world.service, TOPIC, "billing")
     world.send(2 * HOUR)
     world.run(DAY, sweeps=True)
     assert look(world) == QUIET
@@ -128,9 +134,9 @@ def test_what_waits_for_a_paused_subscription_is_not_late() -> None:
 def test_a_resumed_subscription_is_late_only_until_it_was_handed_what_it_missed() -> None:
     world = World()
     world.send(2 * HOUR)
-    pause(world.service.topics, TOPIC, "billing")
+    pause(world.service, TOPIC, "billing")
     world.run(DAY, sweeps=True)
-    resume(world.service.topics, world.service.queues, world.clock, TOPIC, "billing")
+    resume(world.service, world.service.queues, world.clock, TOPIC, "billing")
     world.clock.advance_ms(2 * MINUTE)
     late = look(world).oldest_due_age_ms
     assert 22 * HOUR <= late <= 22 * HOUR + 10 * MINUTE
@@ -161,17 +167,17 @@ def test_a_topic_that_cannot_be_read_hides_no_other(monkeypatch: pytest.MonkeyPa
     world.run(2 * HOUR, schedules=False)
     error = CorruptMetadata("broken")
 
-    def due_for_look(now_ms: int) -> Any:
-        found = type(world.service.topics).due_for_look(world.service.topics, now_ms)
+    def due(now_ms: int) -> Any:
+        found = type(world.service.checks).due(world.service.checks, now_ms)
         return found._replace(topics=["broken", *found.topics])
 
     def state(topic: str) -> Any:
         if topic == "broken":
             raise error
-        return type(world.service.topics).state(world.service.topics, topic)
+        return type(world.service.topic_states).read(world.service.topic_states, topic)
 
-    monkeypatch.setattr(world.service.topics, "due_for_look", due_for_look)
-    monkeypatch.setattr(world.service.topics, "state", state)
+    monkeypatch.setattr(world.service.checks, "due", due)
+    monkeypatch.setattr(world.service.topic_states, "read", state)
     monkeypatch.setattr(module, "_BACKLOG_MS", 0)
     found = health(world.ports)
     assert found.failures == {"broken": error}
@@ -184,7 +190,7 @@ def test_a_quiet_service_costs_one_look_at_the_index_and_no_writes() -> None:
     world.run(HOUR + 10 * MINUTE, sweeps=True)
     ports = Counted(world.service)
     assert health(ports) == QUIET  # type: ignore[arg-type]
-    assert ports.calls == {"due_for_look": 1}
+    assert ports.calls == {"checks.due": 1}
 
 
 def test_a_new_subscription_of_an_empty_topic_is_not_late() -> None:
@@ -221,19 +227,19 @@ def test_of_a_plan_without_its_manifest_the_age_is_that_of_its_first_slot(monkey
     world = World(inline_rows=1, part_rows=1)
     world.send(2 * HOUR, 2 * HOUR + MINUTE)
     world.work = lambda: None  # type: ignore[method-assign]
-    topics = world.service.topics
+    storage = world.service
     world.run(2 * HOUR + 40 * MINUTE)
     exact = look(world)
-    plan = type(topics).plan
+    plan = type(storage.plans).read
 
     def without_segments(topic: str, a: int, *, whole: bool = True) -> Any:
-        found = plan(topics, topic, a)
+        found = plan(storage.plans, topic, a)
         return found if whole or found is None else replace(found, segments=())
 
-    monkeypatch.setattr(topics, "plan", without_segments)
+    monkeypatch.setattr(storage.plans, "read", without_segments)
     bound = seen_without_objects(world)
     assert bound.open_deliveries == exact.open_deliveries == 1
-    [delivery] = topics.open_deliveries(TOPIC)
+    [delivery] = storage.deliveries.all(TOPIC)
     assert bound.oldest_due_age_ms == world.clock.now_ms() - delivery.key.plan * world.state.slot_ms
     assert bound.oldest_due_age_ms >= exact.oldest_due_age_ms > 0
 
@@ -244,4 +250,4 @@ def test_an_overdue_topic_costs_two_reads_more() -> None:
     world.run(2 * HOUR + 10 * MINUTE, schedules=False)
     ports = Counted(world.service)
     assert health(ports).oldest_due_age_ms > 0  # type: ignore[arg-type]
-    assert ports.calls == {"due_for_look": 1, "state": 1, "buckets": 1}
+    assert ports.calls == {"checks.due": 1, "topic_states.read": 1, "buckets.all": 1}

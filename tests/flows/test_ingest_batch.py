@@ -49,7 +49,7 @@ def test_one_pack_whose_key_cannot_be_settled_fails_no_other_and_takes_few_tries
     [left] = ingest_group(packs, ingest_packs, always)
     assert (left.names, type(left.error)) == (["m20"], KeysNotSettled)
     assert len(tries) == 1 + 2 * 6
-    assert sum(bucket.rows for bucket in world.service.topics.buckets(TOPIC)) == 63
+    assert sum(bucket.rows for bucket in world.service.buckets.all(TOPIC)) == 63
 
 
 def test_what_fails_after_the_commit_comes_again_together_and_is_stored_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_what_fails_after_the_commit_comes_again_together_and_is_stored_once(mon
         [left] = ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), always)
     assert left.names == ["now", "m0", "m1", "m2"]
     assert ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), always) == []
-    assert [bucket.rows for bucket in world.service.topics.buckets(TOPIC)] == [3]
+    assert [bucket.rows for bucket in world.service.buckets.all(TOPIC)] == [3]
 
 
 def test_a_topic_whose_topic_state_cannot_be_read_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def test_a_topic_whose_topic_state_cannot_be_read_is_asked_for_once(monkeypatch:
         asked.append(topic)
         raise CorruptMetadata("the topic state")
 
-    monkeypatch.setattr(world.service.topics, "state", failing)
+    monkeypatch.setattr(world.service.topic_states, "read", failing)
     [left] = ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), always)
     assert (len(left.names), asked) == (20, [TOPIC])
 
@@ -90,4 +90,4 @@ def test_what_there_is_no_time_for_comes_again_and_is_not_begun() -> None:
         ingest(world.service, TOPIC, some)
 
     assert ingest_group(packs, ingest_packs, lambda: next(answers)) == [PendingPacks(names=["m2", "m3"], error=None)]
-    assert sum(bucket.rows for bucket in world.service.topics.buckets(TOPIC)) == 2
+    assert sum(bucket.rows for bucket in world.service.buckets.all(TOPIC)) == 2

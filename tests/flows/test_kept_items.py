@@ -15,7 +15,7 @@ from tidewheel.model.message import MessageId
 
 def days(world: World, count: int) -> None:
     """Lets days pass; after each, what may be forgotten is deleted, as DynamoDB does with what has a ttl."""
-    items = world.service.topics._of(TOPIC)
+    items = world.service.store.of(TOPIC)
     for _ in range(count):
         world.run(DAY)
         now_s = world.clock.now_ms() // 1000
@@ -24,8 +24,8 @@ def days(world: World, count: int) -> None:
 
 
 def cancel_among_many(world: World, message_id: MessageId) -> Any:
-    topics, now_ms = world.service.topics, world.clock.now_ms()
-    [done] = cancel_many(topics, TOPIC, world.state.slot_ms, [message_id], now_ms)
+    storage, now_ms = world.service, world.clock.now_ms()
+    [done] = cancel_many(storage, TOPIC, world.state.slot_ms, [message_id], now_ms)
     return done
 
 
@@ -42,7 +42,7 @@ def test_what_is_due_in_60_days_and_was_cancelled_does_not_come(cancels: Callabl
     days(world, 61)
     assert not world.received()
     days(world, 28)
-    assert not world.service.topics.all_tombstones(TOPIC)
+    assert not world.service.tombstones.all(TOPIC)
 
 
 def test_what_is_due_in_60_days_and_was_replaced_does_not_come() -> None:

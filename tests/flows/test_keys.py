@@ -46,11 +46,11 @@ def version(world: World) -> tuple[int, int]:
 
 
 def cancel_by_key(world: World, key: str = "k") -> Any:
-    return cancel_key(world.service.topics, TOPIC, world.state.slot_ms, key, version(world), world.clock.now_ms())
+    return cancel_key(world.service, TOPIC, world.state.slot_ms, key, version(world), world.clock.now_ms())
 
 
 def cancel_by_id(world: World, message_id: MessageId) -> Any:
-    return cancel(world.service.topics, TOPIC, world.state.slot_ms, message_id, world.clock.now_ms())
+    return cancel(world.service, TOPIC, world.state.slot_ms, message_id, world.clock.now_ms())
 
 
 # ---- deduplication
@@ -249,7 +249,7 @@ def test_many_are_cancelled_in_few_transactions_and_each_has_its_answer() -> Non
     world.run(HOUR - 3 * MINUTE)
     assert cancel_by_id(world, far[7])
     asked = [*far[:150], soon, far[0]]
-    results = cancel_many(world.service.topics, TOPIC, world.state.slot_ms, asked, world.clock.now_ms())
+    results = cancel_many(world.service, TOPIC, world.state.slot_ms, asked, world.clock.now_ms())
     assert results == [*(Cancelled(id=each) for each in far[:150]), TooLate(id=soon), Cancelled(id=far[0])]
     world.run(DAY)
     assert world.received() == once([soon, *far[150:]])
@@ -381,7 +381,7 @@ def successor(world: World, old: Pack, delay_ms: int) -> Pack:
 def entomb(world: World, old: Pack, new: Pack) -> bool:
     """The client's own half of a move; returns whether it may say that it is done."""
     wanted = tombstone(id_of(old), world.state.slot_ms, world.clock.now_ms(), to=id_of(new))
-    outcome = world.service.topics.cancel(TOPIC, wanted)
+    outcome = world.service.tombstones.cancel(TOPIC, wanted)
     return outcome.done or (outcome.found is not None and outcome.found.to == id_of(new))
 
 

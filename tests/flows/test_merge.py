@@ -11,7 +11,7 @@ import pytest
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
 from tidewheel.errors import CorruptLedger
 from tidewheel.flows.delivery.dispatch import dispatch
-from tidewheel.flows.ports import MergeSize
+from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.consider_merge import consider_merge
 from tidewheel.flows.upkeep.merge import Merged, in_process, merge
@@ -43,7 +43,7 @@ def test_merged_messages_arrive_once_each_in_their_second() -> None:
     ids = spread(world, 20)
     merged = run_merge(world)
     assert (merged.merges, merged.sources, merged.outputs, merged.rows) == (1, 20, 1, 200)
-    [bucket] = world.service.topics.buckets(TOPIC)
+    [bucket] = world.service.buckets.all(TOPIC)
     assert bucket.rows == 200
     world.run(6 * DAY, sweeps=True)
     assert world.received("billing") == world.received("audit") == once(ids)
@@ -55,7 +55,7 @@ def test_a_topic_with_few_ledgers_is_left_alone() -> None:
     world = World(max_buckets=20)
     spread(world, 20)
     assert run_merge(world, everything=False).merges == 0
-    assert len(world.service.topics.buckets(TOPIC)) == 20
+    assert len(world.service.buckets.all(TOPIC)) == 20
 
 
 def test_rows_of_planned_slots_are_not_rewritten() -> None:
@@ -82,7 +82,7 @@ def test_a_dispatch_during_a_merge_still_finds_the_sources() -> None:
     merged = merge(world.ports, TOPIC, engine, lease_s=LEASE_S, everything=True)
     assert merged is not None and merged.merges == 1
     collect(world.ports, TOPIC)
-    assert len(world.service.topics.trash(TOPIC)) == 1
+    assert len(world.service.merges.trash(TOPIC)) == 1
     world.run(2 * DAY, sweeps=True)
     assert world.received() == once(ids)
     assert not world.service.objects.names("ledgers/")
@@ -94,8 +94,8 @@ def test_a_merge_that_lost_its_sources_to_another_leaves_nothing_behind() -> Non
 
     def engine(work: MergeWork) -> Iterable[Bucket | None]:
         outputs = list(in_process(world.service.objects)(work))
-        world.service.topics.release_merge(TOPIC, world.clock.now_ms() + LEASE_S * 1000)
-        if len(world.service.topics.buckets(TOPIC)) > 1:
+        world.service.merges.release(TOPIC, world.clock.now_ms() + LEASE_S * 1000)
+        if len(world.service.buckets.all(TOPIC)) > 1:
             run_merge(world)
         return outputs
 
@@ -109,7 +109,7 @@ def test_a_merge_that_lost_its_sources_to_another_leaves_nothing_behind() -> Non
 def test_a_second_run_waits_until_the_first_ends_or_its_lease_does() -> None:
     world = World()
     spread(world, 4)
-    assert world.service.topics.lease_merge(TOPIC, START_MS, START_MS + 1000)
+    assert world.service.merges.lease(TOPIC, START_MS, START_MS + 1000)
     engine = in_process(world.ports.objects)
     assert merge(world.ports, TOPIC, engine, lease_s=LEASE_S, everything=True) is None
     world.clock.advance_ms(1000)
@@ -127,7 +127,7 @@ def test_a_damaged_source_is_left_out_and_the_others_are_merged() -> None:
     assert [error.object_name for error in merged.skipped] == [damaged]
     assert isinstance(merged.skipped[0], CorruptLedger)
     assert (merged.merges, merged.sources) == (1, 4)
-    assert {b.object_name == damaged for b in world.service.topics.buckets(TOPIC)} == {True, False}
+    assert {b.object_name == damaged for b in world.service.buckets.all(TOPIC)} == {True, False}
 
 
 def test_what_a_function_cannot_merge_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def test_what_a_function_cannot_merge_is_handed_over(monkeypatch: pytest.MonkeyP
     merged = run_merge(world, largest=MergeSize.SMALL)
     assert merged.handed_over and merged.merges == 0
     assert world.service.runs.merges == [(TOPIC, MergeSize.LARGE)]
-    assert world.service.topics.lease_merge(TOPIC, START_MS, START_MS + 1)
+    assert world.service.merges.lease(TOPIC, START_MS, START_MS + 1)
 
 
 def test_without_spark_a_function_merges_in_steps_what_is_too_large_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,13 +145,13 @@ def test_without_spark_a_function_merges_in_steps_what_is_too_large_for_it(monke
     world.service.runs.largest = MergeSize.SMALL
     world.sweep()
     ids = spread(world, 20)
-    [size] = {bucket.size_bytes // 1000 for bucket in world.service.topics.buckets(TOPIC)}
+    [size] = {bucket.size_bytes // 1000 for bucket in world.service.buckets.all(TOPIC)}
     monkeypatch.setattr("tidewheel.flows.upkeep.consider_merge.SMALL_BYTES", 4 * (size + 1) * 1000)
     assert consider_merge(world.ports, world.state) is MergeSize.SMALL
     merged = run_merge(world, everything=False, largest=MergeSize.SMALL)
     assert (merged.handed_over, merged.merges > 1) == (False, True)
     assert world.service.runs.merges == [(TOPIC, MergeSize.SMALL)]
-    assert len(world.service.topics.buckets(TOPIC)) <= 8
+    assert len(world.service.buckets.all(TOPIC)) <= 8
     world.run(6 * DAY, sweeps=True)
     assert world.received() == once(ids)
 
@@ -173,7 +173,7 @@ def test_a_run_that_merges_everything_takes_every_ledger_once() -> None:
     ids = spread(world, 100)
     merged = run_merge(world)
     assert (merged.sources, merged.outputs) == (100, 2)
-    assert len(world.service.topics.buckets(TOPIC)) == 2
+    assert len(world.service.buckets.all(TOPIC)) == 2
     world.run(6 * DAY, sweeps=True)
     assert world.received() == once(ids)
 
@@ -183,7 +183,7 @@ def test_purged_rows_are_dropped() -> None:
     spread(world, 3)
     world.clock.advance_ms(1000)
     kept = world.send(2 * DAY)
-    items = world.service.topics._of(TOPIC)
+    items = world.service.store.of(TOPIC)
     items.state = replace(world.state, purge_ms=START_MS + 500)
     assert run_merge(world).rows == 1
     world.run(6 * DAY, sweeps=True)
@@ -233,11 +233,11 @@ def test_a_crash_at_any_call_of_a_merge_loses_and_doubles_nothing(when: str) -> 
         world.run(HOUR)
         if crashed:
             merge(world.ports, TOPIC, in_process(world.ports.objects), lease_s=LEASE_S, everything=True)
-        assert len(world.service.topics.buckets(TOPIC)) == 1, f"{when} call {at}"
+        assert len(world.service.buckets.all(TOPIC)) == 1, f"{when} call {at}"
         world.run(3 * DAY, sweeps=True)
         for name in ("billing", "audit"):
             assert world.received(name) == once(ids), f"crashed {when} call {at}"
-        assert not world.service.topics.buckets(TOPIC)
+        assert not world.service.buckets.all(TOPIC)
     assert at > 8
 
 

@@ -14,7 +14,8 @@ from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans, sweep_orphans_daily
 from tidewheel.ledger.bucket import Bucket
-from tidewheel.memory import MemoryObjects, MemoryTopics
+from tidewheel.memory import MemoryObjects
+from tidewheel.memory.buckets import MemoryBuckets
 from tidewheel.model.object_names import LEDGERS, checkpoint_name
 
 GRACE = ORPHAN_GRACE_S * 1000
@@ -51,7 +52,7 @@ def test_the_object_of_a_crashed_ingest_goes_after_the_grace_and_not_before() ->
     world.clock.advance_ms(1)
     swept = sweep_orphans(world.ports)
     assert swept.objects == 1 and swept.size_bytes > 0 and not swept.left
-    [bucket] = world.service.topics.buckets(TOPIC)
+    [bucket] = world.service.buckets.all(TOPIC)
     assert world.service.objects.names(LEDGERS) == [bucket.object_name]
     world.run(61 * DAY, sweeps=False)
     assert world.received() == once(kept)
@@ -97,20 +98,19 @@ def test_the_listing_comes_before_buckets_and_buckets_before_trash() -> None:
     for _ in range(4):
         world.send(50 * DAY, 60 * DAY)
     world.clock.advance_ms(GRACE + 1)
-    read = MemoryTopics.buckets
     merges: list[object] = []
 
-    class MergingAfterBuckets(MemoryTopics):
-        def buckets(self, topic: str) -> list[Bucket]:
-            found = read(self, topic)
+    class MergingAfterBuckets(MemoryBuckets):
+        def all(self, topic: str) -> list[Bucket]:
+            found = super().all(topic)
             if not merges:
                 merges.append(None)
                 merge(world.service, TOPIC, in_process(world.service.objects), lease_s=60, everything=True)
             return found
 
-    world.service.topics.__class__ = MergingAfterBuckets
+    world.service.buckets.__class__ = MergingAfterBuckets
     assert sweep_orphans(world.service).objects == 0
-    assert merges and len(world.service.topics.trash(TOPIC)) == 1
+    assert merges and len(world.service.merges.trash(TOPIC)) == 1
 
 
 def test_manifests_that_no_plan_names_go() -> None:
@@ -137,7 +137,7 @@ def test_ledgers_of_a_topic_whose_topic_state_is_lost_stay_for_the_rebuild() -> 
     world.send(60 * DAY)
     world.clock.advance_ms(GRACE // 2)
     sweep_orphans(world.ports)  # writes the checkpoint of a topic that was never collected
-    world.service.topics._items.clear()
+    world.service.store.topics.clear()
     world.clock.advance_ms(2 * GRACE)
     swept = sweep_orphans(world.ports)
     assert (swept.objects, swept.left) == (0, {TOPIC})
@@ -149,14 +149,14 @@ def test_a_topic_that_is_rebuilt_meanwhile_is_left_alone() -> None:
     world.send(60 * DAY)
     world.clock.advance_ms(GRACE + 1)
 
-    class Rebuilding(MemoryTopics):
-        def buckets(self, topic: str) -> list[Bucket]:
-            items = self._of(topic)
+    class Rebuilding(MemoryBuckets):
+        def all(self, topic: str) -> list[Bucket]:
+            items = self._store.of(topic)
             assert items.state is not None
             items.state = replace(items.state, subscriptions_version=77)
             return []
 
-    world.service.topics.__class__ = Rebuilding
+    world.service.buckets.__class__ = Rebuilding
     swept = sweep_orphans(world.service)
     assert (swept.objects, swept.left) == (0, {TOPIC})
 
@@ -184,7 +184,7 @@ def test_a_sweep_that_dies_anywhere_is_finished_by_the_next(when: str) -> None:
         except Crash:
             world.ports.plan.disarm()
         sweep_orphans(world.ports)
-        [bucket] = world.service.topics.buckets(TOPIC)
+        [bucket] = world.service.buckets.all(TOPIC)
         assert world.service.objects.names(LEDGERS) == [bucket.object_name]
         world.run(61 * DAY)
         assert world.received() == once(ids)
@@ -236,7 +236,7 @@ def test_an_unreadable_checkpoint_is_passed_over_and_replaced() -> None:
 
 def test_a_purged_wheel_is_checkpointed_with_its_mark() -> None:
     world = a_world()
-    items = world.service.topics._of(TOPIC)
+    items = world.service.store.of(TOPIC)
     items.state = replace(world.state, purge_ms=77)
     dispatch(world.ports, TOPIC)
     checkpoint_topic(world.ports, TOPIC)

@@ -24,9 +24,11 @@ from tidewheel.flows.administration.subscribe import create_subscription
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.drain import drain
 from tidewheel.flows.delivery.work import do_job
+from tidewheel.flows.ports.parks import Parked
 from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
 from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.memory import MemoryQueues
+from tidewheel.memory.parks import MemoryParks
 from tidewheel.model.filter_policy import FilterPolicy
 from tidewheel.model.job import CatchUpJob, DrainJob
 from tidewheel.model.object_names import LEDGERS, PARKED
@@ -45,30 +47,35 @@ def a_world(*subscriptions: str, **settings: int) -> World:
 
 
 def pause(world: World, name: str = "billing") -> None:
-    states.pause(world.ports.topics, TOPIC, name)
+    states.pause(world.ports, TOPIC, name)
 
 
 def resume(world: World, name: str = "billing") -> None:
-    states.resume(world.ports.topics, world.ports.queues, world.clock, TOPIC, name)
+    states.resume(world.ports, world.ports.queues, world.clock, TOPIC, name)
 
 
 def delete(world: World, name: str = "billing") -> None:
-    states.delete_subscription(world.ports.topics, world.ports.objects, TOPIC, name)
+    states.delete_subscription(world.ports, TOPIC, name)
 
 
 def state(world: World, name: str = "billing") -> State:
-    found = world.service.topics.subscription(TOPIC, name)
+    found = world.service.subscriptions.read(TOPIC, name)
     assert found is not None
     return found.state
 
 
 def parks(world: World) -> list[Park]:
-    return world.service.topics.parks(TOPIC)
+    return world.service.parks.all(TOPIC)
 
 
 def nothing_is_left(world: World) -> bool:
-    topics = world.service.topics
-    work = topics.buckets(TOPIC), topics.open_deliveries(TOPIC), topics.parks(TOPIC), topics.plan_ranges(TOPIC)
+    storage = world.service
+    work = (
+        storage.buckets.all(TOPIC),
+        storage.deliveries.all(TOPIC),
+        storage.parks.all(TOPIC),
+        storage.plans.ranges(TOPIC),
+    )
     return not any(work) and not world.service.objects.names(LEDGERS) and not world.service.objects.names(PARKED)
 
 
@@ -114,7 +121,7 @@ def test_a_resume_takes_effect_without_a_sweep() -> None:
 
 
 def generation(world: World) -> str:
-    found = world.service.topics.subscription(TOPIC, "billing")
+    found = world.service.subscriptions.read(TOPIC, "billing")
     assert found is not None
     return found.generation
 
@@ -129,7 +136,7 @@ def test_a_resume_by_one_who_may_not_use_the_work_queue_is_completed_by_the_next
         def enqueue_catch_up(self, topic: str, subscription: str, generation: str) -> None:
             raise QueueUnavailable("work", "AccessDenied")
 
-    states.resume(world.service.topics, Closed(world.clock), world.clock, TOPIC, "billing")
+    states.resume(world.service, Closed(world.clock), world.clock, TOPIC, "billing")
     assert not world.service.queues.jobs
     world.sweep()
     assert world.received() == once(ids)
@@ -166,12 +173,12 @@ def test_pausing_twice_and_resuming_an_active_one_are_harmless() -> None:
 
 def test_a_topic_or_a_subscription_that_does_not_exist_is_named() -> None:
     world = a_world()
-    topics, queues = world.service.topics, world.service.queues
+    storage, queues = world.service, world.service.queues
     calls: Sequence[Callable[[str, str], Any]] = (
-        lambda topic, name: states.pause(topics, topic, name),
-        lambda topic, name: states.resume(topics, queues, world.clock, topic, name),
-        lambda topic, name: states.set_filter(topics, topic, name, RED),
-        lambda topic, name: states.delete_subscription(topics, world.service.objects, topic, name),
+        lambda topic, name: states.pause(storage, topic, name),
+        lambda topic, name: states.resume(storage, queues, world.clock, topic, name),
+        lambda topic, name: states.set_filter(storage, topic, name, RED),
+        lambda topic, name: states.delete_subscription(storage, topic, name),
     )
     for call in calls:
         with pytest.raises(UnknownSubscription, match="nobody"):
@@ -209,17 +216,16 @@ def test_a_batch_that_comes_twice_is_parked_once() -> None:
 def test_a_pause_that_comes_between_the_decision_and_the_park_changes_the_decision() -> None:
     world = a_world()
     pause(world)
-    put_park = type(world.service.topics).put_park
     calls: list[str] = []
 
-    class Resuming(type(world.service.topics)):  # type: ignore[misc]
-        def put_park(self, park: Park) -> Any:
+    class Resuming(MemoryParks):
+        def put(self, park: Park) -> Parked:
             if not calls:
                 calls.append(park.key.id)
                 resume(world)
-            return put_park(self, park)
+            return super().put(park)
 
-    world.service.topics.__class__ = Resuming
+    world.service.parks.__class__ = Resuming
     ids = world.send(MINUTE)
     assert world.received() == once(ids) and not parks(world)
 
@@ -240,7 +246,7 @@ def test_purged_and_expired_messages_are_dropped_from_parks() -> None:
     pause(world)
     [purged] = world.send(MINUTE)
     world.clock.advance_ms(1)
-    items = world.service.topics._of(TOPIC)
+    items = world.service.store.of(TOPIC)
     items.state = replace(world.state, purge_ms=world.clock.now_ms())
     [expired] = world.send(MINUTE, expires_in="10m")
     [kept] = world.send(MINUTE, expires_in="3d")
@@ -256,7 +262,7 @@ def test_a_park_that_another_worker_leased_is_left_alone_until_the_lease_ends() 
     pause(world)
     ids = world.send(MINUTE)
     [park] = parks(world)
-    world.service.topics.lease_park(park.key, world.clock.now_ms(), world.clock.now_ms() - LEASE_MS)
+    world.service.parks.lease(park.key, world.clock.now_ms(), world.clock.now_ms() - LEASE_MS)
     resume(world)
     world.work()
     assert not world.received()
@@ -304,7 +310,7 @@ def test_a_broken_queue_keeps_no_ledger_from_being_collected() -> None:
     world.sweep()
     world.collect()
     world.collect()
-    assert not world.service.objects.names(LEDGERS) and not world.service.topics.open_deliveries(TOPIC)
+    assert not world.service.objects.names(LEDGERS) and not world.service.deliveries.all(TOPIC)
     assert sum(park.rows for park in parks(world)) == 3
     world.service.queues.restore("queue-audit")
     world.run(HOUR, sweeps=True)
@@ -361,7 +367,7 @@ def test_a_batch_comes_again_when_a_subscription_breaks_and_is_resumed_at_every_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world, tries = a_world("audit", "billing", "search"), []
-    mark_broken = world.service.topics.mark_broken
+    mark_broken = world.service.subscriptions.mark_broken
 
     def and_resumed(topic: str, name: str, generation: str) -> bool:
         tries.append(name)
@@ -372,7 +378,7 @@ def test_a_batch_comes_again_when_a_subscription_breaks_and_is_resumed_at_every_
     world.service.queues.remove("queue-billing")
     pack = world.pack(MINUTE)
     with monkeypatch.context() as patch:
-        patch.setattr(world.service.topics, "mark_broken", and_resumed)
+        patch.setattr(world.service.subscriptions, "mark_broken", and_resumed)
         with pytest.raises(ConcurrentModification, match="sending direct"):
             world.ingest(pack)
     assert tries == ["billing"] * 10 and not parks(world)
@@ -450,7 +456,7 @@ def test_a_message_that_is_itself_at_fault_still_goes_to_the_queue_of_refused_me
 
 
 def filtered(world: World, name: str = "red", filter_policy: str | None = RED) -> None:
-    create_subscription(world.service.topics, world.clock, TOPIC, name, f"queue-{name}", filter_policy=filter_policy)
+    create_subscription(world.service, world.clock, TOPIC, name, f"queue-{name}", filter_policy=filter_policy)
 
 
 def sent(world: World, attributes: Mapping[str, str]) -> list[str]:
@@ -489,10 +495,10 @@ def test_a_new_filter_counts_for_what_is_handed_out_from_then_on() -> None:
     world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
     dispatch(world.ports, TOPIC)
     blue = FilterPolicy.parse({"color": ["blue"]}).to_json()
-    assert states.set_filter(world.service.topics, TOPIC, "red", blue).filter_policy == blue
+    assert states.set_filter(world.service, TOPIC, "red", blue).filter_policy == blue
     world.run(4 * HOUR, sweeps=True)
     assert world.received("red") == once(early + later)
-    states.set_filter(world.service.topics, TOPIC, "red", None)
+    states.set_filter(world.service, TOPIC, "red", None)
     plain = world.send(MINUTE)
     assert world.received("red") == once(early + later + plain)
 
@@ -547,7 +553,7 @@ def test_a_successor_of_the_same_name_gets_nothing_of_its_predecessor() -> None:
     [park] = parks(world)
     delete(world)
     world.subscribe("billing")
-    world.service.topics._of(TOPIC).parks[park.key] = park  # a worker put it just after the deletion had looked
+    world.service.store.of(TOPIC).parks[park.key] = park  # a worker put it just after the deletion had looked
     world.run(DAY, sweeps=True)
     assert not world.received() and not parks(world)
 
@@ -558,9 +564,9 @@ def test_a_worker_whose_subscription_was_deleted_parks_nothing() -> None:
     world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
     dispatch(world.ports, TOPIC)
     world.service.queues.remove("queue-billing")
-    del world.service.topics._of(TOPIC).subscriptions["billing"]
+    del world.service.store.of(TOPIC).subscriptions["billing"]
     world.work()
-    assert not parks(world) and not world.service.topics.open_deliveries(TOPIC)
+    assert not parks(world) and not world.service.deliveries.all(TOPIC)
 
 
 # --- orphans --------------------------------------------------------------------------------------------------
@@ -652,7 +658,7 @@ def test_whatever_dies_all_messages_arrive_and_nothing_is_left(story: Callable[.
         for name in ("billing", "audit"):
             assert set(world.received(name)) == set(ids), f"{story.__name__} died {when} call {at}"
         assert state(world) is State.ACTIVE
-        assert not parks(world) and not world.service.topics.open_deliveries(TOPIC)
+        assert not parks(world) and not world.service.deliveries.all(TOPIC)
         if step.calls < at:
             assert world.received("audit").total() <= 2 * len(ids)
             assert at > 20
@@ -671,7 +677,7 @@ def test_a_deletion_that_dies_anywhere_is_finished_by_the_sweep(when: str) -> No
         world.service.queues.take_jobs()
         world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
         dispatch(world.ports, TOPIC)
-        assert parks(world) and world.service.topics.open_deliveries(TOPIC)
+        assert parks(world) and world.service.deliveries.all(TOPIC)
         world.ports.plan.schedule(at, when)
         try:
             delete(world, "audit")
@@ -679,7 +685,7 @@ def test_a_deletion_that_dies_anywhere_is_finished_by_the_sweep(when: str) -> No
         except Crash:
             crashed = True
         world.ports.plan.disarm()
-        if world.service.topics.subscription(TOPIC, "audit") is not None:
+        if world.service.subscriptions.read(TOPIC, "audit") is not None:
             delete(world, "audit")
         world.run(DAY, sweeps=True)
         world.collect()

@@ -51,12 +51,12 @@ def test_a_body_of_a_message_that_waits_stays_however_long() -> None:
 
 def test_a_body_waits_for_a_paused_subscription_and_28_days_more() -> None:
     world = World("billing", "audit")
-    pause(world.service.topics, TOPIC, "audit")
+    pause(world.service, TOPIC, "audit")
     name = body(world, 2 * DAY)
     world.send(2 * DAY)
     days(world, 60)
     assert bodies(world) == [name]
-    resume(world.service.topics, world.service.queues, world.clock, TOPIC, "audit")
+    resume(world.service, world.service.queues, world.clock, TOPIC, "audit")
     world.work()
     days(world, 27)
     assert bodies(world) == [name]
@@ -66,12 +66,12 @@ def test_a_body_waits_for_a_paused_subscription_and_28_days_more() -> None:
 
 def test_a_body_of_a_parked_message_waits_for_its_drain() -> None:
     world = World()
-    pause(world.service.topics, TOPIC, "billing")
+    pause(world.service, TOPIC, "billing")
     name = body(world, 1000)
     world.send(1000)
     days(world, 60)
     assert bodies(world) == [name]
-    resume(world.service.topics, world.service.queues, world.clock, TOPIC, "billing")
+    resume(world.service, world.service.queues, world.clock, TOPIC, "billing")
     world.work()
     days(world, 32)
     assert bodies(world) == []
@@ -91,7 +91,7 @@ def test_a_body_whose_message_is_due_late_on_a_day_is_not_taken_for_one_of_its_m
 def test_a_body_of_a_topic_that_is_no_more_stays_28_days_after_the_end_of_its_day() -> None:
     world = World()
     name = body(world, DAY + 20 * HOUR)
-    world.service.topics.delete_topic_state(TOPIC)
+    world.service.topic_states.delete(TOPIC)
     world.clock.advance_ms(2 * DAY + 28 * DAY)
     assert sweep_payloads(world.ports) == 0
     assert bodies(world) == [name]
@@ -111,7 +111,7 @@ def test_bodies_of_a_topic_that_is_no_more_go_28_days_after_they_were_due() -> N
     world = World()
     old = body(world, DAY)
     later = body(world, 90 * DAY)
-    world.service.topics.delete_topic_state(TOPIC)
+    world.service.topic_states.delete(TOPIC)
     world.clock.advance_ms(20 * DAY)
     sweep_payloads(world.ports)
     assert bodies(world) == sorted([old, later])

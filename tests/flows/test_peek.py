@@ -17,7 +17,7 @@ from tidewheel.model.topic_state import Purge
 
 def found(world: World, count: int, after: bytes | None = None) -> list[FoundMessage]:
     service = world.service
-    return peek_messages(service.topics, service.objects, world.state, count, world.clock.now_ms(), after=after)
+    return peek_messages(service, world.state, count, world.clock.now_ms(), after=after)
 
 
 def peek(world: World, count: int, after: bytes | None = None) -> list[str]:
@@ -26,7 +26,7 @@ def peek(world: World, count: int, after: bytes | None = None) -> list[str]:
 
 def cancel(world: World, *ids: str) -> None:
     results = cancel_many(
-        world.service.topics, TOPIC, world.state.slot_ms, [MessageId(each) for each in ids], world.clock.now_ms()
+        world.service, TOPIC, world.state.slot_ms, [MessageId(each) for each in ids], world.clock.now_ms()
     )
     assert all(results)
 
@@ -108,7 +108,7 @@ def test_purged_and_expired_messages_are_not_shown() -> None:
     world.clock.advance_ms(HOUR + 2 * MINUTE)  # nothing was dispatched: it is overdue
     assert peek(world, 9) == kept
     purge = Purge(first_ms=START_MS, end_ms=START_MS + 3 * HOUR, sent_before_ms=world.clock.now_ms())
-    assert world.service.topics.set_purges(state, 0, [purge])
+    assert world.service.topic_states.set_purges(state, 0, [purge])
     assert peek(world, 9) == []
     late = world.send(HOUR)
     assert peek(world, 9) == late
@@ -128,7 +128,7 @@ def test_copies_in_two_ledgers_are_one_message() -> None:
     again, once = world.pack(HOUR, HOUR + 1000), world.pack(2 * HOUR)
     world.ingest(again)
     world.ingest(again, once)  # grouped anew by SQS: another ledger
-    assert len(world.service.topics.buckets(TOPIC)) == 2
+    assert len(world.service.buckets.all(TOPIC)) == 2
     shown = peek(world, 9)
     assert len(shown) == len(set(shown)) == 3
 

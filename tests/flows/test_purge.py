@@ -26,7 +26,7 @@ from tidewheel.model.topic_state import PURGE_KEPT_MS, Purge, TopicState
 def run_purge(world: World, first_ms: int | None = None, end_ms: int | None = None) -> PurgeResult:
     """Purges a range that is given by delays from the world's start, and lets a millisecond pass."""
     bounds = [None if each is None else START_MS + each for each in (first_ms, end_ms)]
-    purged = purge(world.ports.topics, world.clock, TOPIC, first_ms=bounds[0], end_ms=bounds[1])
+    purged = purge(world.ports, world.clock, TOPIC, first_ms=bounds[0], end_ms=bounds[1])
     world.clock.advance_ms(1)
     return purged
 
@@ -37,7 +37,7 @@ def test_what_waits_is_dropped_and_what_is_sent_afterwards_comes() -> None:
     world.send(3 * DAY)
     purged = run_purge(world)
     assert (purged.messages, purged.ledgers, purged.sent_before_ms) == (3, 2, START_MS + 1)
-    assert world.service.topics.buckets(TOPIC) == []
+    assert world.service.buckets.all(TOPIC) == []
     assert world.state.waiting == 0
     after = world.send(HOUR, 2 * DAY)
     world.run(4 * DAY, sweeps=True)
@@ -72,7 +72,7 @@ def test_a_ledger_that_fills_a_range_from_its_first_to_its_last_millisecond_is_s
     world = World()
     world.send(DAY, 2 * DAY - 1)
     assert run_purge(world, DAY, 2 * DAY).ledgers == 1
-    assert world.service.topics.buckets(TOPIC) == []
+    assert world.service.buckets.all(TOPIC) == []
 
 
 @pytest.mark.parametrize(("first_ms", "end_ms"), [(DAY, None), (None, DAY)])
@@ -108,11 +108,11 @@ def test_what_is_planned_and_not_sent_yet_is_dropped_by_the_worker() -> None:
     world.send(*(HOUR + i for i in range(5)))
     world.clock.advance_ms(HOUR - 8 * MINUTE)
     dispatch(world.ports, TOPIC)
-    assert world.service.topics.open_deliveries(TOPIC)
+    assert world.service.deliveries.all(TOPIC)
     run_purge(world)
     world.work()
     assert not world.received()
-    assert not world.service.topics.open_deliveries(TOPIC)
+    assert not world.service.deliveries.all(TOPIC)
 
 
 def test_what_is_in_a_queue_already_is_not_called_back() -> None:
@@ -129,7 +129,7 @@ def test_a_merge_leaves_the_purged_rows_out() -> None:
         world.send(DAY, 30 * DAY)
     run_purge(world, 12 * HOUR, 2 * DAY)
     merge(world.ports, TOPIC, in_process(world.ports.objects), lease_s=60, everything=True)
-    [bucket] = world.service.topics.buckets(TOPIC)
+    [bucket] = world.service.buckets.all(TOPIC)
     assert bucket.rows == 9
     world.run(6 * DAY, sweeps=True)
     assert world.received() == once(kept)
@@ -162,9 +162,9 @@ def test_a_purge_after_which_a_merge_took_its_ledgers_still_drops_the_rows() -> 
     with pytest.raises(Crash):
         run_purge(world)
     world.ports.plan.disarm()
-    assert world.state.purge_ms == START_MS + 1 and len(world.service.topics.buckets(TOPIC)) == 3
+    assert world.state.purge_ms == START_MS + 1 and len(world.service.buckets.all(TOPIC)) == 3
     merge(world.ports, TOPIC, in_process(world.ports.objects), lease_s=60, everything=True)
-    assert world.service.topics.buckets(TOPIC) == []
+    assert world.service.buckets.all(TOPIC) == []
     world.run(6 * DAY, sweeps=True)
     assert not world.received()
 
@@ -176,7 +176,7 @@ def test_an_idle_topic_gives_its_storage_back_within_hours_of_a_purge() -> None:
     assert world.service.objects.names("ledgers/")
     world.run(8 * HOUR, sweeps=True)
     assert not world.service.objects.names("ledgers/")
-    assert world.service.topics.trash(TOPIC) == []
+    assert world.service.merges.trash(TOPIC) == []
 
 
 def test_a_purge_that_dies_at_any_call_and_is_repeated_leaves_nothing_that_waits() -> None:
@@ -207,7 +207,7 @@ def test_many_ledgers_are_swapped_out_in_several_transactions() -> None:
     for _ in range(200):
         world.send(DAY)
     assert run_purge(world).ledgers == 200
-    assert [len(each.objects) for each in world.service.topics.trash(TOPIC)] in (
+    assert [len(each.objects) for each in world.service.merges.trash(TOPIC)] in (
         [90, 90, 20],
         [90, 20, 90],
         [20, 90, 90],
@@ -250,8 +250,8 @@ def test_a_purge_by_a_clock_that_is_behind_undoes_no_newer_one_and_reaches_what_
     world.clock.advance_ms(HOUR)
     run_purge(world)
     newest = world.state.purge_ms
-    purge(world.ports.topics, ManualClock(START_MS), TOPIC)
-    purge(world.ports.topics, ManualClock(START_MS), TOPIC, first_ms=START_MS)
+    purge(world.ports, ManualClock(START_MS), TOPIC)
+    purge(world.ports, ManualClock(START_MS), TOPIC, first_ms=START_MS)
     assert world.state.purge_ms == newest + 1
     assert [each.sent_before_ms for each in world.state.purges] == [newest + 2]
 
@@ -261,7 +261,7 @@ def test_an_empty_range_and_an_unknown_topic_are_refused() -> None:
     with pytest.raises(InvalidValue, match="after the start"):
         run_purge(world, DAY, DAY)
     with pytest.raises(UnknownTopic, match="mail"):
-        purge(world.ports.topics, world.clock, "mail")
+        purge(world.ports, world.clock, "mail")
 
 
 RANGES = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.integers(0, 20)), max_size=4)

@@ -41,7 +41,7 @@ def a_world(*subscriptions: str, **settings: int) -> World:
 
 
 def lose_table(world: World) -> None:
-    world.service.topics._items.clear()
+    world.service.store.topics.clear()
 
 
 def run_rebuild(world: World, **options: Any) -> RebuildReport:
@@ -72,7 +72,7 @@ def damage(world: World, name: str, segment: int | None) -> None:
     if segment is None:
         data = data[:50]
     else:
-        bucket = next(each for each in world.service.topics.buckets(TOPIC) if each.object_name == name)
+        bucket = next(each for each in world.service.buckets.all(TOPIC) if each.object_name == name)
         data[bucket.segments[segment].offset + 60] ^= 0xFF
     world.service.objects.put(name, bytes(data))
 
@@ -114,14 +114,14 @@ def test_only_what_was_delivered_since_the_checkpoint_comes_again() -> None:
 def test_a_lagging_subscription_gets_its_rows_and_the_others_theirs_once() -> None:
     world = a_world("billing", "audit")
     ids = [id for hour in range(1, 6) for id in world.send(hour * HOUR)]
-    subscriptions = world.service.topics._of(TOPIC).subscriptions
+    subscriptions = world.service.store.of(TOPIC).subscriptions
     subscriptions["audit"] = replace(subscriptions["audit"], state=State.PAUSED)
     world.run(3 * HOUR + 30 * MINUTE)
     checkpoint(world)
     assert len(world.received("billing")) == 3 and not world.received("audit")
     lose_table(world)
     run_rebuild(world)
-    subscriptions = world.service.topics._of(TOPIC).subscriptions
+    subscriptions = world.service.store.of(TOPIC).subscriptions
     subscriptions["audit"] = replace(subscriptions["audit"], state=State.ACTIVE)
     world.run(3 * HOUR, sweeps=True)
     assert world.received("billing") == world.received("audit") == once(ids)
@@ -134,7 +134,7 @@ def test_what_was_handed_out_and_not_delivered_comes() -> None:
     world.clock.set_ms(START_MS + HOUR)
     dispatch(world.ports, TOPIC)
     parts = world.service.queues.take_parts()
-    assert len(parts[0][1:]) and world.service.topics.open_deliveries(TOPIC)
+    assert len(parts[0][1:]) and world.service.deliveries.all(TOPIC)
     checkpoint(world)
     lose_table(world)
     run_rebuild(world)
@@ -148,7 +148,7 @@ def test_cancelled_messages_stay_cancelled() -> None:
     world = a_world()
     [kept, cancelled] = world.send(2 * DAY, 2 * DAY)
     slot = (START_MS + 2 * DAY) // world.state.slot_ms
-    assert world.service.topics.cancel(TOPIC, Tombstone(slot, MessageId(cancelled), 2**31)).done
+    assert world.service.tombstones.cancel(TOPIC, Tombstone(slot, MessageId(cancelled), 2**31)).done
     checkpoint(world)
     lose_table(world)
     assert run_rebuild(world).tombstones == 1
@@ -175,7 +175,7 @@ def test_a_purged_topic_stays_purged() -> None:
     world.send(2 * DAY)
     world.clock.advance_ms(1000)
     kept = world.send(2 * DAY)
-    world.service.topics._of(TOPIC).state = replace(world.state, purge_ms=START_MS + 500)
+    world.service.store.of(TOPIC).state = replace(world.state, purge_ms=START_MS + 500)
     checkpoint(world)
     lose_table(world)
     run_rebuild(world)
@@ -186,7 +186,7 @@ def test_a_purged_topic_stays_purged() -> None:
 def test_a_purged_range_stays_purged_also_where_ledgers_are_rewritten() -> None:
     world = a_world()
     [_, kept] = world.send(2 * DAY, 4 * DAY)
-    purge(world.ports.topics, world.clock, TOPIC, first_ms=START_MS + DAY, end_ms=START_MS + 3 * DAY)
+    purge(world.ports, world.clock, TOPIC, first_ms=START_MS + DAY, end_ms=START_MS + 3 * DAY)
     checkpoint(world)
     marks = world.state.purges
     lose_table(world)
@@ -210,7 +210,7 @@ def test_marks_start_from_the_clock_and_the_least_cursor_and_counters_from_above
     assert (
         state.next_check_ms == now and min(state.work_version, state.swap_version, state.subscriptions_version) == now
     )
-    [subscription] = world.service.topics.subscriptions(TOPIC)
+    [subscription] = world.service.subscriptions.all(TOPIC)
     assert subscription.cursor == old.planned and subscription.start >= old.planned
 
 
@@ -226,10 +226,10 @@ def test_without_a_checkpoint_settings_are_needed_and_subscriptions_are_made_aft
     world.clock.advance_ms(2 * HOUR)
     run_rebuild(world, settings=TopicSettings(slot_s=60, lookahead_s=150))
     assert world.state.settings.slot_s == 60 and world.state.next_slot is None
-    assert world.service.topics.subscriptions(TOPIC) == []
+    assert world.service.subscriptions.all(TOPIC) == []
     from tidewheel.flows.administration.subscribe import create_subscription
 
-    create_subscription(world.service.topics, world.clock, TOPIC, "billing", "queue-billing", "earliest")
+    create_subscription(world.service, world.clock, TOPIC, "billing", "queue-billing", "earliest")
     world.run(2 * DAY, sweeps=True)
     assert world.received() == once(ids)
 
@@ -239,7 +239,7 @@ def test_nothing_is_made_from_nothing() -> None:
     lose_table(world)
     with pytest.raises(UnknownTopic):
         run_rebuild(world, settings=TopicSettings())
-    assert world.service.topics.state(TOPIC) is None
+    assert world.service.topic_states.read(TOPIC) is None
 
 
 def test_an_unreadable_checkpoint_leads_to_the_one_before() -> None:
@@ -277,7 +277,7 @@ def test_after_a_merge_outputs_count_once_the_sources_are_collected() -> None:
     ids = spread(world)
     run_merge(world)
     checkpoint(world)
-    [trash] = world.service.topics.trash(TOPIC)
+    [trash] = world.service.merges.trash(TOPIC)
     world.service.objects.delete(trash.objects)
     lose_table(world)
     report = run_rebuild(world)
@@ -291,7 +291,7 @@ def test_half_collected_sources_are_joined_with_the_outputs() -> None:
     ids = spread(world)
     run_merge(world)
     checkpoint(world)
-    [trash] = world.service.topics.trash(TOPIC)
+    [trash] = world.service.merges.trash(TOPIC)
     world.service.objects.delete(trash.objects[:2])
     lose_table(world)
     report = run_rebuild(world)
@@ -377,7 +377,7 @@ def test_the_ledger_of_a_crashed_ingest_whose_packs_came_again_otherwise_doubles
         world.ports.plan.disarm()
         if world.service.objects.names(LEDGERS):
             break
-    assert not world.service.topics.buckets(TOPIC)
+    assert not world.service.buckets.all(TOPIC)
     world.ingest(one)
     world.ingest(two, three)
     checkpoint(world)
@@ -408,7 +408,7 @@ def test_ledgers_of_another_generation_are_left_alone() -> None:
     checkpoint(world)
     lose_table(world)
     other = a_world()
-    other.service.topics._of(TOPIC).state = replace(other.state, generation="another")
+    other.service.store.of(TOPIC).state = replace(other.state, generation="another")
     other.send(DAY)
     [name] = other.service.objects.names(LEDGERS)
     foreign = name.replace("00000001", "f00d")
@@ -429,7 +429,7 @@ def test_a_rebuild_that_dies_anywhere_is_done_by_the_next(when: str) -> None:
         ids += spread(world)
         run_merge(world)
         checkpoint(world)
-        [trash] = world.service.topics.trash(TOPIC)
+        [trash] = world.service.merges.trash(TOPIC)
         world.service.objects.delete(trash.objects[:1])
         lose_table(world)
         world.ports.plan.schedule(at, when)
@@ -439,7 +439,7 @@ def test_a_rebuild_that_dies_anywhere_is_done_by_the_next(when: str) -> None:
             return
         except Crash:
             world.ports.plan.disarm()
-        if world.service.topics.state(TOPIC) is None:
+        if world.service.topic_states.read(TOPIC) is None:
             world.clock.advance_ms(LEASE_S * 1000)
             run_rebuild(world)
         world.run(5 * DAY, sweeps=True)
@@ -472,14 +472,14 @@ def test_a_replacement_that_dies_anywhere_is_done_by_the_next(when: str) -> None
 def test_an_index_that_is_there_is_kept_unless_it_is_to_be_replaced() -> None:
     world = a_world()
     ids = world.send(DAY, 2 * DAY)
-    lose_some = world.service.topics.buckets(TOPIC)[0]
-    world.service.topics.delete_bucket(TOPIC, lose_some.id)
+    lose_some = world.service.buckets.all(TOPIC)[0]
+    world.service.buckets.delete(TOPIC, lose_some.id)
     with pytest.raises(InvalidValue, match="has an index"):
         run_rebuild(world)
     for _ in range(2):
         world.clock.advance_ms(1000)
         run_rebuild(world, replace_index=True)
-        assert [each.object_name for each in world.service.topics.buckets(TOPIC)] == [lose_some.object_name]
+        assert [each.object_name for each in world.service.buckets.all(TOPIC)] == [lose_some.object_name]
     world.run(3 * DAY, sweeps=True)
     assert world.received() == once(ids)
 
@@ -492,7 +492,7 @@ def test_a_subscription_that_only_the_table_has_survives() -> None:
     world.clock.set_ms(START_MS + HOUR)
     dispatch(world.ports, TOPIC)
     world.service.queues.take_parts()
-    world.service.topics.delete_topic_state(TOPIC)
+    world.service.topic_states.delete(TOPIC)
     run_rebuild(world)
     world.run(2 * DAY, sweeps=True)
     assert world.received("audit") == once(ids)
@@ -501,7 +501,7 @@ def test_a_subscription_that_only_the_table_has_survives() -> None:
 def test_a_rebuild_waits_for_a_merge_that_is_under_way() -> None:
     world = a_world()
     world.send(DAY)
-    assert world.service.topics.lease_merge(TOPIC, START_MS, START_MS + 1000)
+    assert world.service.merges.lease(TOPIC, START_MS, START_MS + 1000)
     with pytest.raises(ConcurrentModification):
         run_rebuild(world, replace_index=True)
     assert world.state is not None
@@ -525,11 +525,11 @@ def test_a_dry_run_finds_each_kind_of_disagreement() -> None:
     world = a_world(segment_rows=5)
     for _ in range(4):
         world.send(*(DAY + i * HOUR for i in range(20)))
-    buckets = world.service.topics.buckets(TOPIC)
+    buckets = world.service.buckets.all(TOPIC)
     missing, wrong, half, twice = (bucket.object_name for bucket in buckets)
     damage(world, half, 1)
     world.service.objects.delete([missing])
-    items = world.service.topics._of(TOPIC).buckets
+    items = world.service.store.of(TOPIC).buckets
     items[buckets[1].id] = replace(buckets[1], rows=7)
     copy = ledger_name(TOPIC, 1, 1, "copied", "f00d")
     world.service.objects.put(copy, world.service.objects.get_range(twice, 0, 10**6))
@@ -560,7 +560,7 @@ def test_a_dry_run_without_an_index_says_what_a_rebuild_has() -> None:
     report = run_audit(world)
     assert (report.live, report.rows, len(report.dropped)) == (4, 12, 1)
     assert report.subscriptions == ("billing",) and report.checkpoint_ms == START_MS
-    assert world.service.topics.state(TOPIC) is None
+    assert world.service.topic_states.read(TOPIC) is None
     lose_table(world)
     world.service.objects.delete(world.service.objects.names("checkpoints/"))
     with pytest.raises(InvalidValue, match="no index and no checkpoint"):
@@ -580,7 +580,7 @@ def irregular(count: int) -> list[int]:
 def test_a_ledger_with_a_tail_is_whole_and_its_messages_come() -> None:
     world = a_world("billing", segment_rows=1)
     ids = world.send(*irregular(1000))
-    [bucket] = world.service.topics.buckets(TOPIC)
+    [bucket] = world.service.buckets.all(TOPIC)
     assert bucket.tail is not None
     checkpoint(world)
     assert run_audit(world).agrees
@@ -593,7 +593,7 @@ def test_a_ledger_with_a_tail_is_whole_and_its_messages_come() -> None:
 def test_a_ledger_whose_tail_is_damaged_is_rewritten() -> None:
     world = a_world("billing", segment_rows=1)
     ids = world.send(*irregular(1000))
-    [bucket] = world.service.topics.buckets(TOPIC)
+    [bucket] = world.service.buckets.all(TOPIC)
     assert bucket.tail is not None
     data = bytearray(world.service.objects.get_range(bucket.object_name, 0, 10**9))
     data[bucket.tail.offset + 20] ^= 0xFF
@@ -627,7 +627,7 @@ def test_a_replacement_waits_for_a_collection_that_is_under_way() -> None:
 
 def parked_direct_messages(world: World) -> list[str]:
     """Leaves one park of a paused subscription, and one of a broken one."""
-    pause(world.service.topics, TOPIC, "billing")
+    pause(world.service, TOPIC, "billing")
     world.service.queues.remove("queue-audit")
     return world.send(MINUTE)
 
@@ -636,16 +636,16 @@ def test_a_rebuild_keeps_what_is_parked_and_it_arrives_when_it_may() -> None:
     world = a_world("billing", "audit", "other")
     direct = parked_direct_messages(world)
     later = world.send(DAY)
-    before = {each.name: each for each in world.service.topics.subscriptions(TOPIC)}
+    before = {each.name: each for each in world.service.subscriptions.all(TOPIC)}
     run_rebuild(world, replace_index=True)
-    after = {each.name: each for each in world.service.topics.subscriptions(TOPIC)}
+    after = {each.name: each for each in world.service.subscriptions.all(TOPIC)}
     assert {name: each.state for name, each in after.items()} == {name: each.state for name, each in before.items()}
     same = {name for name in after if after[name].generation == before[name].generation}
     assert same == {"billing", "audit"}
     world.service.queues.restore("queue-audit")
     world.run(HOUR, sweeps=True)
     assert world.received("audit") == once(direct) and not world.received("billing")
-    resume(world.service.topics, world.service.queues, world.clock, TOPIC, "billing")
+    resume(world.service, world.service.queues, world.clock, TOPIC, "billing")
     world.run(2 * DAY, sweeps=True)
     for name in ("billing", "audit", "other"):
         assert world.received(name) == once(direct + later)
@@ -660,17 +660,17 @@ def test_no_sweep_takes_a_park_for_nobody_s_while_the_topic_is_rebuilt() -> None
 
 
 def assert_parks(world: World, count: int) -> None:
-    world.service.topics._of(TOPIC).subscriptions, kept = {}, world.service.topics._of(TOPIC).subscriptions
-    if world.service.topics.state(TOPIC) is None:
+    world.service.store.of(TOPIC).subscriptions, kept = {}, world.service.store.of(TOPIC).subscriptions
+    if world.service.topic_states.read(TOPIC) is None:
         world.sweep()
-    world.service.topics._of(TOPIC).subscriptions = kept
-    assert len(world.service.topics.parks(TOPIC)) == count
+    world.service.store.of(TOPIC).subscriptions = kept
+    assert len(world.service.parks.all(TOPIC)) == count
 
 
 def test_a_filter_outlives_the_table() -> None:
     world = a_world("billing")
     policy = FilterPolicy.parse({"color": ["red"]}).to_json()
-    create_subscription(world.service.topics, world.clock, TOPIC, "red", "queue-red", filter_policy=policy)
+    create_subscription(world.service, world.clock, TOPIC, "red", "queue-red", filter_policy=policy)
     [red], [blue] = world.send(HOUR, attributes={"color": "red"}), world.send(HOUR, attributes={"color": "blue"})
     checkpoint(world)
     lose_table(world)

@@ -39,14 +39,14 @@ def make(
     now_ms = world.clock.now_ms()
     given = parse_rule(rule.get("cron"), rule.get("every"), rule.get("timezone", "UTC"), start_ms=now_ms)
     message = Message(body=body, expires_in=rule.get("expires_in"), attributes=rule.get("attributes", {}))
-    topics = world.service.topics
+    storage = world.service
     return recurring.make(
-        topics, send, lambda: world.state, now_ms, key, message, given, starts_now=True, replaces=replaces
+        storage, send, lambda: world.state, now_ms, key, message, given, starts_now=True, replaces=replaces
     )
 
 
 def end(world: World, key: str = "daily") -> None:
-    recurring.end(world.service.topics, lambda: world.state, key)
+    recurring.end(world.service, lambda: world.state, key)
 
 
 def due_minutes(world: World, name: str = "billing") -> list[float]:
@@ -87,7 +87,7 @@ def test_one_that_is_due_in_the_first_millisecond_of_a_slot_comes_in_time_whatev
 def test_the_next_slot_in_which_one_is_due_is_that_of_its_first_millisecond() -> None:
     world = World()
     make(world, every="1d")
-    slot_ms, recurring_ones = world.state.slot_ms, world.service.topics.all_recurring(TOPIC)
+    slot_ms, recurring_ones = world.state.slot_ms, world.service.recurring.all(TOPIC)
     first = (START_MS + DAY) // slot_ms
     assert (START_MS + DAY) % slot_ms == 0
     assert next_occupied_by(recurring_ones, slot_ms, first - 1) == first
@@ -131,14 +131,14 @@ def test_nothing_is_left_over_when_it_has_been_delivered() -> None:
 def test_a_plan_of_a_paused_subscription_keeps_what_recurring_messages_added() -> None:
     world = World("billing", "audit")
     make(world, every="6h")
-    topics = world.service.topics
-    paused = topics.subscription(TOPIC, "audit")
+    storage = world.service
+    paused = storage.subscriptions.read(TOPIC, "audit")
     assert paused is not None
-    pause(topics, TOPIC, "audit")
+    pause(storage, TOPIC, "audit")
     world.run(3 * DAY, sweeps=True)
     sweep_orphans(world.ports)
     collect(world.ports, TOPIC)
-    resume(topics, world.service.queues, world.clock, TOPIC, "audit")
+    resume(storage, world.service.queues, world.clock, TOPIC, "audit")
     world.work()
     world.run(DAY, sweeps=True)
     expected = [each for each in due_minutes(world, "billing") if each >= 60]
@@ -182,7 +182,7 @@ def test_a_purge_drops_what_is_planned_and_not_the_rule() -> None:
     world = World()
     make(world, every="1h")
     world.run(3 * HOUR + MINUTE, sweeps=True)
-    purge(world.service.topics, world.clock, TOPIC)
+    purge(world.service, world.clock, TOPIC)
     world.run(3 * HOUR, sweeps=True)
     assert due_minutes(world)[-1] >= 360
 
@@ -247,11 +247,11 @@ def test_a_rebuild_of_a_lost_table_brings_recurring_messages_back() -> None:
     make(world, every="1h")
     world.run(DAY, sweeps=True)
     collect(world.ports, TOPIC)
-    topics = world.service.topics
-    [kept] = topics.all_recurring(TOPIC)
-    topics._items.clear()
+    storage = world.service
+    [kept] = storage.recurring.all(TOPIC)
+    storage.store.topics.clear()
     rebuild(world.ports, TOPIC, InProcess(objects=world.ports.objects), lease_s=600)
-    assert topics.all_recurring(TOPIC) == [kept]
+    assert storage.recurring.all(TOPIC) == [kept]
     assert world.state.recurring == 1
     world.run(DAY, sweeps=True)
     minutes = sorted({(id_deliver_at_ms(id_bytes(each)) - START_MS) / MINUTE for each in world.received()})

@@ -30,7 +30,7 @@ def run_replay(
 ) -> ReplayResult:
     """Replays a range that is given from the world's start, as an administrator who may enqueue work."""
     return replay(
-        world.ports.topics,
+        world.ports,
         world.clock,
         TOPIC,
         name,
@@ -49,8 +49,13 @@ def delivered(world: World, days: int = 3) -> list[str]:
 
 
 def nothing_is_left(world: World) -> bool:
-    topics = world.service.topics
-    kept = [topics.buckets(TOPIC), topics.plan_ranges(TOPIC), topics.trash(TOPIC), topics.open_deliveries(TOPIC)]
+    storage = world.service
+    kept = [
+        storage.buckets.all(TOPIC),
+        storage.plans.ranges(TOPIC),
+        storage.merges.trash(TOPIC),
+        storage.deliveries.all(TOPIC),
+    ]
     return not any(kept) and not world.service.objects.names("ledgers/")
 
 
@@ -59,7 +64,7 @@ def test_ledgers_are_kept_as_long_as_the_setting_says_and_then_go_from_an_idle_t
     world = World(**KEPT)
     world.send(DAY)
     world.run(DAY + WEEK - HOUR, sweeps=True)
-    assert world.service.objects.names("ledgers/") and world.service.topics.plan_ranges(TOPIC)
+    assert world.service.objects.names("ledgers/") and world.service.plans.ranges(TOPIC)
     world.run(DAY, sweeps=True)
     assert nothing_is_left(world)
     assert world.state.collect_at_ms is None
@@ -95,7 +100,7 @@ def test_a_shorter_retention_takes_effect_at_once() -> None:
     world.send(HOUR)
     world.run(DAY, sweeps=True)
     assert world.service.objects.names("ledgers/")
-    update_topic(world.ports.topics, world.clock, TOPIC, {"retention_s": 0})
+    update_topic(world.ports, world.clock, TOPIC, {"retention_s": 0})
     world.run(2 * HOUR, sweeps=True)
     assert not world.service.objects.names("ledgers/")
 
@@ -105,12 +110,12 @@ def test_collection_never_stops_inside_a_plan() -> None:
     world.send(*(HOUR + minute * MINUTE for minute in range(60)))
     world.clock.advance_ms(2 * HOUR - 8 * MINUTE)  # nobody dispatched for long: one plan spans two hours
     dispatch(world.ports, TOPIC)
-    [(a, b)] = world.service.topics.plan_ranges(TOPIC)
+    [(a, b)] = world.service.plans.ranges(TOPIC)
     world.clock.advance_ms(HOUR)
     assert a < (world.clock.now_ms() - HOUR) // world.state.slot_ms < b
     collect(world.ports, TOPIC)
     assert world.state.collected_until == a
-    create_subscription(world.service.topics, world.clock, TOPIC, "audit", "queue-audit", "earliest")
+    create_subscription(world.service, world.clock, TOPIC, "audit", "queue-audit", "earliest")
     world.run(2 * HOUR, sweeps=True)
     assert world.received("audit") == world.received("billing")
 
@@ -126,7 +131,7 @@ def test_what_was_delivered_comes_again_with_the_same_ids_and_nothing_else() -> 
     assert world.received("audit") == once(ids[:-1])
     world.run(DAY, sweeps=True)
     assert world.received("billing") == Counter(ids[:-1] * 2 + ids[-1:])
-    assert not world.service.topics.open_deliveries(TOPIC)
+    assert not world.service.deliveries.all(TOPIC)
 
 
 def test_only_what_is_due_in_the_range_comes() -> None:
@@ -148,7 +153,7 @@ def test_parts_outside_of_the_range_are_not_worked_on() -> None:
     assert world.received() == once(ids)
     done = run_replay(world, HOUR + 4000, HOUR + 6000)
     assert (done.plans, done.messages) == (1, 2)
-    [delivery] = world.service.topics.open_deliveries(TOPIC)
+    [delivery] = world.service.deliveries.all(TOPIC)
     assert delivery.parts == 5 and delivery.done == {0, 1, 3, 4}
     assert len(world.service.queues.take_jobs()) == 1
     world.run(HOUR, sweeps=True)
@@ -165,7 +170,7 @@ def test_messages_that_went_direct_do_not_come_again() -> None:
 def test_what_was_purged_since_stays_dropped() -> None:
     world = World(**KEPT)
     ids = delivered(world)
-    purge(world.ports.topics, world.clock, TOPIC, first_ms=START_MS + DAY, end_ms=START_MS + 2 * DAY)
+    purge(world.ports, world.clock, TOPIC, first_ms=START_MS + DAY, end_ms=START_MS + 2 * DAY)
     run_replay(world)
     world.work()
     assert world.received() == Counter([*ids[:3], ids[0], ids[2]])
@@ -225,11 +230,11 @@ def test_a_late_worker_of_the_first_delivery_does_not_touch_the_replay() -> None
     ids = world.send(HOUR, HOUR + 1)
     world.run(2 * HOUR, sweeps=True)
     run_replay(world)
-    [delivery] = world.service.topics.open_deliveries(TOPIC)
+    [delivery] = world.service.deliveries.all(TOPIC)
     first = DeliveryKey(topic=TOPIC, subscription="billing", generation=delivery.key.generation, plan=delivery.key.plan)
     assert deliver_part(world.ports, first, 0) is None
-    assert world.service.topics.part_done(first, 0) is None
-    world.service.topics.delete_deliveries([first])
+    assert world.service.deliveries.part_done(first, 0) is None
+    world.service.deliveries.delete([first])
     world.work()
     assert world.received() == Counter(ids * 2)
 
@@ -242,11 +247,11 @@ def test_who_may_not_enqueue_leaves_that_to_the_sweep() -> None:
         raise QueueUnavailable("work", "AccessDenied")
 
     for enqueue in (None, refuse):
-        replay(world.ports.topics, world.clock, TOPIC, "billing", enqueue=enqueue)
+        replay(world.ports, world.clock, TOPIC, "billing", enqueue=enqueue)
         world.work()
-        assert len(world.service.topics.open_deliveries(TOPIC)) == 3
+        assert len(world.service.deliveries.all(TOPIC)) == 3
         world.run(5 * MINUTE, sweeps=True)
-        assert not world.service.topics.open_deliveries(TOPIC)
+        assert not world.service.deliveries.all(TOPIC)
     assert world.received() == Counter(ids[:-1] * 3)
 
 
@@ -289,7 +294,7 @@ def test_a_collection_between_the_reading_and_the_opening_is_seen() -> None:
     world.ports.plan.before = before
     done = run_replay(world)
     assert done.plans == 0
-    assert not world.service.topics.open_deliveries(TOPIC)
+    assert not world.service.deliveries.all(TOPIC)
 
 
 def test_a_range_has_its_first_millisecond_and_not_its_last() -> None:
@@ -310,7 +315,7 @@ def test_a_collection_that_has_read_the_deliveries_before_a_replay_is_refused() 
     delivered(world)
     stale = world.state
     assert run_replay(world).plans == 3
-    assert not world.service.topics.raise_gc(stale, stale.planned)
+    assert not world.service.topic_states.raise_collected_until(stale, stale.planned)
 
 
 def test_a_replay_that_dies_at_any_call_and_is_repeated_brings_everything() -> None:
@@ -338,7 +343,7 @@ def test_a_replay_that_dies_at_any_call_and_is_repeated_brings_everything() -> N
 def test_a_checkpoint_does_not_take_a_replay_for_work_that_is_left() -> None:
     world = World(**KEPT)
     delivered(world)
-    [subscription] = world.service.topics.subscriptions(TOPIC)
+    [subscription] = world.service.subscriptions.all(TOPIC)
     run_replay(world)
     checkpoint_topic(world.ports, TOPIC)
     newest = find_checkpoints(world.service.objects, TOPIC).newest
@@ -348,11 +353,11 @@ def test_a_checkpoint_does_not_take_a_replay_for_work_that_is_left() -> None:
 def test_a_paused_subscription_gets_no_replay() -> None:
     world = World(**KEPT)
     delivered(world)
-    [subscription] = world.service.topics.subscriptions(TOPIC)
-    assert world.service.topics.pause(subscription)
+    [subscription] = world.service.subscriptions.all(TOPIC)
+    assert world.service.subscriptions.pause(subscription)
     with pytest.raises(InvalidValue, match="resume it first"):
         run_replay(world)
-    assert not world.service.topics.open_deliveries(TOPIC)
+    assert not world.service.deliveries.all(TOPIC)
 
 
 def test_bad_ranges_and_unknown_names_are_refused() -> None:
@@ -364,4 +369,4 @@ def test_bad_ranges_and_unknown_names_are_refused() -> None:
     with pytest.raises(UnknownSubscription):
         run_replay(world, name="nobody")
     with pytest.raises(UnknownTopic):
-        replay(world.ports.topics, ManualClock(START_MS), "mail", "billing")
+        replay(world.ports, ManualClock(START_MS), "mail", "billing")

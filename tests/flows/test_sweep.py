@@ -10,7 +10,7 @@ import pytest
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, World
 from tidewheel.flows.administration.delete_topic import delete_topic
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
-from tidewheel.flows.delivery.recur import arm_again
+from tidewheel.flows.delivery.recur import schedule_again
 from tidewheel.flows.upkeep import sweep as module
 from tidewheel.flows.upkeep.sweep import SWEEP_MS, sweep
 from tidewheel.model.settings import TopicSettings
@@ -19,9 +19,9 @@ from tidewheel.model.settings import TopicSettings
 def topics_in_need(world: World, *names: str) -> None:
     """Makes topics whose first dispatch is lost, each two slots after the one before."""
     for name in names:
-        create_topic(world.service.topics, world.clock, name, TopicSettings())
-        create_subscription(world.service.topics, world.clock, name, "s", f"queue-{name}")
-        arm_again(world.ports, name)  # as the first sweep does
+        create_topic(world.service, world.clock, name, TopicSettings())
+        create_subscription(world.service, world.clock, name, "s", f"queue-{name}")
+        schedule_again(world.ports, name)  # as the first sweep does
         world.clock.advance_ms(10 * MINUTE)
 
 
@@ -62,7 +62,7 @@ def test_a_topic_is_dispatched_once_a_sweep_though_its_wake_and_its_collection_b
     world.run(DAY, schedules=False)
     state = world.state
     assert state.next_slot is not None
-    assert world.service.topics.set_collect_at(state, world.clock.now_ms(), state.next_check_ms)
+    assert world.service.topic_states.set_collect_at(state, world.clock.now_ms(), state.next_check_ms)
 
     class Idle:
         idle_leftovers = True
@@ -94,11 +94,11 @@ def test_many_topics_that_are_slow_to_delete_keep_nothing_waiting_that_is_late(m
     world = World(inline_rows=1)
     names = [f"gone-{number}" for number in range(16)]
     for name in names:
-        create_topic(world.service.topics, world.clock, name, TopicSettings())
-        delete_topic(world.service.topics, world.clock, name)
+        create_topic(world.service, world.clock, name, TopicSettings())
+        delete_topic(world.service, world.clock, name)
     world.send(2 * HOUR)
     world.run(3 * HOUR, schedules=False)
-    deletions = slow(world, world.service.wheel, "disarm", monkeypatch, 20_000)
+    deletions = slow(world, world.service.wheel, "unschedule", monkeypatch, 20_000)
     daily = slow(world, module, "sweep_orphans_daily", monkeypatch, 0)
     started_ms = world.clock.now_ms()
     swept = sweep(world.ports)
@@ -110,7 +110,7 @@ def test_many_topics_that_are_slow_to_delete_keep_nothing_waiting_that_is_late(m
     for _ in range(16):
         world.clock.advance_ms(5 * MINUTE)
         sweep(world.ports)
-    assert all(world.service.topics.deletion(name) is None for name in names)
+    assert all(world.service.deletions.read(name) is None for name in names)
 
 
 def test_nothing_is_begun_after_the_end_and_the_next_sweep_sees_it_again(monkeypatch: pytest.MonkeyPatch) -> None:

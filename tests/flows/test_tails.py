@@ -21,7 +21,7 @@ LOOKAHEAD_MS = 480_000
 
 def shrunk(world: World, *, shift: int) -> dict[str, Bucket]:
     """Leaves each bucket's index to a tail behind its ledger, its slots coarse; returns the complete ones by object."""
-    buckets = world.service.topics._of(TOPIC).buckets
+    buckets = world.service.store.of(TOPIC).buckets
     whole = {}
     for bucket in list(buckets.values()):
         data = world.service.objects.get_range(bucket.object_name, 0, 10**9)
@@ -71,7 +71,7 @@ def test_a_dispatch_does_with_tails_exactly_what_it_does_without(shift: int) -> 
     plain, tailed = World(), World()
     for world in (plain, tailed):
         spread(world, 5)
-    slots = sorted({slot for bucket in plain.service.topics.buckets(TOPIC) for slot in bucket.slots})
+    slots = sorted({slot for bucket in plain.service.buckets.all(TOPIC) for slot in bucket.slots})
     shrunk(tailed, shift=shift)
     for slot in slots:
         done = []
@@ -103,7 +103,7 @@ def test_a_dispatch_reads_the_tails_of_ledgers_that_are_due_once_and_no_others(m
     world = World()
     world.send(HOUR, 2 * DAY)
     world.send(HOUR + 1, 3 * DAY)
-    due = {bucket.object_name for bucket in world.service.topics.buckets(TOPIC)}
+    due = {bucket.object_name for bucket in world.service.buckets.all(TOPIC)}
     world.send(DAY, 2 * DAY)
     whole = shrunk(world, shift=0)
     tails = count_tails(world, whole, monkeypatch)
@@ -127,11 +127,11 @@ def test_a_dispatch_reads_the_tail_of_a_coarse_ledger_once_for_the_plan_and_the_
 def test_a_ledger_whose_coarse_slots_are_far_off_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     world.send(HOUR)
-    near = {bucket.object_name for bucket in world.service.topics.buckets(TOPIC)}
+    near = {bucket.object_name for bucket in world.service.buckets.all(TOPIC)}
     world.send(20 * DAY, 30 * DAY)
     world.send(6 * HOUR)
     whole = shrunk(world, shift=0)
-    buckets = world.service.topics._of(TOPIC).buckets
+    buckets = world.service.store.of(TOPIC).buckets
     far = next(b for b in buckets.values() if b.first_slot > (START_MS + 19 * DAY) // SLOT_MS)
     buckets[far.id] = replace(far, slots=type(far.slots)(slot >> 5 for slot in far.slots), slot_shift=5)
     tails = count_tails(world, whole, monkeypatch)
@@ -147,7 +147,7 @@ def test_what_is_occupied_and_what_comes_next_is_the_same_with_tails_as_without(
     world = World()
     spread(world, random_.randint(1, 6), rows=random_.randint(1, 9), span_ms=random_.choice([HOUR, DAY, 20 * DAY]))
     exact = list(shrunk(world, shift=random_.randint(0, 12)).values())
-    coarse = world.service.topics.buckets(TOPIC)
+    coarse = world.service.buckets.all(TOPIC)
     occupied = sorted({slot for bucket in exact for slot in bucket.slots})
     ends = [occupied[-1] + 1, *(random_.choice(occupied) + random_.randint(-2, 2) for _ in range(20))]
     for at in ends:
@@ -170,7 +170,7 @@ def _cut(bucket: Bucket, a: int, b: int) -> Bucket:
 def test_a_bucket_that_is_complete_is_not_read() -> None:
     world = World()
     world.send(HOUR)
-    [bucket] = world.service.topics.buckets(TOPIC)
+    [bucket] = world.service.buckets.all(TOPIC)
     objects: Any = None
     assert complete(objects, bucket) is bucket
 
@@ -179,7 +179,7 @@ def test_a_tail_that_is_damaged_or_gone_is_an_error_and_plans_nothing() -> None:
     world = World()
     ids = world.send(HOUR)
     shrunk(world, shift=4)
-    [bucket] = world.service.topics.buckets(TOPIC)
+    [bucket] = world.service.buckets.all(TOPIC)
     good = world.service.objects.get_range(bucket.object_name, 0, 10**9)
     world.clock.set_ms(START_MS + HOUR - LOOKAHEAD_MS)
     assert bucket.tail is not None

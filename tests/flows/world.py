@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tests.stored_ports import STORED_PORTS
 from tidewheel.clock import ManualClock
 from tidewheel.errors import PartLeased, UnknownTopic
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
@@ -46,18 +47,18 @@ class World:
         self.ids = IdSource()
         self.hidden: list[tuple[int, DeliveryKey, int]] = []
         self.dispatches = self.collections = 0
-        create_topic(self.service.topics, self.clock, TOPIC, TopicSettings(**settings))
+        create_topic(self.service, self.clock, TOPIC, TopicSettings(**settings))
         for name in subscriptions or (("billing",) if subscribe else ()):
             self.subscribe(name)
 
     @property
     def state(self) -> TopicState:
-        state = self.service.topics.state(TOPIC)
+        state = self.service.topic_states.read(TOPIC)
         assert state is not None
         return state
 
     def subscribe(self, name: str) -> None:
-        create_subscription(self.service.topics, self.clock, TOPIC, name, f"queue-{name}")
+        create_subscription(self.service, self.clock, TOPIC, name, f"queue-{name}")
 
     def pack(self, *delays_ms: int, body: str = "hello", **message: Any) -> Pack:
         """Packs one message a delay, as the SDK does."""
@@ -207,11 +208,8 @@ class CrashingPorts:
 
     def __init__(self, service: MemoryService) -> None:
         self.plan = CrashPlan()
-        self.topics = CrashingPort(service.topics, self.plan)
-        self.objects = CrashingPort(service.objects, self.plan)
-        self.queues = CrashingPort(service.queues, self.plan)
-        self.wheel = CrashingPort(service.wheel, self.plan)
-        self.runs = CrashingPort(service.runs, self.plan)
+        for name in (*STORED_PORTS, "queues", "wheel", "runs"):
+            setattr(self, name, CrashingPort(getattr(service, name), self.plan))
         self.clock, self.parallel, self.max_skew_ms = service.clock, service.parallel, service.max_skew_ms
 
 

@@ -80,7 +80,7 @@ def batch() -> None:
     """A batch of 120 packs of some KB, all as a client might send them, that hold 370 MB together."""
     service, functions = _service()
     document = json.loads(zlib.decompress(opened(PACKS[0])[1:]))
-    [generation] = [state.generation for state in [service.topics.state("orders")] if state is not None]
+    [generation] = [state.generation for state in [service.topic_states.read("orders")] if state is not None]
     count = 28
     found = []
     for number in range(120):
@@ -99,14 +99,14 @@ def batch() -> None:
     _bound()
     failed = functions.ingest(found)
     assert not failed, failed
-    rows = sum(bucket.rows for bucket in service.topics.buckets("orders"))
+    rows = sum(bucket.rows for bucket in service.buckets.all("orders"))
     assert rows == 120 * count, rows
 
 
 def _service() -> tuple[MemoryService, MemoryFunctions]:
     clock = ManualClock(NOW_MS)
     service = MemoryService.at(clock, MemorySqs(clock), stack="tidewheel", max_skew_ms=0)
-    create_topic(service.topics, clock, "orders", TopicSettings())
+    create_topic(service, clock, "orders", TopicSettings())
     return service, MemoryFunctions(service)
 
 

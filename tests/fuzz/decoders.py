@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz import hostile
 from tests.fuzz.good import CHECKPOINT, ITEMS, JOBS, NOW_MS, PACKS, PLAN, RECEIVED, SLOTS, TABLE
-from tidewheel.aws import dynamodb_items as items
+from tidewheel.aws.dynamodb import items
 from tidewheel.client.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, declared
 from tidewheel.clock import ManualClock
 from tidewheel.flows.delivery.ingest import pack_rows

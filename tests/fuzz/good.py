@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tidewheel.aws import dynamodb_items as items
-from tidewheel.aws.dynamodb_items import PlanItem
-from tidewheel.flows.ports import Trash
+from tidewheel.aws.dynamodb import items
+from tidewheel.aws.dynamodb.items import PlanItem
+from tidewheel.flows.ports.merges import Trash
 from tidewheel.ledger.bucket import Bucket, BucketId, Tail
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.ledger.segment_table import encode_segments

@@ -15,14 +15,15 @@ from typing import cast
 
 from tests.fuzz.damage import damaged
 from tests.fuzz.good import CHECKPOINT, ITEMS, NOW_MS, PACKS, PLAN, RECEIVED, SLOTS, TABLE, ledger
-from tidewheel.aws import dynamodb_items as items
+from tidewheel.aws.dynamodb import items
 from tidewheel.client.connection import Connection
 from tidewheel.client.payloads import fetch_payload
 from tidewheel.errors import CorruptLedger
 from tidewheel.flows.delivery.due_rows import due_rows
 from tidewheel.flows.delivery.parking import parked_rows
 from tidewheel.flows.delivery.release import releases
-from tidewheel.flows.ports import Ports, StoredObject
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.upkeep.payloads import _marks
 from tidewheel.ledger.bucket import Bucket, Tail, encode_tail
 from tidewheel.ledger.inspection import inspect

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fuzz.good import CHECKPOINT, IDS, ITEMS, NOW_MS, PACKS, PLAN
 from tidewheel import InvalidValue
-from tidewheel.aws import dynamodb_items as items
+from tidewheel.aws.dynamodb import items
 from tidewheel.errors import CorruptMetadata, CorruptPack, UnsupportedLayout
 from tidewheel.flows.delivery.ingest import pack_rows
 from tidewheel.flows.delivery.release import releases

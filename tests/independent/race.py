@@ -22,6 +22,7 @@ from typing import Any
 from tests.independent.network import Network
 from tests.independent.no_moto import forbid
 from tests.independent.record import Record, Sent
+from tests.stored_ports import TABLE_PORTS
 from tidewheel.errors import ConcurrentModification, PartLeased
 from tidewheel.flows.administration.cancel import cancel, cancel_many
 from tidewheel.flows.administration.pause import pause, resume
@@ -101,9 +102,9 @@ class Race:
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        create_topic(self.ports.topics, self.clock, TOPIC, SETTINGS)
+        create_topic(self.ports, self.clock, TOPIC, SETTINGS)
         for name, url in QUEUES.items():
-            create_subscription(self.ports.topics, self.clock, TOPIC, name, url)
+            create_subscription(self.ports, self.clock, TOPIC, name, url)
 
     def run(self, seconds: float) -> list[str]:
         """Lets the threads work for so long, then heals; returns the violations."""
@@ -152,7 +153,7 @@ class Race:
         worker = Worker(self, random.Random(0))
         self.calm()
         for name in QUEUES:
-            resume(self.ports.topics, self.ports.queues, self.clock, TOPIC, name)
+            resume(self.ports, self.ports.queues, self.clock, TOPIC, name)
         last_ms = max(sent.due_ms for sent in self.record.sent.values())
         while self.clock.now_ms() < last_ms + HEALED_MS:
             near = self.clock.now_ms() < last_ms + 2 * SETTINGS.lookahead_ms
@@ -162,8 +163,8 @@ class Race:
             while self.ports.queues.jobs:
                 worker.work()
             worker.watch()
-        state = self.ports.topics.state(TOPIC)
-        if state.next_slot is not None or self.ports.topics.open_deliveries(TOPIC):
+        state = self.ports.topic_states.read(TOPIC)
+        if state.next_slot is not None or self.ports.deliveries.all(TOPIC):
             self.record.violations.append(f"something is left when all is due: {state}")
 
 
@@ -187,7 +188,7 @@ class Worker:
         pack, [mine] = self._pack(1, key=key, replace=True)
         if not self._ingest((pack, [mine])):
             return
-        state = self._ports.topics.state(TOPIC)
+        state = self._ports.topic_states.read(TOPIC)
         for sent in older:
             # Both were ingested, one after the other, and the older one's slot is open still.
             if sent.sent_ms < mine.sent_ms and sent.due_ms // SETTINGS.slot_ms >= state.sealed:
@@ -200,7 +201,7 @@ class Worker:
             for number in range(size)
         ]
         checked = [check_message(message, self._ids, now_ms) for message in messages]
-        state = self._ports.topics.state(TOPIC)
+        state = self._ports.topic_states.read(TOPIC)
         [(_, data)] = packs(TOPIC, state.generation, now_ms, checked)
         pack = decode_pack(data, now_ms)
         sent = [
@@ -240,14 +241,14 @@ class Worker:
         if not chosen:
             self._race.wait(0.01)
             return
-        topics, now_ms = self._ports.topics, self._clock.now_ms()
+        storage, now_ms = self._ports, self._clock.now_ms()
         answers: list[bool | None] = [None] * len(chosen)
         with contextlib.suppress(ConcurrentModification):
             if len(chosen) == 1:
-                answers = [bool(cancel(topics, TOPIC, SETTINGS.slot_ms, chosen[0].id, now_ms))]
+                answers = [bool(cancel(storage, TOPIC, SETTINGS.slot_ms, chosen[0].id, now_ms))]
             else:
                 ids = [each.id for each in chosen]
-                answers = [bool(each) for each in cancel_many(topics, TOPIC, SETTINGS.slot_ms, ids, now_ms)]
+                answers = [bool(each) for each in cancel_many(storage, TOPIC, SETTINGS.slot_ms, ids, now_ms)]
         for each, answer in zip(chosen, answers, strict=True):
             each.cancelled.add(answer)
             self._record.did(
@@ -258,7 +259,7 @@ class Worker:
     # ---- functions
     def dispatch(self) -> None:
         """Dispatches the topic, as its schedule and the sweep do."""
-        planned = self._ports.topics.state(TOPIC).planned
+        planned = self._ports.topic_states.read(TOPIC).planned
         try:
             done = dispatch(self._ports, TOPIC)
         except ConcurrentModification:
@@ -273,13 +274,13 @@ class Worker:
         self._race.wait(0.05)
 
     def _unanswered(self, planned: int) -> None:
-        sealed = self._ports.topics.state(TOPIC).sealed
+        sealed = self._ports.topic_states.read(TOPIC).sealed
         self._record.may_double(planned * SETTINGS.slot_ms, sealed * SETTINGS.slot_ms)
 
     def seal(self) -> None:
         """Seals up to the lookahead, as ingest and dispatch do."""
-        state = self._ports.topics.state(TOPIC)
-        self._ports.topics.seal(state, open_from(self._clock.now_ms(), SETTINGS))
+        state = self._ports.topic_states.read(TOPIC)
+        self._ports.topic_states.seal(state, open_from(self._clock.now_ms(), SETTINGS))
         self._record.did("seals")
         self._race.wait(0.02)
 
@@ -323,15 +324,15 @@ class Worker:
     # ---- people
     def pause(self) -> None:
         """Pauses a subscription and resumes it."""
-        pause(self._ports.topics, TOPIC, "audit")
+        pause(self._ports, TOPIC, "audit")
         self._race.wait(self._random.uniform(0, 0.5))
-        resume(self._ports.topics, self._ports.queues, self._clock, TOPIC, "audit")
+        resume(self._ports, self._ports.queues, self._clock, TOPIC, "audit")
         self._record.did("pauses")
         self._race.wait(self._random.uniform(0, 0.5))
 
     def watch(self) -> None:
         """Looks at the marks."""
-        self._record.saw(self._ports.topics.state(TOPIC))
+        self._record.saw(self._ports.topic_states.read(TOPIC))
         self._record.did("looks at the marks")
         self._race.wait(0.005)
 
@@ -345,7 +346,7 @@ def race_in_memory(seed: int) -> Race:
 def race_on_dynamodb(seed: int) -> tuple[Race, Network]:
     """Returns a race on the DynamoDB of the environment, and the network before it."""
     from tests.contract.aws_resources import client, make_table
-    from tidewheel.aws.dynamodb_topics import DynamoTopics
+    from tidewheel.aws.dynamodb.storage import DynamoStorage
     from tidewheel.aws.service import client_config
 
     dynamodb = client("dynamodb")
@@ -354,7 +355,8 @@ def race_on_dynamodb(seed: int) -> tuple[Race, Network]:
     dynamodb = client("dynamodb", retries=config.retries, max_pool_connections=16, parameter_validation=False)
     memory = MemoryService.at(clock)
     network = Network.before(dynamodb, lost=0.02, unsent=0.005, random=random.Random(seed))
-    ports = replace(memory, topics=DynamoTopics(dynamodb, table=table, objects=memory.objects))  # type: ignore[arg-type]
+    storage = DynamoStorage(dynamodb, table=table, objects=memory.objects)
+    ports = replace(memory, **{name: getattr(storage, name) for name in TABLE_PORTS})
     return Race(ports, clock, random.Random(seed), calm=network.calm), network
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from tests.flows.world import TOPIC
 from tests.independent.race import Race, RaceClock, race_in_memory
 from tests.independent.record import Record, Sent
-from tidewheel.flows.ports import Commit
-from tidewheel.memory import MemoryQueues, MemoryService, MemoryTopics
+from tidewheel.flows.ports.buckets import Commit
+from tidewheel.memory import MemoryQueues, MemoryService
+from tidewheel.memory.buckets import MemoryBuckets
 from tidewheel.memory.queues import SentMessage
+from tidewheel.memory.tombstones import MemoryTombstones
 from tidewheel.model.message import MessageId
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState, new_topic_state
@@ -28,22 +31,22 @@ def test_sixteen_threads_in_memory_lose_and_double_nothing() -> None:
 
 
 # ---- a race that cannot fail would show nothing
-class Forgetful(MemoryTopics):
+class Forgetful(MemoryBuckets):
     """Forgets some of the ledgers that it says are committed."""
 
-    def commit_bucket(self, *arguments: Any, **options: Any) -> Commit:
+    def commit(self, *arguments: Any, **options: Any) -> Commit:
         if random.random() < 0.2:
             return Commit.COMMITTED
-        return super().commit_bucket(*arguments, **options)
+        return super().commit(*arguments, **options)
 
 
-class Hollow(MemoryTopics):
+class Hollow(MemoryTombstones):
     """Says that it has cancelled, and writes nothing."""
 
     def cancel(self, topic: str, tombstone: Any) -> Any:
         found = super().cancel(topic, tombstone)
         if found.done:
-            self._items[topic].tombstones.clear()
+            self._store.of(topic).tombstones.clear()
         return found
 
 
@@ -61,9 +64,14 @@ class Hasty(MemoryQueues):
 )
 def test_a_race_notices_a_store_that_is_broken(broken: type[Any], noticed: str) -> None:
     clock = RaceClock()
-    queues = broken(clock) if broken is Hasty else MemoryQueues(clock)
-    topics = MemoryTopics() if broken is Hasty else broken()
-    race = Race(MemoryService(clock=clock, queues=queues, topics=topics), clock, random.Random(1))
+    service = MemoryService.at(clock)
+    if broken is Hasty:
+        service = replace(service, queues=Hasty(clock))
+    elif broken is Hollow:
+        service = replace(service, tombstones=Hollow(service.store))
+    else:
+        service = replace(service, buckets=Forgetful(service.store))
+    race = Race(service, clock, random.Random(1))
     assert any(violation.startswith(noticed) for violation in race.run(SECONDS))
 
 

@@ -248,7 +248,7 @@ def is_left_by_its_subscription(world: World) -> None:
 def is_a_burst(world: World) -> None:
     """A plan in parts, its manifest an object: through the work queue to deliver. Then a replay of it."""
     topic = world.topic("burst", "mail", "audit", inline_rows=10, part_rows=50, retention_s=86_400)
-    with world.patched(tidewheel__aws__dynamodb_topics__MAX_INLINE_MANIFEST_BYTES=10):
+    with world.patched(tidewheel__aws__dynamodb__plans__MAX_INLINE_MANIFEST_BYTES=10):
         world.client.send_many(topic, [Message(body=f"{i}", delay=7_200 + i) for i in range(200)])
         world.stack.advance(hours=3)
         assert len(world.bodies(topic)) == len(world.bodies(topic, "audit")) == 200
@@ -309,12 +309,12 @@ def is_late_in_a_wide_ledger(world: World) -> None:
     with world.patched(
         tidewheel__ledger__bucket__INLINE_SLOTS_BYTES=20,
         tidewheel__ledger__bucket__INLINE_SEGMENTS_BYTES=1,
-        tidewheel__aws__dynamodb_topics__MAX_INLINE_MANIFEST_BYTES=10,
+        tidewheel__aws__dynamodb__plans__MAX_INLINE_MANIFEST_BYTES=10,
     ):
         topic = world.topic("wide", inline_rows=1, part_rows=1)
         world.client.send_many(topic, [Message(body=f"{i}", delay=7_200 + 900 * i) for i in range(40)])
         world.stack.advance(minutes=10)
-    [bucket] = sweeps(world).topics.buckets(topic)
+    [bucket] = sweeps(world).buckets.all(topic)
     assert bucket.slot_shift and not bucket.segments
     with world.patched(tidewheel__aws__runs__AwsRuns__dispatch=lambda *_: None):
         world.stack.drop_schedules = True
@@ -325,7 +325,7 @@ def is_late_in_a_wide_ledger(world: World) -> None:
         "tidewheel__aws__sqs_queues__SqsQueues__enqueue_parts": lambda *_: None,
         # What it has looked after is seen half an hour later only.
         "tidewheel__flows__upkeep__sweep___look_after_delivery": lambda *_: None,
-        "tidewheel__aws__dynamodb_topics__MAX_INLINE_MANIFEST_BYTES": 10,
+        "tidewheel__aws__dynamodb__plans__MAX_INLINE_MANIFEST_BYTES": 10,
     }
     with world.patched(**lost):
         world.invoke("dispatch", topic)

@@ -124,7 +124,7 @@ def test_a_tombstone_that_came_too_late_is_not_believed(memory: MemoryTidewheel)
     sent = client.send("orders", "x", delay="2h")
     memory.advance(hours=1, minutes=55)
     late = tombstone(MessageId(sent.id), 300_000, memory.clock.now_ms(), certain=False)
-    memory.service.topics.put_tombstone("orders", late)
+    memory.service.tombstones.put("orders", late)
     assert state(client, sent) == "sent"
     memory.advance(minutes=5)
     assert [each.id for each in memory.receive("orders", "billing")] == [sent.id]
@@ -134,12 +134,12 @@ def test_a_tombstone_put_between_seal_and_plan_decides_nothing_until_the_plan_do
     client = topic(memory, retention_s=DAY_S)
     sent = client.send("orders", "x", delay="2h")
     memory.advance(minutes=6)
-    topics = memory.service.topics
-    topic_state = topics.state("orders")
+    storage = memory.service
+    topic_state = storage.topic_states.read("orders")
     assert topic_state is not None
     late = tombstone(MessageId(sent.id), 300_000, memory.clock.now_ms(), certain=False)
-    assert topics.seal(topic_state, late.slot + 1)
-    topics.put_tombstone("orders", late)
+    assert storage.topic_states.seal(topic_state, late.slot + 1)
+    storage.tombstones.put("orders", late)
     assert state(client, sent) == "sealed"
     memory.advance(hours=1, minutes=50)
     assert state(client, sent) == "cancelled"  # the plan read it
@@ -177,11 +177,13 @@ def test_purged_and_expired_messages_do_not_wait(memory: MemoryTidewheel) -> Non
     purged = client.send("orders", "x", delay="2h")
     expiring = client.send("orders", "x", delay="3h", expires_in="1m")
     memory.advance(minutes=6)
-    topics = memory.service.topics
-    topic_state = topics.state("orders")
+    storage = memory.service
+    topic_state = storage.topic_states.read("orders")
     assert topic_state is not None
     now_ms = memory.clock.now_ms()
-    assert topics.set_purges(topic_state, 0, [Purge(first_ms=now_ms, end_ms=now_ms + 7_200_000, sent_before_ms=now_ms)])
+    assert storage.topic_states.set_purges(
+        topic_state, 0, [Purge(first_ms=now_ms, end_ms=now_ms + 7_200_000, sent_before_ms=now_ms)]
+    )
     assert (state(client, purged), state(client, expiring)) == ("purged", "waiting")
     assert [each.id for each in client.peek("orders")] == [expiring.id]
     client.pause("orders", "billing")
@@ -291,9 +293,8 @@ MADE = """
 import sys
 from tidewheel import ExtraMissing, ServiceSettings, Tidewheel
 from tidewheel.clock import SystemClock
-from tidewheel.memory.objects import MemoryObjects
-from tidewheel.memory.topics import MemoryTopics
-tw = Tidewheel(topics=MemoryTopics(), objects=MemoryObjects())
+from tidewheel.memory import MemoryService
+tw = Tidewheel(storage=MemoryService.at(SystemClock()))
 tw.create_topic("orders")
 """
 

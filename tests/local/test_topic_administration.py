@@ -44,8 +44,8 @@ class Service:
         """Names everything of the topic in the table, in S3 and in the scheduler."""
         if isinstance(self.stack, MemoryTidewheel):
             service = self.stack.service
-            items = [] if service.topics.delete_items("orders") else ["items"]
-            items += ["state"] if service.topics.deletion("orders") or service.topics.state("orders") else []
+            items = [] if service.deletions.delete_items("orders") else ["items"]
+            items += ["state"] if service.deletions.read("orders") or service.topic_states.read("orders") else []
             return items + service.objects.names() + list(service.wheel.schedules)
         s3, dynamodb, scheduler = (self.stack.session.client(name) for name in ("s3", "dynamodb", "scheduler"))
         [bucket] = s3.list_buckets()["Buckets"]

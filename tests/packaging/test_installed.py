@@ -37,14 +37,14 @@ MISSING = {
     "from tidewheel.spark.importing import import_messages": "spark",
     "import tidewheel.integrations.celery": "celery",
     "import tidewheel.integrations.dramatiq": "dramatiq",
-    "Tidewheel(topics=MemoryTopics(), objects=MemoryObjects()).peek('orders')": "read",
+    "Tidewheel(storage=MemoryService.at(SystemClock())).peek('orders')": "read",
 }
 """What needs an extra, and which."""
 IMPORTER = """
 import json, sys
 from tidewheel import ExtraMissing, Tidewheel
-from tidewheel.memory.objects import MemoryObjects
-from tidewheel.memory.topics import MemoryTopics
+from tidewheel.clock import SystemClock
+from tidewheel.memory import MemoryService
 
 said = {}
 for statement in json.loads(sys.argv[1]):

@@ -9,9 +9,10 @@ from enum import Enum
 from typing import Any
 
 from tests.simulation.interleaving import Died, Task
+from tests.stored_ports import STORED_PORTS
 from tidewheel.clock import ManualClock
 from tidewheel.errors import ConcurrentModification, NotTaken, PartLeased
-from tidewheel.flows.ports import in_order
+from tidewheel.flows.ports.parallel import in_order
 from tidewheel.memory import MemoryService
 
 _PASSES_ON = ("new_",)
@@ -99,28 +100,26 @@ class _Objects(_Port):
             step(self._actor, "objects.create", lambda: None)
 
 
-class _Topics(_Port):
-    """Returns all buckets in two pages. A bucket written in between is in the later page or in neither."""
+class _Buckets(_Port):
+    """All buckets come in two pages: what is written in between is in the later page, or in neither."""
 
-    def buckets(self, topic: str) -> Any:
+    def all(self, topic: str) -> Any:
         second = self._actor.second_page
 
         def page(first: bool) -> Any:
-            return [each for each in self._port.buckets(topic) if (each.id not in second) is first]
+            return [each for each in self._port.all(topic) if (each.id not in second) is first]
 
-        found = step(self._actor, "topics.buckets", lambda: page(True))
-        return found + step(self._actor, "topics.buckets", lambda: page(False))
+        found = step(self._actor, "buckets.all", lambda: page(True))
+        return found + step(self._actor, "buckets.all", lambda: page(False))
 
 
 class ActorPorts:
     """All ports of a service, as one actor has them."""
 
     def __init__(self, service: MemoryService, actor: Actor) -> None:
-        self.topics = _Topics("topics", service.topics, actor)
-        self.objects = _Objects("objects", service.objects, actor)
-        self.queues = _Port("queues", service.queues, actor)
-        self.wheel = _Port("wheel", service.wheel, actor)
-        self.runs = _Port("runs", service.runs, actor)
+        special = {"buckets": _Buckets, "objects": _Objects}
+        for name in (*STORED_PORTS, "queues", "wheel", "runs"):
+            setattr(self, name, special.get(name, _Port)(name, getattr(service, name), actor))
         self.clock = _Clock(service.clock, actor.skew_ms)  # type: ignore[arg-type]
         self.parallel, self.max_skew_ms = in_order, service.max_skew_ms
         self.actor = actor

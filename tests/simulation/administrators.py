@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -18,7 +19,7 @@ from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.administration.replay import replay
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
 from tidewheel.flows.administration.update_topic import update_topic
-from tidewheel.flows.ports.administration import Replay
+from tidewheel.flows.ports.deliveries import Replay
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.recovery.rebuild_engine import InProcess
 from tidewheel.memory import MemoryService
@@ -57,9 +58,7 @@ class Administrators:
     def prepare(self) -> None:
         """Makes all topics and their subscriptions, before anything goes wrong."""
         for topic in self.settings:
-            life = self._begun(
-                topic, create_topic(self.world.service.topics, self.world.clock, topic, self.settings[topic])
-            )
+            life = self._begun(topic, create_topic(self.world.service, self.world.clock, topic, self.settings[topic]))
             for name in LASTING:
                 reader = self._reader(life, name, self.random.choice(POLICIES) if name == "billing" else None)
                 self._subscribe(self.world.service, life, reader, "latest")
@@ -82,11 +81,11 @@ class Administrators:
         if not life.ending:
             life.ending = True
             self.world.deleted.add(life.name)
-            self._start("delete topic", life, lambda ports: delete_topic(ports.topics, ports.clock, life.name))
+            self._start("delete topic", life, lambda ports: delete_topic(ports, ports.clock, life.name))
             return
 
         def create(ports: FaultyPorts) -> None:
-            again = self._begun(life.name, create_topic(ports.topics, ports.clock, life.name, self.settings[life.name]))
+            again = self._begun(life.name, create_topic(ports, ports.clock, life.name, self.settings[life.name]))
             for name in LASTING:
                 if again.reader(name) is None and not again.ending:
                     self._subscribe(ports, again, self._reader(again, name, None), "latest")
@@ -104,7 +103,7 @@ class Administrators:
         }
 
         def change(ports: FaultyPorts) -> None:
-            update_topic(ports.topics, ports.clock, life.name, changes)
+            update_topic(ports, ports.clock, life.name, changes)
 
         self._start("change settings", life, change)
 
@@ -117,7 +116,7 @@ class Administrators:
 
     def _subscribe(self, ports: FaultyPorts | MemoryService, life: TopicLife, reader: Reader, position: str) -> None:
         create_subscription(
-            ports.topics,
+            ports,
             self.world.clock,
             life.name,
             reader.name,
@@ -129,7 +128,7 @@ class Administrators:
 
     def subscribe_or_not(self, life: TopicLife) -> None:
         """A third subscription comes and goes."""
-        there = self.world.service.topics.subscription(life.name, "third")
+        there = self.world.service.subscriptions.read(life.name, "third")
         if there is None:
             reader = self._reader(life, "third", self.random.choice(POLICIES))
             position = self.random.choice(["latest", "earliest"])
@@ -148,7 +147,7 @@ class Administrators:
 
         def delete(ports: FaultyPorts) -> None:
             try:
-                delete_subscription(ports.topics, ports.objects, life.name, "third")
+                delete_subscription(ports, life.name, "third")
             except UnknownSubscription:
                 return
 
@@ -164,8 +163,8 @@ class Administrators:
         def stop(ports: FaultyPorts) -> None:
             reader.hindered = True
             resumes = promises.resumes[owner]
-            pause(ports.topics, life.name, reader.name)
-            state = self.world.service.topics.state(life.name)
+            pause(ports, life.name, reader.name)
+            state = self.world.service.topic_states.read(life.name)
             if promises.resumes[owner] == resumes and not promises.resuming[owner] and state is not None:
                 if reader.pause is None:
                     reader.pause = Pause(step=self.world.step, sealed=state.sealed)
@@ -176,7 +175,7 @@ class Administrators:
             promises.resumes[owner] += 1
             promises.resuming[owner] += 1
             try:
-                resume(ports.topics, ports.queues, ports.clock, life.name, reader.name)
+                resume(ports, ports.queues, ports.clock, life.name, reader.name)
             finally:
                 promises.resuming[owner] -= 1
 
@@ -192,7 +191,7 @@ class Administrators:
             return
         policy = self.random.choice(POLICIES)
         reader.policies.append(policy)
-        self._start("set filter", life, lambda ports: _void(set_filter(ports.topics, life.name, "billing", policy)))
+        self._start("set filter", life, lambda ports: _void(set_filter(ports, life.name, "billing", policy)))
 
     def queue_comes_and_goes(self, life: TopicLife) -> None:
         """Breaks or heals a queue."""
@@ -226,12 +225,12 @@ class Administrators:
             for each in [each for each in promises.sent.values() if each.topic is life and purging.drops(each)]:
                 each.purge_doubt = True
             try:
-                done = purge(ports.topics, ports.clock, life.name, first_ms=first_ms, end_ms=end_ms)
+                done = purge(ports, ports.clock, life.name, first_ms=first_ms, end_ms=end_ms)
             except TooManyPurges:
                 return
             finally:
                 # It is not after its caller's clock, nor after an earlier purge by a clock that was ahead.
-                state = self.world.service.topics.state(life.name)
+                state = self.world.service.topic_states.read(life.name)
                 known_ms = 0 if state is None else state.last_purge_ms
                 purging.sent_before_ms = max(known_ms, self.world.now_ms + 2 * MAX_SKEW_MS)
             if state is None or state.generation != life.generation:
@@ -254,8 +253,9 @@ class Administrators:
         def call(ports: FaultyPorts) -> None:
             try:
                 enqueue = None if alone else ports.queues.enqueue_parts
-                topics: Any = _Opening(ports.topics, self.world, life, reader)
-                done = replay(topics, ports.clock, life.name, reader.name, enqueue=enqueue)
+                storage: Any = copy(ports)
+                storage.deliveries = _Opening(ports.deliveries, self.world, life, reader)
+                done = replay(storage, ports.clock, life.name, reader.name, enqueue=enqueue)
             except (InvalidValue, RetentionExpired):
                 return
             self.world.exercised["client: plans replayed"] += done.plans
@@ -271,8 +271,8 @@ class Administrators:
         world = self.world
         if life.ending or world.administered(life.name):
             return
-        topics = world.service.topics
-        items = topics._of(life.name)
+        storage = world.service
+        items = storage.store.of(life.name)
         for reader in life.readers:
             reader.hindered = True
             reader.replays = [replace(each, before={}) for each in reader.replays]
@@ -290,7 +290,7 @@ class Administrators:
             world.count("client: rebuilt")
 
         def ended(_: Task) -> None:
-            if topics.state(life.name) is not None:
+            if storage.topic_states.read(life.name) is not None:
                 world.at_rest.discard(life.name)
                 world.rested_ms[life.name] = world.now_ms
 
@@ -299,19 +299,19 @@ class Administrators:
 
 
 class _Opening:
-    """The topics port of a replay. Notes each opened delivery, even if the answer is lost."""
+    """The deliveries of one who replays: what is opened is noted, whether or not the answer is lost."""
 
-    def __init__(self, topics: Any, world: World, life: TopicLife, reader: Reader) -> None:
-        self._topics, self._world, self._life, self._reader = topics, world, life, reader
+    def __init__(self, deliveries: Any, world: World, life: TopicLife, reader: Reader) -> None:
+        self._deliveries, self._world, self._life, self._reader = deliveries, world, life, reader
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._topics, name)
+        return getattr(self._deliveries, name)
 
     def open_replay(self, state: TopicState, delivery: Delivery) -> Replay:
-        """Opens a delivery. The sweep may hand the delivery out before the answer arrives."""
-        items = self._world.service.topics._of(self._life.name)
+        """Opens a delivery; it may be handed out by the sweep before the answer is here."""
+        items = self._world.service.store.of(self._life.name)
         try:
-            answer: Replay = self._topics.open_replay(state, delivery)
+            answer: Replay = self._deliveries.open_replay(state, delivery)
             return answer
         finally:
             plan = items.plans.get(delivery.key.plan)

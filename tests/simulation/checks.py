@@ -149,7 +149,7 @@ class Checks:
     # ---- nothing is left
     def _check_nothing_left(self) -> None:
         service = self._world.service
-        for topic, items in service.topics._items.items():
+        for topic, items in service.store.topics.items():
             for kind in _KINDS:
                 left = getattr(items, kind)
                 self._require(not left, lambda kind=kind, left=left: f"{kind} are left: {left}", topic)  # type: ignore[misc]

@@ -51,7 +51,7 @@ class Clients:
     def send(self, life: TopicLife) -> None:
         """Sends one to six messages."""
         random = self.random
-        state = self.world.service.topics.state(life.name)
+        state = self.world.service.topic_states.read(life.name)
         if state is None or len(self.promises.sent) >= MOST_SENT:
             return
         delays = self._delays(state)
@@ -83,7 +83,7 @@ class Clients:
         return delays
 
     def _send(self, ports: FaultyPorts, life: TopicLife, wanted: list[tuple[Message, str]]) -> None:
-        state = ports.topics.state(life.name)
+        state = ports.topic_states.read(life.name)
         if state is None or state.generation != life.generation:
             return
         now_ms = ports.clock.now_ms()
@@ -175,9 +175,9 @@ class Clients:
                 now_ms, ids = ports.clock.now_ms(), [each.id for each in asked]
                 outcomes: list[CancelResult]
                 if len(ids) == 1:
-                    outcomes = [cancel(ports.topics, life.name, life.slot_ms, ids[0], now_ms)]
+                    outcomes = [cancel(ports, life.name, life.slot_ms, ids[0], now_ms)]
                 else:
-                    outcomes = cancel_many(ports.topics, life.name, life.slot_ms, ids, now_ms)
+                    outcomes = cancel_many(ports, life.name, life.slot_ms, ids, now_ms)
             for each, outcome in zip(asked, outcomes, strict=True):
                 self._cancelled(each, outcome)
 
@@ -192,7 +192,7 @@ class Clients:
             self.promises.never(named, "was cancelled", self.world.step)
             self.promises.never(asked, "was cancelled", self.world.step)
             return
-        state = self.world.service.topics.state(asked.topic.name)
+        state = self.world.service.topic_states.read(asked.topic.name)
         if self.world.was_at_rest(asked.topic.name):
             return  # a topic without a topic state counts as sealed
         if state is not None and named.deliver_at_ms // asked.topic.slot_ms >= state.sealed:
@@ -214,7 +214,7 @@ class Clients:
             version = (now_ms, self._ids.sequence())
             try:
                 with self.world.unanswered("cancel by key"):
-                    outcome = cancel_key(ports.topics, life.name, life.slot_ms, key, version, now_ms)
+                    outcome = cancel_key(ports, life.name, life.slot_ms, key, version, now_ms)
             finally:
                 cancelling.until_ms = self.world.now_ms + 2 * self.world.service.max_skew_ms
             cancelling.answered = self.world.step
@@ -240,7 +240,7 @@ class Clients:
         def call(ports: FaultyPorts) -> None:
             made: list[Sent] = []
             with self.world.unanswered("reschedule"):
-                state = ports.topics.state(life.name)
+                state = ports.topic_states.read(life.name)
                 if state is None or state.generation != life.generation:
                     return
                 now_ms = ports.clock.now_ms()
@@ -253,7 +253,7 @@ class Clients:
                     return [Receipt(id=id_text(new.id), topic=life.name, deliver_at_ms=new.deliver_at_ms)]
 
                 settings = SimpleNamespace(s3_bucket="bucket")
-                connection: Any = SimpleNamespace(topics=ports.topics, objects=ports.objects, settings=settings)
+                connection: Any = SimpleNamespace(storage=ports, objects=ports.objects, settings=settings)
                 sender: Any = SimpleNamespace(send_checked=send_checked)
                 try:
                     message_id = None if key is not None else message.id

@@ -21,6 +21,7 @@ from unittest.mock import patch
 from tests.simulation.actors import EXPECTED, Actor, Fault, Violation
 from tests.simulation.interleaving import Died
 from tests.simulation.small_world import SmallWorld
+from tests.stored_ports import TABLE_CALLS, TABLE_PORTS
 
 _MOST_STEPS = 2000
 
@@ -74,7 +75,7 @@ class Scenario:
     build: Callable[[], SmallWorld]
     most: int = 1
     faults: tuple[Fault, ...] = ()
-    points: tuple[str, ...] = ("topics.", "time.")
+    points: tuple[str, ...] = (*TABLE_CALLS, "time.")
     orders: tuple[tuple[int, ...], ...] | None = None
 
 
@@ -158,25 +159,14 @@ def _children(scenario: Scenario, schedule: Schedule, steps: list[_Step]) -> Ite
 def _may_go_wrong(fault: Fault, call: str) -> bool:
     if call.startswith("time."):
         return False
-    return fault is Fault.DIES or call.split(".")[1] not in _READS
+    return fault is Fault.DIES or call not in _READS
 
 
 _READS = frozenset(
     (
-        *(
-            "state",
-            "topics",
-            "buckets",
-            "bucket",
-            "plan",
-            "next_plan",
-            "plan_ranges",
-            "plan_objects",
-            "trash",
-            "imported",
-        ),
-        *("subscriptions", "subscription", "delivery", "open_deliveries", "parks", "park", "due_for_look", "deletion"),
-        *("tombstone", "tombstones", "all_tombstones", "key", "recurring", "all_recurring", "get_range", "list"),
+        *(f"{port}.{read}" for port in TABLE_PORTS for read in ("read", "all")),
+        *("plans.next", "plans.ranges", "plans.objects", "merges.trash", "buckets.imported", "tombstones.ids"),
+        *("checks.due", "objects.get_range", "objects.list"),
     )
 )
 """Calls that change nothing: to lose their answers is to die."""

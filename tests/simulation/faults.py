@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from random import Random
 from typing import Any
 
 from tests.simulation.interleaving import Died, Task
 from tests.simulation.naming import named
+from tests.stored_ports import TABLE_PORTS
 from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, QueueUnavailable
-from tidewheel.flows.ports import Refusal, Release, in_order
+from tidewheel.flows.ports.parallel import in_order
+from tidewheel.flows.ports.queues import Refusal, Release
 from tidewheel.memory import MemoryService
 
 
@@ -136,8 +139,8 @@ class Faults:
 
 
 def throttled(what: str) -> Exception:
-    """Returns the error that a port's AWS adapter raises after long throttling."""
-    if what.startswith("topics."):
+    """Returns what the AWS adapter of a port raises when it is throttled for too long."""
+    if what.partition(".")[0] in TABLE_PORTS:
         return ConcurrentModification(what, "simulated", 1)
     if what.startswith("queues.enqueue"):
         return QueueUnavailable("work", "throttled")
@@ -179,61 +182,58 @@ def _by_key(each: Any) -> Any:
     return key.subscription, key.generation, getattr(key, "plan", ""), getattr(key, "id", "")
 
 
-class FaultyTopics(FaultyPort):
-    """Returns long queries page by page. An item written in between is in the later page or in neither."""
+class FaultyQueries(FaultyPort):
+    """Long queries come page by page: what is written in between is in the later page, or in neither.
 
-    def _pages(self, name: str, topic: str, order: Callable[[Any], Any], *args: Any) -> list[Any]:
+    Args:
+        order: query -> the order of its items.
+    """
+
+    def __init__(
+        self, name: str, port: Any, task: Task, faults: Faults, order: Mapping[str, Callable[[Any], Any]]
+    ) -> None:
+        super().__init__(name, port, task, faults)
+        for query, by in order.items():
+            setattr(self, query, partial(self._pages, query, by))
+
+    def _pages(self, name: str, order: Callable[[Any], Any], topic: str, *args: Any) -> Any:
         def page() -> list[Any]:
             return sorted(getattr(self._port, name)(topic, *args), key=order)
 
-        first = self._faults.around(self._task, f"topics.{name}", page, f" {topic}")
+        kind = frozenset if name == "ids" else list
+        first = self._faults.around(self._task, f"{self._name}.{name}", page, f" {topic}")
         if not first or self._faults.random.random() > _PAGED:
-            return list(first)
+            return kind(first)
         last = order(self._faults.random.choice(first))
-        second = self._faults.around(self._task, f"topics.{name} page 2", page, f" {topic}")
-        return [each for each in first if order(each) <= last] + [each for each in second if order(each) > last]
+        second = self._faults.around(self._task, f"{self._name}.{name} page 2", page, f" {topic}")
+        return kind([each for each in first if order(each) <= last] + [each for each in second if order(each) > last])
 
-    def commit_plan(self, state: Any, plan: Any, b: int, hand_outs: Any = (), next_work: Any = None) -> bool:
+
+class FaultyPlans(FaultyQueries):
+    """Plans whose commits are told apart by their way."""
+
+    def commit(self, state: Any, plan: Any, b: int, hand_outs: Any = (), next_work: Any = None) -> bool:
         """Plans, either in one transaction or as the first of single steps."""
-        way = "topics.commit_plan in single steps" if next_work is None else "topics.commit_plan in one transaction"
+        way = "plans.commit in single steps" if next_work is None else "plans.commit in one transaction"
 
         def call() -> Any:
-            return self._port.commit_plan(state, plan, b, hand_outs, next_work)
+            return self._port.commit(state, plan, b, hand_outs, next_work)
 
         done: bool = self._faults.around(self._task, way, call, named((state, plan, b, hand_outs, next_work)))
         return done
 
-    def buckets(self, topic: str) -> Any:
-        """Reads the buckets, by id."""
-        return self._pages("buckets", topic, lambda each: each.id)
 
-    def subscriptions(self, topic: str) -> Any:
-        """Reads the subscriptions, by name."""
-        return self._pages("subscriptions", topic, lambda each: each.name)
-
-    def open_deliveries(self, topic: str) -> Any:
-        """Reads the open deliveries, by key."""
-        return self._pages("open_deliveries", topic, lambda each: (*_by_key(each), each.key.replay or ""))
-
-    def parks(self, topic: str) -> Any:
-        """Reads the parks, by key."""
-        return self._pages("parks", topic, _by_key)
-
-    def trash(self, topic: str) -> Any:
-        """Reads the trash in the order of its stamps."""
-        return self._pages("trash", topic, lambda each: (each.sealed, each.id))
-
-    def plan_ranges(self, topic: str) -> Any:
-        """Reads the plans' ranges, in order."""
-        return self._pages("plan_ranges", topic, lambda each: each)
-
-    def all_recurring(self, topic: str) -> Any:
-        """Reads the recurring messages, by name."""
-        return self._pages("all_recurring", topic, lambda each: each.name)
-
-    def tombstones(self, topic: str, first_slot: int, end_slot: int) -> Any:
-        """Reads tombstones. Ids sort as slots do."""
-        return frozenset(self._pages("tombstones", topic, lambda each: each, first_slot, end_slot))
+QUERIES: dict[str, dict[str, Callable[[Any], Any]]] = {
+    "buckets": {"all": lambda each: each.id},
+    "subscriptions": {"all": lambda each: each.name},
+    "deliveries": {"all": lambda each: (*_by_key(each), each.key.replay or "")},
+    "parks": {"all": _by_key},
+    "merges": {"trash": lambda each: (each.sealed, each.id)},
+    "plans": {"ranges": lambda each: each},
+    "recurring": {"all": lambda each: each.name},
+    "tombstones": {"ids": lambda each: each},  # ids sort as slots do
+}
+"""Port -> its queries that take pages, with the order of their items."""
 
 
 class FaultyObjects(FaultyPort):
@@ -293,7 +293,9 @@ class FaultyPorts:
 
     def __init__(self, service: MemoryService, task: Task, faults: Faults, skew_ms: int) -> None:
         self.task, self.faults = task, faults
-        self.topics: Any = FaultyTopics("topics", service.topics, task, faults)
+        for name in TABLE_PORTS:
+            queries = FaultyPlans if name == "plans" else FaultyQueries
+            setattr(self, name, queries(name, getattr(service, name), task, faults, QUERIES.get(name, {})))
         self.objects: Any = FaultyObjects("objects", service.objects, task, faults)
         self.queues: Any = FaultyQueues("queues", service.queues, task, faults)
         self.wheel: Any = FaultyPort("wheel", service.wheel, task, faults)

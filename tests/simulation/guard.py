@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -74,18 +73,22 @@ class Guard:
             return explore(self.world, MOST_SCHEDULES)
 
 
-def stored(method: str) -> FunctionType:
-    """Returns a method of a port in memory, whichever class has it.
+def stored(name: str) -> FunctionType:
+    """Returns a function of a port in memory, named `<file>.<method>` or `<file>.<function>`.
 
     Raises:
-        ValueError: no class has the method, or more than one.
+        ValueError: the file has no such function, or more than one.
     """
-    modules = [import_module(f"{memory.__name__}.{each.name}") for each in pkgutil.iter_modules(memory.__path__)]
-    classes = {each for module in modules for _, each in inspect.getmembers(module, inspect.isclass)}
-    here = [each for each in classes if each.__module__.startswith(memory.__name__)]
-    found = [each for each in (vars(one).get(method) for one in here) if isinstance(each, FunctionType)]
+    file, _, method = name.partition(".")
+    module = import_module(f"{memory.__name__}.{file}")
+    holders = [module, *(each for _, each in inspect.getmembers(module, inspect.isclass))]
+    found = [
+        each
+        for each in (vars(one).get(method) for one in holders)
+        if isinstance(each, FunctionType) and each.__module__ == module.__name__
+    ]
     if len(found) != 1:
-        raise ValueError(f"{method} is in {len(found)} classes of {memory.__name__}: {found}")
+        raise ValueError(f"{name} is {len(found)} functions: {found}")
     return found[0]
 
 

@@ -65,9 +65,9 @@ class Healing:
         self._until(max(self._last_due_ms, self.clock.now_ms()) + HOUR, waiting)
         for queue in sorted(self.service.queues._state.gone):
             self.service.queues.restore(queue)
-        for each in self.service.topics.subscriptions(TOPIC) if self.service.topics.state(TOPIC) else ():
+        for each in self.service.subscriptions.all(TOPIC) if self.service.topic_states.read(TOPIC) else ():
             if each.state is not State.ACTIVE:
-                resume(self.service.topics, self.service.queues, self.clock, TOPIC, each.name)
+                resume(self.service, self.service.queues, self.clock, TOPIC, each.name)
         self._until(self.clock.now_ms() + HOUR, waiting)
         for act in self.before_days:
             act()
@@ -114,7 +114,7 @@ class Healing:
 
     def _looks(self) -> int | None:
         """When the next sweep finds anything."""
-        items = self.service.topics._items.values()
+        items = self.service.store.topics.values()
         looks = [each.next_check_ms for of in items for each in of.deliveries.values()]
         looks += [each.next_check_ms for of in items for each in of.parks.values()]
         looks += [of.state.next_check_ms for of in items if of.state is not None and of.state.next_check_ms is not None]

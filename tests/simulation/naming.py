@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tidewheel.flows.ports import HandOut, NextWork, Trash
+from tidewheel.flows.ports.deliveries import HandOut
+from tidewheel.flows.ports.merges import Trash
+from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.park import Park, ParkKey

@@ -60,7 +60,7 @@ class Place:
         """Returns the only call of a function. The first name is the function's, further names are mentioned."""
         callee, *mentioned = names.split()
         calls = [node for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
-        found = [each for each in calls if _callee(each) == callee and _mentions(each, mentioned)]
+        found = [each for each in calls if callee in _callees(each) and _mentions(each, mentioned)]
         return self.one(f"a call of {names!r}", found, [each.func for each in calls])
 
     def give(self, function: Callable[..., Any]) -> ast.Name:
@@ -79,11 +79,21 @@ class Place:
         Replacing().visit(self.tree)
 
 
-def _callee(call: ast.Call) -> str | None:
+def _callees(call: ast.Call) -> set[str]:
+    """Returns the names of a called function, `method` and `port.method`."""
     match call.func:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-    return None
+        case ast.Name(id=name):
+            return {name}
+        case ast.Attribute() as function:
+            return _names(function)
+    return set()
+
+
+def _names(attribute: ast.Attribute) -> set[str]:
+    match attribute.value:
+        case ast.Name(id=owner) | ast.Attribute(attr=owner):
+            return {attribute.attr, f"{owner}.{attribute.attr}"}
+    return {attribute.attr}
 
 
 def _mentions(node: ast.AST | list[ast.stmt], names: list[str]) -> bool:
@@ -94,7 +104,7 @@ def _mentions(node: ast.AST | list[ast.stmt], names: list[str]) -> bool:
             case ast.Name(id=name):
                 found.add(name)
             case ast.Attribute(attr=name):
-                found |= {name, f".{name}"}
+                found |= {f".{name}", *_names(each)}
     return found.issuperset(names)
 
 
@@ -175,7 +185,7 @@ def keyword(call: str, name: str) -> Removal:
     """Leaves a keyword out of a call."""
 
     def leave_out(place: Place) -> None:
-        calls = [node for node in ast.walk(place.tree) if isinstance(node, ast.Call) and _callee(node) == call]
+        calls = [node for node in ast.walk(place.tree) if isinstance(node, ast.Call) and call in _callees(node)]
         found = [each for one in calls for each in one.keywords if each.arg == name]
         left_out = place.one(f"{call}({name}=...)", found, [*calls])
         next(one for one in calls if left_out in one.keywords).keywords.remove(left_out)
@@ -311,13 +321,12 @@ class _Changed:
 
 
 def early(read: str, *args: object) -> Removal:
-    """Makes a read at the beginning, before all others. The function's first argument is a port or all ports."""
+    """Makes a read `<port>.<method>` at the beginning, before all others. The first argument has the ports."""
+    name, _, method = read.partition(".")
 
     def wrapper(function: Callable[..., Any], ports: Any, topic: str, *rest: Any) -> Any:
-        owners = [name for name in dir(ports) if not name.startswith("_") and hasattr(getattr(ports, name), read)]
-        port = ports if hasattr(ports, read) else getattr(ports, owners[0])
-        answer = getattr(port, read)(topic, *args)
-        made = changed(port, **{read: lambda *_, **__: answer})
-        return function(made if port is ports else changed(ports, **{owners[0]: made}), topic, *rest)
+        port = getattr(ports, name)
+        answer = getattr(port, method)(topic, *args)
+        return function(changed(ports, **{name: changed(port, **{method: lambda *_, **__: answer})}), topic, *rest)
 
     return wrapped(wrapper)

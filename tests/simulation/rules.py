@@ -42,7 +42,7 @@ class Rules:
             self._make(life)
 
     def _make(self, life: TopicLife) -> None:
-        state = self.world.service.topics.state(life.name)
+        state = self.world.service.topic_states.read(life.name)
         if state is None or state.generation != life.generation:
             return
         self._names += 1
@@ -64,7 +64,7 @@ class Rules:
         life.repeated[name] = made
 
         def call(ports: FaultyPorts) -> None:
-            state = ports.topics.state(life.name)
+            state = ports.topic_states.read(life.name)
             if state is None or state.generation != life.generation:
                 return
 
@@ -72,7 +72,7 @@ class Rules:
                 self.clients.put(ports, state, life, early)
 
             def read_topic_state() -> TopicState:
-                found: TopicState | None = ports.topics.state(life.name)
+                found: TopicState | None = ports.topic_states.read(life.name)
                 if found is None or found.generation != life.generation:
                     raise UnknownRecurring(life.name, name)
                 return found
@@ -80,7 +80,7 @@ class Rules:
             client_ms = ports.clock.now_ms()
             self.clients.triggers.sweep_in_time()  # its maker may not create schedules: the next sweep does
             make(
-                ports.topics,
+                ports,
                 send_early,
                 read_topic_state,
                 client_ms,
@@ -90,7 +90,7 @@ class Rules:
                 starts_now=True,
                 replaces=False,
             )
-            item = self.world.service.topics.recurring(life.name, name)
+            item = self.world.service.recurring.read(life.name, name)
             if item is not None and made.planned is None:
                 made.first_ms, made.made_ms = item.first_ms, self.world.now_ms
 
@@ -100,22 +100,22 @@ class Rules:
         """Ends a recurring message."""
 
         def call(ports: FaultyPorts) -> None:
-            state = self.world.service.topics.state(life.name)
+            state = self.world.service.topic_states.read(life.name)
             if state is None or state.generation != life.generation:
                 return
             rule.planned = state.planned if rule.planned is None else min(rule.planned, state.planned)
 
             def read_topic_state() -> TopicState:
-                found: TopicState | None = ports.topics.state(life.name)
+                found: TopicState | None = ports.topic_states.read(life.name)
                 if found is None or found.generation != life.generation:
                     raise UnknownRecurring(life.name, rule.name)
                 return found
 
             try:
-                end(ports.topics, read_topic_state, rule.name)
+                end(ports, read_topic_state, rule.name)
             except UnknownRecurring:
                 return
-            after = self.world.service.topics.state(life.name)
+            after = self.world.service.topic_states.read(life.name)
             if rule.sealed is None and after is not None:
                 rule.sealed = after.sealed
 

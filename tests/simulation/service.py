@@ -32,7 +32,7 @@ from tests.simulation.world import CALM_MS, MAX_SKEW_MS, START_MS, Running, Worl
 from tidewheel.clock import ManualClock
 from tidewheel.errors import UnknownSubscription
 from tidewheel.flows.administration.pause import resume
-from tidewheel.flows.ports import MergeSize
+from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.memory import MemoryService
 from tidewheel.model.settings import TopicSettings
 
@@ -277,7 +277,7 @@ class Simulation:
         back = {each.visible_ms for each in self.triggers.packs}
         for at_ms in sorted(each for each in {*back, until_ms} if world.now_ms <= each <= until_ms):
             world.clock.set_ms(at_ms)
-            world.service.topics.expire(world.now_ms // 1000, lambda: self.random.random() < _EXPIRES)
+            world.service.store.expire(world.now_ms // 1000, lambda: self.random.random() < _EXPIRES)
             self._until_idle()
 
     def _until_ms(self, until_ms: int) -> None:
@@ -313,19 +313,19 @@ class Simulation:
     def _resume_all(self) -> None:
         service = self.world.service
         for topic in self.administrators.settings:
-            for subscription in service.topics.subscriptions(topic):
+            for subscription in service.subscriptions.all(topic):
                 owner = self.promises.reader_of(subscription.queue_url)
                 if owner is not None:
                     owner[1].pause = None
-                if subscription.name in LASTING and service.topics.state(topic) is not None:
+                if subscription.name in LASTING and service.topic_states.read(topic) is not None:
                     try:
-                        resume(service.topics, service.queues, service.clock, topic, subscription.name)
+                        resume(service, service.queues, service.clock, topic, subscription.name)
                     except UnknownSubscription:
                         continue
 
     def _skip_sweeps(self) -> None:
         """Skips sweeps that would find nothing, and some others."""
-        items = self.world.service.topics._items.values()
+        items = self.world.service.store.topics.values()
         looks = [each.next_check_ms for of in items for each in of.deliveries.values()]
         looks += [each.next_check_ms for of in items for each in of.parks.values()]
         looks += [of.state.next_check_ms for of in items if of.state is not None and of.state.next_check_ms is not None]

@@ -70,7 +70,7 @@ class SmallWorld(Healing):
         self.before_days: list[Callable[[], None]] = []
         self.at_end: list[Callable[[], None]] = []
         self._marks: dict[str, TopicState] = {}
-        create_topic(self.service.topics, self.clock, TOPIC, self.settings)
+        create_topic(self.service, self.clock, TOPIC, self.settings)
         for name in subscriptions:
             self.subscribe(name)
         if settled:
@@ -78,17 +78,13 @@ class SmallWorld(Healing):
 
     # ---- what a world is made of
     @property
-    def topics(self) -> Any:
-        return self.service.topics
-
-    @property
     def state(self) -> TopicState:
-        found = self.service.topics.state(TOPIC)
+        found = self.service.topic_states.read(TOPIC)
         assert found is not None
         return found
 
     def subscribe(self, name: str) -> None:
-        create_subscription(self.service.topics, self.clock, TOPIC, name, f"queue-{name}")
+        create_subscription(self.service, self.clock, TOPIC, name, f"queue-{name}")
 
     def slot_ms(self, slot: float) -> int:
         """Returns the start of a slot. Slots are counted from the beginning of the world."""
@@ -133,7 +129,7 @@ class SmallWorld(Healing):
 
     def act(self, name: str, call: Callable[[Any], object], *, skew_ms: int = 0, again: bool = False) -> None:
         """Adds an actor."""
-        known = frozenset(self.service.topics._of(TOPIC).buckets)
+        known = frozenset(self.service.store.of(TOPIC).buckets)
         actor = Actor(name=name, call=call, skew_ms=skew_ms, again=again, second_page=known)
         ports = ActorPorts(self.service, actor)
         actor.task = Task(name, lambda _: void(actor.call(ports)), START_MS)
@@ -149,7 +145,7 @@ class SmallWorld(Healing):
         """Runs a function until it dies before a call.
 
         Args:
-            before: such as `topics.commit_bucket`; the first of the name.
+            before: such as `storage.buckets.commit`; the first of the name.
         """
         actor = Actor(name="who dies", call=call)
         ports = ActorPorts(self.service, actor)
@@ -164,13 +160,13 @@ class SmallWorld(Healing):
         self.act("time", lambda ports: step(ports.actor, "time.passes", lambda: self.clock.advance_ms(duration_ms)))
 
     def plan_only(self) -> None:
-        """Leaves the state of a dispatch that plans in single steps and dies before the hand-out."""
-        topics = self.service.topics
+        """Leaves what a dispatch does that plans in single steps, and dies before it hands out."""
+        storage = self.service
         boundary = open_from(self.clock.now_ms(), self.settings)
-        state = topics.seal(self.state, boundary)
+        state = storage.topic_states.seal(self.state, boundary)
         assert state is not None
-        plan = make_plan(self.service, state, topics.buckets(TOPIC))
-        require(topics.commit_plan(state, plan, boundary), "arranging: the plan was refused")
+        plan = make_plan(self.service, state, storage.buckets.all(TOPIC))
+        require(storage.plans.commit(state, plan, boundary), "arranging: the plan was refused")
 
     # ---- while actors move
     def watch(self) -> None:
@@ -179,7 +175,7 @@ class SmallWorld(Healing):
         Raises:
             Violation: it is not so.
         """
-        for topic, items in self.service.topics._items.items():
+        for topic, items in self.service.store.topics.items():
             state = items.state
             if state is None or state.deleting_at_ms is not None:
                 continue
@@ -230,7 +226,7 @@ class SmallWorld(Healing):
             self._check_nothing_left()
 
     def _check_nothing_left(self) -> None:
-        for topic, items in self.service.topics._items.items():
+        for topic, items in self.service.store.topics.items():
             for kind in ("buckets", "plans", "deliveries", "parks", "trash"):
                 left = getattr(items, kind)
                 require(not left, f"{len(left)} {kind} of {topic} are left for ever")

@@ -9,10 +9,8 @@ from tests.simulation.promises import Violation
 
 MOST_LINES = 40
 _READS = re.compile(
-    r": topics\.(?!.*(?:fails|dies|throttled))"
-    r"(?:state|topics|bucket|buckets|plan|next_plan|subscription|subscriptions|delivery|open_deliveries|plan_ranges"
-    r"|plan_objects|trash|tombstone|tombstones|all_tombstones|key|park|parks|recurring|all_recurring|deletion|imported"
-    r"|due_for_look)\b"
+    r": (?:\w+\.(?:read|all|ids)|plans\.(?:next|ranges|objects)|merges\.trash|buckets\.imported|checks\.due)\b"
+    r"(?!.*(?:fails|dies|throttled))"
     r"|: objects\.(?:get_range|list)\b(?!.*(?:fails|dies|throttled))"
 )
 

@@ -21,40 +21,41 @@ import pytest
 from tests.contract.builders import Store
 from tests.simulation.guard import Guard
 from tests.simulation.mutants import GUARDS
-from tidewheel.memory import MemoryObjects, MemoryTopics
+from tests.stored_ports import TABLE_PORTS
+from tidewheel.clock import ManualClock
+from tidewheel.memory import MemoryService
+from tidewheel.memory.store import MemoryStore
 
 _STORED = [
     guard
     for guard in GUARDS
-    if guard.place.startswith("tidewheel.memory.") and hasattr(MemoryTopics, guard.place.rpartition(".")[2])
+    if guard.place.startswith(tuple(f"tidewheel.memory.{name}." for name in (*TABLE_PORTS, "store")))
 ]
 UNCONDITIONAL = {
-    "_read": "it raises for a newer layout, which every read must: see the suite of layouts",
-    "_step": "a part of a hand-out whose condition is _unmoved",
-    "hand_out": "its condition is _unmoved",
-    "delete_items": "it says whether it has come to the end",
-    "delete_subscription": "its condition is _change",
-    "release_park": "harmless if the park is gone",
-    "release_part": "harmless if the delivery is gone",
+    "MemoryStore.read": "it raises for a newer layout, which every read must: see the suite of layouts",
+    "MemoryStore.expire": "the table does so, not a port",
+    "MemoryDeliveries.hand_out": "its condition is unmoved",
+    "MemoryDeletions.delete_items": "it says whether it has come to the end",
+    "MemoryParks.release": "harmless if the park is gone",
+    "MemoryDeliveries.release_part": "harmless if the delivery is gone",
 }
 """Methods with an `if` that need no change of their own, and why."""
 
 
 SUITES = (
-    "collection",
+    "buckets",
+    "checks",
+    "deletions",
     "deliveries",
-    "imports",
     "keys",
     "layout",
-    "marks",
-    "merging",
+    "merges",
     "parks",
     "plans",
-    "purge",
-    "rebuilding",
     "recurring",
-    "replay",
-    "topic_deletion",
+    "subscriptions",
+    "tombstones",
+    "topic_states",
 )
 """Files of `tests/contract`, without their `test_`."""
 
@@ -112,8 +113,8 @@ def _sets(names: str | tuple[str, ...], values: Any) -> list[dict[str, Any]]:
 
 
 def _call(test: Callable[..., None], arguments: dict[str, Any]) -> None:
-    topics, objects = MemoryTopics(), MemoryObjects()
-    test(store=Store(topics=topics, objects=objects, object_names=objects.names), **arguments)
+    service = MemoryService.at(ManualClock(0))
+    test(store=Store(service, object_names=service.objects.names), **arguments)
 
 
 @pytest.fixture(scope="module")
@@ -135,8 +136,14 @@ def test_without_a_guard_a_contract_suite_fails(guard: Guard, suites: list[Run])
 
 
 def test_every_method_in_memory_that_decides_something_has_a_guard() -> None:
-    guarded = {guard.place.rpartition(".")[2] for guard in _STORED}
-    deciding = {name for name, method in inspect.getmembers(MemoryTopics, inspect.isfunction) if _decides(method)}
+    guarded = {".".join(place.split(".")[-2:]) for place in (guard.place for guard in _STORED)}
+    service = MemoryService.at(ManualClock(0))
+    deciding = {
+        method.__qualname__
+        for port in (MemoryStore, *(type(getattr(service, name)) for name in TABLE_PORTS))
+        for _, method in inspect.getmembers(port, inspect.isfunction)
+        if _decides(method)
+    }
 
     assert deciding - guarded - UNCONDITIONAL.keys() == set()
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.simulation.exercised import CLIENTS, FAULTS, FLOWS, HEALING, REPEATS, TRIGGERS, UNANSWERED, missing
 from tests.simulation.runs import one_run
+from tests.stored_ports import STORED_PORTS
 
 SEEDS = range(70)
 STEPS = 800
@@ -36,4 +37,4 @@ def test_the_seeds_do_all_that_can_be_done_and_all_that_can_go_wrong(
 def test_calls_of_every_port_fail(exercised: Counter[str]) -> None:
     faulty = {each.partition(": ")[2].partition(".")[0] for each in exercised if each.startswith("faulty: ")}
 
-    assert faulty == {"topics", "objects", "queues", "wheel", "runs", "ingest_queue"}
+    assert faulty >= {*STORED_PORTS, "queues", "wheel", "runs", "ingest_queue"}

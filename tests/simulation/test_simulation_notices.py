@@ -11,13 +11,17 @@ import pytest
 from tests.simulation.runs import one_run
 from tidewheel.flows.delivery import addressed, commit, deliver, dispatch, drain, ingest, release
 from tidewheel.flows.delivery.keys import _Settling
-from tidewheel.flows.ports import Release
-from tidewheel.flows.ports.keys import Entombed
+from tidewheel.flows.ports.queues import Release
+from tidewheel.flows.ports.tombstones import Entombed
 from tidewheel.flows.recovery import rebuild
 from tidewheel.flows.recovery.rebuild_planning import Resolved
 from tidewheel.flows.upkeep import collect, payloads
 from tidewheel.ledger.inspection import Inspected
-from tidewheel.memory import MemoryTopics, MemoryWheel
+from tidewheel.memory import MemoryWheel
+from tidewheel.memory.deliveries import MemoryDeliveries
+from tidewheel.memory.plans import MemoryPlans
+from tidewheel.memory.tombstones import MemoryTombstones
+from tidewheel.memory.topic_states import MemoryTopicStates
 from tidewheel.model import tombstone
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.pack import Pack
@@ -106,7 +110,7 @@ def replayed_twice(patch: Patch) -> None:
 
 
 def cancelled(patch: Patch) -> None:
-    patch.setattr(MemoryTopics, "tombstones", lambda *_: frozenset())
+    patch.setattr(MemoryTombstones, "ids", lambda *_: frozenset())
 
 
 def paused(patch: Patch) -> None:
@@ -114,7 +118,7 @@ def paused(patch: Patch) -> None:
 
 
 def purged(patch: Patch) -> None:
-    patch.setattr(MemoryTopics, "set_purges", lambda *_: True)
+    patch.setattr(MemoryTopicStates, "set_purges", lambda *_: True)
 
 
 def filtered(patch: Patch) -> None:
@@ -127,7 +131,7 @@ def lost(patch: Patch) -> None:
 
 
 def twice(patch: Patch) -> None:
-    patch.setattr(MemoryTopics, "delete_deliveries", lambda *_: None)
+    patch.setattr(MemoryDeliveries, "delete", lambda *_: None)
 
 
 def collected_early(patch: Patch) -> None:
@@ -135,7 +139,7 @@ def collected_early(patch: Patch) -> None:
 
 
 def left_behind(patch: Patch) -> None:
-    patch.setattr(MemoryTopics, "delete_plan", lambda *_: None)
+    patch.setattr(MemoryPlans, "delete", lambda *_: None)
 
 
 def moved_back(patch: Patch) -> None:
@@ -146,16 +150,16 @@ def moved_back(patch: Patch) -> None:
         self._of(state.topic).state = replace(current, collected_until=current.collected_until - 1)
         return True
 
-    patch.setattr(MemoryTopics, "raise_gc", raise_gc)
+    patch.setattr(MemoryTopicStates, "raise_collected_until", raise_gc)
 
 
 def moved(patch: Patch) -> None:
-    cancel = MemoryTopics.cancel
+    cancel = MemoryTombstones.cancel
 
-    def forgetful(self: MemoryTopics, topic: str, tombstone: Tombstone) -> Entombed:
+    def forgetful(self: MemoryTombstones, topic: str, tombstone: Tombstone) -> Entombed:
         return cancel(self, topic, tombstone) if tombstone.to is None else Entombed(done=True)
 
-    patch.setattr(MemoryTopics, "cancel", forgetful)
+    patch.setattr(MemoryTombstones, "cancel", forgetful)
 
 
 def superseded(patch: Patch) -> None:
@@ -178,7 +182,7 @@ def recurring_unfiltered(patch: Patch) -> None:
 
 
 def scheduled_never_again(patch: Patch) -> None:
-    patch.setattr(commit, "_armed", lambda *_: True)
+    patch.setattr(commit, "_scheduled", lambda *_: True)
 
 
 def key_kept_by_one_that_was_cancelled(patch: Patch) -> None:

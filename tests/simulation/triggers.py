@@ -15,7 +15,7 @@ from tidewheel.flows.delivery.deliver import Delivered
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.delivery.work import do_job
-from tidewheel.flows.ports import MergeSize
+from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.upkeep.collect import Collected, collect
 from tidewheel.flows.upkeep.merge import Merged, in_process, merge
 from tidewheel.flows.upkeep.sweep import SweepResult, sweep
@@ -164,14 +164,14 @@ class Triggers:
             for name in ("superseded", "cancelled", "expired", "parked", "ledger_rows", "direct_rows"):
                 self.world.exercised[f"ingest: {name}"] += getattr(done, name)
             self.packs = [each for each in self.packs if each not in batch]
-            state = self.world.service.topics.state(first.topic)
+            state = self.world.service.topic_states.read(first.topic)
             if state is not None and state.generation == first.generation:
                 self.world.promises.ingested(ids, state.sealed)
 
         def ended(_: Task) -> None:
             if first.topic in self.world.at_rest:
                 return
-            if self.world.service.topics.state(first.topic) is None or self._is_nobodys(first):
+            if self.world.service.topic_states.read(first.topic) is None or self._is_nobodys(first):
                 self.packs = [each for each in self.packs if each not in batch or each.received < PACKS_OF_NOBODY]
 
         start = partial(self.world.start, topic=first.topic, limit_ms=INGEST_MS, ended=ended)
@@ -181,7 +181,7 @@ class Triggers:
             start("ingest again", call)
 
     def _is_nobodys(self, pack: Pack) -> bool:
-        state = self.world.service.topics.state(pack.topic)
+        state = self.world.service.topic_states.read(pack.topic)
         return state is None or state.generation != pack.generation
 
     # ---- deliver

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from tests.simulation.promises import Promises, Reader, Repeated, Sent, TopicLife, Violation
 from tests.simulation.world import LONGEST_MS, MAX_SKEW_MS, World
-from tidewheel.flows.ports import Release
-from tidewheel.memory.items import Items
+from tidewheel.flows.ports.queues import Release
+from tidewheel.memory.store import TopicItems
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.recurring import occurrence_id
 from tidewheel.model.topic_state import TopicState
@@ -73,8 +73,8 @@ class Watch:
 
     def _where_it_is(self, life: TopicLife, reader: Reader) -> tuple[TopicLife, Reader]:
         """Moves a subscription that was requested in one life of a topic, but made in the next life."""
-        topics = self._world.service.topics
-        state, there = topics.state(life.name), topics.subscription(life.name, reader.name)
+        storage = self._world.service
+        state, there = storage.topic_states.read(life.name), storage.subscriptions.read(life.name, reader.name)
         now = None if state is None else self._promises.of_generation(life.name, state.generation)
         if now is None or now is life or there is None or there.queue_url != reader.queue_url:
             return life, reader
@@ -141,7 +141,7 @@ class Watch:
     def removed(self) -> None:
         """Checks after a deletion that all needed items and objects are still there."""
         there = self._world.service.objects._objects
-        for topic, items in self._world.service.topics._items.items():
+        for topic, items in self._world.service.store.topics.items():
             if items.state is None or items.state.deleting_at_ms is not None:
                 continue
             for name, why in _needed(items):
@@ -155,7 +155,7 @@ class Watch:
         Raises:
             Violation: a mark has gone back, or has passed one that goes before it.
         """
-        for topic, items in self._world.service.topics._items.items():
+        for topic, items in self._world.service.store.topics.items():
             state, last = items.state, self._states.get(topic)
             if state is None and last is not None:  # deleted; or at rest: a rebuild begins anew, with marks of its own
                 del self._states[topic]
@@ -174,7 +174,7 @@ class Watch:
                         raise Violation(f"{topic}: {name} went back from {before} to {after}", topic)
             self._check_cursors(topic, items, state)
 
-    def _check_cursors(self, topic: str, items: Items, state: TopicState) -> None:
+    def _check_cursors(self, topic: str, items: TopicItems, state: TopicState) -> None:
         for name, subscription in items.subscriptions.items():
             key = topic, name, subscription.generation
             before = self._cursors.get(key, state.collected_until)
@@ -185,7 +185,7 @@ class Watch:
             self._cursors[key] = subscription.cursor
 
 
-def _needed(items: Items) -> Iterator[tuple[str, str]]:
+def _needed(items: TopicItems) -> Iterator[tuple[str, str]]:
     """Yields the objects that are still needed, and their users."""
     for bucket in items.buckets.values():
         yield bucket.object_name, f"bucket {bucket.id[:8]}"

@@ -16,8 +16,8 @@ from benchmarks.soak.outcome import Outcome
 from benchmarks.soak.stack import Tamper
 from benchmarks.soak.watch import Forwarding
 from tidewheel.clock import Clock
-from tidewheel.flows.ports import Refusal, Release
-from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryRuns, MemoryService, MemoryTopics
+from tidewheel.flows.ports.queues import Refusal, Release
+from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryRuns, MemoryService
 from tidewheel.model.plan import Plan
 
 STEADY = replace(
@@ -94,27 +94,29 @@ def no_object_is_deleted(service: MemoryService) -> MemoryService:
     return replace(service, objects=cast("MemoryObjects", KeepsObjects(service.objects)))
 
 
-class Topics(Forwarding):
-    """Topics that forget tombstones, do not collect, or cut plans into parts that are too large."""
+class ForgetsCancels(Forwarding):
+    """Tombstones that are never found."""
 
-    def __init__(self, topics: MemoryTopics, fault: str) -> None:
-        super().__init__(topics)
-        self._fault = fault
-
-    def tombstones(self, *of: Any) -> Any:
-        return frozenset() if self._fault == "forgets cancels" else self._real.tombstones(*of)
-
-    def raise_gc(self, *marks: Any) -> Any:
-        return False if self._fault == "collects nothing" else self._real.raise_gc(*marks)
-
-    def commit_plan(self, state: Any, plan: Plan | None, *others: Any) -> Any:
-        if plan is not None and self._fault == "large parts":
-            plan = replace(plan, part_rows=4_000)
-        return self._real.commit_plan(state, plan, *others)
+    def ids(self, *of: Any) -> Any:
+        return frozenset()
 
 
-def topics(fault: str) -> Tamper:
-    return lambda service: replace(service, topics=cast("MemoryTopics", Topics(service.topics, fault)))
+class CollectsNothing(Forwarding):
+    """Topic states whose collection is always refused."""
+
+    def raise_collected_until(self, *marks: Any) -> Any:
+        return False
+
+
+class LargeParts(Forwarding):
+    """Plans cut into parts that are too large."""
+
+    def commit(self, state: Any, plan: Plan | None, *others: Any) -> Any:
+        return self._real.commit(state, plan and replace(plan, part_rows=4_000), *others)
+
+
+def stored(port: str, faulty: type[Forwarding]) -> Tamper:
+    return lambda service: replace(service, **{port: faulty(getattr(service, port))})  # type: ignore[arg-type]
 
 
 class Eager(Forwarding):
@@ -169,7 +171,7 @@ def test_a_part_that_is_enqueued_twice_is_seen() -> None:
 
 
 def test_parts_that_are_too_large_are_seen() -> None:
-    said(burst.run(BURST, tamper=topics("large parts")), "messages that one part sent")
+    said(burst.run(BURST, tamper=stored("plans", LargeParts)), "messages that one part sent")
 
 
 def test_objects_that_stay_are_seen_as_growth_as_orphans_and_at_the_end() -> None:
@@ -183,11 +185,11 @@ def test_what_a_process_keeps_of_every_message_is_seen() -> None:
 
 def test_a_cancelled_message_that_comes_is_seen() -> None:
     cancelling = replace(STEADY, days=3, messages=100, cancelled_every=5)
-    said(steady.run(cancelling, tamper=topics("forgets cancels")), "copies nobody awaited")
+    said(steady.run(cancelling, tamper=stored("tombstones", ForgetsCancels)), "copies nobody awaited")
 
 
 def test_plans_that_are_not_collected_are_seen() -> None:
-    said(steady.run(STEADY, tamper=topics("collects nothing")), "growth of plans", "buckets at the end")
+    said(steady.run(STEADY, tamper=stored("topic_states", CollectsNothing)), "growth of plans", "buckets at the end")
 
 
 def test_a_catch_up_that_starts_dispatches_many_times_is_seen() -> None:
@@ -199,7 +201,9 @@ def test_a_broken_queue_that_is_tried_more_than_once_a_sweep_is_seen() -> None:
 
 
 def test_a_broken_queue_that_keeps_ledgers_is_seen() -> None:
-    said(fan_out.run(FAN_OUT, tamper=topics("collects nothing")), "collection behind beside a broken queue")
+    said(
+        fan_out.run(FAN_OUT, tamper=stored("topic_states", CollectsNothing)), "collection behind beside a broken queue"
+    )
 
 
 def test_the_command_fails_if_a_promise_is_broken_and_names_it(capsys: pytest.CaptureFixture[str]) -> None:

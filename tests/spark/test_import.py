@@ -72,7 +72,7 @@ class Bench:
     def rows(self) -> list[Row]:
         """All rows of live ledgers, in order."""
         found = []
-        for bucket in self.world.service.topics.buckets(TOPIC):
+        for bucket in self.world.service.buckets.all(TOPIC):
             for segment in bucket.segments:
                 data = self.objects.get_range(bucket.object_name, segment.offset, segment.length)
                 found += decode_segment(data, object_name=bucket.object_name, segment=segment).to_pylist()
@@ -100,13 +100,13 @@ def bench(spark: SparkSession, tmp_path: Path) -> Bench:
 
 
 class DyingAtCommits:
-    """Topics that die at a commit of a given number."""
+    """Buckets that die at a commit of a given number."""
 
-    def __init__(self, topics: Any, plan: CrashPlan) -> None:
-        self._topics, self._commits = topics, CrashingPort(topics, plan)
+    def __init__(self, buckets: Any, plan: CrashPlan) -> None:
+        self._buckets, self._commits = buckets, CrashingPort(buckets, plan)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._commits if name == "commit_bucket" else self._topics, name)
+        return getattr(self._commits if name == "commit" else self._buckets, name)
 
 
 @pytest.fixture
@@ -393,8 +393,8 @@ def test_identical_rows_are_distinct_messages_and_ids_are_the_same_in_each_run(
     again = Bench(spark=spark, folder=bench.folder / "again", world=World())
     again.world.service = replace(again.world.service, objects=again.objects)  # type: ignore[arg-type]
     again.world.ports = again.world.service
-    again.world.service.topics._items = {}  # type: ignore[attr-defined]
-    assert again.world.service.topics.create_topic(bench.world.state)
+    again.world.service.store.topics = {}  # type: ignore[attr-defined]
+    assert again.world.service.topic_states.create(bench.world.state)
     again.world.clock.advance_ms(5 * MINUTE)
     assert again.run(path, name="first").imported == 30
     assert [row["message_id"] for row in again.rows()] == ids
@@ -411,8 +411,8 @@ def test_a_second_run_adds_nothing_even_if_all_is_merged_or_delivered(bench: Ben
     second = bench.run(path)
     assert (second.read, second.imported, second.ledgers, second.skipped) == (35, 0, 0, 35)
     assert (bench.rows(), bench.ledger_names()) == (before, names)
-    for bucket in bench.world.service.topics.buckets(TOPIC):
-        bench.world.service.topics.delete_bucket(TOPIC, bucket.id)
+    for bucket in bench.world.service.buckets.all(TOPIC):
+        bench.world.service.buckets.delete(TOPIC, bucket.id)
     assert bench.run(path).skipped == 35
     assert bench.rows() == []
     assert not list(bench.objects.list(f"imports/{TOPIC}/_{first.name}.json-"))
@@ -432,11 +432,11 @@ def test_an_import_that_was_killed_between_commits_is_finished_by_the_next(bench
     for crash in ("after", "before"):
         plan = CrashPlan()
         plan.schedule(2, crash)
-        bench.world.ports = replace(bench.world.service, topics=DyingAtCommits(bench.world.service.topics, plan))  # type: ignore[arg-type]
+        bench.world.ports = replace(bench.world.service, buckets=DyingAtCommits(bench.world.service.buckets, plan))  # type: ignore[arg-type]
         with pytest.raises(Crash):
             bench.run(path)
         commits += 2 if crash == "after" else 1
-        assert len(bench.world.service.topics.buckets(TOPIC)) == commits
+        assert len(bench.world.service.buckets.all(TOPIC)) == commits
     bench.world.ports = bench.world.service
     last = bench.run(path)
     assert (last.imported, last.skipped, last.ledgers) == (5, 30, 1)
@@ -445,7 +445,7 @@ def test_an_import_that_was_killed_between_commits_is_finished_by_the_next(bench
 
 def before_commit(bench: Bench, act: Callable[[], None]) -> None:
     """Lets something happen just before the first commit."""
-    commit = bench.world.service.topics.commit_bucket
+    commit = bench.world.service.buckets.commit
     acts = [act]
 
     def later(*args: Any) -> Any:
@@ -453,15 +453,17 @@ def before_commit(bench: Bench, act: Callable[[], None]) -> None:
             acts.pop()()
         return commit(*args)
 
-    bench.world.service.topics.commit_bucket = later  # type: ignore[method-assign]
+    bench.world.service.buckets.commit = later  # type: ignore[method-assign]
 
 
 def test_rows_that_become_due_meanwhile_are_rejected_and_the_rest_is_imported(bench: Bench, small_cuts: None) -> None:
     rows = [{**row, "n": f"{i:02d}"} for i, row in enumerate(messages(30, step_ms=20 * MINUTE))]
     path = json_lines(bench.folder / "in.json", rows)
     seal_from = START_MS + 2 * HOUR + 50 * MINUTE
-    topics = bench.world.service.topics
-    before_commit(bench, lambda: topics.seal(bench.world.state, seal_from // bench.world.state.slot_ms) and None)
+    storage = bench.world.service
+    before_commit(
+        bench, lambda: storage.topic_states.seal(bench.world.state, seal_from // bench.world.state.slot_ms) and None
+    )
     report = bench.run(path, rejects=str(bench.folder / "rejects"))
     assert (report.imported, report.ledgers, dict(report.rejected)) == (27, 3, {LATE: 3})
     assert bench.bodies() == [f"message {i:03d}" for i in range(3, 30)]
@@ -473,7 +475,7 @@ def test_rows_that_become_due_meanwhile_are_rejected_and_the_rest_is_imported(be
 
 def test_a_ledger_that_is_due_as_a_whole_meanwhile_is_rejected(bench: Bench) -> None:
     path = json_lines(bench.folder / "in.json", messages(3))
-    before_commit(bench, lambda: bench.world.service.topics.seal(bench.world.state, START_MS) and None)
+    before_commit(bench, lambda: bench.world.service.topic_states.seal(bench.world.state, START_MS) and None)
     report = bench.run(path)
     assert (report.imported, report.ledgers, dict(report.rejected)) == (0, 0, {LATE: 3})
     assert bench.ledger_names() == set()

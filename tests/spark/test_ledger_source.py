@@ -19,12 +19,16 @@ from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 from pyspark.sql.types import StructType
 
 from tests.contract.aws_resources import REGION, client, make_s3_bucket, make_table
-from tidewheel.aws.dynamodb_topics import DynamoTopics
+from tidewheel.aws.dynamodb.storage import DynamoStorage
+from tidewheel.clock import SystemClock
 from tidewheel.errors import CorruptLedger, InvalidValue, UnknownTopic
-from tidewheel.flows.ports import Commit, Objects, Trash
+from tidewheel.flows.ports.buckets import Commit
+from tidewheel.flows.ports.merges import Trash
+from tidewheel.flows.ports.objects import Objects
 from tidewheel.ledger.bucket import BucketId
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
-from tidewheel.memory import MemoryObjects, MemoryTopics
+from tidewheel.memory import MemoryService
+from tidewheel.memory.buckets import MemoryBuckets
 from tidewheel.model.object_names import ledger_name
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState, new_topic_state
@@ -165,12 +169,12 @@ def test_ledgers_in_s3_are_read_as_the_table_names_them(spark: SparkSession, aws
     endpoint_url, s3, dynamodb = aws
     root, table_name = f"s3://{make_s3_bucket(s3)}", make_table(dynamodb)
     objects = Location(root=root, endpoint_url=endpoint_url, region=REGION).objects()
-    topics = DynamoTopics(dynamodb, table=table_name, objects=objects)
+    storage = DynamoStorage(dynamodb, table=table_name, objects=objects)
     now_ms = START_MS - DAY_MS
     tables = [some_rows(300, seed=1), some_rows(20, seed=2, span_ms=DAY_MS)]
-    state = committed(topics, objects, tables, now_ms)
+    state = committed(storage, tables, now_ms)
     store(objects, some_rows(10, seed=3))  # nothing names it
-    assert topics.commit_plan(state, None, (START_MS + 30 * DAY_MS) // SLOT_MS)
+    assert storage.plans.commit(state, None, (START_MS + 30 * DAY_MS) // SLOT_MS)
 
     where = {"endpoint_url": endpoint_url, "region": REGION, "table": table_name}
     rows = by_id([row for table in tables for row in as_rows(table)])
@@ -179,15 +183,15 @@ def test_ledgers_in_s3_are_read_as_the_table_names_them(spark: SparkSession, aws
     assert by_id(load(spark, root, all="true", **where).collect()) == rows
 
 
-def committed(topics: Any, objects: Objects, tables: list[pa.Table], now_ms: int) -> TopicState:
+def committed(storage: Any, tables: list[pa.Table], now_ms: int) -> TopicState:
     """Creates the topic, with a ledger for each of the tables."""
     state = new_topic_state("orders", "g1", TopicSettings(), now_ms)
-    assert topics.create_topic(state)
+    assert storage.topic_states.create(state)
     for number, table in enumerate(tables):
-        name, ledger = store(objects, table)
+        name, ledger = store(storage.objects, table)
         bucket = ledger.summary.bucket(BucketId(f"b{number}"), name)
-        assert topics.commit_bucket(topics.state("orders"), bucket, None) is Commit.COMMITTED
-    current = topics.state("orders")
+        assert storage.buckets.commit(storage.topic_states.read("orders"), bucket, None) is Commit.COMMITTED
+    current = storage.topic_states.read("orders")
     assert current is not None
     return current  # type: ignore[no-any-return]
 
@@ -280,31 +284,28 @@ def test_what_is_no_ledger_is_named(tmp_path: Path, objects: FolderObjects) -> N
 
 def test_a_topic_that_does_not_exist_is_unknown() -> None:
     with pytest.raises(UnknownTopic, match="orders"):
-        snapshot(MemoryTopics(), MemoryObjects(), "orders")
+        snapshot(MemoryService.at(SystemClock()), "orders")
 
 
 def test_ledgers_are_read_again_if_a_merge_replaced_some_meanwhile() -> None:
-    topics, objects = MemoryTopics(), MemoryObjects()
-    committed(topics, objects, [some_rows(10)], START_MS - DAY_MS)
+    storage = MemoryService.at(SystemClock())
+    committed(storage, [some_rows(10)], START_MS - DAY_MS)
     reads: list[str] = []
 
-    class Merging:
-        def state(self, topic: str) -> Any:
-            return topics.state(topic)
-
-        def buckets(self, topic: str) -> Any:
+    class Merging(MemoryBuckets):
+        def all(self, topic: str) -> Any:
             reads.append(topic)
             if len(reads) > 1:
-                return topics.buckets(topic)
-            [source] = topics.buckets(topic)
-            state = topics.state(topic)
+                return super().all(topic)
+            [source] = super().all(topic)
+            state = storage.topic_states.read(topic)
             assert state is not None
             merged = replace(source, id=BucketId("merged"), object_name="ledgers/orders/merged")
             trash = Trash(sealed=state.sealed, id="t", objects=(source.object_name,))
-            assert topics.swap(state, [source], [merged], trash)
+            assert storage.merges.swap(state, [source], [merged], trash)
             return [source]
 
-    found, planned_ms = snapshot(Merging(), objects, "orders")  # type: ignore[arg-type]
+    found, planned_ms = snapshot(replace(storage, buckets=Merging(storage.store)), "orders")
     assert [ledger.object_name for ledger in found] == ["ledgers/orders/merged"]
     assert planned_ms == START_MS - DAY_MS
     assert reads == ["orders", "orders"]

@@ -40,14 +40,14 @@ def made(tmp_path: Path) -> Iterator[Made]:
     world.service = replace(world.service, objects=location.objects())  # type: ignore[arg-type]
     world.ports = world.service
     lost = world.send(*(2 * DAY + i * HOUR for i in range(15)))[5:10]
-    [damaged] = [bucket.object_name for bucket in world.service.topics.buckets(TOPIC)]
+    [damaged] = [bucket.object_name for bucket in world.service.buckets.all(TOPIC)]
     ids = [id for i in range(6) for id in world.send(*(DAY + i * HOUR + j for j in range(12)))]
     merge(world.ports, TOPIC, in_process(world.ports.objects), lease_s=60, everything=True)
     checkpoint_topic(world.ports, TOPIC)
-    [trash] = world.service.topics.trash(TOPIC)
+    [trash] = world.service.merges.trash(TOPIC)
     gone = [name for name in trash.objects if name != damaged][:3]
     world.service.objects.delete(gone)
-    merged = world.service.topics.buckets(TOPIC)[0]
+    merged = world.service.buckets.all(TOPIC)[0]
     data = bytearray(world.service.objects.get_range(damaged, 0, 10**7))
     data[len(data) // 2] ^= 0xFF
     world.service.objects.put(damaged, bytes(data))
@@ -81,7 +81,7 @@ def test_both_engines_find_the_same_and_a_rebuild_on_spark_loses_and_doubles_not
     )
     with pytest.raises(InvalidValue, match="has an index"):
         rebuild_index(job(made, no_spark, said))
-    world.service.topics._items.clear()
+    world.service.store.topics.clear()
     expected = audit(world.ports, TOPIC, here)
     assert [len(each) for each in expected.overlapping] == [5]
     report = rebuild_index(job(made, lambda: spark, said))
@@ -98,7 +98,7 @@ def test_what_needs_no_spark_starts_none(made: Made) -> None:
     engine = OnSpark(spark=no_spark, location=made.location)
     assert engine.inspect([], 300_000) == []
     assert engine.overlaps([], 0) == set()
-    assert engine.overlaps(made.world.service.topics.buckets(TOPIC), START_MS + 90 * DAY) == set()
+    assert engine.overlaps(made.world.service.buckets.all(TOPIC), START_MS + 90 * DAY) == set()
 
 
 def test_settings_are_arguments(made: Made) -> None:

@@ -24,7 +24,7 @@ from tidewheel.cli.target import Target
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import ManualClock
 from tidewheel.errors import InvalidValue
-from tidewheel.memory import MemoryTopics
+from tidewheel.memory import MemoryService
 from tidewheel.model.message import HEADER_ATTRIBUTE, Encoding, id_text
 from tidewheel.model.pack import decode_pack
 from tidewheel.model.received import header_text
@@ -67,7 +67,9 @@ class Shell:
             merge_job="merge",
         )
         clock = ManualClock(NOW_MS)
-        self.target = Here(made=Tidewheel(session=session, settings=settings, clock=clock, topics=MemoryTopics()))
+        self.target = Here(
+            made=Tidewheel(session=session, settings=settings, clock=clock, storage=MemoryService.at(clock))
+        )
 
     def __call__(self, *arguments: str, stdin: bytes = b"") -> Result:
         return CliRunner().invoke(app, list(arguments), obj=self.target, input=stdin)

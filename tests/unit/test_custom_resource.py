@@ -145,7 +145,7 @@ def test_a_request_to_aws_is_not_repeated_once_the_answer_is_given(monkeypatch: 
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     nobody = f"http://127.0.0.1:{port}"  # refuses connections, which is tried again
-    connection = Connection("x", session=session, settings=None, endpoint_url=nobody, topics=None)
+    connection = Connection("x", session=session, settings=None, endpoint_url=nobody)
     asked = []
 
     def check() -> None:

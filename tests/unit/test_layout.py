@@ -9,7 +9,7 @@ import pytest
 
 import tidewheel
 from tests.contract.builders import a_state
-from tidewheel.aws.dynamodb_items import decode_topic_state, encode_topic_state
+from tidewheel.aws.dynamodb.items import decode_topic_state, encode_topic_state
 from tidewheel.errors import TidewheelError, UnsupportedLayout
 from tidewheel.model.checkpoint import checkpoint_of, decode_checkpoint, encode_checkpoint
 from tidewheel.model.checksum import opened, sealed

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidewheel.flows.ports import MergeSize
+from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.upkeep.consider_merge import SMALL_BYTES, SMALL_ROWS, size_of
 from tidewheel.flows.upkeep.merge_planning import (
     _RUNGS,

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import boto3
@@ -32,7 +32,9 @@ from tidewheel.flows.administration.subscribe import create_subscription, create
 from tidewheel.flows.administration.update_topic import FIXED
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.ledger.slots import slots_of
-from tidewheel.memory import MemoryTopics
+from tidewheel.memory import MemoryService
+from tidewheel.memory.subscriptions import MemorySubscriptions
+from tidewheel.memory.topic_states import MemoryTopicStates
 from tidewheel.model.message import HEADER_ATTRIBUTE, Encoding, Message, id_text
 from tidewheel.model.pack import PACK_ATTRIBUTE, decode_pack
 from tidewheel.model.received import header_text
@@ -57,7 +59,7 @@ class Stack:
 
     def __init__(self) -> None:
         self.clock = ManualClock(NOW_MS)
-        self.topics = MemoryTopics()
+        self.storage = MemoryService.at(self.clock)
         self.session = boto3.Session(region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test")
         self.sqs = self.session.client("sqs")
         urls = {name: self.sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("urgent", "bulk")}
@@ -76,7 +78,7 @@ class Stack:
             compact_function="compact",
             merge_job="merge",
         )
-        self.client = Tidewheel(session=self.session, settings=self.settings, clock=self.clock, topics=self.topics)
+        self.client = Tidewheel(session=self.session, settings=self.settings, clock=self.clock, storage=self.storage)
 
     def deliver(self, queue_url: str, body: str, **attributes: str) -> str:
         """Puts a message into a queue as the deliver function does."""
@@ -117,7 +119,7 @@ def test_the_sdk_needs_boto3_and_pyroaring_only() -> None:
         f"import sys\nfor name in {blocked}: sys.modules[name] = None\n"
         "import tidewheel\n"
         "for name in tidewheel.__all__: getattr(tidewheel, name)\n"
-        "import tidewheel.aws.dynamodb_topics, tidewheel.aws.s3_objects\n"
+        "import tidewheel.aws.dynamodb.storage, tidewheel.aws.s3_objects\n"
         "print('ok')"
     )
     assert in_python(program).strip() == "ok"
@@ -153,7 +155,7 @@ def test_the_settings_that_calls_take_are_those_of_a_topic() -> None:
 def test_the_settings_come_from_the_ssm_parameter(stack: Stack) -> None:
     ssm = stack.session.client("ssm")
     ssm.put_parameter(Name=parameter_name("tw"), Value=json.dumps(asdict(stack.settings)), Type="String")
-    client = Tidewheel("tw", session=stack.session, clock=stack.clock, topics=stack.topics)
+    client = Tidewheel("tw", session=stack.session, clock=stack.clock, storage=stack.storage)
     client.create_topic("orders")
     client.send("orders", "hello")
     assert stack.sqs.receive_message(QueueUrl=stack.settings.urgent_queue_url)["Messages"]
@@ -198,16 +200,18 @@ def test_a_topic_with_another_release_s_defaults_is_the_one_asked_for_unless_one
 
 
 def test_two_creators_of_a_topic_agree() -> None:
-    class Late(MemoryTopics):
+    class Late(MemoryTopicStates):
         """Somebody else is always faster by a moment."""
 
-        def create_topic(self, state: Any) -> bool:
-            super().create_topic(state)
+        def create(self, state: Any) -> bool:
+            super().create(state)
             return False
 
-    topics, clock = Late(), ManualClock(NOW_MS)
-    state = create_topic(topics, clock, "orders", TopicSettings())
-    assert state == topics.state("orders")
+    clock = ManualClock(NOW_MS)
+    storage = MemoryService.at(clock)
+    storage = replace(storage, topic_states=Late(storage.store))
+    state = create_topic(storage, clock, "orders", TopicSettings())
+    assert state == storage.topic_states.read("orders")
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a" * 49, "é", "a/b", None, 5])
@@ -267,7 +271,9 @@ def test_creating_a_subscription_again_returns_the_same(stack: Stack) -> None:
 def test_a_retry_after_a_crash_between_queue_and_subscription_uses_the_queue(stack: Stack) -> None:
     stack.client.create_topic("orders")
     made = stack.client.create_subscription("orders", "billing")
-    other = Tidewheel(session=stack.session, settings=stack.settings, clock=stack.clock, topics=MemoryTopics())
+    other = Tidewheel(
+        session=stack.session, settings=stack.settings, clock=stack.clock, storage=MemoryService.at(stack.clock)
+    )
     other.create_topic("orders")
     assert other.create_subscription("orders", "billing").queue_url == made.queue_url
 
@@ -319,7 +325,7 @@ def test_a_bad_value_for_a_subscription_is_refused_before_a_queue_is_made(
     stack.client.create_topic("orders")
     with pytest.raises(InvalidValue, match=wrong):
         stack.client.create_subscription("orders", **{"name": "billing", **fields})
-    assert stack.topics.subscriptions("orders") == []
+    assert stack.storage.subscriptions.all("orders") == []
     assert len(stack.sqs.list_queues()["QueueUrls"]) == 2
 
 
@@ -327,20 +333,21 @@ def test_a_subscription_of_an_unknown_topic_makes_no_queue(stack: Stack) -> None
     with pytest.raises(UnknownTopic):
         stack.client.create_subscription("orders", "billing")
     with pytest.raises(UnknownTopic):
-        create_subscription(stack.topics, stack.clock, "orders", "billing", "https://q")
+        create_subscription(stack.storage, stack.clock, "orders", "billing", "https://q")
     assert len(stack.sqs.list_queues()["QueueUrls"]) == 2
 
 
 def test_latest_starts_at_the_seal_and_earliest_at_what_is_kept() -> None:
-    topics, clock = MemoryTopics(), ManualClock(NOW_MS)
-    state = create_topic(topics, clock, "orders", TopicSettings())
-    sealed = topics.seal(state, state.sealed + 5)
+    clock = ManualClock(NOW_MS)
+    storage = MemoryService.at(clock)
+    state = create_topic(storage, clock, "orders", TopicSettings())
+    sealed = storage.topic_states.seal(state, state.sealed + 5)
     assert sealed is not None
-    latest = create_subscription(topics, clock, "orders", "latest", "https://l")
-    earliest = create_subscription(topics, clock, "orders", "earliest", "https://e", "earliest")
+    latest = create_subscription(storage, clock, "orders", "latest", "https://l")
+    earliest = create_subscription(storage, clock, "orders", "earliest", "https://e", "earliest")
     assert (latest.cursor, latest.start) == (sealed.planned, sealed.sealed)
     assert (earliest.cursor, earliest.start) == (sealed.collected_until, 0)
-    after = topics.state("orders")
+    after = storage.topic_states.read("orders")
     assert after is not None
     assert (after.subscriptions_version, after.work_version, after.next_slot) == (
         2,
@@ -350,20 +357,23 @@ def test_latest_starts_at_the_seal_and_earliest_at_what_is_kept() -> None:
 
 
 def test_a_subscription_reads_the_topic_state_again_when_the_topic_changes_under_it() -> None:
-    class Busy(MemoryTopics):
+    class Busy(MemorySubscriptions):
         """Collects up to the plan between the read and the first write."""
 
         tries = 0
 
-        def create_subscription(self, state: Any, subscription: Any) -> bool:
+        def create(self, state: Any, subscription: Any) -> bool:
             self.tries += 1
-            return self.tries > 1 and super().create_subscription(state, subscription)
+            return self.tries > 1 and super().create(state, subscription)
 
-    topics, clock = Busy(), ManualClock(NOW_MS)
-    create_topic(topics, clock, "orders", TopicSettings())
-    made = create_subscription(topics, clock, "orders", "billing", "https://q", "earliest")
-    assert topics.tries == 2
-    assert topics.subscription("orders", "billing") == made
+    clock = ManualClock(NOW_MS)
+    storage = MemoryService.at(clock)
+    busy = Busy(storage.store)
+    storage = replace(storage, subscriptions=busy)
+    create_topic(storage, clock, "orders", TopicSettings())
+    made = create_subscription(storage, clock, "orders", "billing", "https://q", "earliest")
+    assert busy.tries == 2
+    assert storage.subscriptions.read("orders", "billing") == made
 
 
 # ---- sending
@@ -394,27 +404,28 @@ def test_send_many_to_an_unknown_topic_does_not_touch_the_iterable(stack: Stack)
 
 
 def test_a_topic_is_looked_up_once_a_minute_and_an_unknown_one_each_time(stack: Stack) -> None:
-    class Counting(MemoryTopics):
+    class Counting(MemoryTopicStates):
         reads = 0
 
-        def state(self, topic: str) -> Any:
+        def read(self, topic: str) -> Any:
             self.reads += 1
-            return super().state(topic)
+            return super().read(topic)
 
-    topics = Counting()
-    client = Tidewheel(session=stack.session, settings=stack.settings, clock=stack.clock, topics=topics)
+    states = Counting(stack.storage.store)
+    storage = replace(stack.storage, topic_states=states)
+    client = Tidewheel(session=stack.session, settings=stack.settings, clock=stack.clock, storage=storage)
     for expected in (1, 2):
         with pytest.raises(UnknownTopic):
             client.send("orders", "x")
-        assert topics.reads == expected
-    create_topic(topics, stack.clock, "orders", TopicSettings())
-    topics.reads = 0
+        assert states.reads == expected
+    create_topic(storage, stack.clock, "orders", TopicSettings())
+    states.reads = 0
     for _ in range(3):
         client.send("orders", "x")
-    assert topics.reads == 1
+    assert states.reads == 1
     stack.clock.advance_ms(CACHE_MS)
     client.send("orders", "x")
-    assert topics.reads == 2
+    assert states.reads == 2
 
 
 def test_a_good_message_beside_a_bad_one_is_sent(stack: Stack) -> None:
@@ -529,9 +540,9 @@ def test_stats_tell_what_waits_from_metadata(stack: Stack) -> None:
     stack.client.create_subscription("orders", "billing")
     slot = NOW_MS // 300_000
     for each in (bucket(slot + 10, slot + 20, 100), bucket(slot + 5, slot + 30, 50)):
-        state = stack.topics.state("orders")
+        state = stack.storage.topic_states.read("orders")
         assert state is not None
-        stack.topics.commit_bucket(state, each, None)
+        stack.storage.buckets.commit(state, each, None)
     stats = stack.client.stats("orders")
     assert (stats.waiting, stats.buckets, stats.ledger_bytes) == (150, 2, 2008)
     assert stats.next_due_at is not None
@@ -545,12 +556,12 @@ def test_stats_of_a_partly_planned_topic_count_what_is_left_and_the_lag(stack: S
     stack.client.create_topic("orders")
     stack.client.create_subscription("orders", "billing")
     slot = NOW_MS // 300_000
-    state = stack.topics.state("orders")
+    state = stack.storage.topic_states.read("orders")
     assert state is not None
-    stack.topics.commit_bucket(state, bucket(slot, slot + 9, 100), None)
-    sealed = stack.topics.seal(state, slot + 5)
+    stack.storage.buckets.commit(state, bucket(slot, slot + 9, 100), None)
+    sealed = stack.storage.topic_states.seal(state, slot + 5)
     assert sealed is not None
-    assert stack.topics.commit_plan(sealed, None, slot + 5)
+    assert stack.storage.plans.commit(sealed, None, slot + 5)
     stats = stack.client.stats("orders")
     assert 40 <= stats.waiting <= 60
     assert stats.oldest_slot_at is not None

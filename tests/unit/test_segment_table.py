@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.contract.builders import SLOT_MS
 from tests.unit.test_bucket import START_MS, some_segments
-from tidewheel.aws.dynamodb_items import decode_bucket, encode_bucket
+from tidewheel.aws.dynamodb.items import decode_bucket, encode_bucket
 from tidewheel.errors import CorruptMetadata
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.ledger.delayed_index import due_segments

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from tests.flows.test_tails import shrunk
 from tests.flows.world import World
 from tests.local.test_look_inside import Here
+from tests.stored_ports import STORED_PORTS
 from tidewheel import EstimatedHistogram, Message, Tidewheel
 from tidewheel.cli import inspection
 from tidewheel.cli.histogram import Bars, histogram_text
@@ -122,14 +123,14 @@ def test_bars_and_rest_are_all_that_waits_whatever_the_slots(
 class Counting:
     """Passes calls on and counts them."""
 
-    def __init__(self, port: Any, calls: Counter[str]) -> None:
-        self._port, self._calls = port, calls
+    def __init__(self, port: Any, calls: Counter[str], prefix: str = "") -> None:
+        self._port, self._calls, self._prefix = port, calls, prefix
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._port, name)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            self._calls[name] += 1
+            self._calls[self._prefix + name] += 1
             return method(*args, **kwargs)
 
         return call
@@ -151,10 +152,9 @@ def topic(stack: MemoryTidewheel, *subscriptions: str, **settings: int) -> Tidew
 def counted(stack: MemoryTidewheel) -> tuple[Tidewheel, Counter[str]]:
     calls: Counter[str] = Counter()
     service = stack.service
-    topics: Any = Counting(service.topics, calls)
-    objects: Any = Counting(service.objects, calls)
+    counting = {name: Counting(getattr(service, name), calls, f"{name}.") for name in STORED_PORTS}
     sqs: Any = Counting(stack.sqs, calls)
-    return Tidewheel(clock=stack.clock, topics=topics, objects=objects, sqs=sqs), calls
+    return Tidewheel(clock=stack.clock, storage=replace(service, **counting), sqs=sqs), calls
 
 
 def test_a_message_is_counted_where_it_is_on_its_way(memory: MemoryTidewheel) -> None:
@@ -202,9 +202,9 @@ def test_sealed_slots_that_are_not_planned_yet_are_sealed(memory: MemoryTidewhee
     client = topic(memory)
     client.send_many("orders", [Message(body="x", delay=f"{i}h") for i in (2, 5)])
     memory.advance(minutes=6)
-    state = memory.service.topics.state("orders")
+    state = memory.service.topic_states.read("orders")
     assert state is not None
-    assert memory.service.topics.seal(state, (memory.clock.now_ms() + 3 * 3_600_000) // SLOT_MS)
+    assert memory.service.topic_states.seal(state, (memory.clock.now_ms() + 3 * 3_600_000) // SLOT_MS)
     stats = client.stats("orders")
     assert (stats.waiting, stats.sealed) == (1, 1)
     assert stats.next_due_at == memory.now().replace(hour=2, minute=0)
@@ -225,7 +225,7 @@ def test_parts_that_are_left_of_a_delivery_are_sealed(memory: MemoryTidewheel) -
     [(key, parts)] = drawn
     assert client.stats("orders").sealed == 100
     for part in range(4):
-        memory.service.topics.part_done(key, part)
+        memory.service.deliveries.part_done(key, part)
     assert client.stats("orders").sealed == 60
     original(key, [part for part in parts if part >= 4])
     memory.advance(minutes=1)
@@ -244,7 +244,7 @@ def test_a_long_pause_is_estimated_from_the_first_plans(
     monkeypatch.setattr(in_flight, "MAX_PLANS", 10)
     looking, calls = counted(memory)
     assert 35 <= looking.stats("orders").sealed <= 45
-    assert calls["next_plan"] == 10
+    assert calls["plans.next"] == 10
 
 
 def test_a_look_at_a_quiet_topic_reads_a_fixed_list_and_no_message(memory: MemoryTidewheel) -> None:
@@ -254,11 +254,11 @@ def test_a_look_at_a_quiet_topic_reads_a_fixed_list_and_no_message(memory: Memor
     looking, calls = counted(memory)
     assert looking.stats("orders").waiting == 500
     assert calls == {
-        "state": 1,
-        "buckets": 1,
-        "subscriptions": 1,
-        "open_deliveries": 1,
-        "parks": 1,
+        "topic_states.read": 1,
+        "buckets.all": 1,
+        "subscriptions.all": 1,
+        "deliveries.all": 1,
+        "parks.all": 1,
         "get_queue_attributes": 4,
     }
 
@@ -267,14 +267,15 @@ def test_each_large_ledger_costs_one_read_of_its_tail() -> None:
     world = World(segment_rows=50)
     for _ in range(3):
         world.send(*(7_200_000 + i * 60_000 for i in range(400)))
-    whole = world.service.topics.buckets("orders")
-    ports: dict[str, Any] = {"objects": world.service.objects, "sqs": object()}
-    world.service.topics.delete_subscription(world.service.topics.subscriptions("orders")[0])
-    expected = Tidewheel(clock=world.clock, topics=world.service.topics, **ports).stats("orders")
+    whole = world.service.buckets.all("orders")
+    sqs: Any = object()
+    world.service.subscriptions.delete(world.service.subscriptions.all("orders")[0])
+    expected = Tidewheel(clock=world.clock, storage=world.service, sqs=sqs).stats("orders")
     shrunk(world, shift=3)
     calls: Counter[str] = Counter()
-    ports["objects"] = Counting(world.service.objects, calls)
-    found = Tidewheel(clock=world.clock, topics=world.service.topics, **ports).stats("orders")
+    counting: Any = Counting(world.service.objects, calls)
+    storage = replace(world.service, objects=counting)
+    found = Tidewheel(clock=world.clock, storage=storage, sqs=sqs).stats("orders")
     assert calls == {"get_range": 3}
     assert replace(found, ledger_bytes=0, oldest_slot_at=None) == replace(expected, ledger_bytes=0, oldest_slot_at=None)
     assert (found.waiting, len(whole)) == (1200, 3)

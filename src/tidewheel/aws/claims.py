@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidewheel.aws.dynamodb_table import Table
-from tidewheel.aws.dynamodb_writes import Put, key_item
+from tidewheel.aws.dynamodb.table import Table
+from tidewheel.aws.dynamodb.writes import Put, key_item
 from tidewheel.aws.table_layout import claim_key, claims_prefix, topic_partition
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from botocore.exceptions import ClientError
 
 from tidewheel.errors import NotConfigured
-from tidewheel.flows.ports import MergeSize
+from tidewheel.flows.ports.runs import MergeSize
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient

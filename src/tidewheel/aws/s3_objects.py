@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tidewheel.errors import ObjectMissing
-from tidewheel.flows.ports import StoredObject
+from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.ledger.sink import Sink
 from tidewheel.model.object_names import random_attempt
 

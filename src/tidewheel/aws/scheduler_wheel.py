@@ -75,7 +75,7 @@ class SchedulerWheel:
             if error.response["Error"]["Code"] != "ConflictException":
                 raise
 
-    def disarm(self, topic: str) -> None:
+    def unschedule(self, topic: str) -> None:
         """Lists the topic's schedules with a request for each hundred, and deletes each with a request."""
         pages = self._client.get_paginator("list_schedules").paginate(
             GroupName=self._group, NamePrefix=schedule_prefix(topic)

@@ -5,39 +5,52 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import boto3
 from botocore.config import Config
 
 from tidewheel import clock as clocks
-from tidewheel.aws.dynamodb_topics import DynamoTopics
+from tidewheel.aws.dynamodb.storage import DynamoStorage
 from tidewheel.aws.runs import AwsRuns
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.aws.scheduler_wheel import SchedulerWheel
 from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.clock import Clock
-from tidewheel.flows.ports import Parallel, Queues, in_order
+from tidewheel.flows.ports.parallel import Parallel, in_order
+from tidewheel.flows.ports.queues import Queues
 from tidewheel.model.settings import ServiceSettings
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
 
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class Service(DynamoStorage):
     """Implements the port `Ports` on AWS."""
 
-    settings: ServiceSettings
-    clock: Clock
-    topics: DynamoTopics
-    objects: S3Objects
-    queues: Queues
-    wheel: SchedulerWheel
-    runs: AwsRuns
-    parallel: Parallel
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        clock: Clock,
+        dynamodb: DynamoDBClient,
+        *,
+        objects: S3Objects,
+        queues: Queues,
+        wheel: SchedulerWheel,
+        runs: AwsRuns,
+        parallel: Parallel,
+    ) -> None:
+        super().__init__(dynamodb, table=settings.table, objects=objects)
+        self.settings = settings
+        self.clock = clock
+        self.queues: Queues = queues
+        self.wheel = wheel
+        self.runs = runs
+        self.parallel = parallel
 
     @property
     def max_skew_ms(self) -> int:
@@ -62,12 +75,11 @@ class Service:
     ) -> Service:
         """Makes the service from settings. The session selects the AWS endpoints, unless an endpoint is given."""
         client = partial(session.client, config=client_config(settings.send_threads), endpoint_url=endpoint_url)
-        objects = S3Objects(client("s3"), s3_bucket=settings.s3_bucket)
         return cls(
-            settings=settings,
-            clock=clock,
-            topics=DynamoTopics(client("dynamodb"), table=settings.table, objects=objects),
-            objects=objects,
+            settings,
+            clock,
+            client("dynamodb"),
+            objects=S3Objects(client("s3"), s3_bucket=settings.s3_bucket),
             queues=SqsQueues(
                 client("sqs"),
                 work_queue_url=settings.work_queue_url,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from tidewheel.errors import QueueUnavailable
-from tidewheel.flows.ports import Refusal, Release
+from tidewheel.flows.ports.queues import Refusal, Release
 from tidewheel.model.job import CatchUpJob, DrainJob, Job, PartJob, job_body
 from tidewheel.model.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES
 from tidewheel.model.park import ParkKey

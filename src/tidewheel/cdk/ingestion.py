@@ -63,7 +63,7 @@ class Ingestion(Construct):
         # One transaction moves a key, puts a tombstone and checks the topic's state.
         storage.grant_items(self.ingest, OF_TOPICS, "dynamodb:ConditionCheckItem", "dynamodb:PutItem")
         storage.grant_objects(self.ingest, "s3:PutObject", "s3:DeleteObject", prefixes=(LEDGERS, PARKED))
-        timing_wheel.grant_arm(self.ingest)
+        timing_wheel.grant_schedule(self.ingest)
         delivery.grant_sends(self.ingest)
 
     @property

@@ -115,7 +115,7 @@ class TidewheelService(Construct):
         )
         self.compaction.grant_start(self.timing_wheel.sweep)
         if self.compaction.jobs is not None:
-            self.timing_wheel.grant_arm(self.compaction.job_role(self.compaction.jobs.import_))
+            self.timing_wheel.grant_schedule(self.compaction.job_role(self.compaction.jobs.import_))
         self.backlog = Backlog(self, "Backlog", storage=self.storage)
         self.settings = self._settings(environment)
         self._publish(self.settings)

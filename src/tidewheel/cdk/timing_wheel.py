@@ -103,7 +103,7 @@ class TimingWheel(Construct):
         self._allow_dispatching(storage, delivery)
         self._allow_sweeping(storage)
 
-    def grant_arm(self, grantee: iam.IGrantable) -> None:
+    def grant_schedule(self, grantee: iam.IGrantable) -> None:
         """Allows to create schedules in the group, and to pass the role to the scheduler."""
         schedules = self._scheduler_arn("schedule", f"{self.group_name}/*")
         principal = grantee.grant_principal
@@ -119,7 +119,7 @@ class TimingWheel(Construct):
             )
         )
 
-    def _grant_disarm(self, grantee: iam.IGrantable) -> None:
+    def _grant_unschedule(self, grantee: iam.IGrantable) -> None:
         """Allows to list and delete schedules of the group.
 
         IAM cannot limit the listing to a group, so listing is allowed on all schedules.
@@ -191,7 +191,7 @@ class TimingWheel(Construct):
             storage.grant_objects(function, "s3:GetObject", "s3:PutObject", prefixes=(CHECKPOINTS,))
             storage.grant_objects(function, "s3:DeleteObject", prefixes=(LEDGERS, PLANS, CHECKPOINTS))
             storage.grant_listing(function)
-            self.grant_arm(function)
+            self.grant_schedule(function)
             grant_queue_sends(function, delivery.work_queue)
         storage.grant_items(self.dispatch, TOPICS, "dynamodb:PutItem")
         storage.grant_objects(self.dispatch, "s3:GetObject", prefixes=(LEDGERS, PLANS))
@@ -211,7 +211,7 @@ class TimingWheel(Construct):
         # The marks say how far each topic's large bodies have been handed out.
         marks = collections_name("*")
         storage.grant_objects(self.sweep, "s3:GetObject", "s3:PutObject", prefixes=(marks,))
-        self._grant_disarm(self.sweep)
+        self._grant_unschedule(self.sweep)
 
     def _scheduler_arn(self, resource: str, name: str) -> str:
         return Stack.of(self).format_arn(service="scheduler", resource=resource, resource_name=name)

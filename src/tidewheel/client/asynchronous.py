@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from tidewheel.clock import Clock
-    from tidewheel.flows.ports import Objects, Topics
+    from tidewheel.flows.ports import Storage
     from tidewheel.model.settings import ChangeableSettings, NewTopicSettings, ServiceSettings, TopicSettings
     from tidewheel.model.topic import Topic
 
@@ -64,8 +64,7 @@ class AsyncTidewheel:
         settings: ServiceSettings | None = None,
         clock: Clock | None = None,
         endpoint_url: str | None = None,
-        topics: Topics | None = None,
-        objects: Objects | None = None,
+        storage: Storage | None = None,
         sqs: SQSClient | None = None,
         client: Tidewheel | None = None,
         max_threads: int = 16,
@@ -73,7 +72,7 @@ class AsyncTidewheel:
         """Creates a client. The first method call is the first call of AWS.
 
         Args:
-            stack_name, session, settings, clock, endpoint_url, topics, objects, sqs: as for `Tidewheel`.
+            stack_name, session, settings, clock, endpoint_url, storage, sqs: as for `Tidewheel`.
             client: an existing client, instead of all these.
             max_threads: calls at once, 1 to 50; more calls wait. A `receive` that waits for messages takes a thread.
 
@@ -88,8 +87,7 @@ class AsyncTidewheel:
             settings=settings,
             clock=clock,
             endpoint_url=endpoint_url,
-            topics=topics,
-            objects=objects,
+            storage=storage,
             sqs=sqs,
         )
         self._executor = ThreadPoolExecutor(max_threads, thread_name_prefix="tidewheel")

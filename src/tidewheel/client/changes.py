@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tidewheel.client.connection import Connection
 from tidewheel.errors import InvalidValue, UnknownMessage
 from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key, cancel_many
-from tidewheel.flows.ports import Topics
+from tidewheel.flows.ports import Storage
 from tidewheel.model.message import IdSource, MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.object_names import payload_name
 from tidewheel.model.tombstone import tombstone
@@ -50,16 +50,16 @@ def check_one_of(message_id: str | None, key: str | None) -> None:
 
 
 def cancel_one(
-    topics: Topics, state: TopicState, ids: IdSource, now_ms: int, message_id: str | None, key: str | None
+    storage: Storage, state: TopicState, ids: IdSource, now_ms: int, message_id: str | None, key: str | None
 ) -> CancelResult:
     """Cancels by id or by key. See `Tidewheel.cancel`."""
     check_one_of(message_id, key)
     if key is not None:
-        return cancel_key(topics, state.topic, state.slot_ms, key, (now_ms, ids.sequence()), now_ms)
-    return cancel(topics, state.topic, state.slot_ms, MessageId(str(message_id)), now_ms)
+        return cancel_key(storage, state.topic, state.slot_ms, key, (now_ms, ids.sequence()), now_ms)
+    return cancel(storage, state.topic, state.slot_ms, MessageId(str(message_id)), now_ms)
 
 
-def cancel_all(topics: Topics, state: TopicState, now_ms: int, message_ids: Iterable[str]) -> list[CancelResult]:
+def cancel_all(storage: Storage, state: TopicState, now_ms: int, message_ids: Iterable[str]) -> list[CancelResult]:
     """Cancels many messages by id. See `Tidewheel.cancel_many`."""
     if isinstance(message_ids, (str, bytes)) or not isinstance(message_ids, Iterable):
         raise InvalidValue("ids", message_ids, "give a list of ids; for one, use cancel")
@@ -71,7 +71,7 @@ def cancel_all(topics: Topics, state: TopicState, now_ms: int, message_ids: Iter
             raise InvalidValue(f"ids[{index}]", each, "give the 26 characters that send returned") from error
     if not wanted:
         raise InvalidValue("ids", [], "give at least one id")
-    return cancel_many(topics, state.topic, state.slot_ms, wanted, now_ms)
+    return cancel_many(storage, state.topic, state.slot_ms, wanted, now_ms)
 
 
 def new_due_ms(
@@ -109,9 +109,9 @@ def reschedule(
     """
     from tidewheel.client.waiting import find
 
-    topics = connection.topics
-    state = topics.state(state.topic) or state
-    old = _current(topics, state, message_id, key)
+    storage = connection.storage
+    state = storage.topic_states.read(state.topic) or state
+    old = _current(storage, state, message_id, key)
     if isinstance(old, Cancelled):
         return old
     if id_deliver_at_ms(id_bytes(old)) // state.slot_ms < state.sealed:
@@ -124,16 +124,16 @@ def reschedule(
         return Cancelled(id=old)
     new = _with_own_payload(connection, state.topic, moved(found.checked, ids, due_ms, id_bytes(old)))
     [receipt] = sender.send_checked([new])
-    outcome = topics.cancel(state.topic, tombstone(old, state.slot_ms, now_ms, to=id_text(new.id)))
+    outcome = storage.tombstones.cancel(state.topic, tombstone(old, state.slot_ms, now_ms, to=id_text(new.id)))
     if outcome.done or (outcome.found is not None and outcome.found.to == receipt.id):
         return Rescheduled(receipt=receipt, old_id=old)
     return TooLate(id=old) if outcome.found is None else Cancelled(id=old)
 
 
-def _current(topics: Topics, state: TopicState, message_id: str | None, key: str | None) -> MessageId | Cancelled:
+def _current(storage: Storage, state: TopicState, message_id: str | None, key: str | None) -> MessageId | Cancelled:
     """Returns the id of the message that an id or a key refers to now."""
     if key is not None:
-        entry = topics.key(state.topic, key)
+        entry = storage.keys.read(state.topic, key)
         if entry is None or entry.id is None:
             how = "no message with this key was ingested yet; if one was sent just now, try again"
             raise UnknownMessage(state.topic, key, how)
@@ -142,7 +142,7 @@ def _current(topics: Topics, state: TopicState, message_id: str | None, key: str
         message_id = entry.id
     current = MessageId(str(message_id))
     for _ in range(_MOST_MOVES):
-        cancelled = topics.tombstone(state.topic, id_deliver_at_ms(id_bytes(current)) // state.slot_ms, current)
+        cancelled = storage.tombstones.read(state.topic, id_deliver_at_ms(id_bytes(current)) // state.slot_ms, current)
         if cancelled is None:
             break
         if cancelled.to is None:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
 
     from tidewheel.aws.claims import DynamoClaims
-    from tidewheel.flows.ports import Objects, Topics
+    from tidewheel.flows.ports import Storage
+    from tidewheel.flows.ports.objects import Objects
 
 T = TypeVar("T")
 
@@ -45,8 +46,7 @@ class Connection:
         session: boto3.Session | None,
         settings: ServiceSettings | None,
         endpoint_url: str | None,
-        topics: Topics | None,
-        objects: Objects | None = None,
+        storage: Storage | None = None,
         sqs: SQSClient | None = None,
     ) -> None:
         self._stack = stack
@@ -57,14 +57,15 @@ class Connection:
         self._check: Callable[[], None] | None = None
         if settings is not None:
             self._made["settings"] = settings
-        for name, given in (("topics", topics), ("objects", objects), ("sqs", sqs)):
-            if given is not None:
-                self._made[name] = given
+        if storage is not None:
+            self._made |= {"storage": storage, "objects": storage.objects}
+        if sqs is not None:
+            self._made["sqs"] = sqs
 
     @classmethod
     def of(cls, settings: ServiceSettings, session: boto3.Session) -> Connection:
         """Creates the connection from known settings, for a function of the service."""
-        return cls(settings.stack, session=session, settings=settings, endpoint_url=None, topics=None)
+        return cls(settings.stack, session=session, settings=settings, endpoint_url=None)
 
     @property
     def stack(self) -> str:
@@ -82,9 +83,9 @@ class Connection:
         return self._once("settings", self._read_settings)
 
     @property
-    def topics(self) -> Topics:
-        """The store of metadata."""
-        return self._once("topics", self._make_topics)
+    def storage(self) -> Storage:
+        """The ports of stored state."""
+        return self._once("storage", self._make_storage)
 
     @property
     def objects(self) -> Objects:
@@ -142,11 +143,11 @@ class Connection:
             client.meta.events.register_first(event, self._before_request)
         return client
 
-    def _make_topics(self) -> Topics:
-        from tidewheel.aws.dynamodb_topics import DynamoTopics
+    def _make_storage(self) -> Storage:
+        from tidewheel.aws.dynamodb.storage import DynamoStorage
 
         dynamodb = cast("DynamoDBClient", self._client("dynamodb"))
-        return DynamoTopics(dynamodb, table=self.settings.table, objects=self.objects)
+        return DynamoStorage(dynamodb, table=self.settings.table, objects=self.objects)
 
     def _make_claims(self) -> DynamoClaims:
         from tidewheel.aws.claims import DynamoClaims

@@ -295,7 +295,7 @@ class Consumer:
             return True
         # The name of a recurring message is not a key: it has no version.
         if self._drop_superseded and message.key is not None and message.version[1]:
-            entry = self._tw._connection.topics.key(self.topic, message.key)
+            entry = self._tw._connection.storage.keys.read(self.topic, message.key)
             if entry is not None and supersedes(entry, message):
                 self._count("superseded")
                 return True

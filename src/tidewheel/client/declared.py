@@ -94,7 +94,7 @@ class DeclaredTopic:
             AlreadyExists: the topic exists with other settings.
             TopicDeleting: an earlier topic of this name is still being deleted.
         """
-        return subscribe.create_topic(connection.topics, clock, self.name, self.settings, owner=owner).generation
+        return subscribe.create_topic(connection.storage, clock, self.name, self.settings, owner=owner).generation
 
     def update(self, connection: Connection, clock: Clock, owner: str) -> None:
         """Changes the differing settings, all in a single write.
@@ -102,14 +102,14 @@ class DeclaredTopic:
         Raises:
             InvalidValue: a setting that differs cannot change; nothing was changed.
         """
-        state = connection.topics.state(self.name)
+        state = connection.storage.topic_states.read(self.name)
         if state is None:
             self.create(connection, clock, owner)
             return
         there = asdict(state.settings)
         changes = {name: value for name, value in asdict(self.settings).items() if value != there[name]}
         if changes:
-            update_topic(connection.topics, clock, self.name, changes)
+            update_topic(connection.storage, clock, self.name, changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +160,7 @@ class DeclaredSubscription:
         """
         check_given_queue(connection.sqs, self.queue_url)
         found = subscribe.create_subscription(
-            connection.topics,
+            connection.storage,
             clock,
             self.topic,
             self.name,
@@ -180,13 +180,13 @@ class DeclaredSubscription:
             AlreadyExists: the subscription has another queue. Messages in that queue would not move, so a subscription
                 with another queue needs another name.
         """
-        existing = connection.topics.subscription(self.topic, self.name)
+        existing = connection.storage.subscriptions.read(self.topic, self.name)
         if existing is None:
             self.create(connection, clock, owner)
             return
         subscribe.check_same_queue(existing, self.queue_url)
         if existing.filter_policy != self.filter_policy:
-            states.set_filter(connection.topics, self.topic, self.name, self.filter_policy)
+            states.set_filter(connection.storage, self.topic, self.name, self.filter_policy)
 
 
 Declared = DeclaredTopic | DeclaredSubscription
@@ -279,15 +279,17 @@ def delete(connection: Connection, clock: Clock, owner: str, topic: str, subscri
 
     Messages in the subscription's queue stay.
     """
-    topics = connection.topics
-    found = topics.state(topic) if subscription is None else topics.subscription(topic, subscription)
+    storage = connection.storage
+    found = (
+        storage.topic_states.read(topic) if subscription is None else storage.subscriptions.read(topic, subscription)
+    )
     if found is None or not subscribe.owns(owner, found.generation):
         return False
     try:
         if subscription is None:
-            deletion.delete_topic(topics, clock, topic)
+            deletion.delete_topic(storage, clock, topic)
         else:
-            states.delete_subscription(topics, connection.objects, topic, subscription)
+            states.delete_subscription(storage, topic, subscription)
     except (UnknownTopic, UnknownSubscription):  # somebody was faster
         return False
     return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tidewheel.flows.ports import Topics
+from tidewheel.flows.ports import Storage
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.plan import Plan
 from tidewheel.model.subscription_state import Delivery, SubscriptionState
@@ -28,7 +28,7 @@ class Undelivered(NamedTuple):
 
 
 def undelivered(
-    topics: Topics,
+    storage: Storage,
     state: TopicState,
     buckets: Sequence[Bucket],
     subscriptions: Sequence[SubscriptionState],
@@ -46,7 +46,7 @@ def undelivered(
     exact = {each.object_name: each for each in buckets if not each.slot_shift}
     not_handed_out = min((each.cursor for each in subscriptions), default=state.planned)
     left = _shares_left(subscriptions, opened, not_handed_out)
-    found = [_in_delivery(topics, state, exact, left), _not_handed_out(topics, state, exact, not_handed_out)]
+    found = [_in_delivery(storage, state, exact, left), _not_handed_out(storage, state, exact, not_handed_out)]
     slots = [each.first_slot for each in found if each.first_slot is not None]
     return Undelivered(sum(each.rows for each in found), min(slots, default=None))
 
@@ -65,23 +65,23 @@ def _shares_left(
 
 
 def _in_delivery(
-    topics: Topics, state: TopicState, exact: Mapping[str, Bucket], left: Mapping[int, float]
+    storage: Storage, state: TopicState, exact: Mapping[str, Bucket], left: Mapping[int, float]
 ) -> Undelivered:
     rows = shares = 0.0
     first: int | None = None
     for a in sorted(left)[:MAX_PLANS]:
-        plan = topics.plan(state.topic, a)
+        plan = storage.plans.read(state.topic, a)
         if plan is not None:
             rows, shares = rows + left[a] * _rows(plan, state, exact), shares + left[a]
             first = _first_slot(plan, state) if first is None else first
     return Undelivered(rows * sum(left.values()) / shares if shares else 0.0, first)
 
 
-def _not_handed_out(topics: Topics, state: TopicState, exact: Mapping[str, Bucket], start: int) -> Undelivered:
+def _not_handed_out(storage: Storage, state: TopicState, exact: Mapping[str, Bucket], start: int) -> Undelivered:
     rows, at = 0.0, start
     first: int | None = None
     for _ in range(MAX_PLANS):
-        plan = topics.next_plan(state.topic, at) if at < state.planned else None
+        plan = storage.plans.next(state.topic, at) if at < state.planned else None
         if plan is None or plan.first_slot >= state.planned:
             return Undelivered(rows, first)
         rows, at = rows + _rows(plan, state, exact), plan.end_slot

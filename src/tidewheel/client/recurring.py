@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from tidewheel.errors import AlreadyExists, ConcurrentModification, InvalidValue, UnknownRecurring
-from tidewheel.flows.ports import Topics
+from tidewheel.flows.ports import Storage
 from tidewheel.model.duration import delay_ms
 from tidewheel.model.message import IdSource, Message
 from tidewheel.model.recurrence import Rule
@@ -53,7 +53,7 @@ class RecurringMessage:
 
 
 def make(
-    topics: Topics,
+    storage: Storage,
     send_checked: Callable[[list[OutgoingMessage]], object],
     read_topic_state: Callable[[], TopicState],
     now_ms: int,
@@ -81,14 +81,14 @@ def make(
         ConcurrentModification: the topic changed during every attempt.
     """
     state = read_topic_state()
-    known = topics.recurring(state.topic, key)
+    known = storage.recurring.read(state.topic, key)
     if starts_now and known is not None:
         rule = _as_begun(rule, Rule.from_json(known.rule))
     wanted = _checked(state, key, message, rule, now_ms)
     sent_until_ms: int | None = None
     for _ in range(_ATTEMPTS):
         state = read_topic_state()
-        seen = topics.recurring(state.topic, key)
+        seen = storage.recurring.read(state.topic, key)
         if seen is not None and seen.says_the_same(wanted):
             return described(seen, now_ms)
         if seen is not None and not replaces:
@@ -106,12 +106,12 @@ def make(
         due_ms = rule.next_after(first_ms - 1)
         slot = None if due_ms is None else due_ms // state.slot_ms
         lowers = slot is not None and above(state.next_slot, slot)
-        if topics.put_recurring(state, wanted, seen, slot if lowers else None):
+        if storage.recurring.put(state, wanted, seen, slot if lowers else None):
             return described(wanted, now_ms)
     raise ConcurrentModification("send_recurring", wanted.topic, _ATTEMPTS)
 
 
-def end(topics: Topics, read_topic_state: Callable[[], TopicState], key: str) -> None:
+def end(storage: Storage, read_topic_state: Callable[[], TopicState], key: str) -> None:
     """Ends a recurring message. Occurrences not planned yet do not come.
 
     Raises:
@@ -121,10 +121,10 @@ def end(topics: Topics, read_topic_state: Callable[[], TopicState], key: str) ->
     check_key(key)
     for _ in range(_ATTEMPTS):
         state = read_topic_state()
-        seen = topics.recurring(state.topic, key)
+        seen = storage.recurring.read(state.topic, key)
         if seen is None:
             raise UnknownRecurring(state.topic, key)
-        if topics.delete_recurring(state, seen):
+        if storage.recurring.delete(state, seen):
             return
     raise ConcurrentModification("cancel_recurring", state.topic, _ATTEMPTS)
 

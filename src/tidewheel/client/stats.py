@@ -15,7 +15,8 @@ from tidewheel.client.in_flight import undelivered
 from tidewheel.client.subscription_queues import dead_letter_url_of
 from tidewheel.errors import ObjectMissing
 from tidewheel.flows.delivery.load_index import complete
-from tidewheel.flows.ports import Objects, Topics
+from tidewheel.flows.ports import Storage
+from tidewheel.flows.ports.objects import Objects
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.delayed_index import next_slot
 from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
@@ -101,7 +102,7 @@ class TopicStats:
     subscriptions: tuple[SubscriptionStats, ...]
 
 
-def topic_stats(topics: Topics, objects: Objects, sqs: SQSClient, state: TopicState, now_ms: int) -> TopicStats:
+def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int) -> TopicStats:
     """Returns the stats of a topic, given its topic state.
 
     Requests: a query each of buckets, subscriptions, open deliveries and parks; two of SQS for each subscription; a
@@ -112,22 +113,22 @@ def topic_stats(topics: Topics, objects: Objects, sqs: SQSClient, state: TopicSt
         CorruptLedger, ObjectMissing: a ledger's tail is damaged or gone.
     """
     slot_ms = state.slot_ms
-    buckets = topics.buckets(state.topic)
+    buckets = storage.buckets.all(state.topic)
     try:
-        live = _indexed(objects, buckets, state)
+        live = _indexed(storage.objects, buckets, state)
     except ObjectMissing:  # collected since its name was read
-        buckets = topics.buckets(state.topic)
-        live = _indexed(objects, buckets, state)
-    subscriptions = topics.subscriptions(state.topic)
-    opened = topics.open_deliveries(state.topic)
-    left = undelivered(topics, state, buckets, subscriptions, opened)
+        buckets = storage.buckets.all(state.topic)
+        live = _indexed(storage.objects, buckets, state)
+    subscriptions = storage.subscriptions.all(state.topic)
+    opened = storage.deliveries.all(state.topic)
+    left = undelivered(storage, state, buckets, subscriptions, opened)
     waiting = loads(live, state.sealed, slot_ms)
     unplanned = sum(each.rows for each in loads(live, state.planned, slot_ms))
     by_hour = histogram(waiting, now_ms, slot_ms, bar_s=HOUR_S, bars=HOURS)
     next_due = next_slot(live, state.planned)
     first_slots = [slot for slot in (left.first_slot, next_due) if slot is not None]
     depths = _Depths(sqs)
-    shown = _subscriptions(topics, state, subscriptions, opened, depths)
+    shown = _subscriptions(storage, state, subscriptions, opened, depths)
     return TopicStats(
         topic=state.topic,
         waiting=by_hour.total,
@@ -153,7 +154,7 @@ def _indexed(objects: Objects, buckets: Sequence[Bucket], state: TopicState) -> 
 
 
 def _subscriptions(
-    topics: Topics,
+    storage: Storage,
     state: TopicState,
     subscriptions: Sequence[SubscriptionState],
     opened: Sequence[Delivery],
@@ -164,7 +165,7 @@ def _subscriptions(
         key = delivery.key
         open_parts[key.subscription, key.generation] += max(0, delivery.parts - len(delivery.done))
     parked = Counter[tuple[str, str]]()
-    for park in topics.parks(state.topic):
+    for park in storage.parks.all(state.topic):
         parked[park.key.subscription, park.key.generation] += park.rows
     found = []
     for each in subscriptions:

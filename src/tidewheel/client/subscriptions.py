@@ -38,9 +38,9 @@ def create(
     subscribe.check_new_subscription(topic, name, initial_position)
     check_visibility_timeout(visibility_timeout_s)
     policy = filter_json(filter_policy)
-    if connection.topics.state(topic) is None:
+    if connection.storage.topic_states.read(topic) is None:
         raise UnknownTopic(topic)
-    existing = connection.topics.subscription(topic, name)
+    existing = connection.storage.subscriptions.read(topic, name)
     if existing is not None:
         if queue_url is not None:
             subscribe.check_same_queue(existing, queue_url)
@@ -52,14 +52,14 @@ def create(
     else:
         check_given_queue(connection.sqs, queue_url)
     return subscribe.create_subscription(
-        connection.topics, clock, topic, name, queue_url, initial_position, filter_policy=policy
+        connection.storage, clock, topic, name, queue_url, initial_position, filter_policy=policy
     )
 
 
 def pause(connection: Connection, topic: str, name: str) -> SubscriptionState:
     """Pauses a subscription. See `Tidewheel.pause`."""
     _check_names(topic, name)
-    return states.pause(connection.topics, topic, name)
+    return states.pause(connection.storage, topic, name)
 
 
 def resume(connection: Connection, clock: Clock, topic: str, name: str) -> SubscriptionState:
@@ -71,7 +71,7 @@ def resume(connection: Connection, clock: Clock, topic: str, name: str) -> Subsc
     queues = SqsQueues(
         connection.sqs, work_queue_url=settings.work_queue_url, refused_queue_url=settings.refused_queue_url
     )
-    return states.resume(connection.topics, queues, clock, topic, name)
+    return states.resume(connection.storage, queues, clock, topic, name)
 
 
 def set_filter(
@@ -79,7 +79,7 @@ def set_filter(
 ) -> SubscriptionState:
     """Changes a subscription's filter. See `Tidewheel.set_filter`."""
     _check_names(topic, name)
-    return states.set_filter(connection.topics, topic, name, filter_json(filter_policy))
+    return states.set_filter(connection.storage, topic, name, filter_json(filter_policy))
 
 
 def delete(connection: Connection, topic: str, name: str, delete_queue: bool) -> SubscriptionState:
@@ -88,7 +88,7 @@ def delete(connection: Connection, topic: str, name: str, delete_queue: bool) ->
     If the process stops after the subscription is deleted, its queues stay. A new subscription of this name finds them.
     """
     _check_names(topic, name)
-    deleted = states.delete_subscription(connection.topics, connection.objects, topic, name)
+    deleted = states.delete_subscription(connection.storage, topic, name)
     if delete_queue:
         delete_queues(connection.sqs, connection.stack, topic, name, deleted.queue_url)
     return deleted

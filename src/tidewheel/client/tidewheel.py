@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from tidewheel.clock import Clock
-    from tidewheel.flows.ports import Objects, Topics
+    from tidewheel.flows.ports import Storage
     from tidewheel.model.topic_state import TopicState
 
 
@@ -61,8 +61,7 @@ class Tidewheel:
         settings: ServiceSettings | None = None,
         clock: Clock | None = None,
         endpoint_url: str | None = None,
-        topics: Topics | None = None,
-        objects: Objects | None = None,
+        storage: Storage | None = None,
         sqs: SQSClient | None = None,
     ) -> None:
         """Creates a client. The first method call is the first call of AWS.
@@ -73,8 +72,8 @@ class Tidewheel:
             settings: the service's settings, instead of the SSM parameter's.
             clock: the source of time; default: `tidewheel.clock.current()`.
             endpoint_url: the URL of AWS, for the local runtime.
-            topics: the store of metadata, for tests (`tidewheel.memory`); default: the stack's DynamoDB table.
-            objects: the store of objects, for tests; default: the stack's S3 bucket.
+            storage: the ports of stored state, for tests (`tidewheel.memory.MemoryService`); default: the stack's
+                DynamoDB table and S3 bucket.
             sqs: the SQS client, for tests; default: the session's.
         """
         self._connection = Connection(
@@ -82,8 +81,7 @@ class Tidewheel:
             session=session,
             settings=settings,
             endpoint_url=endpoint_url,
-            topics=topics,
-            objects=objects,
+            storage=storage,
             sqs=sqs,
         )
         self._clock = clock or _clock.current()
@@ -173,7 +171,7 @@ class Tidewheel:
         """
         state = self._cache.state(topic)
         now_ms = state.sent_at_ms(self._clock.now_ms())
-        return changes.cancel_one(self._connection.topics, state, self._ids, now_ms, id, key)
+        return changes.cancel_one(self._connection.storage, state, self._ids, now_ms, id, key)
 
     def cancel_many(self, topic: str, ids: Iterable[str]) -> list[CancelResult]:
         """Cancels many messages by their ids, in few requests. Returns one result for each id, in order.
@@ -182,7 +180,7 @@ class Tidewheel:
             InvalidValue: an id is not valid; nothing was cancelled.
             UnknownTopic: the topic does not exist.
         """
-        return changes.cancel_all(self._connection.topics, self._cache.state(topic), self._clock.now_ms(), ids)
+        return changes.cancel_all(self._connection.storage, self._cache.state(topic), self._clock.now_ms(), ids)
 
     def reschedule(
         self,
@@ -261,7 +259,7 @@ class Tidewheel:
         state, now_ms = self._cache.state(topic), self._clock.now_ms()
         start_ms = now_ms if start is None else at_ms("start", start)
         return recurring.make(
-            self._connection.topics,
+            self._connection.storage,
             self._sender(state).send_checked,
             partial(self._cache.read, topic),
             now_ms,
@@ -280,7 +278,7 @@ class Tidewheel:
         """
         self._cache.state(topic)
         now_ms = self._clock.now_ms()
-        return [recurring.described(each, now_ms) for each in self._connection.topics.all_recurring(topic)]
+        return [recurring.described(each, now_ms) for each in self._connection.storage.recurring.all(topic)]
 
     def cancel_recurring(self, topic: str, key: str) -> None:
         """Ends a recurring message.
@@ -293,7 +291,7 @@ class Tidewheel:
             UnknownRecurring: no recurring message has this key.
             ConcurrentModification: others changed the topic at every attempt; try again.
         """
-        recurring.end(self._connection.topics, partial(self._cache.read, topic), key)
+        recurring.end(self._connection.storage, partial(self._cache.read, topic), key)
 
     # ---- consuming
 
@@ -338,7 +336,7 @@ class Tidewheel:
             UnknownTopic: the topic does not exist.
         """
         state, connection = self._cache.read(topic), self._connection
-        return topic_stats(connection.topics, connection.objects, connection.sqs, state, self._clock.now_ms())
+        return topic_stats(connection.storage, connection.sqs, state, self._clock.now_ms())
 
     def get(self, topic: str, id: str) -> MessageStatus:
         """Returns a message's status, such as waiting, sealed, sent, cancelled, purged or expired.
@@ -436,7 +434,7 @@ class Tidewheel:
 
     def topics(self) -> list[Topic]:
         """Lists all topics by name. A topic created in the last second may be missing."""
-        return [Topic.of(each) for each in self._connection.topics.topics()]
+        return [Topic.of(each) for each in self._connection.storage.topic_states.all()]
 
     def purge(
         self, topic: str, *, start: datetime | float | None = None, end: datetime | float | None = None
@@ -514,7 +512,7 @@ class Tidewheel:
             UnknownTopic: the topic does not exist.
         """
         self._cache.state(topic)
-        return [Subscription.of(each) for each in self._connection.topics.subscriptions(topic)]
+        return [Subscription.of(each) for each in self._connection.storage.subscriptions.all(topic)]
 
     def pause(self, topic: str, subscription: str) -> Subscription:
         """Stops deliveries to a subscription until `resume`. No message is lost.

@@ -52,7 +52,7 @@ class TopicCache:
             UnknownTopic: the topic does not exist.
         """
         check_name("topic", topic)
-        state = self._connection.topics.state(topic)
+        state = self._connection.storage.topic_states.read(topic)
         if state is None:
             raise UnknownTopic(topic)
         self.remember(state)
@@ -85,7 +85,7 @@ class TopicCache:
             known = self._subscriptions.get((topic, name))
         if known is not None and now_ms - known[0] < CACHE_MS:
             return known[1]
-        found = self._connection.topics.subscription(topic, name)
+        found = self._connection.storage.subscriptions.read(topic, name)
         if found is None:
             self.state(topic)
             raise UnknownSubscription(topic, name)
@@ -111,7 +111,7 @@ class TopicCache:
         if known.settings.max_waiting is None and known.settings.max_send_rate is None:
             return
         if known.settings.max_waiting is not None and now_ms - read_at_ms >= FRESH_MS:
-            current = self._connection.topics.state(state.topic)
+            current = self._connection.storage.topic_states.read(state.topic)
             if current is not None:
                 self.remember(current)
                 read_at_ms, known = now_ms, current

@@ -38,20 +38,20 @@ def create(
         raise InvalidValue("settings", changes, "give settings= or single settings, not both")
     elif not isinstance(settings, TopicSettings):
         raise InvalidValue("settings", settings, "give a TopicSettings, or single settings such as slot_s=60")
-    return subscribe.create_topic(connection.topics, clock, name, settings)
+    return subscribe.create_topic(connection.storage, clock, name, settings)
 
 
 def update(connection: Connection, clock: Clock, name: str, changes: Mapping[str, Any]) -> TopicState:
     """Changes settings of a topic. See `Tidewheel.update_topic`."""
     check_name("topic", name)
-    return updates.update_topic(connection.topics, clock, name, changes)
+    return updates.update_topic(connection.storage, clock, name, changes)
 
 
 def purge(connection: Connection, clock: Clock, topic: str, start: Time | None, end: Time | None) -> purges.PurgeResult:
     """Drops messages sent before now. See `Tidewheel.purge`."""
     check_name("topic", topic)
     first_ms, end_ms = _bounds(start, end)
-    return purges.purge(connection.topics, clock, topic, first_ms=first_ms, end_ms=end_ms)
+    return purges.purge(connection.storage, clock, topic, first_ms=first_ms, end_ms=end_ms)
 
 
 def delete(connection: Connection, clock: Clock, name: str, delete_its_queues: bool) -> None:
@@ -61,10 +61,10 @@ def delete(connection: Connection, clock: Clock, name: str, delete_its_queues: b
     process stops in between, a repetition continues. Until then, messages for the deleted queues are parked.
     """
     check_name("topic", name)
-    if delete_its_queues and connection.topics.state(name) is not None:
-        for each in connection.topics.subscriptions(name):
+    if delete_its_queues and connection.storage.topic_states.read(name) is not None:
+        for each in connection.storage.subscriptions.all(name):
             delete_queues(connection.sqs, connection.stack, name, each.name, each.queue_url)
-    deletion.delete_topic(connection.topics, clock, name)
+    deletion.delete_topic(connection.storage, clock, name)
 
 
 def replay(
@@ -81,7 +81,7 @@ def replay(
         connection.sqs, work_queue_url=settings.work_queue_url, refused_queue_url=settings.refused_queue_url
     )
     return replays.replay(
-        connection.topics,
+        connection.storage,
         clock,
         topic,
         subscription,

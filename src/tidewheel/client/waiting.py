@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from tidewheel.client.connection import Connection
-    from tidewheel.flows.ports import Topics
+    from tidewheel.flows.ports import Storage
     from tidewheel.flows.waiting.peek import FoundMessage
     from tidewheel.model.topic_state import TopicState
 
@@ -140,13 +140,13 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
     """
     due_ms = id_deliver_at_ms(id_bytes(message_id))
     ledgers = _ledgers()
-    topics = connection.topics
-    state = _topic_state(topics, topic)
+    storage = connection.storage
+    state = _topic_state(storage, topic)
     slot = due_ms // state.slot_ms
-    tombstone = topics.tombstone(topic, slot, message_id)
+    tombstone = storage.tombstones.read(topic, slot, message_id)
     # Read again after the tombstone: if the slot is still open, any later sending sees the tombstone too.
-    state = _topic_state(topics, topic)
-    found: FoundMessage | None = ledgers.find_message(topics, connection.objects, state, message_id)
+    state = _topic_state(storage, topic)
+    found: FoundMessage | None = ledgers.find_message(storage, connection.objects, state, message_id)
     progress: tuple[SubscriptionProgress, ...] = ()
     in_time = tombstone is not None and (tombstone.certain or slot >= state.sealed)
     if in_time or (found is not None and found.cancelled):
@@ -157,7 +157,7 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
         # If the message was found through its plan, the slot was planned after the topic state was read.
         planned = slot < state.planned or found.plan is not None
         if planned:
-            progress = _progress(topics, topic, slot, found.plan)
+            progress = _progress(storage, topic, slot, found.plan)
         if planned and tombstone is not None and found.plan is None:
             message_state = MessageState.UNKNOWN  # the plan that would tell is collected
         else:
@@ -189,8 +189,8 @@ def peek(
         raise InvalidValue("n", count, f"give a whole number from 1 to {MAX_PEEK}; go on with after=")
     after_id = _after(after)
     ledgers = _ledgers()
-    state = _topic_state(connection.topics, topic)
-    found = ledgers.peek_messages(connection.topics, connection.objects, state, count, now_ms, after=after_id)
+    state = _topic_state(connection.storage, topic)
+    found = ledgers.peek_messages(connection.storage, state, count, now_ms, after=after_id)
     return [waiting_message(each) for each in found]
 
 
@@ -200,7 +200,7 @@ def find(connection: Connection, state: TopicState, message_id: MessageId) -> Fo
     Raises:
         ExtraMissing: pyarrow is not installed.
     """
-    found: FoundMessage | None = _ledgers().find_message(connection.topics, connection.objects, state, message_id)
+    found: FoundMessage | None = _ledgers().find_message(connection.storage, state, message_id)
     return found
 
 
@@ -230,8 +230,8 @@ def _ledgers() -> ModuleType:
     return peek
 
 
-def _topic_state(topics: Topics, topic: str) -> TopicState:
-    state = topics.state(topic)
+def _topic_state(storage: Storage, topic: str) -> TopicState:
+    state = storage.topic_states.read(topic)
     if state is None:
         raise UnknownTopic(topic)
     return state
@@ -247,19 +247,19 @@ def _waiting_state(state: TopicState, found: FoundMessage, waits: bool, now_ms: 
     return MessageState.WAITING if waits else MessageState.SEALED
 
 
-def _progress(topics: Topics, topic: str, slot: int, plan: int | None) -> tuple[SubscriptionProgress, ...]:
+def _progress(storage: Storage, topic: str, slot: int, plan: int | None) -> tuple[SubscriptionProgress, ...]:
     """Reads the progress of all subscriptions with a start at or before a slot.
 
     The order of the reads follows the way of a message: from the subscription's cursor to a delivery, and from there
     perhaps to a park.
     """
-    subscriptions = [each for each in topics.subscriptions(topic) if each.start <= slot]
+    subscriptions = [each for each in storage.subscriptions.all(topic) if each.start <= slot]
     opened = {
         (each.key.subscription, each.key.generation)
-        for each in topics.open_deliveries(topic)
+        for each in storage.deliveries.all(topic)
         if each.key.plan == plan and each.key.replay is None and not each.complete
     }
-    parked = {(each.key.subscription, each.key.generation) for each in topics.parks(topic)}
+    parked = {(each.key.subscription, each.key.generation) for each in storage.parks.all(topic)}
     busy = opened | parked
     return tuple(
         SubscriptionProgress(

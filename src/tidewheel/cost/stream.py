@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tidewheel.aws.dynamodb_topics import MAX_INLINE_MANIFEST_BYTES
+from tidewheel.aws.dynamodb.plans import MAX_INLINE_MANIFEST_BYTES
 from tidewheel.cost.assumptions import Assumptions
 from tidewheel.cost.workload import DAY_S, Spread, Workload
 from tidewheel.model.message import HEADER_BYTES, SQS_MAX_BYTES

@@ -79,7 +79,7 @@ class EmulatedTriggers:
             return None
         from_ms = self._last_tick_ms.get(id(schedule), self._created_ms) + 1
         if handler.spec.folder == _SWEEP and self._table_name is not None:
-            next_check_ms = self._emulator.least_look_at_ms(self._table_name)
+            next_check_ms = self._emulator.least_next_check_ms(self._table_name)
             if next_check_ms is None:
                 return None
             # Earlier ticks without work stay without work.

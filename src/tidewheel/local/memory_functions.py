@@ -14,7 +14,8 @@ from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.delivery.ingest_batch import NamedPack, groups, ingest_group
 from tidewheel.flows.delivery.work import do_job
-from tidewheel.flows.ports import MergeSize, Ports
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.sweep import sweep

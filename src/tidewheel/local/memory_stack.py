@@ -44,8 +44,7 @@ class MemoryClient(LocalClient):
             settings.stack,
             settings=settings,
             clock=service.clock,
-            topics=service.topics,
-            objects=service.objects,
+            storage=service,
             sqs=cast("SQSClient", sqs),
         )
         self._topic_settings = topic_settings

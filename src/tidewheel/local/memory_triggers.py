@@ -35,7 +35,7 @@ class MemoryTriggers:
             # EventBridge Scheduler uses whole seconds in the future.
             fires_at_ms = -(-min(each for _, _, each in schedules) // 1000) * 1000
             yield max(fires_at_ms, self._fire_from_ms), Kind.ONCE, self._fire
-        next_check_ms = self._service.topics.next_check_ms()
+        next_check_ms = self._service.checks.next_check_ms()
         if next_check_ms is not None:
             # Earlier ticks without work stay without work.
             from_ms = max(self._last_tick_ms + 1, next_check_ms, now_ms)

@@ -11,7 +11,6 @@ from tidewheel.memory.queues import MemoryQueues, SentMessage
 from tidewheel.memory.runs import MemoryRuns
 from tidewheel.memory.service import MemoryService
 from tidewheel.memory.sqs import MemorySqs
-from tidewheel.memory.topics import MemoryTopics
 from tidewheel.memory.wheel import MemoryWheel
 
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "MemoryRuns",
     "MemoryService",
     "MemorySqs",
-    "MemoryTopics",
     "MemoryWheel",
     "SentMessage",
 ]

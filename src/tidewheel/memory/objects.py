@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tidewheel import clock as clocks
 from tidewheel.errors import ObjectMissing
-from tidewheel.flows.ports import StoredObject
+from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.ledger.sink import Sink
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tidewheel.clock import Clock
 from tidewheel.errors import QueueUnavailable
-from tidewheel.flows.ports import Refusal, Release
+from tidewheel.flows.ports.queues import Refusal, Release
 from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.sqs_message import SqsError
 from tidewheel.model.job import CatchUpJob, DrainJob, Job, PartJob, job_body, job_of

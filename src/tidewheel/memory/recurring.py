@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidewheel.flows.ports import AT_ONCE_MS
-from tidewheel.memory.items import MemoryItems
+from tidewheel.flows.ports.topic_states import AT_ONCE_MS
+from tidewheel.memory.store import MemoryStore
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.topic_state import TopicState
 
 
-class MemoryRecurring(MemoryItems):
-    """Implements the port `RecurringPort` with dicts."""
+class MemoryRecurring:
+    """Implements the port `RecurringMessages`."""
 
-    def put_recurring(
-        self, state: TopicState, recurring: Recurring, seen: Recurring | None, next_slot: int | None
-    ) -> bool:
-        with self._lock:
-            items, current = self._of(state.topic), self._same(state)
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def put(self, state: TopicState, recurring: Recurring, seen: Recurring | None, next_slot: int | None) -> bool:
+        with self._store.lock:
+            items, current = self._store.of(state.topic), self._store.same(state)
             found = items.recurring.get(recurring.name)
             if current is None or current.sealed > recurring.first_ms // state.slot_ms:
                 return False
@@ -31,17 +32,17 @@ class MemoryRecurring(MemoryItems):
                 items.state = replace(items.state, next_slot=next_slot, next_check_ms=AT_ONCE_MS)
             return True
 
-    def recurring(self, topic: str, name: str) -> Recurring | None:
-        with self._lock:
-            return self._of(topic).recurring.get(name)
+    def read(self, topic: str, name: str) -> Recurring | None:
+        with self._store.lock:
+            return self._store.of(topic).recurring.get(name)
 
-    def all_recurring(self, topic: str) -> list[Recurring]:
-        with self._lock:
-            return [each for _, each in sorted(self._of(topic).recurring.items())]
+    def all(self, topic: str) -> list[Recurring]:
+        with self._store.lock:
+            return [each for _, each in sorted(self._store.of(topic).recurring.items())]
 
-    def delete_recurring(self, state: TopicState, seen: Recurring) -> bool:
-        with self._lock:
-            items, current = self._of(state.topic), self._same(state)
+    def delete(self, state: TopicState, seen: Recurring) -> bool:
+        with self._store.lock:
+            items, current = self._store.of(state.topic), self._store.same(state)
             found = items.recurring.get(seen.name)
             if current is None or found is None or found.generation != seen.generation:
                 return False
@@ -49,6 +50,6 @@ class MemoryRecurring(MemoryItems):
             items.state = replace(current, recurring=current.recurring - 1)
             return True
 
-    def restore_recurring(self, recurring: Recurring) -> None:
-        with self._lock:
-            self._of(recurring.topic).recurring[recurring.name] = recurring
+    def restore(self, recurring: Recurring) -> None:
+        with self._store.lock:
+            self._store.of(recurring.topic).recurring[recurring.name] = recurring

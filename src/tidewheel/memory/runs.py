@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidewheel.flows.ports import MergeSize
+from tidewheel.flows.ports.runs import MergeSize
 
 
 class MemoryRuns:

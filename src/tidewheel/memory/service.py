@@ -6,22 +6,50 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tidewheel.clock import Clock
-from tidewheel.flows.ports import in_order
+from tidewheel.flows.ports.parallel import in_order
+from tidewheel.memory.buckets import MemoryBuckets
+from tidewheel.memory.checks import MemoryChecks
+from tidewheel.memory.deletions import MemoryDeletions
+from tidewheel.memory.deliveries import MemoryDeliveries
+from tidewheel.memory.keys import MemoryKeys
+from tidewheel.memory.merges import MemoryMerges
 from tidewheel.memory.objects import MemoryObjects
+from tidewheel.memory.parks import MemoryParks
+from tidewheel.memory.plans import MemoryPlans
 from tidewheel.memory.queues import MemoryQueues
+from tidewheel.memory.recurring import MemoryRecurring
 from tidewheel.memory.runs import MemoryRuns
 from tidewheel.memory.sqs import MemorySqs
-from tidewheel.memory.topics import MemoryTopics
+from tidewheel.memory.store import MemoryStore
+from tidewheel.memory.subscriptions import MemorySubscriptions
+from tidewheel.memory.tombstones import MemoryTombstones
+from tidewheel.memory.topic_states import MemoryTopicStates
 from tidewheel.memory.wheel import MemoryWheel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryService:
-    """Implements the port `Ports` in memory. With a ManualClock, every run is the same."""
+    """Implements the port `Ports` in memory. With a ManualClock, every run is the same.
+
+    Attributes:
+        store: the items that the ports of stored state share.
+    """
 
     clock: Clock
-    topics: MemoryTopics = field(default_factory=MemoryTopics)
-    objects: MemoryObjects = field(default_factory=MemoryObjects)
+    store: MemoryStore
+    topic_states: MemoryTopicStates
+    buckets: MemoryBuckets
+    merges: MemoryMerges
+    plans: MemoryPlans
+    subscriptions: MemorySubscriptions
+    deliveries: MemoryDeliveries
+    parks: MemoryParks
+    tombstones: MemoryTombstones
+    keys: MemoryKeys
+    recurring: MemoryRecurring
+    checks: MemoryChecks
+    deletions: MemoryDeletions
+    objects: MemoryObjects
     queues: MemoryQueues
     wheel: MemoryWheel = field(default_factory=MemoryWheel)
     runs: MemoryRuns = field(default_factory=MemoryRuns)
@@ -40,8 +68,22 @@ class MemoryService:
             stack: prefix of the names of the work queue and the queue of refused messages.
             max_skew_ms: maximum difference between SQS's clock and the local clock.
         """
+        store = MemoryStore()
         return cls(
             clock=clock,
+            store=store,
+            topic_states=MemoryTopicStates(store),
+            buckets=MemoryBuckets(store),
+            merges=MemoryMerges(store),
+            plans=MemoryPlans(store),
+            subscriptions=MemorySubscriptions(store),
+            deliveries=MemoryDeliveries(store),
+            parks=MemoryParks(store),
+            tombstones=MemoryTombstones(store),
+            keys=MemoryKeys(store),
+            recurring=MemoryRecurring(store),
+            checks=MemoryChecks(store),
+            deletions=MemoryDeletions(store),
             objects=MemoryObjects(clock.now_ms),
             queues=MemoryQueues(clock, sqs, prefix="" if stack is None else f"{stack}_"),
             max_skew_ms=max_skew_ms,

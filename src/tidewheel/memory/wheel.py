@@ -25,7 +25,7 @@ class MemoryWheel:
         with self._lock:
             self._schedules.setdefault(schedule_name(topic, slot), (topic, slot, fires_at_ms))
 
-    def disarm(self, topic: str) -> None:
+    def unschedule(self, topic: str) -> None:
         """Deletes a topic's schedules."""
         with self._lock:
             for name in [each for each in self._schedules if each.startswith(schedule_prefix(topic))]:

@@ -9,8 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import ConcurrentModification, UnknownTopic
-from tidewheel.flows.delivery.commit import commit_and_arm
-from tidewheel.flows.ports import Commit, Objects, Ports
+from tidewheel.flows.delivery.commit import commit_and_schedule
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.buckets import Commit
+from tidewheel.flows.ports.objects import Objects
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.model.topic_state import TopicState
@@ -53,7 +55,7 @@ def commit_ledger(ports: Ports, target: Target, ledger: CutLedger, reject_late: 
     for _ in range(_ATTEMPTS):
         state = _state(ports, target)
         if state.sealed > bucket.first_slot:
-            if ledger.cut in ports.topics.imported(target.topic, target.import_id):
+            if ledger.cut in ports.buckets.imported(target.topic, target.import_id):
                 ports.objects.delete([bucket.object_name])
                 return Committed(late=late, skipped=bucket.rows)
             rest = _without_sealed(ports.objects, target, ledger.cut, bucket, state)
@@ -63,7 +65,7 @@ def commit_ledger(ports: Ports, target: Target, ledger: CutLedger, reject_late: 
             if rest is None:
                 return Committed(late=late)
             bucket = rest
-        commit = commit_and_arm(ports, state, bucket, target.once(ledger.cut))
+        commit = commit_and_schedule(ports, state, bucket, target.once(ledger.cut))
         if commit is Commit.COMMITTED:
             return Committed(imported=bucket.rows, late=late)
         if commit is Commit.EXISTS:
@@ -72,7 +74,7 @@ def commit_ledger(ports: Ports, target: Target, ledger: CutLedger, reject_late: 
 
 
 def _state(ports: Ports, target: Target) -> TopicState:
-    state = ports.topics.state(target.topic)
+    state = ports.topic_states.read(target.topic)
     if state is None or state.generation != target.generation:
         raise UnknownTopic(target.topic)
     return state

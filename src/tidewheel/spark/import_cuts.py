@@ -21,7 +21,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tidewheel.errors import CorruptMetadata, ObjectMissing
-from tidewheel.flows.ports import Objects
+from tidewheel.flows.ports.objects import Objects
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.duration import MAX_DELAY_MS
 from tidewheel.model.untrusted import json_object_of, mapping, text, whole

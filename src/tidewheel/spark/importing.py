@@ -82,14 +82,14 @@ def import_messages(job: Job) -> Imported:
     """
     started = perf_counter()
     options = parse_options(job.arguments)
-    state = job.service.topics.state(options.topic)
+    state = job.service.topic_states.read(options.topic)
     if state is None:
         raise UnknownTopic(options.topic)
     files = find_files(job.spark(), options)
     run = _Run(job, options, state, files)
     report = Imported(name=run.name)
     cuts = run.stored_cuts()
-    done = job.service.topics.imported(options.topic, run.target.import_id)
+    done = job.service.buckets.imported(options.topic, run.target.import_id)
     if cuts is None or len(done) < len(cuts.starts):
         run.map_input()
         weights = run.weigh()

@@ -20,7 +20,7 @@ from tidewheel.aws.service import Service
 from tidewheel.client.connection import Connection
 from tidewheel.clock import Clock, SystemClock
 from tidewheel.errors import InvalidValue
-from tidewheel.flows.ports import Objects
+from tidewheel.flows.ports.objects import Objects
 from tidewheel.spark.location import Location
 
 MAX_JOB_S = 7_200
@@ -118,7 +118,7 @@ def make_job(
         NotConfigured: there is no such stack.
     """
     stack = arguments.get("stack") or "tidewheel"
-    connection = Connection(stack, session=session, settings=None, endpoint_url=endpoint_url, topics=None)
+    connection = Connection(stack, session=session, settings=None, endpoint_url=endpoint_url)
     settings = connection.settings
     return Job(
         arguments=arguments,

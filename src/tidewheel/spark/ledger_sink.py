@@ -32,7 +32,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from tidewheel.errors import CorruptMetadata
-from tidewheel.flows.ports import Objects
+from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.upkeep.merge_rows import store_rows
 from tidewheel.ledger.bucket import Bucket, BucketId, Tail
 from tidewheel.ledger.rows import SCHEMA

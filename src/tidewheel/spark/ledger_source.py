@@ -37,7 +37,7 @@ from pyspark.sql.types import (
 )
 
 from tidewheel.errors import InvalidValue
-from tidewheel.flows.ports import Objects
+from tidewheel.flows.ports.objects import Objects
 from tidewheel.ledger.ledger import SCHEMA, decode_segment
 from tidewheel.ledger.schema import COLUMNS, ColumnType
 from tidewheel.model.segment import Segment

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tidewheel.errors import ConcurrentModification, UnknownTopic
 from tidewheel.flows.delivery.load_index import complete
-from tidewheel.flows.ports import Objects, StoredObject, Topics
+from tidewheel.flows.ports import Storage
+from tidewheel.flows.ports.objects import Objects, StoredObject
 from tidewheel.ledger.reader import segments_of
 from tidewheel.model.object_names import LEDGERS, is_ledger, topic_prefix
 from tidewheel.model.segment import Segment
@@ -37,23 +38,23 @@ def in_table(location: Location, table: str, topic: str) -> tuple[list[LiveLedge
         ConcurrentModification: merges replaced the ledgers on every attempt to read them.
     """
     # Every Python worker loads the data source, but only this function needs DynamoDB.
-    from tidewheel.aws.dynamodb_topics import DynamoTopics
+    from tidewheel.aws.dynamodb.storage import DynamoStorage
 
     objects = location.objects()
-    return snapshot(DynamoTopics(client(location, "dynamodb"), table=table, objects=objects), objects, topic)
+    return snapshot(DynamoStorage(client(location, "dynamodb"), table=table, objects=objects), topic)
 
 
-def snapshot(topics: Topics, objects: Objects, topic: str) -> tuple[list[LiveLedger], int]:
+def snapshot(storage: Storage, topic: str) -> tuple[list[LiveLedger], int]:
     """Returns the same as `in_table`, from the ports, with ledgers live at the same moment."""
-    state = topics.state(topic)
+    state = storage.topic_states.read(topic)
     for _ in range(_ATTEMPTS):
         if state is None:
             raise UnknownTopic(topic)
-        buckets = topics.buckets(topic)
-        before, state = state, topics.state(topic)
+        buckets = storage.buckets.all(topic)
+        before, state = state, storage.topic_states.read(topic)
         if state is not None and (state.generation, state.swap_version) == (before.generation, before.swap_version):
             with ThreadPoolExecutor(_THREADS) as threads:
-                whole = threads.map(lambda bucket: complete(objects, bucket), buckets)
+                whole = threads.map(lambda bucket: complete(storage.objects, bucket), buckets)
                 ledgers = [LiveLedger(object_name=each.object_name, segments=tuple(each.segments)) for each in whole]
             return ledgers, before.planned * before.slot_ms
     raise ConcurrentModification("reading the ledgers", topic, _ATTEMPTS)

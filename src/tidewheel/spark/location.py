@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tidewheel.flows.ports import Objects
+from tidewheel.flows.ports.objects import Objects
 from tidewheel.spark.folder_objects import FolderObjects
 
 _S3 = "s3://"

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from tidewheel.clock import SystemClock
 from tidewheel.errors import InvalidValue
-from tidewheel.flows.ports import StoredObject
+from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.recovery.rebuild_engine import Ids, Overlaps, inspect_object, message_ids, sharing

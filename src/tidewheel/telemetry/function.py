@@ -11,7 +11,6 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -57,9 +56,9 @@ class Telemetry:
         session = boto3.session.Session()
         # Before any client is made, because a client copies the session's hooks when it is made.
         self._requests = RequestCount(session.events)
-        service = Service.cold_start(session, environ)
-        self._queues = WatchedQueues(service.queues, service.clock)
-        self.service = replace(service, queues=self._queues)
+        self.service = Service.cold_start(session, environ)
+        self._queues = WatchedQueues(self.service.queues, self.service.clock)
+        self.service.queues = self._queues
         self._values: defaultdict[str, float] = defaultdict(float)
 
     def add(self, metric: Metric, value: float) -> None:

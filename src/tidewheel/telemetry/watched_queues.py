@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from tidewheel.clock import Clock
-from tidewheel.flows.ports import Queues, Refusal, Release
+from tidewheel.flows.ports.queues import Queues, Refusal, Release
 from tidewheel.model.park import ParkKey
 from tidewheel.model.subscription_state import DeliveryKey
 

@@ -100,7 +100,7 @@ def _began_later() -> SmallWorld:
     world = SmallWorld("billing")
     world.send(a=5)
     world.at(4)
-    world.topics.seal(world.state, world.slot_of("a") + 1)
+    world.service.topic_states.seal(world.state, world.slot_of("a") + 1)
     world.want("billing", messages="a")
     world.unwanted.add(("late", "a"))
     world.subscribe("late")
@@ -111,8 +111,8 @@ def _began_later() -> SmallWorld:
 # ---- worlds: generations of a subscription
 def _again(ports: Any, position: Any = "earliest", queue: str = "queue-billing") -> None:
     """Deletes a subscription and creates a new subscription with the same name."""
-    delete_subscription(ports.topics, ports.objects, TOPIC, "billing")
-    create_subscription(ports.topics, ports.clock, TOPIC, "billing", queue, position)
+    delete_subscription(ports, TOPIC, "billing")
+    create_subscription(ports, ports.clock, TOPIC, "billing", queue, position)
 
 
 def _recreated_and_handed_out() -> SmallWorld:
@@ -143,7 +143,7 @@ def _recreated_and_changed(change: Callable[[Any], SubscriptionState | None]) ->
     world.act("subscribe again", _again)
 
     def look() -> None:
-        now = world.topics.subscription(TOPIC, "billing")
+        now = world.service.subscriptions.read(TOPIC, "billing")
         require(now is not None, "the new subscription is gone")
         changed = now.state != "ACTIVE"
         require(
@@ -156,7 +156,7 @@ def _recreated_and_changed(change: Callable[[Any], SubscriptionState | None]) ->
 
 def _paused_old(ports: Any) -> SubscriptionState | None:
     try:
-        return pause(ports.topics, TOPIC, "billing")
+        return pause(ports, TOPIC, "billing")
     except UnknownSubscription:
         return None
 
@@ -170,7 +170,7 @@ def _broken_old() -> SmallWorld:
     world.wanted.clear()
 
     def look() -> None:
-        now = world.topics.subscription(TOPIC, "billing")
+        now = world.service.subscriptions.read(TOPIC, "billing")
         require(now is not None and now.state == "ACTIVE", "the new subscription is broken by a part of the old")
 
     world.looks.append(look)
@@ -184,11 +184,11 @@ def _deleted_twice() -> SmallWorld:
     world.want("billing", messages="a")
 
     def deleting(ports: Any) -> None:
-        found = ports.topics.subscription(TOPIC, "billing")
+        found = ports.subscriptions.read(TOPIC, "billing")
         if found is not None and found.generation == old.generation:
-            ports.topics.delete_subscription(found)
+            ports.subscriptions.delete(found)
 
-    old = world.topics.subscription(TOPIC, "billing")
+    old = world.service.subscriptions.read(TOPIC, "billing")
     world.act("unsubscribe", deleting)
     world.act("subscribe again", _recreate)
     return world
@@ -196,17 +196,17 @@ def _deleted_twice() -> SmallWorld:
 
 def _recreate(ports: Any) -> None:
     with suppress(UnknownSubscription):  # the other client was faster
-        delete_subscription(ports.topics, ports.objects, TOPIC, "billing")
-    create_subscription(ports.topics, ports.clock, TOPIC, "billing", "queue-billing", "earliest")
+        delete_subscription(ports, TOPIC, "billing")
+    create_subscription(ports, ports.clock, TOPIC, "billing", "queue-billing", "earliest")
 
 
 def _unsubscribed() -> SmallWorld:
     """A client deletes a subscription and dies anywhere."""
     world, _ = _handed_out()
     world.wanted.clear()
-    world.act("unsubscribe", lambda ports: delete_subscription(ports.topics, ports.objects, TOPIC, "billing"))
+    world.act("unsubscribe", lambda ports: delete_subscription(ports, TOPIC, "billing"))
     gone: list[bool] = []
-    world.looks.append(lambda: gone.append(world.topics.subscription(TOPIC, "billing") is None))
+    world.looks.append(lambda: gone.append(world.service.subscriptions.read(TOPIC, "billing") is None))
     world.at_end.append(
         lambda: require(not (gone[0] and world.received("billing")), "it was deleted, and got messages")
     )
@@ -216,7 +216,7 @@ def _unsubscribed() -> SmallWorld:
 # ---- worlds: replays
 def _replaying(ports: Any, world: SmallWorld, opened: list[int]) -> None:
     try:
-        opened.append(replay(ports.topics, ports.clock, TOPIC, "billing").plans)
+        opened.append(replay(ports, ports.clock, TOPIC, "billing").plans)
     except (InvalidValue, RetentionExpired, UnknownSubscription):
         opened.append(0)
 
@@ -256,13 +256,13 @@ def _replay_and_pause() -> SmallWorld:
     done: list[int] = []
 
     def pausing(ports: Any) -> None:
-        pause(ports.topics, TOPIC, "billing")
-        done.append(len(world.topics.open_deliveries(TOPIC)))
+        pause(ports, TOPIC, "billing")
+        done.append(len(world.service.deliveries.all(TOPIC)))
 
     world.act("pause", pausing)
     world.looks.append(
         lambda: require(
-            len(world.topics.open_deliveries(TOPIC)) <= done[0], "a replay was opened to a subscription that is paused"
+            len(world.service.deliveries.all(TOPIC)) <= done[0], "a replay was opened to a subscription that is paused"
         )
     )
     return world
@@ -274,8 +274,8 @@ def _replay_and_unsubscribe() -> SmallWorld:
     world.at_end.clear()
 
     def look() -> None:
-        alive = world.topics.subscription(TOPIC, "billing").generation
-        dead = [each for each in world.topics.open_deliveries(TOPIC) if each.key.generation != alive]
+        alive = world.service.subscriptions.read(TOPIC, "billing").generation
+        dead = [each for each in world.service.deliveries.all(TOPIC) if each.key.generation != alive]
         require(not dead, "a replay was opened to a subscription that is gone")
 
     world.looks.append(look)

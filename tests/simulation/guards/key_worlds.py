@@ -35,7 +35,7 @@ def _told(world: SmallWorld, names: tuple[str, ...], done: object) -> None:
 
 def _cancel(world: SmallWorld, ports: Any, name: str, *others: str) -> None:
     """Cancels a message by its id, together with its replacement."""
-    done = cancel(ports.topics, TOPIC, world.settings.slot_ms, world.id_of(name), world.clock.now_ms())
+    done = cancel(ports, TOPIC, world.settings.slot_ms, world.id_of(name), world.clock.now_ms())
     _told(world, (name, *others), done)
 
 
@@ -67,7 +67,7 @@ def _upserts_after_cancel() -> SmallWorld:
     """Two messages with a cancelled key come at once."""
     world = SmallWorld("billing")
     now_ms = world.clock.now_ms()
-    cancel_key(world.topics, TOPIC, world.settings.slot_ms, "k", (now_ms - 1, 0), now_ms)
+    cancel_key(world.service, TOPIC, world.settings.slot_ms, "k", (now_ms - 1, 0), now_ms)
     older, newer = world.pack(b=(9, _REPLACE)), world.pack(c=(9, _REPLACE))
     world.unwanted.add(("billing", "b"))
     world.want("billing", messages="c")
@@ -86,7 +86,7 @@ def _upsert_and_dispatch() -> SmallWorld:
     def ingest_and_cancel(ports: Any) -> None:
         ingest(ports, TOPIC, [batch])
         now_ms = world.clock.now_ms()
-        _told(world, ("a", "b"), cancel_key(ports.topics, TOPIC, world.settings.slot_ms, "k", (now_ms, 99), now_ms))
+        _told(world, ("a", "b"), cancel_key(ports, TOPIC, world.settings.slot_ms, "k", (now_ms, 99), now_ms))
 
     world.act("ingest, and cancel by key", ingest_and_cancel)
     world.act("dispatch", dispatch_as_function)
@@ -100,7 +100,7 @@ def _cancelled_key_in_queue() -> SmallWorld:
     now_ms = world.clock.now_ms()
 
     def cancels(ports: Any) -> None:
-        _told(world, ("a",), cancel_key(ports.topics, TOPIC, world.settings.slot_ms, "k", (now_ms + 1, 0), now_ms + 1))
+        _told(world, ("a",), cancel_key(ports, TOPIC, world.settings.slot_ms, "k", (now_ms + 1, 0), now_ms + 1))
 
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
     world.act("cancel by key", cancels)
@@ -134,9 +134,9 @@ def _no_duplicate(why: str) -> SmallWorld:
     world = SmallWorld("billing")
     world.send(a=(4 if why == "due" else 9, _ONCE))
     if why == "cancelled":
-        cancel(world.topics, TOPIC, world.settings.slot_ms, world.id_of("a"), world.clock.now_ms())
+        cancel(world.service, TOPIC, world.settings.slot_ms, world.id_of("a"), world.clock.now_ms())
     if why == "purged":
-        purge(world.topics, world.clock, TOPIC)
+        purge(world.service, world.clock, TOPIC)
     if why == "due":
         world.at(3)
         world.dispatch()
@@ -194,7 +194,7 @@ def _move_and_cancel_many() -> SmallWorld:
 
     def cancels(ports: Any) -> None:
         ids = [world.id_of("a"), world.id_of("c")]
-        first, second = cancel_many(ports.topics, TOPIC, world.settings.slot_ms, ids, world.clock.now_ms())
+        first, second = cancel_many(ports, TOPIC, world.settings.slot_ms, ids, world.clock.now_ms())
         _told(world, ("a", "m"), first)
         _told(world, ("c",), second)
 
@@ -211,7 +211,7 @@ def _cancel_many_and_dispatch() -> SmallWorld:
 
     def cancels(ports: Any) -> None:
         ids = [world.id_of("a"), world.id_of("c")]
-        first, second = cancel_many(ports.topics, TOPIC, world.settings.slot_ms, ids, world.clock.now_ms())
+        first, second = cancel_many(ports, TOPIC, world.settings.slot_ms, ids, world.clock.now_ms())
         _told(world, ("a",), first)
         _told(world, ("c",), second)
 

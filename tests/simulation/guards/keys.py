@@ -17,25 +17,25 @@ def _claimed_whatever_was_there(claim_key: Any, topic: str, entry: Any) -> None:
     claim_key(topic, entry)
 
 
-def _write_over(_: Any, topics: Any, topic: str, tombstone: Any) -> None:
-    topics.restore_tombstone(topic, tombstone)
+def _write_over(_: Any, tombstones: Any, topic: str, tombstone: Any) -> None:
+    tombstones.restore(topic, tombstone)
 
 
 GUARDS = (
-    Guard("a key is claimed once", stored("claim_key"), instead("get"), worlds.FIRST),
+    Guard("a key is claimed once", stored("keys.claim"), instead("get"), worlds.FIRST),
     Guard(
-        "a key is moved only from the message that was read", stored("move_key"), never("version"), worlds.AFTER_CANCEL
+        "a key is moved only from the message that was read", stored("keys.move"), never("version"), worlds.AFTER_CANCEL
     ),
     Guard(
         "what an upsert supersedes gets a tombstone with it",
-        stored("move_key"),
+        stored("keys.move"),
         never(before="tombstones"),
         worlds.UPSERTS,
     ),
     Guard(
         "a tombstone that is to be certain is put only while its slot is open",
-        stored("move_key"),
-        never("_open"),
+        stored("keys.move"),
+        never("slot_open"),
         worlds.UPSERT_DISPATCH,
     ),
     Guard(
@@ -44,7 +44,12 @@ GUARDS = (
         never("tail_ms"),
         worlds.UPSERT_DISPATCH,
     ),
-    Guard("cancel by key says no once the slot is sealed", stored("_open"), always("sealed"), worlds.UPSERT_DISPATCH),
+    Guard(
+        "cancel by key says no once the slot is sealed",
+        stored("store.slot_open"),
+        always("sealed"),
+        worlds.UPSERT_DISPATCH,
+    ),
     Guard(
         "a message in the ingest queue loses against a cancel by key",
         settling._Settling._settle,
@@ -54,10 +59,10 @@ GUARDS = (
     Guard(
         "a cancel by key does not overlook a message that is settled meanwhile",
         cancelling.cancel_key,
-        instead("claim_key", _claimed_whatever_was_there),
+        instead("keys.claim", _claimed_whatever_was_there),
         worlds.KEY_QUEUED,
     ),
-    Guard("a message that loses is dropped", settling._Settling._drop, instead("put_tombstone"), worlds.DUPLICATES),
+    Guard("a message that loses is dropped", settling._Settling._drop, instead("tombstones.put"), worlds.DUPLICATES),
     Guard(
         "a message is dropped while another one with its key waits",
         settling._Settling._overlap,
@@ -88,25 +93,40 @@ GUARDS = (
         never("id_deliver_at_ms"),
         worlds.WAS_DUE,
     ),
-    Guard("a reschedule says no once the slot is sealed", stored("_open"), always("sealed"), worlds.MOVE_DISPATCH),
+    Guard(
+        "a reschedule says no once the slot is sealed",
+        stored("store.slot_open"),
+        always("sealed"),
+        worlds.MOVE_DISPATCH,
+    ),
     Guard(
         "a message whose move came too late is dropped", settling._Settling.move, instead("_drop"), worlds.MOVE_DISPATCH
     ),
-    Guard("a message is moved once", stored("cancel"), never("certain to"), worlds.TWO_MOVES),
+    Guard("a message is moved once", stored("tombstones.cancel"), never("certain to"), worlds.TWO_MOVES),
     Guard(
         "a cancel follows a message that was moved",
         cancelling.cancel,
         always("to", before="Cancelled"),
         worlds.MOVE_CANCEL,
     ),
-    Guard("a cancel of many writes over no tombstone", stored("cancel_batch"), never("any"), worlds.MOVE_CANCEL_MANY),
-    Guard("a cancel of many says no once a slot is sealed", stored("cancel_batch"), never("_open"), worlds.CANCEL_MANY),
-    Guard("an upsert writes over no tombstone", stored("move_key"), never("tombstones"), worlds.MOVE_UPSERT),
+    Guard(
+        "a cancel of many writes over no tombstone",
+        stored("tombstones.cancel_batch"),
+        never("any"),
+        worlds.MOVE_CANCEL_MANY,
+    ),
+    Guard(
+        "a cancel of many says no once a slot is sealed",
+        stored("tombstones.cancel_batch"),
+        never("slot_open"),
+        worlds.CANCEL_MANY,
+    ),
+    Guard("an upsert writes over no tombstone", stored("keys.move"), never("tombstones"), worlds.MOVE_UPSERT),
     Guard(
         "a tombstone never forgets where its message went",
-        stored("put_tombstone"),
+        stored("tombstones.put"),
         wrapped(_write_over),
         worlds.MOVED_AGAIN,
     ),
-    Guard("a message of a topic of a newer layout is not cancelled", stored("_open"), always("LAYOUT")),
+    Guard("a message of a topic of a newer layout is not cancelled", stored("store.slot_open"), always("LAYOUT")),
 )

@@ -29,7 +29,7 @@ def merge_all(ports: Any) -> None:
 def _two_ledgers(*subscriptions: str, paused: tuple[str, ...] = (), far: int = FAR) -> SmallWorld:
     world = SmallWorld(*subscriptions)
     for name in paused:
-        pause(world.topics, TOPIC, name)
+        pause(world.service, TOPIC, name)
     world.send(a=5, y=far)
     world.send(b=5, z=far + 1)
     world.want(*subscriptions, messages="abyz")
@@ -62,7 +62,7 @@ def _merge_and_lagging() -> SmallWorld:
     world.at(4)
     world.act("merge", merge_all)
     world.act("dispatch", dispatch_as_function)
-    world.looks.append(lambda: require(bool(world.topics.trash(TOPIC)), "the merge was refused each time"))
+    world.looks.append(lambda: require(bool(world.service.merges.trash(TOPIC)), "the merge was refused each time"))
     return world
 
 
@@ -108,7 +108,7 @@ def _collect_and_hand_out() -> SmallWorld:
 def _collect_and_paused() -> SmallWorld:
     """A topic is collected while a subscription is paused."""
     world = SmallWorld("billing", "late")
-    pause(world.topics, TOPIC, "late")
+    pause(world.service, TOPIC, "late")
     world.send(a=5)
     world.send(b=6, c=7)
     for slot in (4, 5):
@@ -167,7 +167,7 @@ def _subscribing(position: Any, *, settled: bool = True) -> SmallWorld:
     world.at(4)
 
     def subscribe(ports: Any) -> None:
-        made = create_subscription(ports.topics, ports.clock, TOPIC, "late", "queue-late", position)
+        made = create_subscription(ports, ports.clock, TOPIC, "late", "queue-late", position)
         slot = world.slot_of("a")
         if made.cursor <= slot and made.start <= slot:
             world.want("late", messages="a")
@@ -205,7 +205,7 @@ def _subscribe_between() -> SmallWorld:
     world.send(a=5)
     world.send(b=7)
     world.at(4)
-    world.topics.seal(world.state, world.slot_of("a") + 1)
+    world.service.topic_states.seal(world.state, world.slot_of("a") + 1)
     world.subscribe("late")
     world.at(6)
     world.want("billing", messages="ab")
@@ -222,7 +222,7 @@ def _subscribe_twice() -> SmallWorld:
     world.at(4)
 
     def subscribe(ports: Any) -> None:
-        create_subscription(ports.topics, ports.clock, TOPIC, "late", "queue-late", "earliest")
+        create_subscription(ports, ports.clock, TOPIC, "late", "queue-late", "earliest")
         dispatch_as_function(ports)
 
     world.want("billing", "late", messages="ab")
@@ -244,7 +244,7 @@ def _earliest_of_retained() -> SmallWorld:
     kept = world.state.collected_until
 
     def subscribe(ports: Any) -> None:
-        create_subscription(ports.topics, ports.clock, TOPIC, "late", "queue-late", "earliest")
+        create_subscription(ports, ports.clock, TOPIC, "late", "queue-late", "earliest")
         for name in "ab":
             if world.slot_of(name) >= kept:
                 world.want("late", messages=name)
@@ -259,7 +259,7 @@ def _late_redelivery() -> SmallWorld:
     world = SmallWorld("billing")
     batch = world.send(a=5)
     message = world.id_of("a")
-    require(bool(cancel(world.topics, TOPIC, world.settings.slot_ms, message, world.clock.now_ms())), "arranging")
+    require(bool(cancel(world.service, TOPIC, world.settings.slot_ms, message, world.clock.now_ms())), "arranging")
     world.unwanted.add(("billing", "a"))
     world.at(4)
     world.dispatch()
@@ -275,7 +275,7 @@ def _orphan_and_retry() -> SmallWorld:
     """A batch comes again a day after its first ingest died, while orphans are swept."""
     world = SmallWorld("billing")
     batch = world.pack(a=5000)
-    world.dies(lambda ports: ingest(ports, TOPIC, [batch]), before="topics.commit_bucket")
+    world.dies(lambda ports: ingest(ports, TOPIC, [batch]), before="buckets.commit")
     world.clock.advance_ms(DAY + 1)
     world.want("billing", messages="a")
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
@@ -302,12 +302,12 @@ def _purge_and_send() -> SmallWorld:
     world.unwanted.add(("billing", "a"))
 
     def send(ports: Any) -> None:
-        state = ports.topics.state(TOPIC)
+        state = ports.topic_states.read(TOPIC)
         batch = world.pack(state.sent_at_ms(ports.clock.now_ms()), b=5)
         ingest(ports, TOPIC, [batch])
         (world.wanted if state.purge_ms else world.unwanted).add(("billing", "b"))
 
-    world.act("purge", lambda ports: purge(ports.topics, ports.clock, TOPIC))
+    world.act("purge", lambda ports: purge(ports, ports.clock, TOPIC))
     world.act("send", send, skew_ms=0)
     return world
 
@@ -317,8 +317,8 @@ def _two_purges() -> SmallWorld:
     world = SmallWorld("billing")
     batch = world.pack(world.clock.now_ms() + 20, a=5)
     world.unwanted.add(("billing", "a"))
-    world.act("purge", lambda ports: purge(ports.topics, ports.clock, TOPIC))
-    world.act("later purge", lambda ports: purge(ports.topics, ports.clock, TOPIC), skew_ms=50)
+    world.act("purge", lambda ports: purge(ports, ports.clock, TOPIC))
+    world.act("later purge", lambda ports: purge(ports, ports.clock, TOPIC), skew_ms=50)
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]))
     return world
 
@@ -326,13 +326,13 @@ def _two_purges() -> SmallWorld:
 def _purge_and_plan() -> SmallWorld:
     """A purge swaps out a plan's ledger, and a paused subscription gets the plan later."""
     world = SmallWorld("billing", "late")
-    pause(world.topics, TOPIC, "late")
+    pause(world.service, TOPIC, "late")
     world.send(a=5)
     world.at(4)
     world.unwanted.add(("late", "a"))
-    world.act("purge", lambda ports: purge(ports.topics, ports.clock, TOPIC))
+    world.act("purge", lambda ports: purge(ports, ports.clock, TOPIC))
     world.act("dispatch", dispatch_as_function)
-    world.looks.append(lambda: require(bool(world.topics.trash(TOPIC)), "the ledger was not swapped out"))
+    world.looks.append(lambda: require(bool(world.service.merges.trash(TOPIC)), "the ledger was not swapped out"))
     return world
 
 
@@ -341,7 +341,7 @@ def _purge_and_direct() -> SmallWorld:
     world = SmallWorld("billing")
     world.at(4)
     before = world.pack(a=4)
-    purge(world.topics, world.clock, TOPIC)
+    purge(world.service, world.clock, TOPIC)
     after = world.pack(world.state.sent_at_ms(world.clock.now_ms()), b=4)
     world.unwanted.add(("billing", "a"))
     world.want("billing", messages="b")

@@ -17,10 +17,12 @@ from tidewheel.flows.upkeep import merge as merging
 from tidewheel.flows.upkeep import orphans
 
 _FOREVER = 10**12
+_DELETED = ("buckets", "plans", "objects")
 
 
-def _swap_what_is_left(swap: Any, topics: Any, state: Any, sources: Any, *rest: Any) -> Any:
-    return swap(topics, state, [each for each in sources if topics.bucket(state.topic, each.id)], *rest)
+def _swap_what_is_left(swap: Any, merges: Any, state: Any, sources: Any, *rest: Any) -> Any:
+    left = merges._store.of(state.topic).buckets
+    return swap(merges, state, [each for each in sources if each.id in left], *rest)
 
 
 def _end_a_slot_earlier(buckets: Any, topic: str) -> Any:
@@ -33,42 +35,44 @@ def _end_a_slot_earlier(buckets: Any, topic: str) -> Any:
 def _delete_only_after_a_raise(collect: Any, ports: Any, topic: str) -> Any:
     raised: list[bool] = []
 
-    def raise_gc(*args: Any) -> bool:
-        raised.append(ports.topics.raise_gc(*args))
+    def raise_collected_until(*args: Any) -> bool:
+        raised.append(ports.topic_states.raise_collected_until(*args))
         return raised[-1]
 
     def deleting(delete: Any) -> Any:
         return lambda *args: delete(*args) if any(raised) else None
 
-    topics = {name: deleting(getattr(ports.topics, name)) for name in ("delete_bucket", "delete_plan", "delete_trash")}
-    objects = changed(ports.objects, delete=deleting(ports.objects.delete))
-    return collect(changed(ports, topics=changed(ports.topics, raise_gc=raise_gc, **topics), objects=objects), topic)
+    made = {name: changed(port, delete=deleting(port.delete)) for name, port in vars(ports).items() if name in _DELETED}
+    made["merges"] = changed(ports.merges, delete_trash=deleting(ports.merges.delete_trash))
+    made["topic_states"] = changed(ports.topic_states, raise_collected_until=raise_collected_until)
+    return collect(changed(ports, **made), topic)
 
 
 def _delete_by_the_wanted_mark(collect: Any, ports: Any, topic: str) -> Any:
     wanted: list[int] = []
 
-    def raise_gc(state: Any, collected_until: int) -> Any:
+    def raise_collected_until(state: Any, collected_until: int) -> Any:
         wanted.append(collected_until)
-        return ports.topics.raise_gc(state, collected_until)
+        return ports.topic_states.raise_collected_until(state, collected_until)
 
-    def state(topic: str) -> Any:
-        found = ports.topics.state(topic)
+    def read(topic: str) -> Any:
+        found = ports.topic_states.read(topic)
         return replace(found, collected_until=wanted[-1]) if found and wanted else found
 
-    return collect(changed(ports, topics=changed(ports.topics, raise_gc=raise_gc, state=state)), topic)
+    states = changed(ports.topic_states, raise_collected_until=raise_collected_until, read=read)
+    return collect(changed(ports, topic_states=states), topic)
 
 
 GUARDS = (
     Guard(
         "a plan is made of a snapshot, though a merge hides ledgers between two pages",
-        stored("commit_plan"),
+        stored("plans.commit"),
         never("swap_version"),
         worlds.MERGE_DISPATCH,
     ),
     Guard(
         "a merge is seen by whoever reads ledgers meanwhile",
-        stored("swap"),
+        stored("merges.swap"),
         keyword("replace", "swap_version"),
         worlds.MERGE_DISPATCH,
     ),
@@ -80,14 +84,14 @@ GUARDS = (
     ),
     Guard(
         "the next slot is raised by a snapshot, too",
-        stored("raise_next_slot"),
+        stored("topic_states.raise_next_slot"),
         never("swap_version"),
         worlds.MERGE_RAISE,
     ),
-    Guard("a ledger is merged once", stored("swap"), wrapped(_swap_what_is_left), worlds.TWO_MERGES),
+    Guard("a ledger is merged once", stored("merges.swap"), wrapped(_swap_what_is_left), worlds.TWO_MERGES),
     Guard(
         "a swap is refused when more was planned than its trash outlives",
-        stored("swap"),
+        stored("merges.swap"),
         never("planned"),
         worlds.MERGE_LAGGING,
     ),
@@ -100,13 +104,13 @@ GUARDS = (
     Guard(
         "merged ledgers stay while a plan names them",
         collecting._delete,
-        always(before="delete_trash"),
+        always(before="merges.delete_trash"),
         worlds.MERGE_LAGGING,
     ),
     Guard(
         "a collection reads cursors before deliveries",
         collecting.collect,
-        moved("subscriptions", after="open_deliveries"),
+        moved("subscriptions.all", after="deliveries.all"),
         worlds.COLLECT_HAND_OUT,
     ),
     Guard(
@@ -124,19 +128,19 @@ GUARDS = (
     Guard(
         "a plan stays until its end is behind all cursors",
         collecting._delete,
-        instead("plan_ranges", lambda ranges, topic: [(first, first) for first, _ in ranges(topic)]),
+        instead("plans.ranges", lambda ranges, topic: [(first, first) for first, _ in ranges(topic)]),
         worlds.COLLECT_PAUSED,
     ),
     Guard(
         "a ledger stays until its last slot is behind all cursors",
         collecting._delete,
-        instead("buckets", _end_a_slot_earlier),
+        instead("buckets.all", _end_a_slot_earlier),
         worlds.COLLECT_NEXT,
     ),
     Guard(
         "a bucket goes before its ledger",
         collecting._delete,
-        moved("delete_bucket", after="delete object_name"),
+        moved("buckets.delete", after="delete object_name"),
         worlds.COLLECT_NEXT,
     ),
     Guard(
@@ -151,16 +155,21 @@ GUARDS = (
         wrapped(lambda *_: None),
         worlds.COLLECT_HAND_OUT,
     ),
-    Guard("collected_until never goes back", stored("raise_gc"), never("collected_until"), worlds.TWO_COLLECTIONS),
+    Guard(
+        "collected_until never goes back",
+        stored("topic_states.raise_collected_until"),
+        never("collected_until"),
+        worlds.TWO_COLLECTIONS,
+    ),
     Guard(
         "a collection that has not seen a new subscription is refused",
-        stored("raise_gc"),
+        stored("topic_states.raise_collected_until"),
         never("subscriptions_version"),
         worlds.SUBSCRIBE_COLLECT,
     ),
     Guard(
         "a new subscription is seen by a collection",
-        stored("create_subscription"),
+        stored("subscriptions.create"),
         keyword("replace", "subscriptions_version"),
         worlds.SUBSCRIBE_COLLECT,
     ),
@@ -172,30 +181,33 @@ GUARDS = (
     ),
     Guard(
         "a subscription does not begin below what is collected",
-        stored("create_subscription"),
+        stored("subscriptions.create"),
         never("collected_until"),
         worlds.SUBSCRIBE_COLLECT,
     ),
     Guard(
         "a subscription that begins behind is seen by the sweep",
-        stored("create_subscription"),
+        stored("subscriptions.create"),
         never(before="AT_ONCE_MS"),
         worlds.SUBSCRIBE_COLLECT,
     ),
     Guard(
         "a subscription that found the next slot low enough is refused when the next slot was raised since",
-        stored("create_subscription"),
+        stored("subscriptions.create"),
         never("above"),
         worlds.SUBSCRIBE_FIRST,
     ),
     Guard(
         "a new subscription is seen by whoever raises the next slot",
-        stored("create_subscription"),
+        stored("subscriptions.create"),
         keyword("replace", "work_version"),
         worlds.SUBSCRIBE_DISPATCH,
     ),
     Guard(
-        "a subscription is created once", stored("create_subscription"), never(".subscriptions"), worlds.SUBSCRIBE_TWICE
+        "a subscription is created once",
+        stored("subscriptions.create"),
+        never(".subscriptions"),
+        worlds.SUBSCRIBE_TWICE,
     ),
     Guard(
         "a new cursor is a boundary of plans",
@@ -206,18 +218,18 @@ GUARDS = (
     Guard(
         "collected_until is a boundary of plans",
         collecting._until,
-        instead("plan_ranges", lambda *_: []),
+        instead("plans.ranges", lambda *_: []),
         worlds.EARLIEST,
     ),
     Guard(
         "a tombstone outlives every redelivery of its message",
-        stored("delete_tombstones"),
+        stored("tombstones.delete_expired"),
         always("ttl_s"),
         worlds.REDELIVERY,
     ),
     Guard(
         "each try of an ingest has an object of its own",
-        stored("new_attempt"),
+        stored("objects.new_attempt"),
         reads("_attempts", lambda _: 0),
         worlds.ORPHAN_RETRY,
     ),
@@ -231,13 +243,13 @@ GUARDS = (
     Guard(
         "orphans are told by buckets first, and by the trash then",
         orphans._ledgers_named,
-        early("trash"),
+        early("merges.trash"),
         worlds.ORPHAN_MERGE,
     ),
     Guard(
         "a purge swaps out no ledger that came after its mark",
         purging.purge,
-        moved("buckets", after="_mark"),
+        moved("buckets.all", after="_mark"),
         worlds.PURGE_SEND,
     ),
     Guard(
@@ -247,7 +259,10 @@ GUARDS = (
         worlds.PURGE_DIRECT,
     ),
     Guard(
-        "an older purge does not undo a newer one", stored("set_purges"), never("purge_ms purges"), worlds.TWO_PURGES
+        "an older purge does not undo a newer one",
+        stored("topic_states.set_purges"),
+        never("purge_ms purges"),
+        worlds.TWO_PURGES,
     ),
     Guard(
         "the trash of a purge is stamped likewise",
@@ -268,12 +283,16 @@ GUARDS = (
         worlds.PURGE_DIRECT,
     ),
     Guard(
-        "a run whose lease has ended does not release another's", stored("release_merge"), always("merging_until_ms")
+        "a run whose lease has ended does not release another's", stored("merges.release"), always("merging_until_ms")
     ),
     Guard(
         "a merge that was considered on an old sight is not noted",
-        stored("merge_considered"),
+        stored("topic_states.merge_considered"),
         never("work_version next_slot"),
     ),
-    Guard("the next collection is not set on an old sight", stored("set_collect_at"), never("work_version next_slot")),
+    Guard(
+        "the next collection is not set on an old sight",
+        stored("topic_states.set_collect_at"),
+        never("work_version next_slot"),
+    ),
 )

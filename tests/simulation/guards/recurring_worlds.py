@@ -22,12 +22,12 @@ def _recurs(world: SmallWorld, ports: Any) -> None:
     rule = parse_rule(None, _EVERY_SLOTS * SLOT_S, start_ms=START_MS)
 
     def state() -> Any:
-        found = ports.topics.state(TOPIC)
+        found = ports.topic_states.read(TOPIC)
         assert found is not None
         return found
 
     make(
-        ports.topics,
+        ports,
         lambda early: None,
         state,
         ports.clock.now_ms(),
@@ -43,9 +43,9 @@ def _recurring(world: SmallWorld) -> None:
     """Ends a recurring message after an hour, and checks that each occurrence of the hour came once."""
 
     def ends() -> None:
-        found = world.topics.recurring(TOPIC, "tick")
+        found = world.service.recurring.read(TOPIC, "tick")
         require(found is not None, "arranging: there is no recurring message")
-        end(world.topics, lambda: world.state, "tick")
+        end(world.service, lambda: world.state, "tick")
         first = -(-found.first_ms // (_EVERY_SLOTS * SLOT_S * 1000))
         last = world.clock.now_ms() // (_EVERY_SLOTS * SLOT_S * 1000)
         wanted = {number * _EVERY_SLOTS * SLOT_S * 1000 for number in range(first, last)}
@@ -80,20 +80,20 @@ def _recurring_again() -> SmallWorld:
     """One client ends a recurring message while another client ends and makes the same recurring message."""
     world = SmallWorld("billing")
     _recurs(world, world.service)
-    seen = world.topics.recurring(TOPIC, "tick")
+    seen = world.service.recurring.read(TOPIC, "tick")
 
     def ends(ports: Any) -> None:
-        ports.topics.delete_recurring(ports.topics.state(TOPIC), seen)
+        ports.recurring.delete(ports.topic_states.read(TOPIC), seen)
 
     def anew(ports: Any) -> None:
-        found = ports.topics.recurring(TOPIC, "tick")
+        found = ports.recurring.read(TOPIC, "tick")
         if found is not None:
-            ports.topics.delete_recurring(ports.topics.state(TOPIC), found)
+            ports.recurring.delete(ports.topic_states.read(TOPIC), found)
         rule = parse_rule(None, 2 * _EVERY_SLOTS * SLOT_S, start_ms=START_MS)
         message = Message(body="another")
-        made = lambda: ports.topics.state(TOPIC)  # noqa: E731
+        made = lambda: ports.topic_states.read(TOPIC)  # noqa: E731
         make(
-            ports.topics,
+            ports,
             lambda early: None,
             made,
             ports.clock.now_ms(),
@@ -108,12 +108,12 @@ def _recurring_again() -> SmallWorld:
     world.act("end, and make anew", anew)
 
     def look() -> None:
-        found = world.topics.recurring(TOPIC, "tick")
+        found = world.service.recurring.read(TOPIC, "tick")
         require(
             found is not None and found.text == "another", "a recurring message was ended by what was meant for the old"
         )
         require(world.state.recurring == 1, f"the topic state counts {world.state.recurring} recurring messages, of 1")
-        end(world.topics, lambda: world.state, "tick")
+        end(world.service, lambda: world.state, "tick")
 
     world.looks.append(look)
     return world
@@ -123,10 +123,10 @@ def _recurring_and_paused() -> SmallWorld:
     """A plan with occurrences waits for a paused subscription for more than a day, and orphans are swept."""
     world = SmallWorld("billing", "late")
     _recurs(world, world.service)
-    pause(world.topics, TOPIC, "late")
+    pause(world.service, TOPIC, "late")
     world.at(20)
     world.dispatch()
-    end(world.topics, lambda: world.state, "tick")
+    end(world.service, lambda: world.state, "tick")
     world.clock.advance_ms(DAY + HOUR)
     world.act("sweep of orphans", sweep_orphans)
     world.at_end.append(

@@ -12,7 +12,7 @@ from tests.simulation.interleaving import Task
 from tests.simulation.small_world import SmallWorld
 from tidewheel.errors import ConcurrentModification, UnknownTopic
 from tidewheel.flows.administration.pause import pause
-from tidewheel.flows.delivery.commit import commit_and_arm
+from tidewheel.flows.delivery.commit import commit_and_schedule
 from tidewheel.flows.delivery.ingest import ingest, pack_rows
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.recovery.rebuild_engine import InProcess
@@ -30,8 +30,8 @@ def _lost_and_rebuilt() -> SmallWorld:
     world = SmallWorld("billing")
     world.send(a=5000)
     collect(world.service, TOPIC)
-    world.topics.delete_items(TOPIC)
-    world.topics.delete_topic_state(TOPIC)
+    world.service.deletions.delete_items(TOPIC)
+    world.service.topic_states.delete(TOPIC)
     world.clock.advance_ms(DAY + HOUR)
     world.want("billing", messages="a")
 
@@ -66,7 +66,7 @@ def _rebuild_after_a_clock_ahead() -> SmallWorld:
     ahead.actor.task = collecting
     while not collecting.over:
         collecting.step()
-    pause(world.topics, TOPIC, "billing")
+    pause(world.service, TOPIC, "billing")
     world.want("billing", messages="a")
 
     def rebuilds(ports: Any) -> None:
@@ -75,7 +75,8 @@ def _rebuild_after_a_clock_ahead() -> SmallWorld:
     world.act("rebuild", rebuilds)
     world.looks.append(
         lambda: require(
-            world.topics.subscription(TOPIC, "billing").state is State.PAUSED, "a pause is lost by a rebuild after it"
+            world.service.subscriptions.read(TOPIC, "billing").state is State.PAUSED,
+            "a pause is lost by a rebuild after it",
         )
     )
     return world
@@ -115,10 +116,10 @@ def _imported_twice() -> SmallWorld:
 
     def imports(ports: Any) -> None:
         for _ in range(9):
-            state = ports.topics.state(TOPIC)
+            state = ports.topic_states.read(TOPIC)
             name = ledger_name(TOPIC, world.slot_of("a"), state.slot_ms, bucket_id, ports.objects.new_attempt())
             ports.objects.put(name, ledger.data)
-            commit = commit_and_arm(ports, state, ledger.summary.bucket(bucket_id, name), "import#0")
+            commit = commit_and_schedule(ports, state, ledger.summary.bucket(bucket_id, name), "import#0")
             if commit.value != "moved":
                 return
 

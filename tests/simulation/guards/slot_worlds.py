@@ -105,13 +105,13 @@ def _resumed() -> SmallWorld:
     """A client resumes a subscription while a dispatch raises the next slot, and dies before it says so to anybody
     else."""
     world = SmallWorld("billing", "audit")
-    pause(world.topics, TOPIC, "billing")
+    pause(world.service, TOPIC, "billing")
     world.send(a=5)
     world.at(4)
     world.plan_only()
     world.want("billing", "audit", messages="a")
     world.act("dispatch", dispatch_as_function)
-    world.act("resume", lambda ports: activate(ports.topics, ports.topics.subscription(TOPIC, "billing")))
+    world.act("resume", lambda ports: activate(ports, ports.subscriptions.read(TOPIC, "billing")))
     return world
 
 
@@ -122,9 +122,9 @@ def _unsubscribed() -> SmallWorld:
     world.at(4)
     world.want("audit", messages="a")
     world.act("dispatch", dispatch_as_function)
-    world.act("unsubscribe", lambda ports: delete_subscription(ports.topics, ports.objects, TOPIC, "billing"))
+    world.act("unsubscribe", lambda ports: delete_subscription(ports, TOPIC, "billing"))
     world.looks.append(
-        lambda: require(world.topics.subscription(TOPIC, "billing") is None, "it was deleted, and is back")
+        lambda: require(world.service.subscriptions.read(TOPIC, "billing") is None, "it was deleted, and is back")
     )
     return world
 
@@ -173,7 +173,7 @@ def _two_dispatches(paused: bool) -> SmallWorld:
     world.send(a=5)
     world.send(b=6)
     if paused:
-        pause(world.topics, TOPIC, "billing")
+        pause(world.service, TOPIC, "billing")
     world.at(5)
     world.want("billing", messages="ab")
     world.act("dispatch", dispatch_as_function, skew_ms=-50)
@@ -189,7 +189,7 @@ def _cancelled() -> SmallWorld:
     message = world.id_of("a")
 
     def cancelling(ports: Any) -> None:
-        done = cancel(ports.topics, TOPIC, world.settings.slot_ms, message, world.clock.now_ms())
+        done = cancel(ports, TOPIC, world.settings.slot_ms, message, world.clock.now_ms())
         (world.unwanted if done else world.wanted).add(("billing", "a"))
 
     world.want("billing", messages="b")
@@ -207,7 +207,7 @@ def _cancelled_in_the_queue() -> SmallWorld:
     message = world.id_of("a")
 
     def cancelling(ports: Any) -> None:
-        done = cancel(ports.topics, TOPIC, world.settings.slot_ms, message, world.clock.now_ms())
+        done = cancel(ports, TOPIC, world.settings.slot_ms, message, world.clock.now_ms())
         (world.unwanted if done else world.wanted).add(("billing", "a"))
 
     world.want("billing", messages="b")
@@ -230,11 +230,11 @@ def _due_soon() -> SmallWorld:
 def _lowered_behind() -> SmallWorld:
     """A resume has lowered the next slot. A ledger comes, and no sweep runs."""
     world = SmallWorld("billing")
-    pause(world.topics, TOPIC, "billing")
+    pause(world.service, TOPIC, "billing")
     world.send(a=4)
     world.at(3)
     world.dispatch()
-    resume(world.topics, world.service.queues, world.clock, TOPIC, "billing")
+    resume(world.service, world.service.queues, world.clock, TOPIC, "billing")
     world.run()
     world.alarms = True
     batch = world.pack(b=9)
@@ -249,8 +249,8 @@ def _lowered_to_an_open_slot() -> SmallWorld:
     world = SmallWorld("billing")
     world.at(3)
     world.dispatch()
-    pause(world.topics, TOPIC, "billing")
-    resume(world.topics, world.service.queues, world.clock, TOPIC, "billing")
+    pause(world.service, TOPIC, "billing")
+    resume(world.service, world.service.queues, world.clock, TOPIC, "billing")
     world.run()
     world.alarms = True
     batch = world.pack(a=5)
@@ -275,7 +275,7 @@ FIRST = Scenario(name="the first messages", build=_first_message, most=1)
 AGAIN = Scenario(name="a batch comes twice", build=_batch_again, most=1, faults=(Fault.TWICE,))
 SINGLE_STEPS = Scenario(name="ingest against dispatch in single steps", build=_single_steps, most=2)
 SEALED_ONLY = Scenario(name="ingest seals, dispatch raises the next slot", build=_sealed_only)
-GAP = Scenario(name="two dispatches over a gap", build=_gap, most=2, points=("topics.state", "topics.subscriptions"))
+GAP = Scenario(name="two dispatches over a gap", build=_gap, most=2, points=("topic_states.read", "subscriptions.all"))
 RESUMED = Scenario(name="resume against dispatch", build=_resumed)
 UNSUBSCRIBED = Scenario(name="unsubscribe against dispatch", build=_unsubscribed)
 PLANNED_ONLY = Scenario(name="dispatch after a crash, against ingest", build=_planned_only, most=1)

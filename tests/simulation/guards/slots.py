@@ -30,21 +30,23 @@ def _due_later_too(less: Any, times: Any, end_ms: int) -> Any:
 
 
 GUARDS = (
-    Guard("a ledger never enters a sealed slot", stored("commit_bucket"), never("sealed"), worlds.SINGLE_STEPS),
+    Guard("a ledger never enters a sealed slot", stored("buckets.commit"), never("sealed"), worlds.SINGLE_STEPS),
     Guard(
         "a commit that found the next slot low enough is refused when the next slot was raised since",
-        stored("commit_bucket"),
+        stored("buckets.commit"),
         never("above"),
         worlds.BEYOND,
     ),
-    Guard("a commit lowers the next slot to its first slot", commit.commit_and_arm, instead("_lowered"), worlds.FIRST),
+    Guard(
+        "a commit lowers the next slot to its first slot", commit.commit_and_schedule, instead("_lowered"), worlds.FIRST
+    ),
     Guard(
         "a commit is seen by whoever raises the next slot",
-        stored("commit_bucket"),
+        stored("buckets.commit"),
         keyword("replace", "work_version"),
         worlds.BEYOND,
     ),
-    Guard("a batch that comes twice at once is stored once", stored("commit_bucket"), never("buckets"), worlds.AGAIN),
+    Guard("a batch that comes twice at once is stored once", stored("buckets.commit"), never("buckets"), worlds.AGAIN),
     Guard(
         "a commit that finds itself done keeps its ledger",
         commit._drop_unless_named,
@@ -57,7 +59,7 @@ GUARDS = (
         instead("seal", lambda _, state, slot: replace(state, sealed=slot)),
         worlds.BOUNDARY,
     ),
-    Guard("sealed never goes back", stored("seal"), always("sealed"), worlds.TWO_DISPATCHES),
+    Guard("sealed never goes back", stored("topic_states.seal"), always("sealed"), worlds.TWO_DISPATCHES),
     Guard(
         "what is direct is decided by the topic state of the commit",
         ingest.ingest,
@@ -72,30 +74,35 @@ GUARDS = (
     ),
     Guard(
         "a ledger creates its schedule when the schedule of the next slot has fired",
-        commit.commit_and_arm,
-        never("_armed"),
+        commit.commit_and_schedule,
+        never("_scheduled"),
         worlds.LOWERED,
     ),
     Guard(
         "a ledger creates its schedule when the next slot was lowered without a schedule",
-        commit._armed,
+        commit._scheduled,
         never("AT_ONCE_MS"),
         worlds.LOWERED_OPEN,
     ),
-    Guard("a range is planned once", stored("commit_plan"), never("planned"), worlds.TWO_PLANNERS),
+    Guard("a range is planned once", stored("plans.commit"), never("planned"), worlds.TWO_PLANNERS),
     Guard(
         "a plan that raises the next slot has seen every ledger",
-        stored("commit_plan"),
+        stored("plans.commit"),
         never("work_version"),
         worlds.BEYOND,
     ),
     Guard(
         "a plan is handed out with its commit only to subscriptions as they were read",
-        stored("commit_plan"),
-        together(never("_unmoved"), instead("_step", _bring_back)),
+        stored("plans.commit"),
+        together(never("unmoved"), instead("move", _bring_back)),
         worlds.UNSUBSCRIBED,
     ),
-    Guard("a plan is handed out once to a subscription", stored("_unmoved"), always("cursor"), worlds.PLANNED_TWICE),
+    Guard(
+        "a plan is handed out once to a subscription",
+        stored("deliveries.unmoved"),
+        always("cursor"),
+        worlds.PLANNED_TWICE,
+    ),
     Guard(
         "a subscription that lags is not moved past the plans between",
         dispatch._plan_and_hand_out,
@@ -105,12 +112,12 @@ GUARDS = (
     Guard(
         "a cursor steps over what no plan holds, and not over a plan made since",
         dispatch.hand_out,
-        together(moved("next_plan", after="subscription"), moved("state", after="next_plan")),
+        together(moved("plans.next", after="subscriptions.read"), moved("topic_states.read", after="plans.next")),
         worlds.GAP,
     ),
     Guard(
         "the next slot is raised only if no ledger came since the buckets were read",
-        stored("raise_next_slot"),
+        stored("topic_states.raise_next_slot"),
         never("work_version"),
         worlds.PLANNED_ONLY,
     ),
@@ -121,21 +128,24 @@ GUARDS = (
         never("sealed"),
         worlds.SEALED_ONLY,
     ),
-    Guard("a cancel says no once the slot is sealed", stored("_open"), always("sealed"), worlds.CANCELLED),
+    Guard("a cancel says no once the slot is sealed", stored("store.slot_open"), always("sealed"), worlds.CANCELLED),
     Guard(
-        "a plan reads tombstones after the seal", dispatch.dispatch, early("tombstones", 0, _FOREVER), worlds.CANCELLED
+        "a plan reads tombstones after the seal",
+        dispatch.dispatch,
+        early("tombstones.ids", 0, _FOREVER),
+        worlds.CANCELLED,
     ),
     Guard("a plan leaves out what was cancelled", due_rows._due, never("cancelled"), worlds.CANCELLED),
     Guard(
         "what goes direct is dropped if it was cancelled",
         direct._wanted,
-        instead("tombstones", lambda *_: frozenset()),
+        instead("tombstones.ids", lambda *_: frozenset()),
         worlds.QUEUED,
     ),
     Guard(
         "tombstones of what goes direct are read after the seal",
         ingest.ingest,
-        early("tombstones", 0, _FOREVER),
+        early("tombstones.ids", 0, _FOREVER),
         worlds.QUEUED,
     ),
     Guard(

@@ -10,6 +10,7 @@ from tests.simulation.actors import Fault, require, step
 from tests.simulation.exploring import Scenario
 from tests.simulation.healing import DAY, MINUTE, TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
+from tests.stored_ports import TABLE_CALLS
 from tidewheel.flows.administration.pause import activate, pause, resume
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.delivery.ingest import ingest
@@ -26,7 +27,7 @@ _LARGE = {name: (4, {"body": Random(name).randbytes(180_000)}) for name in "ab"}
 
 
 def _state(world: SmallWorld, name: str = "billing") -> State:
-    found = world.topics.subscription(TOPIC, name)
+    found = world.service.subscriptions.read(TOPIC, name)
     assert found is not None
     return State(found.state)
 
@@ -46,14 +47,14 @@ def _ingesting(batch: Any) -> Callable[[Any], object]:
 
 
 def _resuming(ports: Any) -> None:
-    resume(ports.topics, ports.queues, ports.clock, TOPIC, "billing")
+    resume(ports, ports.queues, ports.clock, TOPIC, "billing")
 
 
 # ---- worlds: pauses
 def _paused() -> SmallWorld:
     """A plan and a direct message come for a paused subscription."""
     world = SmallWorld("billing", "audit")
-    pause(world.topics, TOPIC, "billing")
+    pause(world.service, TOPIC, "billing")
     world.send(a=5)
     world.at(4)
     batch = world.pack(b=4, c=4)
@@ -73,7 +74,7 @@ def _paused_meanwhile() -> SmallWorld:
     world.want("billing", messages="b")
 
     def pause_and_dispatch(ports: Any) -> None:
-        pause(ports.topics, TOPIC, "billing")
+        pause(ports, TOPIC, "billing")
         step(ports.actor, "time.passes", lambda: world.at(6))
         dispatch_as_function(ports)
 
@@ -86,7 +87,7 @@ def _paused_meanwhile() -> SmallWorld:
 def _direct_and_resume() -> SmallWorld:
     """A subscription is resumed while a direct message is being parked for the subscription."""
     world = SmallWorld("billing")
-    pause(world.topics, TOPIC, "billing")
+    pause(world.service, TOPIC, "billing")
     world.at(4)
     batch = world.pack(a=4)
     world.want("billing", messages="a")
@@ -101,7 +102,7 @@ def _direct_and_resume() -> SmallWorld:
     world.act("resume", resume_and_catch_up)
 
     def look() -> None:
-        require(not world.topics.parks(TOPIC), "a message is parked, and nobody drains it")
+        require(not world.service.parks.all(TOPIC), "a message is parked, and nobody drains it")
 
     world.looks.append(look)
     return world
@@ -111,14 +112,14 @@ def _two_resumed() -> SmallWorld:
     """Two clients resume subscriptions and die, while a dispatch raises the next slot."""
     world = SmallWorld("billing", "audit")
     for name in ("billing", "audit"):
-        pause(world.topics, TOPIC, name)
+        pause(world.service, TOPIC, name)
     world.send(a=5)
     world.at(4)
     world.dispatch()
     world.want("billing", "audit", messages="a")
 
     def resumed(name: str) -> Callable[[Any], object]:
-        return lambda ports: activate(ports.topics, ports.topics.subscription(TOPIC, name))
+        return lambda ports: activate(ports, ports.subscriptions.read(TOPIC, name))
 
     world.act("resume", resumed("billing"))
     world.act("another resume", resumed("audit"))
@@ -130,7 +131,7 @@ def _two_resumed() -> SmallWorld:
 def _parked(*, large: bool = False) -> SmallWorld:
     """Direct messages are parked for a paused subscription."""
     world = SmallWorld("billing")
-    pause(world.topics, TOPIC, "billing")
+    pause(world.service, TOPIC, "billing")
     world.at(4)
     batch = world.pack(**_LARGE) if large else world.pack(a=4, b=4)
     ingest(world.service, TOPIC, [batch])
@@ -141,8 +142,8 @@ def _parked(*, large: bool = False) -> SmallWorld:
 def _drained_twice() -> SmallWorld:
     """A park is enqueued by two resumes."""
     world = _parked()
-    [park] = world.topics.parks(TOPIC)
-    activate(world.topics, world.topics.subscription(TOPIC, "billing"))
+    [park] = world.service.parks.all(TOPIC)
+    activate(world.service, world.service.subscriptions.read(TOPIC, "billing"))
     for name in ("drain", "another drain"):
         world.act(name, lambda ports: do_job(ports, DrainJob(key=park.key)), again=True)
     return world
@@ -151,9 +152,9 @@ def _drained_twice() -> SmallWorld:
 def _drain_dies() -> SmallWorld:
     """A worker drains a large park and dies anywhere."""
     world = _parked(large=True)
-    [park] = world.topics.parks(TOPIC)
+    [park] = world.service.parks.all(TOPIC)
     require(park.object_name is not None, "arranging: the park is small")
-    activate(world.topics, world.topics.subscription(TOPIC, "billing"))
+    activate(world.service, world.service.subscriptions.read(TOPIC, "billing"))
     world.act("drain", lambda ports: do_job(ports, DrainJob(key=park.key)))
     return world
 
@@ -161,7 +162,7 @@ def _drain_dies() -> SmallWorld:
 def _paused_again() -> SmallWorld:
     """A subscription is resumed, and paused again before its parks are drained."""
     world = _parked()
-    [park] = world.topics.parks(TOPIC)
+    [park] = world.service.parks.all(TOPIC)
     world.act("drain", lambda ports: do_job(ports, DrainJob(key=park.key)), again=True)
     _nothing_while_paused(world, "a", "b")
     return world
@@ -171,7 +172,7 @@ def _parked_and_purged() -> SmallWorld:
     """A topic is purged, of which a subscription is paused and has messages parked."""
     world = _parked()
     world.wanted.clear()
-    purge(world.topics, world.clock, TOPIC)
+    purge(world.service, world.clock, TOPIC)
     world.unwanted |= {("billing", "a"), ("billing", "b")}
     world.act("resume", _resuming)
     return world
@@ -188,7 +189,7 @@ def _parked_long() -> SmallWorld:
 def _parking() -> SmallWorld:
     """A batch with large direct messages comes twice at once, and calls are repeated."""
     world = SmallWorld("billing")
-    pause(world.topics, TOPIC, "billing")
+    pause(world.service, TOPIC, "billing")
     world.at(4)
     batch = world.pack(**_LARGE)
     world.want("billing", messages="ab")
@@ -206,7 +207,7 @@ def _parking() -> SmallWorld:
 def _two_sweeps_of_parks() -> SmallWorld:
     """Two sweeps find the same old park."""
     world = _parked()
-    activate(world.topics, world.topics.subscription(TOPIC, "billing"))
+    activate(world.service, world.service.subscriptions.read(TOPIC, "billing"))
     world.clock.advance_ms(20 * MINUTE)
     world.act("sweep", sweep)
     world.act("another sweep", sweep)
@@ -237,7 +238,7 @@ def _refused_and_paused() -> SmallWorld:
     paused: list[bool] = []
 
     def pauses(ports: Any) -> None:
-        pause(ports.topics, TOPIC, "billing")
+        pause(ports, TOPIC, "billing")
         paused.append(True)
 
     world.act("deliver", lambda ports: do_job(ports, only), again=True)
@@ -254,7 +255,7 @@ def _refused_twice() -> SmallWorld:
         step(ports.actor, "time.passes", lambda: world.clock.advance_ms(_LEASE_MS))
         do_job(ports, first)
         step(ports.actor, "time.passes", lambda: world.service.queues.restore("queue-billing"))
-        for park in ports.topics.parks(TOPIC):
+        for park in ports.parks.all(TOPIC):
             do_job(ports, DrainJob(key=park.key))
 
     world.act("deliver", lambda ports: do_job(ports, first), again=True)
@@ -268,9 +269,9 @@ def _healed_and_paused() -> SmallWorld:
     world, (only,) = _refusing()
     do_job(world.service, only)
     world.service.queues.restore("queue-billing")
-    [park] = world.topics.parks(TOPIC)
+    [park] = world.service.parks.all(TOPIC)
     world.act("drain", lambda ports: do_job(ports, DrainJob(key=park.key)), again=True)
-    world.act("pause", lambda ports: pause(ports.topics, TOPIC, "billing"))
+    world.act("pause", lambda ports: pause(ports, TOPIC, "billing"))
     world.looks.append(lambda: require(_state(world) is State.PAUSED, "a queue that has healed has ended a pause"))
     return world
 
@@ -291,7 +292,7 @@ def _broken_and_collected() -> SmallWorld:
 
     world.act("dispatch, deliver and collect", goes_on)
     world.looks.append(
-        lambda: require(not world.topics.buckets(TOPIC), "a broken queue keeps ledgers from being collected")
+        lambda: require(not world.service.buckets.all(TOPIC), "a broken queue keeps ledgers from being collected")
     )
     return world
 
@@ -332,18 +333,18 @@ def _goes_in_direct() -> SmallWorld:
 def _goes_in_drain() -> SmallWorld:
     """A queue goes away between two batches of a park."""
     world = SmallWorld("billing")
-    pause(world.topics, TOPIC, "billing")
+    pause(world.service, TOPIC, "billing")
     world.at(4)
     ingest(world.service, TOPIC, [world.pack(**{name: slot - 1 for name, slot in _many().items()})])
     world.want("billing", messages=_many())
-    [park] = world.topics.parks(TOPIC)
-    activate(world.topics, world.topics.subscription(TOPIC, "billing"))
+    [park] = world.service.parks.all(TOPIC)
+    activate(world.service, world.service.subscriptions.read(TOPIC, "billing"))
     world.act("drain", lambda ports: do_job(ports, DrainJob(key=park.key)), again=True)
     world.act("the queue goes", lambda ports: _queue_goes(world, ports))
     return world
 
 
-_SENDS = ("topics.", "time.", "queues.send")
+_SENDS = (*TABLE_CALLS, "time.", "queues.send")
 PAUSED = Scenario(name="one is paused", build=_paused)
 PAUSED_MEANWHILE = Scenario(name="pause against dispatch", build=_paused_meanwhile)
 RESUMED = Scenario(name="resume against ingest", build=_direct_and_resume)
@@ -357,7 +358,7 @@ PARKING = Scenario(name="a parked batch comes twice", build=_parking, faults=(Fa
 TWO_SWEEPS = Scenario(name="two sweeps find a park", build=_two_sweeps_of_parks)
 REFUSED_PAUSED = Scenario(name="a refused part against pause", build=_refused_and_paused)
 REFUSED_TWICE = Scenario(
-    name="a part is refused twice", build=_refused_twice, points=("topics.spill_part",), orders=((0, 1, 2),)
+    name="a part is refused twice", build=_refused_twice, points=("parks.spill_part",), orders=((0, 1, 2),)
 )
 HEALED_PAUSED = Scenario(name="drain of a broken one against pause", build=_healed_and_paused)
 BROKEN_COLLECTED = Scenario(name="collect beside a broken queue", build=_broken_and_collected, most=0)

@@ -15,7 +15,7 @@ from tidewheel.model.subscription_state import State, SubscriptionState
 
 
 def _done_without_a_park(_: Any, ports: Any, state: Any, key: Any, part: int, rows: Any) -> None:
-    ports.topics.part_done(key, part)
+    ports.deliveries.part_done(key, part)
 
 
 def _take_all(take: Any, _: Any) -> Any:
@@ -38,7 +38,7 @@ GUARDS = (
     Guard(
         "a plan that is handed out is older than a pause that was not yet seen",
         dispatch.hand_out,
-        moved("state", after="subscription"),
+        moved("topic_states.read", after="subscriptions.read"),
         worlds.PAUSED_MEANWHILE,
     ),
     Guard("a paused subscription gets nothing that goes direct", direct._send_or_park, always("ACTIVE"), worlds.PAUSED),
@@ -50,39 +50,42 @@ GUARDS = (
     ),
     Guard(
         "nothing is parked for a subscription after the resume that would drain it",
-        stored("put_park"),
+        stored("parks.put"),
         never("ACTIVE"),
         worlds.RESUMED,
     ),
     Guard(
         "a subscription that resumes behind is seen by the sweep",
-        stored("resume"),
+        stored("subscriptions.resume"),
         never(before="AT_ONCE_MS"),
         worlds.TWO_RESUMED,
     ),
     Guard(
         "a resume that found the next slot low enough is refused when the next slot was raised since",
-        stored("resume"),
+        stored("subscriptions.resume"),
         never("above"),
         worlds.TWO_RESUMED,
     ),
     Guard(
         "a resume is seen by whoever raises the next slot",
-        stored("resume"),
+        stored("subscriptions.resume"),
         keyword("replace", "work_version"),
         worlds.TWO_RESUMED,
     ),
-    Guard("a park is one worker's", stored("lease_park"), never("expired_before_ms"), worlds.DRAINED_TWICE),
+    Guard("a park is one worker's", stored("parks.lease"), never("expired_before_ms"), worlds.DRAINED_TWICE),
     Guard(
         "a park whose worker died is drained by another",
-        stored("lease_park"),
+        stored("parks.lease"),
         always("expired_before_ms"),
         worlds.DRAIN_DIES,
     ),
     Guard(
-        "a park goes before its object", pausing.drop_parks, moved("delete_parks", after="delete"), worlds.DRAIN_DIES
+        "a park goes before its object",
+        pausing.drop_parks,
+        moved("parks.delete", after="objects.delete"),
+        worlds.DRAIN_DIES,
     ),
-    Guard("an old park is drained", sweeping._look_after_park, instead("enqueue_parks"), worlds.DRAIN_DIES),
+    Guard("an old park is drained", sweeping._check_park, instead("enqueue_parks"), worlds.DRAIN_DIES),
     Guard("a park is not drained while its subscription is paused", drain.drain, never("PAUSED"), worlds.PAUSED_AGAIN),
     Guard(
         "a drain brings nothing that was purged",
@@ -91,23 +94,35 @@ GUARDS = (
         worlds.PARKED_PURGED,
     ),
     Guard("an object that a park names is no orphan", orphans._parked_named, never("object_name"), worlds.PARKED_LONG),
-    Guard("a park that is there already is not put again", stored("put_park"), never("parks"), worlds.PARKING),
+    Guard("a park that is there already is not put again", stored("parks.put"), never("parks"), worlds.PARKING),
     Guard(
         "a park that finds itself put keeps its object",
         parking._forget_unnamed,
         always(before="delete"),
         worlds.PARKING,
     ),
-    Guard("one sweep starts an old park", stored("stamp_park"), never("next_check_ms"), worlds.TWO_SWEEPS),
-    Guard("a queue that refuses does not end a pause", stored("mark_broken"), never("state"), worlds.REFUSED_PAUSED),
-    Guard("what a queue refuses of a part is parked once", stored("spill_part"), never("done"), worlds.REFUSED_TWICE),
+    Guard("one sweep starts an old park", stored("parks.set_next_check"), never("next_check_ms"), worlds.TWO_SWEEPS),
+    Guard(
+        "a queue that refuses does not end a pause",
+        stored("subscriptions.mark_broken"),
+        never("state"),
+        worlds.REFUSED_PAUSED,
+    ),
+    Guard(
+        "what a queue refuses of a part is parked once", stored("parks.spill_part"), never("done"), worlds.REFUSED_TWICE
+    ),
     Guard(
         "what a queue refuses of a part is parked",
         deliver._set_aside,
         instead("spill", _done_without_a_park),
         worlds.REFUSED_PAUSED,
     ),
-    Guard("a queue that has healed does not end a pause", stored("resume"), never(".state"), worlds.HEALED_PAUSED),
+    Guard(
+        "a queue that has healed does not end a pause",
+        stored("subscriptions.resume"),
+        never(".state"),
+        worlds.HEALED_PAUSED,
+    ),
     Guard(
         "a broken subscription keeps its cursor moving",
         SubscriptionState.takes_plans,
@@ -132,5 +147,5 @@ GUARDS = (
         never("num_rows"),
         worlds.GOES_IN_DRAIN,
     ),
-    Guard("a part of which the park is there already is parked once", stored("spill_part"), never("parks")),
+    Guard("a part of which the park is there already is parked once", stored("parks.spill_part"), never("parks")),
 )

@@ -9,6 +9,7 @@ from tests.simulation.actors import require, step
 from tests.simulation.exploring import Scenario
 from tests.simulation.healing import HOUR, MINUTE, TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
+from tests.stored_ports import TABLE_CALLS
 from tidewheel.errors import TopicDeleting, UnknownTopic
 from tidewheel.flows.administration.delete_topic import delete_topic, finish_deletion
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
@@ -26,7 +27,7 @@ def _created_twice() -> SmallWorld:
     made: list[str] = []
 
     def create(ports: Any) -> None:
-        made.append(create_topic(ports.topics, ports.clock, "trials", world.settings).generation)
+        made.append(create_topic(ports, ports.clock, "trials", world.settings).generation)
 
     world.act("create", create)
     world.act("another create", create)
@@ -38,7 +39,7 @@ def _deleted(world: SmallWorld) -> None:
     """Checks in the end that nothing of the topic is left."""
 
     def check() -> None:
-        items = world.service.topics._items[TOPIC]
+        items = world.service.store[TOPIC]
         kinds = ("state", "subscriptions", "keys", "recurring", "imports")
         left = [kind for kind in kinds if getattr(items, kind)]
         require(not left, f"of a topic that was deleted are left: {', '.join(left)}")
@@ -59,7 +60,7 @@ def _delete_and_ingest() -> SmallWorld:
     batch = world.pack(b=(5000, {"key": "k"}))
 
     def deletes(ports: Any) -> None:
-        delete_topic(ports.topics, ports.clock, TOPIC)
+        delete_topic(ports, ports.clock, TOPIC)
         sweep(ports)
 
     world.act("delete, and sweep", deletes)
@@ -68,7 +69,7 @@ def _delete_and_ingest() -> SmallWorld:
 
     def look() -> None:
         world.lasts(2 * HOUR)
-        require(world.topics.deletion(TOPIC) is None, "a topic is being deleted for hours")
+        require(world.service.deletions.read(TOPIC) is None, "a topic is being deleted for hours")
 
     world.looks.append(look)
     return world
@@ -77,10 +78,10 @@ def _delete_and_ingest() -> SmallWorld:
 def _create_again(world: SmallWorld, ports: Any) -> bool:
     """Creates the topic again, with a subscription. Returns False if the old topic is still there."""
     try:
-        create_topic(ports.topics, ports.clock, TOPIC, world.settings)
+        create_topic(ports, ports.clock, TOPIC, world.settings)
     except TopicDeleting:
         return False
-    create_subscription(ports.topics, ports.clock, TOPIC, "billing", "queue-billing", "earliest")
+    create_subscription(ports, ports.clock, TOPIC, "billing", "queue-billing", "earliest")
     dispatch_as_function(ports)
     return True
 
@@ -92,16 +93,16 @@ def _topic_again() -> SmallWorld:
     world.unwanted.add(("billing", "a"))
 
     def again(ports: Any) -> None:
-        delete_topic(ports.topics, ports.clock, TOPIC)
+        delete_topic(ports, ports.clock, TOPIC)
         for _ in range(4):
             step(ports.actor, "time.passes", lambda: world.clock.advance_ms(_AFTER_DELETION_MS))
             finish_deletion(ports, TOPIC)
         require(_create_again(world, ports), "the deletion does not come to an end")
 
     def ingests(ports: Any) -> None:
-        before = world.state.generation if world.topics.state(TOPIC) else None
+        before = world.state.generation if world.service.topic_states.read(TOPIC) else None
         _ingest_if_there(ports, batch)
-        if before == batch.generation == getattr(world.topics.state(TOPIC), "generation", None):
+        if before == batch.generation == getattr(world.service.topic_states.read(TOPIC), "generation", None):
             world.unwanted.clear()
 
     world.act("delete, and create again", again)
@@ -113,7 +114,7 @@ def _deleted_by_two() -> SmallWorld:
     """Two sweeps delete the rest of a topic. One sweep is slow, and the topic is created again."""
     world = SmallWorld("billing")
     world.send(a=9)
-    delete_topic(world.topics, world.clock, TOPIC)
+    delete_topic(world.service, world.clock, TOPIC)
     finish_deletion(world.service, TOPIC)
     world.clock.advance_ms(_AFTER_DELETION_MS)
     created: list[bool] = []
@@ -126,7 +127,7 @@ def _deleted_by_two() -> SmallWorld:
     world.act("another sweep, and create again", sweeps_and_creates)
     world.looks.append(
         lambda: require(
-            not created[0] or world.topics.subscription(TOPIC, "billing") is not None,
+            not created[0] or world.service.subscriptions.read(TOPIC, "billing") is not None,
             "a subscription of the new topic was taken for one of the deleted",
         )
     )
@@ -136,8 +137,8 @@ def _deleted_by_two() -> SmallWorld:
 def _updated_twice() -> SmallWorld:
     """Two clients change settings of a topic at once."""
     world = SmallWorld("billing")
-    world.act("update", lambda ports: update_topic(ports.topics, ports.clock, TOPIC, {"part_rows": 7}))
-    world.act("another update", lambda ports: update_topic(ports.topics, ports.clock, TOPIC, {"inline_rows": 8}))
+    world.act("update", lambda ports: update_topic(ports, ports.clock, TOPIC, {"part_rows": 7}))
+    world.act("another update", lambda ports: update_topic(ports, ports.clock, TOPIC, {"inline_rows": 8}))
     world.looks.append(
         lambda: require(
             (world.state.settings.part_rows, world.state.settings.inline_rows) == (7, 8),
@@ -149,13 +150,13 @@ def _updated_twice() -> SmallWorld:
 
 CREATED_TWICE = Scenario(name="two creations", build=_created_twice)
 DELETE_INGEST = Scenario(
-    name="delete against ingest", build=_delete_and_ingest, points=("topics.", "objects.", "wheel.")
+    name="delete against ingest", build=_delete_and_ingest, points=(*TABLE_CALLS, "objects.", "wheel.")
 )
 TOPIC_AGAIN = Scenario(name="a topic is created again", build=_topic_again)
 DELETED_BY_TWO = Scenario(
     name="two sweeps of a deleted topic",
     build=_deleted_by_two,
     most=3,
-    points=("topics.claim_", "topics.delete_items", "topics.forget_"),
+    points=("deletions.claim", "deletions.delete_items", "deletions.forget"),
 )
 UPDATED_TWICE = Scenario(name="two updates", build=_updated_twice)

@@ -16,7 +16,7 @@ from tidewheel.flows.upkeep import sweep as sweeping
 _FOREVER_MS = 1 << 62
 
 GUARDS = (
-    Guard("a topic is created once", stored("create_topic"), never("state"), worlds.CREATED_TWICE),
+    Guard("a topic is created once", stored("topic_states.create"), never("state"), worlds.CREATED_TWICE),
     Guard(
         "a deletion ends after whoever has not seen it",
         deleting.finish_deletion,
@@ -25,11 +25,11 @@ GUARDS = (
     ),
     Guard(
         "a deletion comes to its end though its caller has died",
-        sweeping.look_after_topic,
+        sweeping.check_topic,
         instead("append ended"),
         worlds.DELETE_INGEST,
     ),
-    Guard("a deletion takes schedules away", deleting._empty, instead("disarm"), worlds.DELETE_INGEST),
+    Guard("a deletion takes schedules away", deleting._empty, instead("unschedule"), worlds.DELETE_INGEST),
     Guard(
         "a batch of a deleted topic is not ingested into a new one",
         ingesting.ingest,
@@ -38,44 +38,49 @@ GUARDS = (
     ),
     Guard(
         "a change that was meant for a deleted topic does not reach a new one",
-        stored("_same"),
+        stored("store.same"),
         always("generation"),
         worlds.TOPIC_AGAIN,
     ),
     Guard(
         "one sweep takes away what is left of a topic",
-        stored("claim_deletion"),
+        stored("deletions.claim"),
         never("next_check_ms"),
         worlds.DELETED_BY_TWO,
     ),
-    Guard("an update does not undo another", stored("update_settings"), never("settings"), worlds.UPDATED_TWICE),
+    Guard(
+        "an update does not undo another",
+        stored("topic_states.update_settings"),
+        never("settings"),
+        worlds.UPDATED_TWICE,
+    ),
     Guard(
         "a recurring message begins in a slot that is not sealed",
-        stored("put_recurring"),
+        stored("recurring.put"),
         never("first_ms"),
         recurring_worlds.RECUR_ALONE,
     ),
     Guard(
         "recurring messages are read after the seal",
         dispatch.dispatch,
-        early("all_recurring"),
+        early("recurring.all"),
         recurring_worlds.RECUR_DISPATCH,
     ),
     Guard(
         "a recurring message that comes is seen by whoever raises the next slot",
-        stored("put_recurring"),
+        stored("recurring.put"),
         keyword("replace", "work_version"),
         recurring_worlds.RECUR_DISPATCH,
     ),
     Guard(
         "a recurring message that comes is seen by the sweep",
-        stored("put_recurring"),
+        stored("recurring.put"),
         never(before="AT_ONCE_MS"),
         recurring_worlds.RECUR_DISPATCH,
     ),
     Guard(
         "a recurring message that found the next slot low enough is refused when the next slot was raised since",
-        stored("put_recurring"),
+        stored("recurring.put"),
         never(".next_slot"),
         recurring_worlds.RECUR_NEXT_SLOT,
     ),
@@ -87,14 +92,14 @@ GUARDS = (
     ),
     Guard(
         "an end of a recurring message does not end a new one",
-        stored("delete_recurring"),
+        stored("recurring.delete"),
         never("generation"),
         recurring_worlds.RECURRING_AGAIN,
     ),
     Guard(
         "the object of occurrences stays while a plan names it",
         orphans._manifests_named,
-        instead("plan_objects", lambda *_: frozenset()),
+        instead("plans.objects", lambda *_: frozenset()),
         recurring_worlds.RECURRING_PAUSED,
     ),
     Guard(
@@ -102,7 +107,7 @@ GUARDS = (
     ),
     Guard(
         "one merge or rebuild of a topic is under way",
-        stored("lease_merge"),
+        stored("merges.lease"),
         never("merging_until_ms now_ms"),
         seldom_worlds.TWO_REBUILDS,
     ),
@@ -115,12 +120,12 @@ GUARDS = (
     Guard(
         "a topic is at rest while it is rebuilt",
         rebuilding.rebuild,
-        instead("delete_topic_state"),
+        instead("topic_states.delete"),
         seldom_worlds.REBUILD_INGEST,
     ),
     Guard(
         "a cut of an import is committed once, whatever became of its ledger",
-        stored("commit_bucket"),
+        stored("buckets.commit"),
         never("imports"),
         seldom_worlds.IMPORTED_TWICE,
     ),
@@ -130,14 +135,14 @@ GUARDS = (
         instead("_marks", lambda *_: [(0, _FOREVER_MS)]),
         seldom_worlds.LARGE_BODY,
     ),
-    Guard("daily work is done once a day", stored("claim_daily"), never("now_ms")),
+    Guard("daily work is done once a day", stored("checks.claim_daily"), never("now_ms")),
     Guard(
         "a deletion makes every condition that names the topic's generation fail",
-        stored("mark_deleting"),
+        stored("deletions.mark"),
         keyword("replace", "generation"),
     ),
-    Guard("a deletion seals every slot", stored("mark_deleting"), keyword("replace", "sealed")),
-    Guard("a new topic is not forgotten for a deleted one", stored("forget_topic"), never("_same")),
-    Guard("a topic that is being deleted is not there", stored("state"), never("deleting_at_ms")),
-    Guard("a topic of a newer layout is not changed", stored("_same"), never("LAYOUT")),
+    Guard("a deletion seals every slot", stored("deletions.mark"), keyword("replace", "sealed")),
+    Guard("a new topic is not forgotten for a deleted one", stored("deletions.forget"), never("same")),
+    Guard("a topic that is being deleted is not there", stored("topic_states.read"), never("deleting_at_ms")),
+    Guard("a topic of a newer layout is not changed", stored("store.same"), never("LAYOUT")),
 )

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidewheel.errors import ConcurrentModification
-from tidewheel.flows.ports import Topics
-from tidewheel.flows.ports.keys import MAX_CANCELS
+from tidewheel.flows.ports import Storage
+from tidewheel.flows.ports.tombstones import MAX_CANCELS
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import MessageId
 from tidewheel.model.tombstone import KEPT_S, Tombstone, tombstone
@@ -49,7 +49,7 @@ class TooLate:
 CancelResult = Cancelled | TooLate
 
 
-def cancel(topics: Topics, topic: str, slot_ms: int, message_id: MessageId, now_ms: int) -> CancelResult:
+def cancel(storage: Storage, topic: str, slot_ms: int, message_id: MessageId, now_ms: int) -> CancelResult:
     """Cancels a message by id, in one conditional transaction. A repetition is harmless.
 
     Messages that are still in an ingest queue can be cancelled too, because ingest and dispatch read tombstones after
@@ -59,7 +59,7 @@ def cancel(topics: Topics, topic: str, slot_ms: int, message_id: MessageId, now_
         ConcurrentModification: other transactions came first each time; try again.
     """
     for _ in range(_MOST_MOVES):
-        outcome = topics.cancel(topic, tombstone(message_id, slot_ms, now_ms))
+        outcome = storage.tombstones.cancel(topic, tombstone(message_id, slot_ms, now_ms))
         if outcome.done or (outcome.found is not None and outcome.found.certain and outcome.found.to is None):
             return Cancelled(id=message_id)
         if outcome.found is None or outcome.found.to is None:
@@ -69,7 +69,7 @@ def cancel(topics: Topics, topic: str, slot_ms: int, message_id: MessageId, now_
 
 
 def cancel_many(
-    topics: Topics, topic: str, slot_ms: int, message_ids: Sequence[MessageId], now_ms: int
+    storage: Storage, topic: str, slot_ms: int, message_ids: Sequence[MessageId], now_ms: int
 ) -> list[CancelResult]:
     """Cancels messages, up to ninety in one transaction. Returns one result per id, in order.
 
@@ -79,14 +79,14 @@ def cancel_many(
     results: dict[MessageId, CancelResult] = {}
 
     def settle(batch: list[Tombstone]) -> None:
-        if len(batch) > 1 and topics.cancel_batch(topic, batch):
+        if len(batch) > 1 and storage.tombstones.cancel_batch(topic, batch):
             results.update({each.id: Cancelled(id=each.id) for each in batch})
         elif len(batch) > 1:
             middle = len(batch) // 2
             settle(batch[:middle])
             settle(batch[middle:])
         else:
-            results[batch[0].id] = cancel(topics, topic, slot_ms, batch[0].id, now_ms)
+            results[batch[0].id] = cancel(storage, topic, slot_ms, batch[0].id, now_ms)
 
     # In order of slots, so that a seal refuses only the first batches.
     wanted = sorted(tombstone(each, slot_ms, now_ms) for each in dict.fromkeys(message_ids))
@@ -96,7 +96,7 @@ def cancel_many(
 
 
 def cancel_key(
-    topics: Topics, topic: str, slot_ms: int, key: str, version: tuple[int, int], now_ms: int
+    storage: Storage, topic: str, slot_ms: int, key: str, version: tuple[int, int], now_ms: int
 ) -> CancelResult:
     """Cancels the message of a key, and older messages with the key in ingest queues.
 
@@ -115,7 +115,7 @@ def cancel_key(
         ConcurrentModification: others changed the key under every attempt; try again.
     """
     for _ in range(_ATTEMPTS):
-        found = topics.key(topic, key)
+        found = storage.keys.read(topic, key)
         if found is not None and found.version[:2] >= version:
             # From a sender whose clock is ahead of ours: the message came before this call, so it is cancelled too.
             version = (found.sent_ms, found.seq + 1)
@@ -129,16 +129,18 @@ def cancel_key(
             tail_ms=0 if found is None else found.tail_ms,
             ttl_s=max(now_ms, 0 if found is None else found.deliver_at_ms) // 1000 + KEPT_S,
         )
-        done = topics.claim_key(topic, entry) is None if found is None else topics.move_key(topic, found, entry, None)
+        done = (
+            storage.keys.claim(topic, entry) is None if found is None else storage.keys.move(topic, found, entry, None)
+        )
         if done:
-            return _cancel_named(topics, topic, slot_ms, entry, now_ms)
+            return _cancel_named(storage, topic, slot_ms, entry, now_ms)
     raise ConcurrentModification("cancel key", topic, _ATTEMPTS)
 
 
-def _cancel_named(topics: Topics, topic: str, slot_ms: int, entry: KeyEntry, now_ms: int) -> CancelResult:
+def _cancel_named(storage: Storage, topic: str, slot_ms: int, entry: KeyEntry, now_ms: int) -> CancelResult:
     if entry.id is None:
         return Cancelled(id=None)
-    outcome = topics.cancel(topic, tombstone(entry.id, slot_ms, now_ms))
+    outcome = storage.tombstones.cancel(topic, tombstone(entry.id, slot_ms, now_ms))
     found = outcome.found
     if not outcome.done and (found is None or not found.certain):
         return TooLate(id=entry.id)

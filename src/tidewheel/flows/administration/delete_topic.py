@@ -17,7 +17,7 @@ from itertools import islice
 
 from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, UnknownTopic
-from tidewheel.flows.ports import Ports, Topics
+from tidewheel.flows.ports import Ports, Storage
 from tidewheel.model.object_names import topic_prefixes
 from tidewheel.model.settings import MAX_FUNCTION_S
 from tidewheel.model.topic_state import TopicState
@@ -30,7 +30,7 @@ _ATTEMPTS = 20
 _A_DELETE = 1000
 
 
-def delete_topic(topics: Topics, clock: Clock, topic: str) -> None:
+def delete_topic(storage: Storage, clock: Clock, topic: str) -> None:
     """Ends a topic. The sweep does the rest. Does nothing if the topic is being deleted already.
 
     If it stops before the mark, nothing was done; after the mark, the sweep continues.
@@ -40,12 +40,12 @@ def delete_topic(topics: Topics, clock: Clock, topic: str) -> None:
         ConcurrentModification: the topic was deleted and created again under each attempt.
     """
     for _ in range(_ATTEMPTS):
-        state = topics.state(topic)
+        state = storage.topic_states.read(topic)
         if state is None:
-            if topics.deletion(topic) is None:
+            if storage.deletions.read(topic) is None:
                 raise UnknownTopic(topic)
             return
-        if topics.mark_deleting(state, secrets.token_hex(8), clock.now_ms()):
+        if storage.deletions.mark(state, secrets.token_hex(8), clock.now_ms()):
             return
     raise ConcurrentModification("deletion", topic, _ATTEMPTS)
 
@@ -61,18 +61,18 @@ def finish_deletion(ports: Ports, topic: str, time_left: Callable[[], bool] = la
         time_left: asked between pieces of about a second; when no time is left, the next sweep deletes the rest.
     """
     now_ms = ports.clock.now_ms()
-    state = ports.topics.deletion(topic)
+    state = ports.deletions.read(topic)
     # One pass at a time: a slow pass must not meet a topic that was created again since.
     if state is None or state.next_check_ms is None or state.next_check_ms > now_ms:
         return False
-    if not ports.topics.claim_deletion(state, now_ms + _CLAIM_MS):
+    if not ports.deletions.claim(state, now_ms + _CLAIM_MS):
         return False
     claimed = replace(state, next_check_ms=now_ms + _CLAIM_MS)
     emptied = _empty(ports, topic, time_left)
     late_ms = _began_ms(state) + LATE_MS
     if emptied and now_ms >= late_ms:
-        return ports.topics.forget_topic(claimed)
-    ports.topics.claim_deletion(claimed, late_ms if emptied else now_ms)
+        return ports.deletions.forget(claimed)
+    ports.deletions.claim(claimed, late_ms if emptied else now_ms)
     return False
 
 
@@ -82,8 +82,8 @@ def _began_ms(state: TopicState) -> int:
 
 def _empty(ports: Ports, topic: str, time_left: Callable[[], bool]) -> bool:
     """Deletes schedules, items and objects. Returns False if the time ran out."""
-    ports.wheel.disarm(topic)
-    while not ports.topics.delete_items(topic):
+    ports.wheel.unschedule(topic)
+    while not ports.deletions.delete_items(topic):
         if not time_left():
             return False
     for prefix in topic_prefixes(topic):

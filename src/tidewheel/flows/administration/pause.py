@@ -7,14 +7,15 @@ from dataclasses import replace
 
 from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, QueueUnavailable, UnknownSubscription, UnknownTopic
-from tidewheel.flows.ports import Objects, Queues, Topics
+from tidewheel.flows.ports import Storage
+from tidewheel.flows.ports.queues import Queues
 from tidewheel.model.park import Park
 from tidewheel.model.subscription_state import State, SubscriptionState
 
 _ATTEMPTS = 50
 
 
-def pause(topics: Topics, topic: str, name: str) -> SubscriptionState:
+def pause(storage: Storage, topic: str, name: str) -> SubscriptionState:
     """Stops new messages from entering a subscription's queue.
 
     The cursor stands, and direct messages are parked. Messages that were handed out before still arrive. A paused
@@ -23,13 +24,13 @@ def pause(topics: Topics, topic: str, name: str) -> SubscriptionState:
     Raises:
         UnknownTopic, UnknownSubscription: there is no topic or subscription of this name.
     """
-    subscription = _read(topics, topic, name)
-    if subscription.state is not State.PAUSED and not topics.pause(subscription):
+    subscription = _read(storage, topic, name)
+    if subscription.state is not State.PAUSED and not storage.subscriptions.pause(subscription):
         raise UnknownSubscription(topic, name)
     return replace(subscription, state=State.PAUSED)
 
 
-def resume(topics: Topics, queues: Queues, clock: Clock, topic: str, name: str) -> SubscriptionState:
+def resume(storage: Storage, queues: Queues, clock: Clock, topic: str, name: str) -> SubscriptionState:
     """Makes a paused or broken subscription active again, and sends the missed messages.
 
     An active subscription stays active, and its missed messages are looked for once more. The order in which messages
@@ -45,10 +46,12 @@ def resume(topics: Topics, queues: Queues, clock: Clock, topic: str, name: str) 
         ConcurrentModification: other changes of the topic came first each time.
     """
     for _ in range(_ATTEMPTS):
-        subscription = _read(topics, topic, name)
-        if subscription.state is State.ACTIVE or activate(topics, subscription):
+        subscription = _read(storage, topic, name)
+        if subscription.state is State.ACTIVE or activate(storage, subscription):
             break
-        if topics.state(topic) is None:  # the topic is being deleted, and this subscription is not deleted yet
+        if (
+            storage.topic_states.read(topic) is None
+        ):  # the topic is being deleted, and this subscription is not deleted yet
             raise UnknownTopic(topic)
     else:
         raise ConcurrentModification("resume", topic, _ATTEMPTS)
@@ -56,12 +59,12 @@ def resume(topics: Topics, queues: Queues, clock: Clock, topic: str, name: str) 
         queues.enqueue_catch_up(topic, name, subscription.generation)
     except QueueUnavailable:
         now_ms = clock.now_ms()
-        for park in parks_of(topics, subscription):
-            topics.stamp_park(park.key, park.next_check_ms, now_ms)
+        for park in parks_of(storage, subscription):
+            storage.parks.set_next_check(park.key, park.next_check_ms, now_ms)
     return replace(subscription, state=State.ACTIVE)
 
 
-def activate(topics: Topics, subscription: SubscriptionState) -> bool:
+def activate(storage: Storage, subscription: SubscriptionState) -> bool:
     """Makes a subscription active and has the sweep check its topic. Returns False if refused.
 
     The change is refused if the subscription's state is not as read.
@@ -70,18 +73,18 @@ def activate(topics: Topics, subscription: SubscriptionState) -> bool:
         ConcurrentModification: other changes of the topic came first each time.
     """
     for _ in range(_ATTEMPTS):
-        state = topics.state(subscription.topic)
+        state = storage.topic_states.read(subscription.topic)
         if state is None:
             return False
-        if topics.resume(state, subscription):
+        if storage.subscriptions.resume(state, subscription):
             return True
-        current = topics.subscription(subscription.topic, subscription.name)
+        current = storage.subscriptions.read(subscription.topic, subscription.name)
         if current is None or (current.generation, current.state) != (subscription.generation, subscription.state):
             return False
     raise ConcurrentModification("resume", subscription.topic, _ATTEMPTS)
 
 
-def set_filter(topics: Topics, topic: str, name: str, filter_policy: str | None) -> SubscriptionState:
+def set_filter(storage: Storage, topic: str, name: str, filter_policy: str | None) -> SubscriptionState:
     """Changes a subscription's filter for messages handed out or sent directly from now on.
 
     Args:
@@ -90,13 +93,15 @@ def set_filter(topics: Topics, topic: str, name: str, filter_policy: str | None)
     Raises:
         UnknownTopic, UnknownSubscription: there is no topic or subscription of this name.
     """
-    subscription = _read(topics, topic, name)
-    if subscription.filter_policy != filter_policy and not topics.set_filter(subscription, filter_policy):
+    subscription = _read(storage, topic, name)
+    if subscription.filter_policy != filter_policy and not storage.subscriptions.set_filter(
+        subscription, filter_policy
+    ):
         raise UnknownSubscription(topic, name)
     return replace(subscription, filter_policy=filter_policy)
 
 
-def delete_subscription(topics: Topics, objects: Objects, topic: str, name: str) -> SubscriptionState:
+def delete_subscription(storage: Storage, topic: str, name: str) -> SubscriptionState:
     """Deletes a subscription. Returns the deleted subscription. Its queue stays.
 
     If it stops
@@ -106,37 +111,39 @@ def delete_subscription(topics: Topics, objects: Objects, topic: str, name: str)
     Raises:
         UnknownTopic, UnknownSubscription: there is no topic or subscription of this name.
     """
-    subscription = _read(topics, topic, name)
-    if not topics.delete_subscription(subscription):
+    subscription = _read(storage, topic, name)
+    if not storage.subscriptions.delete(subscription):
         raise UnknownSubscription(topic, name)
     owner = (name, subscription.generation)
-    opened = (each.key for each in topics.open_deliveries(topic))
-    topics.delete_deliveries([key for key in opened if (key.subscription, key.generation) == owner])
-    drop_parks(topics, objects, parks_of(topics, subscription))
+    opened = (each.key for each in storage.deliveries.all(topic))
+    storage.deliveries.delete([key for key in opened if (key.subscription, key.generation) == owner])
+    drop_parks(storage, parks_of(storage, subscription))
     return subscription
 
 
-def parks_of(topics: Topics, subscription: SubscriptionState) -> list[Park]:
+def parks_of(storage: Storage, subscription: SubscriptionState) -> list[Park]:
     """Reads the parks of a subscription, without their ledgers."""
     owner = (subscription.name, subscription.generation)
-    return [each for each in topics.parks(subscription.topic) if (each.key.subscription, each.key.generation) == owner]
+    return [
+        each for each in storage.parks.all(subscription.topic) if (each.key.subscription, each.key.generation) == owner
+    ]
 
 
-def drop_parks(topics: Topics, objects: Objects, parks: Iterable[Park]) -> None:
+def drop_parks(storage: Storage, parks: Iterable[Park]) -> None:
     """Deletes parks, each item before the object.
 
     If it stops between the two, the orphan sweep deletes the object.
     """
     for park in parks:
-        topics.delete_parks([park.key])
+        storage.parks.delete([park.key])
         if park.object_name is not None:
-            objects.delete([park.object_name])
+            storage.objects.delete([park.object_name])
 
 
-def _read(topics: Topics, topic: str, name: str) -> SubscriptionState:
-    found = topics.subscription(topic, name)
+def _read(storage: Storage, topic: str, name: str) -> SubscriptionState:
+    found = storage.subscriptions.read(topic, name)
     if found is None:
-        if topics.state(topic) is None:
+        if storage.topic_states.read(topic) is None:
             raise UnknownTopic(topic)
         raise UnknownSubscription(topic, name)
     return found

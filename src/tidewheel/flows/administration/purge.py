@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, InvalidValue, TooManyPurges, UnknownTopic
-from tidewheel.flows.ports import Topics, Trash
+from tidewheel.flows.ports import Storage
+from tidewheel.flows.ports.merges import Trash
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.duration import MAX_DELAY_MS
 from tidewheel.model.topic_state import Purge, TopicState
@@ -41,7 +42,7 @@ class PurgeResult:
 
 
 def purge(
-    topics: Topics, clock: Clock, topic: str, *, first_ms: int | None = None, end_ms: int | None = None
+    storage: Storage, clock: Clock, topic: str, *, first_ms: int | None = None, end_ms: int | None = None
 ) -> PurgeResult:
     """Drops messages sent until now and due in [first_ms, end_ms), or all without bounds.
 
@@ -62,11 +63,11 @@ def purge(
     if end_ms is not None and end_ms <= least_ms:
         raise InvalidValue("end", end_ms, f"give an end after the start ({least_ms})")
     for _ in range(_ATTEMPTS):
-        state = topics.state(topic)
+        state = storage.topic_states.read(topic)
         if state is None:
             raise UnknownTopic(topic)
         # Read before the mark, so all their messages were sent before the mark.
-        buckets = topics.buckets(topic)
+        buckets = storage.buckets.all(topic)
         # Messages sent in this same millisecond count as sent before.
         sent_before_ms = state.sent_at_ms(clock.now_ms()) + 1
         whole = first_ms is None and end_ms is None
@@ -76,18 +77,18 @@ def purge(
             end_ms=min(sent_before_ms + MAX_DELAY_MS, end_ms or sent_before_ms + MAX_DELAY_MS),
             sent_before_ms=sent_before_ms,
         )
-        if _mark(topics, state, asked, whole, clock.now_ms()):
+        if _mark(storage, state, asked, whole, clock.now_ms()):
             inside = buckets if whole else [each for each in buckets if _inside(each, asked, state.slot_ms)]
-            ledgers = sum(_swap_out(topics, state, inside[i : i + _A_SWAP]) for i in range(0, len(inside), _A_SWAP))
+            ledgers = sum(_swap_out(storage, state, inside[i : i + _A_SWAP]) for i in range(0, len(inside), _A_SWAP))
             if ledgers:
-                _collect_in_time(topics, clock, topic)
+                _collect_in_time(storage, clock, topic)
             first, end = asked.first_ms // state.slot_ms, -(-asked.end_ms // state.slot_ms)
             messages = sum(_waiting(each, max(state.planned, first), end) for each in buckets)
             return PurgeResult(messages=messages, ledgers=ledgers, sent_before_ms=sent_before_ms)
     raise ConcurrentModification("purge", topic, _ATTEMPTS)
 
 
-def _mark(topics: Topics, state: TopicState, asked: Purge, whole: bool, now_ms: int) -> bool:
+def _mark(storage: Storage, state: TopicState, asked: Purge, whole: bool, now_ms: int) -> bool:
     """Raises the purge marks. Removes marks that the new purge covers."""
     purge_ms = max(state.purge_ms, asked.sent_before_ms) if whole else state.purge_ms
     known = [each for each in state.purges_in_force(now_ms) if each.sent_before_ms > purge_ms]
@@ -97,7 +98,7 @@ def _mark(topics: Topics, state: TopicState, asked: Purge, whole: bool, now_ms: 
         purges = [*(each for each in known if not asked.covers(each)), asked]
     if len(purges) > MAX_PURGES:
         raise TooManyPurges(state.topic, len(purges) - 1)
-    return topics.set_purges(state, purge_ms, purges)
+    return storage.topic_states.set_purges(state, purge_ms, purges)
 
 
 def _inside(bucket: Bucket, asked: Purge, slot_ms: int) -> bool:
@@ -115,36 +116,36 @@ def _waiting(bucket: Bucket, first: int, end: int) -> int:
     return round(bucket.rows * bucket.share(first, end))
 
 
-def _swap_out(topics: Topics, state: TopicState, sources: Sequence[Bucket]) -> int:
+def _swap_out(storage: Storage, state: TopicState, sources: Sequence[Bucket]) -> int:
     """Swaps out ledgers without replacement. Returns how many were swapped out.
 
     Ledgers that a merge or a collection has taken are skipped. The trash is stamped with the current `sealed`, so that
     it outlives every plan that names its objects.
     """
     for _ in range(_SWAPS):
-        current = topics.state(state.topic)
+        current = storage.topic_states.read(state.topic)
         if not sources or current is None or current.generation != state.generation:
             return 0
         names = tuple(source.object_name for source in sources)
         trash = Trash(sealed=current.sealed, id=secrets.token_hex(8), objects=names)
         dropped = sum(_waiting(each, current.planned, each.last_slot + 1) for each in sources)
         # An estimate must not bring the count below zero; the next dispatch counts anew.
-        if topics.swap(current, sources, [], trash, min(dropped, max(0, current.waiting))):
+        if storage.merges.swap(current, sources, [], trash, min(dropped, max(0, current.waiting))):
             return len(sources)
-        live = {each.id for each in topics.buckets(state.topic)}
+        live = {each.id for each in storage.buckets.all(state.topic)}
         sources = [each for each in sources if each.id in live]
     return 0
 
 
-def _collect_in_time(topics: Topics, clock: Clock, topic: str) -> None:
+def _collect_in_time(storage: Storage, clock: Clock, topic: str) -> None:
     """Sets a collection of the trash if no collection is set.
 
     Without it, an idle topic's trash would stay long. If it stops before, the trash is deleted after the next dispatch.
     """
     for _ in range(_SWAPS):
-        state = topics.state(topic)
+        state = storage.topic_states.read(topic)
         if state is None or state.collect_at_ms is not None:
             return
         at_ms = clock.now_ms() + state.settings.collect_interval_s * 1000
-        if topics.set_collect_at(state, at_ms, state.check_at(state.next_slot, at_ms)):
+        if storage.topic_states.set_collect_at(state, at_ms, state.check_at(state.next_slot, at_ms)):
             return

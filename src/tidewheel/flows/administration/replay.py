@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 
 from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue, QueueUnavailable, RetentionExpired, UnknownSubscription, UnknownTopic
-from tidewheel.flows.ports import Topics
-from tidewheel.flows.ports.administration import Replay
+from tidewheel.flows.ports import Storage
+from tidewheel.flows.ports.deliveries import Replay
 from tidewheel.model.plan import Piece, Plan
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
@@ -43,7 +43,7 @@ class ReplayResult:
 
 
 def replay(
-    topics: Topics,
+    storage: Storage,
     clock: Clock,
     topic: str,
     name: str,
@@ -70,22 +70,22 @@ def replay(
         UnknownTopic, UnknownSubscription: there is no topic or subscription of this name.
         RetentionExpired: nothing of the range is kept any more.
     """
-    state = topics.state(topic)
+    state = storage.topic_states.read(topic)
     if state is None:
         raise UnknownTopic(topic)
-    subscription = topics.subscription(topic, name)
+    subscription = storage.subscriptions.read(topic, name)
     if subscription is None:
         raise UnknownSubscription(topic, name)
     now_ms = clock.now_ms()
     end_ms = now_ms if end_ms is None else min(end_ms, now_ms)
     if first_ms is not None and end_ms <= first_ms:
         raise InvalidValue("start", first_ms, f"give a start before the end ({end_ms}), and before now")
-    run = _Run(topics, state, subscription, max(first_ms or 0, state.collected_until * state.slot_ms), end_ms)
+    run = _Run(storage, state, subscription, max(first_ms or 0, state.collected_until * state.slot_ms), end_ms)
     if subscription.state is State.PAUSED:
         raise run.paused
     if end_ms <= run.first_ms:
         raise RetentionExpired(topic, _text(state.collected_until * state.slot_ms), state.settings.retention_s)
-    for a, b in topics.plan_ranges(topic):
+    for a, b in storage.plans.ranges(topic):
         if a * state.slot_ms < end_ms and b * state.slot_ms > run.first_ms and b <= subscription.cursor:
             run.replay_plan(a, b, now_ms, enqueue)
     return run.result()
@@ -94,8 +94,8 @@ def replay(
 class _Run:
     """A replay in progress, with its bounds and counts."""
 
-    def __init__(self, topics: Topics, state: TopicState, to: SubscriptionState, first_ms: int, end_ms: int) -> None:
-        self._topics = topics
+    def __init__(self, storage: Storage, state: TopicState, to: SubscriptionState, first_ms: int, end_ms: int) -> None:
+        self._storage = storage
         self._state = state
         self._to = to
         self.first_ms = first_ms
@@ -103,7 +103,7 @@ class _Run:
         self._plans = self._messages = self._skipped = 0
         self._open = {
             each.key.plan
-            for each in topics.open_deliveries(state.topic)
+            for each in storage.deliveries.all(state.topic)
             if (each.key.subscription, each.key.generation) == (to.name, to.generation)
         }
 
@@ -126,7 +126,7 @@ class _Run:
         if first_slot in self._open:
             self._skipped += 1
             return
-        plan = self._topics.plan(self._state.topic, first_slot)
+        plan = self._storage.plans.read(self._state.topic, first_slot)
         if plan is None:
             self.first_ms = max(self.first_ms, end_slot * self._state.slot_ms)
             return
@@ -135,7 +135,7 @@ class _Run:
         if len(untouched) == len(parts):
             return
         delivery = self._delivery(plan, len(parts), untouched, now_ms)
-        match self._topics.open_replay(self._state, delivery):
+        match self._storage.deliveries.open_replay(self._state, delivery):
             case Replay.COLLECTED:
                 self.first_ms = max(self.first_ms, end_slot * self._state.slot_ms)
             case Replay.REFUSED:
@@ -173,7 +173,7 @@ class _Run:
         with suppress(QueueUnavailable):
             enqueue(delivery.key, [part for part in range(delivery.parts) if part not in delivery.done])
             next_check_ms = now_ms + self._state.settings.redrive_s * 1000
-            self._topics.stamp_delivery(delivery.key, delivery.next_check_ms, next_check_ms)
+            self._storage.deliveries.set_next_check(delivery.key, delivery.next_check_ms, next_check_ms)
 
     def _touches(self, piece: Piece) -> bool:
         segment = piece.planned.segment

@@ -21,7 +21,7 @@ from typing import Literal
 from tidewheel.clock import Clock
 from tidewheel.errors import AlreadyExists, ConcurrentModification, InvalidValue, TopicDeleting, UnknownTopic
 from tidewheel.flows.administration.update_topic import FIXED
-from tidewheel.flows.ports import Topics
+from tidewheel.flows.ports import Storage
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic import check_name
@@ -35,7 +35,7 @@ _ATTEMPT_DIGITS = 4
 
 
 def create_topic(
-    topics: Topics, clock: Clock, name: str, settings: TopicSettings, *, owner: str | None = None
+    storage: Storage, clock: Clock, name: str, settings: TopicSettings, *, owner: str | None = None
 ) -> TopicState:
     """Creates a topic, or returns the existing topic if its settings match.
 
@@ -55,22 +55,22 @@ def create_topic(
     """
     check_name("topic", name)
     for _ in range(_ATTEMPTS):
-        existing = topics.state(name)
+        existing = storage.topic_states.read(name)
         if existing is not None:
             difference = _difference(existing.settings, settings)
             if difference:
                 raise AlreadyExists("topic", name, difference)
             return existing
-        if topics.deletion(name) is not None:
+        if storage.deletions.read(name) is not None:
             raise TopicDeleting(name)
         state = new_topic_state(name, _generation(owner), settings, clock.now_ms())
-        if topics.create_topic(state):
+        if storage.topic_states.create(state):
             return state
     raise ConcurrentModification("create", name, _ATTEMPTS)
 
 
 def create_subscription(
-    topics: Topics,
+    storage: Storage,
     clock: Clock,
     topic: str,
     name: str,
@@ -99,10 +99,10 @@ def create_subscription(
     """
     check_new_subscription(topic, name, initial_position)
     for _ in range(_ATTEMPTS):
-        state = topics.state(topic)
+        state = storage.topic_states.read(topic)
         if state is None:
             raise UnknownTopic(topic)
-        existing = topics.subscription(topic, name)
+        existing = storage.subscriptions.read(topic, name)
         if existing is not None:
             check_same_queue(existing, queue_url)
             if filter_policy is not None:
@@ -119,7 +119,7 @@ def create_subscription(
             filter_policy=filter_policy,
             created_at_ms=clock.now_ms(),
         )
-        if topics.create_subscription(state, subscription):
+        if storage.subscriptions.create(state, subscription):
             return subscription
     raise ConcurrentModification("subscribe", topic, _ATTEMPTS)
 

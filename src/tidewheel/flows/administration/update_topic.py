@@ -8,7 +8,7 @@ from typing import Any
 
 from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, InvalidValue, UnknownTopic
-from tidewheel.flows.ports import Topics
+from tidewheel.flows.ports import Storage
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState
 
@@ -17,7 +17,7 @@ FIXED = ("slot_s", "lookahead_s")
 _ATTEMPTS = 50
 
 
-def update_topic(topics: Topics, clock: Clock, topic: str, changes: Mapping[str, Any]) -> TopicState:
+def update_topic(storage: Storage, clock: Clock, topic: str, changes: Mapping[str, Any]) -> TopicState:
     """Changes some settings of a topic. Returns the topic state afterwards.
 
     If it stops after the settings: a shorter retention takes effect with the next collection that is due anyway.
@@ -32,16 +32,16 @@ def update_topic(topics: Topics, clock: Clock, topic: str, changes: Mapping[str,
     """
     _check(changes)
     for _ in range(_ATTEMPTS):
-        state = topics.state(topic)
+        state = storage.topic_states.read(topic)
         if state is None:
             raise UnknownTopic(topic)
         settings = replace(state.settings, **changes)
         if settings == state.settings:
             return state
-        if topics.update_settings(state, settings):
+        if storage.topic_states.update_settings(state, settings):
             changed = replace(state, settings=settings)
             if settings.retention_s < state.settings.retention_s:
-                _collect_soon(topics, clock, changed)
+                _collect_soon(storage, clock, changed)
             return changed
     raise ConcurrentModification("update", topic, _ATTEMPTS)
 
@@ -56,10 +56,10 @@ def _check(changes: Mapping[str, Any]) -> None:
             raise InvalidValue(name, value, advice)
 
 
-def _collect_soon(topics: Topics, clock: Clock, state: TopicState) -> None:
+def _collect_soon(storage: Storage, clock: Clock, state: TopicState) -> None:
     """Has the next dispatch or sweep collect ledgers kept for replays.
 
     If another change comes first, the time of the next collection stays.
     """
     now_ms = clock.now_ms()
-    topics.set_collect_at(state, now_ms, state.check_at(state.next_slot, now_ms))
+    storage.topic_states.set_collect_at(state, now_ms, state.check_at(state.next_slot, now_ms))

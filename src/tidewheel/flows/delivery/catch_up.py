@@ -19,10 +19,10 @@ def catch_up(ports: Ports, topic: str, name: str, generation: str) -> Delivered 
     If it stops anywhere, the queue brings the job again, and finished steps are not repeated. The sweep also finds the
     rest, by the next slot and the parks.
     """
-    subscription = ports.topics.subscription(topic, name)
+    subscription = ports.subscriptions.read(topic, name)
     if subscription is None or subscription.generation != generation or not subscription.takes_plans:
         return None
-    ports.queues.enqueue_parks([park.key for park in parks_of(ports.topics, subscription)])
+    ports.queues.enqueue_parks([park.key for park in parks_of(ports, subscription)])
     done = Dispatched()
     if not hand_out(ports, topic, name, done, most_steps=_MOST_STEPS):
         ports.queues.enqueue_catch_up(topic, name, generation)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from tidewheel.flows.ports import AT_ONCE_MS, Commit, NextWork, Ports
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.buckets import Commit
+from tidewheel.flows.ports.topic_states import AT_ONCE_MS, NextWork
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.topic_state import TopicState, above
 from tidewheel.model.wheel import fires_at_ms
 
 
-def commit_and_arm(ports: Ports, state: TopicState, bucket: Bucket, once: str | None = None) -> Commit:
+def commit_and_schedule(ports: Ports, state: TopicState, bucket: Bucket, once: str | None = None) -> Commit:
     """Tries once to commit a bucket. Deletes the object if the bucket exists already.
 
     Args:
@@ -19,10 +21,12 @@ def commit_and_arm(ports: Ports, state: TopicState, bucket: Bucket, once: str | 
     first_slot = bucket.first_slot
     next_work = _lowered(state, first_slot)
     merge_at_ms = ports.clock.now_ms() if state.wants_merge else None
-    commit = ports.topics.commit_bucket(state, bucket, next_work, merge_at_ms, once)
+    commit = ports.buckets.commit(state, bucket, next_work, merge_at_ms, once)
     if commit is Commit.EXISTS:
         _drop_unless_named(ports, state, bucket)
-    if commit is Commit.EXISTS or (commit is Commit.COMMITTED and (next_work is not None or not _armed(ports, state))):
+    if commit is Commit.EXISTS or (
+        commit is Commit.COMMITTED and (next_work is not None or not _scheduled(ports, state))
+    ):
         ports.wheel.schedule(state.topic, first_slot, fires_at_ms(first_slot, state.settings))
     return commit
 
@@ -32,7 +36,7 @@ def _drop_unless_named(ports: Ports, state: TopicState, bucket: Bucket) -> None:
 
     The object stays if the committed bucket names it, because then this try had come first.
     """
-    committed = ports.topics.bucket(state.topic, bucket.id)
+    committed = ports.buckets.read(state.topic, bucket.id)
     if committed is None or committed.object_name != bucket.object_name:
         ports.objects.delete([bucket.object_name])
 
@@ -51,7 +55,7 @@ def _lowered(state: TopicState, first_slot: int) -> NextWork | None:
     return NextWork(next_slot=first_slot, next_check_ms=next_check_ms, collect_at_ms=state.collect_at_ms)
 
 
-def _armed(ports: Ports, state: TopicState) -> bool:
+def _scheduled(ports: Ports, state: TopicState) -> bool:
     """Returns whether the next slot's own schedule is still to fire.
 
     The result is False in two cases. Either a caller without access to schedules set the next slot, for instance when

@@ -59,16 +59,16 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
         NotTaken: the queue temporarily did not take some messages.
     """
     now_ms = ports.clock.now_ms()
-    delivery = ports.topics.lease_part(key, part, now_ms, now_ms - LEASE_MS)
+    delivery = ports.deliveries.lease_part(key, part, now_ms, now_ms - LEASE_MS)
     if delivery is None:
-        current = ports.topics.delivery(key)
+        current = ports.deliveries.read(key)
         if current is None or part in current.done:
             return None
         raise PartLeased(key, part)
     try:
-        state = ports.topics.state(key.topic)
-        plan = ports.topics.plan(key.topic, key.plan)
-        if state is None and ports.topics.deletion(key.topic) is not None:
+        state = ports.topic_states.read(key.topic)
+        plan = ports.plans.read(key.topic, key.plan)
+        if state is None and ports.deletions.read(key.topic) is not None:
             return None
         if state is None or plan is None:
             raise CorruptMetadata(f"delivery {key} is open, but its {'topic' if state is None else 'plan'} is gone")
@@ -87,11 +87,11 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
             done = rows.num_rows - len(error.unsent)
             return Delivered(messages=done, segments=segments, parked=parked, expired=expired)
     except Exception:
-        ports.topics.release_part(key, part)
+        ports.deliveries.release_part(key, part)
         raise
-    after = ports.topics.part_done(key, part)
+    after = ports.deliveries.part_done(key, part)
     if after is not None and after.complete:
-        ports.topics.delete_deliveries([key])
+        ports.deliveries.delete([key])
     return Delivered(messages=sent, segments=segments, expired=expired)
 
 
@@ -100,15 +100,15 @@ def _set_aside(ports: Ports, state: TopicState, key: DeliveryKey, part: int, row
 
     So the part does not keep a ledger from being collected.
     """
-    if not ports.topics.mark_broken(key.topic, key.subscription, key.generation):
-        current = ports.topics.subscription(key.topic, key.subscription)
+    if not ports.subscriptions.mark_broken(key.topic, key.subscription, key.generation):
+        current = ports.subscriptions.read(key.topic, key.subscription)
         if current is None or current.generation != key.generation:
-            ports.topics.delete_deliveries([key])
+            ports.deliveries.delete([key])
             return 0
     spill(ports, state, key, part, rows)
-    after = ports.topics.delivery(key)
+    after = ports.deliveries.read(key)
     if after is not None and after.complete:
-        ports.topics.delete_deliveries([key])
+        ports.deliveries.delete([key])
     return int(rows.num_rows)
 
 
@@ -142,9 +142,9 @@ def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Seq
         except Exception as error:  # likewise; the other subscriptions receive theirs
             failures.append(error)
         for part in range(delivery.parts):
-            ports.topics.release_part(delivery.key, part)
+            ports.deliveries.release_part(delivery.key, part)
         ports.queues.enqueue_parts(delivery.key, range(delivery.parts))
-    ports.topics.delete_deliveries(done)
+    ports.deliveries.delete(done)
     segments = len({piece.planned for piece in pieces})
     return Delivered(messages=sent, segments=segments, failures=tuple(failures), expired=expired)
 

@@ -12,8 +12,9 @@ from tidewheel.flows.delivery import release
 from tidewheel.flows.delivery.addressed import has_addressed, rows_for
 from tidewheel.flows.delivery.due_rows import without_expired, without_purged
 from tidewheel.flows.delivery.parking import put_aside
-from tidewheel.flows.ports import Ports, Release
+from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parks import Parked
+from tidewheel.flows.ports.queues import Release
 from tidewheel.model.message import id_bytes
 from tidewheel.model.subscription_state import State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
@@ -53,7 +54,7 @@ def send_direct(ports: Ports, state: TopicState, rows: pa.Table) -> Direct:
     addressed = has_addressed(live)
     ready: dict[tuple[str | None, str | None], tuple[pa.Table, list[Release]]] = {}
     failed: NotTaken | ConcurrentModification | None = None
-    for subscription in ports.topics.subscriptions(state.topic):
+    for subscription in ports.subscriptions.all(state.topic):
         # Subscriptions with the same filter share the work, unless some rows are for a single subscription.
         share = subscription.filter_policy, subscription.name if addressed else None
         if share not in ready:
@@ -74,7 +75,7 @@ def _wanted(ports: Ports, state: TopicState, rows: pa.Table) -> pa.Table:
     Tombstones are read after the topic state, so no further tombstone can appear for these slots.
     """
     times = rows.column("deliver_at_ms")
-    cancelled = ports.topics.tombstones(
+    cancelled = ports.tombstones.ids(
         state.topic, times[0].as_py() // state.slot_ms, times[-1].as_py() // state.slot_ms + 1
     )
     if cancelled:
@@ -103,8 +104,8 @@ def _send_or_park(
                 return 0
             except QueueUnavailable as error:
                 rows, messages = rows.take(pa.array(error.unsent)), [messages[place] for place in error.unsent]
-                ports.topics.mark_broken(topic, name, generation)
+                ports.subscriptions.mark_broken(topic, name, generation)
         elif put_aside(ports, state, current, rows) is not Parked.MOVED:
             return len(messages)
-        current = ports.topics.subscription(topic, name)
+        current = ports.subscriptions.read(topic, name)
     raise ConcurrentModification("sending direct", topic, _ATTEMPTS)

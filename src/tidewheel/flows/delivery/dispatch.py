@@ -15,7 +15,9 @@ from tidewheel.flows.delivery.deliver import deliver_at_once
 from tidewheel.flows.delivery.load_index import completed, next_occupied
 from tidewheel.flows.delivery.occurrences import store_occurrences
 from tidewheel.flows.delivery.recur import all_recurring, next_occupied_by
-from tidewheel.flows.ports import HandOut, NextWork, Ports
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.deliveries import HandOut
+from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.delayed_index import due_segments, waiting_rows
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS, Plan
@@ -71,20 +73,20 @@ def dispatch(ports: Ports, topic: str) -> Dispatched | None:
     Raises:
         ConcurrentModification: the topic changed under every attempt; safe to try again.
     """
-    state = ports.topics.state(topic)
+    state = ports.topic_states.read(topic)
     if state is None:
         return None
     now_ms = ports.clock.now_ms()
     boundary = open_from(now_ms, state.settings)
     if state.sealed < boundary:
-        sealed = ports.topics.seal(state, boundary)
+        sealed = ports.topic_states.seal(state, boundary)
         if sealed is None:
             return None
         state = sealed
     done = Dispatched()
     if not (state.planned < state.sealed and _plan_and_hand_out(ports, state, done, now_ms)):
         _plan(ports, state, done)
-        for subscription in ports.topics.subscriptions(topic):
+        for subscription in ports.subscriptions.all(topic):
             hand_out(ports, topic, subscription.name, done)
         _raise_next_slot(ports, topic, done)
     done.collect = state.collect_at_ms is not None and state.collect_at_ms <= now_ms
@@ -112,7 +114,7 @@ def make_plan(
         first_slot=state.planned,
         end_slot=state.sealed,
         segments=segments,
-        cancelled=ports.topics.tombstones(state.topic, state.planned, state.sealed),
+        cancelled=ports.tombstones.ids(state.topic, state.planned, state.sealed),
         part_rows=state.settings.part_rows,
         occurrences=None if occurrences is None else occurrences.object_name,
     )
@@ -120,7 +122,7 @@ def make_plan(
 
 def _due_buckets(ports: Ports, state: TopicState) -> list[Bucket]:
     """Reads all buckets, and the tails of buckets that occupy [planned, sealed)."""
-    return completed(ports, ports.topics.buckets(state.topic), state.planned, state.sealed, state.slot_ms)
+    return completed(ports, ports.buckets.all(state.topic), state.planned, state.sealed, state.slot_ms)
 
 
 def _plan_and_hand_out(ports: Ports, state: TopicState, done: Dispatched, now_ms: int) -> bool:
@@ -130,7 +132,7 @@ def _plan_and_hand_out(ports: Ports, state: TopicState, done: Dispatched, now_ms
     conditions, so buckets and subscriptions are a snapshot and no ledger came in between.
     """
     buckets = _due_buckets(ports, state)
-    takers = [s for s in ports.topics.subscriptions(state.topic) if s.takes_plans]
+    takers = [s for s in ports.subscriptions.all(state.topic) if s.takes_plans]
     if len(takers) > _ONE_STEP_SUBSCRIPTIONS or any(s.cursor != state.planned for s in takers):
         return False
     recurring = all_recurring(ports, state)
@@ -145,7 +147,7 @@ def _plan_and_hand_out(ports: Ports, state: TopicState, done: Dispatched, now_ms
         for s in takers
     ]
     next_work = _next_work(ports, state, buckets, recurring, now_ms)
-    if not ports.topics.commit_plan(state, plan, state.sealed, steps, next_work):
+    if not ports.plans.commit(state, plan, state.sealed, steps, next_work):
         return False
     if plan is not None:
         done.planned_rows = plan.due_rows
@@ -162,11 +164,11 @@ def _plan(ports: Ports, state: TopicState, done: Dispatched) -> None:
         if state.planned >= state.sealed:
             return
         plan = make_plan(ports, state, _due_buckets(ports, state), all_recurring(ports, state))
-        if ports.topics.commit_plan(state, plan, state.sealed):
+        if ports.plans.commit(state, plan, state.sealed):
             done.planned_rows += 0 if plan is None else plan.due_rows
             done.cancelled += 0 if plan is None else len(plan.cancelled)
             return
-        current = ports.topics.state(state.topic)
+        current = ports.topic_states.read(state.topic)
         if current is None:
             return
         state = current
@@ -185,19 +187,19 @@ def hand_out(ports: Ports, topic: str, name: str, done: Dispatched, *, most_step
     """
     lost = 0
     for _ in range(most_steps):
-        state = ports.topics.state(topic)
-        subscription = ports.topics.subscription(topic, name)
+        state = ports.topic_states.read(topic)
+        subscription = ports.subscriptions.read(topic, name)
         if state is None or subscription is None or not subscription.takes_plans:
             return True
         if subscription.cursor >= state.planned:
             return True
-        plan = ports.topics.next_plan(topic, subscription.cursor)
+        plan = ports.plans.next(topic, subscription.cursor)
         if plan is None or plan.first_slot >= state.planned:
-            stepped = ports.topics.hand_out(HandOut(subscription=subscription, to=state.planned, delivery=None))
+            stepped = ports.deliveries.hand_out(HandOut(subscription=subscription, to=state.planned, delivery=None))
         else:
             at_once = _small(plan, state, 1)
             delivery = _delivery(subscription, plan, state, ports.clock.now_ms(), at_once)
-            stepped = ports.topics.hand_out(HandOut(subscription=subscription, to=plan.end_slot, delivery=delivery))
+            stepped = ports.deliveries.hand_out(HandOut(subscription=subscription, to=plan.end_slot, delivery=delivery))
             if stepped:
                 _start(ports, state, plan, [delivery], at_once, done)
         lost = 0 if stepped else lost + 1
@@ -209,20 +211,20 @@ def hand_out(ports: Ports, topic: str, name: str, done: Dispatched, *, most_step
 def _raise_next_slot(ports: Ports, topic: str, done: Dispatched) -> None:
     """Raises the next slot to the next occupied slot, unless work is left below."""
     for _ in range(_ATTEMPTS):
-        state = ports.topics.state(topic)
+        state = ports.topic_states.read(topic)
         if state is None or state.planned < state.sealed:
             return
-        subscriptions = ports.topics.subscriptions(topic)
+        subscriptions = ports.subscriptions.all(topic)
         if any(s.takes_plans and s.cursor < state.planned for s in subscriptions):
             return
-        buckets = ports.topics.buckets(topic)
+        buckets = ports.buckets.all(topic)
         next_work = _next_work(ports, state, buckets, all_recurring(ports, state), ports.clock.now_ms())
         unchanged = (state.next_slot, state.next_check_ms, state.collect_at_ms) == (
             next_work.next_slot,
             next_work.next_check_ms,
             next_work.collect_at_ms,
         )
-        if unchanged or ports.topics.raise_next_slot(state, next_work):
+        if unchanged or ports.topic_states.raise_next_slot(state, next_work):
             _schedule(ports, state, next_work, done)
             return
     # The next slot stays low, which only costs the sweep a check.

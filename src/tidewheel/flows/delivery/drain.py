@@ -38,28 +38,28 @@ def drain(ports: Ports, key: ParkKey) -> Delivered | None:
         NotTaken: the queue temporarily did not take some messages.
         ObjectMissing, CorruptLedger: the park is not readable; nothing of the park was sent.
     """
-    state = ports.topics.state(key.topic)
-    subscription = ports.topics.subscription(key.topic, key.subscription)
+    state = ports.topic_states.read(key.topic)
+    subscription = ports.subscriptions.read(key.topic, key.subscription)
     if state is None:  # the topic is at rest: a rebuild may bring the topic back
         return None
     if subscription is None or subscription.generation != key.generation:
-        park = ports.topics.park(key)
-        drop_parks(ports.topics, ports.objects, [] if park is None else [park])
+        park = ports.parks.read(key)
+        drop_parks(ports, [] if park is None else [park])
         return None
     if subscription.state is State.PAUSED:
         return None
     now_ms = ports.clock.now_ms()
-    park = ports.topics.lease_park(key, now_ms, now_ms - LEASE_MS)
+    park = ports.parks.lease(key, now_ms, now_ms - LEASE_MS)
     if park is None:
         return None
     done = _send(ports, state, subscription, park)
     if done is None:
         return None
     sent, expired = done
-    healed = sent > 0 and subscription.state is State.BROKEN and activate(ports.topics, subscription)
-    drop_parks(ports.topics, ports.objects, [park])
+    healed = sent > 0 and subscription.state is State.BROKEN and activate(ports, subscription)
+    drop_parks(ports, [park])
     if healed:
-        ports.queues.enqueue_parks([each.key for each in parks_of(ports.topics, subscription)])
+        ports.queues.enqueue_parks([each.key for each in parks_of(ports, subscription)])
     return Delivered(messages=sent, segments=0, expired=expired)
 
 
@@ -73,15 +73,15 @@ def _send(ports: Ports, state: TopicState, subscription: SubscriptionState, park
         rows = without_expired(wanted, ports.clock.now_ms())
         release.send(ports, subscription.queue_url, release.releases(rows))
     except QueueUnavailable as error:
-        ports.topics.mark_broken(subscription.topic, subscription.name, subscription.generation)
+        ports.subscriptions.mark_broken(subscription.topic, subscription.name, subscription.generation)
         broken = replace(subscription, state=State.BROKEN)
         in_part = len(error.unsent) < rows.num_rows
         if in_part and put_aside(ports, state, broken, rows.take(pa.array(error.unsent))) is not Parked.MOVED:
-            drop_parks(ports.topics, ports.objects, [park])
+            drop_parks(ports, [park])
         else:
-            ports.topics.release_park(park.key)
+            ports.parks.release(park.key)
         return None
     except Exception:
-        ports.topics.release_park(park.key)
+        ports.parks.release(park.key)
         raise
     return int(rows.num_rows), int(wanted.num_rows - rows.num_rows)

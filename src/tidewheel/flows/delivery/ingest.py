@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.errors import ConcurrentModification, CorruptMetadata, InvalidValue, KeysNotSettled, UnknownTopic
-from tidewheel.flows.delivery.commit import commit_and_arm
+from tidewheel.flows.delivery.commit import commit_and_schedule
 from tidewheel.flows.delivery.direct import Direct, send_direct
 from tidewheel.flows.delivery.keys import settle_keys
-from tidewheel.flows.ports import Commit, Ports
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.buckets import Commit
 from tidewheel.ledger.bucket import Bucket, BucketId, content_id
 from tidewheel.ledger.ledger import SCHEMA, Ledger, encode_ledger
 from tidewheel.ledger.rows import sort_rows, without_repeats
@@ -71,7 +72,7 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
         ConcurrentModification: the topic state moved too often; nothing was committed.
         NotTaken: a subscription's queue temporarily did not take all direct messages; the others received theirs.
     """
-    state = ports.topics.state(topic)
+    state = ports.topic_states.read(topic)
     if state is None or any(pack.generation != state.generation for pack in packs):
         raise UnknownTopic(topic)
     try:
@@ -154,7 +155,7 @@ def _seal_what_is_due(ports: Ports, state: TopicState, slots: np.ndarray) -> Top
     boundary = open_from(ports.clock.now_ms(), state.settings)
     first_open = int(np.searchsorted(slots, state.sealed))
     if state.sealed < boundary and first_open < len(slots) and slots[first_open] < boundary:
-        sealed = ports.topics.seal(state, boundary)
+        sealed = ports.topic_states.seal(state, boundary)
         if sealed is None:
             raise UnknownTopic(state.topic)
         return sealed
@@ -188,10 +189,10 @@ def _commit(
             ports.objects.put(object_name, ledger.data)
             routed_by = start
             bucket = ledger.summary.bucket(bucket_id, object_name)
-        commit = commit_and_arm(ports, state, bucket)
+        commit = commit_and_schedule(ports, state, bucket)
         if commit is not Commit.MOVED:
             return state, bucket if commit is Commit.COMMITTED else None, attempt
-        moved = ports.topics.state(state.topic)
+        moved = ports.topic_states.read(state.topic)
         if moved is None or moved.generation != state.generation:
             ports.objects.delete([object_name])
             raise UnknownTopic(state.topic)

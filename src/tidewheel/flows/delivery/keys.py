@@ -79,7 +79,7 @@ class _Settling:
     """Settles the candidates of a topic."""
 
     def __init__(self, ports: Ports, state: TopicState) -> None:
-        self._topics = ports.topics
+        self._storage = ports
         self._state = state
         self._now_ms = ports.clock.now_ms()
         settings = state.settings
@@ -95,7 +95,7 @@ class _Settling:
         for mine in candidates:
             assert mine.options.moves is not None
             wanted = tombstone(mine.options.moves, self._state.slot_ms, self._now_ms, to=mine.id)
-            outcome = self._topics.cancel(self._state.topic, wanted)
+            outcome = self._storage.tombstones.cancel(self._state.topic, wanted)
             if not outcome.done and (outcome.found is None or outcome.found.to != mine.id):
                 self._drop(mine)
                 losers.append(mine.id)
@@ -143,7 +143,7 @@ class _Settling:
             moves: whether the message replaced another message.
         """
         for _ in range(_ATTEMPTS):
-            found = self._topics.claim_key(self._state.topic, mine)
+            found = self._storage.keys.claim(self._state.topic, mine)
             if found is None:
                 return True
             if found.id == mine.id:
@@ -152,7 +152,7 @@ class _Settling:
                 # The same message at another time: it must not lose against its own earlier version.
                 if found.cancelled:
                     return False
-                if self._topics.move_key(self._state.topic, found, _after(found, mine), None):
+                if self._storage.keys.move(self._state.topic, found, _after(found, mine), None):
                     return True
                 continue
             if mine.version[:2] < found.floor:
@@ -165,7 +165,7 @@ class _Settling:
                 return False
             if newer and not found.cancelled and not self._dead(found):
                 return True  # an older message whose time has passed: the entry stays
-            if self._topics.move_key(self._state.topic, found, *self._moved(found, mine)):
+            if self._storage.keys.move(self._state.topic, found, *self._moved(found, mine)):
                 return True
         raise ConcurrentModification("settle key", self._state.topic, _ATTEMPTS)
 
@@ -202,7 +202,7 @@ class _Settling:
         return False
 
     def _sealed_now(self) -> int:
-        state = self._topics.state(self._state.topic)
+        state = self._storage.topic_states.read(self._state.topic)
         return self._state.sealed if state is None else state.sealed
 
     def _dead(self, found: KeyEntry) -> bool:
@@ -235,11 +235,11 @@ class _Settling:
 
     def _find(self, message_id: MessageId) -> Tombstone | None:
         slot = id_deliver_at_ms(id_bytes(message_id)) // self._state.slot_ms
-        return self._topics.tombstone(self._state.topic, slot, message_id)
+        return self._storage.tombstones.read(self._state.topic, slot, message_id)
 
     def _drop(self, mine: _Candidate) -> None:
         own = tombstone(mine.id, self._state.slot_ms, self._now_ms, certain=False)
-        self._topics.put_tombstone(self._state.topic, own)
+        self._storage.tombstones.put(self._state.topic, own)
 
 
 def _after(found: KeyEntry, mine: KeyEntry) -> KeyEntry:

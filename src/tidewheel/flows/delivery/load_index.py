@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tidewheel.flows.ports import Objects, Ports
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.objects import Objects
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.delayed_index import next_slot
 from tidewheel.ledger.segment_table import touching

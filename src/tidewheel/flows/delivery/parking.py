@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tidewheel.flows.ports import Objects, Ports
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.ports.parks import Parked
 from tidewheel.ledger.bucket import content_id
 from tidewheel.ledger.ledger import decode_segment, encode_ledger
@@ -28,7 +29,7 @@ def put_aside(ports: Ports, state: TopicState, subscription: SubscriptionState, 
     # A paused subscription has to wait; the sweep tries the queue of a broken subscription as soon as possible.
     waits_ms = state.settings.redrive_s * 1000 if subscription.state is State.PAUSED else 0
     park = _park(ports, state, subscription.name, subscription.generation, rows, now_ms + waits_ms)
-    parked = ports.topics.put_park(park)
+    parked = ports.parks.put(park)
     _forget_unnamed(ports, park, parked)
     return parked
 
@@ -43,12 +44,12 @@ def spill(ports: Ports, state: TopicState, key: DeliveryKey, part: int, rows: pa
     """
     if rows.num_rows:
         park = _park(ports, state, key.subscription, key.generation, rows, ports.clock.now_ms())
-        parked = ports.topics.spill_part(key, part, park)
+        parked = ports.parks.spill_part(key, part, park)
         _forget_unnamed(ports, park, parked)
         if parked is not Parked.EXISTS:
             return
     # Another delivery of the same messages has parked them already, or there are none.
-    ports.topics.part_done(key, part)
+    ports.deliveries.part_done(key, part)
 
 
 def parked_rows(objects: Objects, park: Park) -> pa.Table:
@@ -100,6 +101,6 @@ def _forget_unnamed(ports: Ports, park: Park, parked: Parked) -> None:
     """
     if parked is Parked.PARKED or park.object_name is None:
         return
-    found = ports.topics.park(park.key)
+    found = ports.parks.read(park.key)
     if found is None or found.object_name != park.object_name:
         ports.objects.delete([park.object_name])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tidewheel.flows.ports import AT_ONCE_MS, Ports
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.topic_states import AT_ONCE_MS
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import fires_at_ms
@@ -17,7 +18,7 @@ def all_recurring(ports: Ports, state: TopicState) -> list[Recurring]:
 
     The topic state must be read after the seal: recurring messages that are made later are due in open slots.
     """
-    return ports.topics.all_recurring(state.topic) if state.recurring else []
+    return ports.recurring.all(state.topic) if state.recurring else []
 
 
 def next_occupied_by(recurring: Collection[Recurring], slot_ms: int, at_or_after: int) -> int | None:
@@ -35,7 +36,7 @@ def next_occupied_by(recurring: Collection[Recurring], slot_ms: int, at_or_after
     return min(slots, default=None)
 
 
-def arm_again(ports: Ports, topic: str) -> None:
+def schedule_again(ports: Ports, topic: str) -> None:
     """Creates the missing schedule of a next slot, and sets the next check.
 
     A caller without access to schedules lowered the next slot. If it stops between the two, the next sweep does both
@@ -43,12 +44,12 @@ def arm_again(ports: Ports, topic: str) -> None:
     topic, or fail to start the dispatch.
     """
     for _ in range(_ATTEMPTS):
-        state = ports.topics.state(topic)
+        state = ports.topic_states.read(topic)
         if state is None or state.next_check_ms != AT_ONCE_MS:
             return
         if state.next_slot is not None:
             ports.wheel.schedule(topic, state.next_slot, fires_at_ms(state.next_slot, state.settings))
-        if ports.topics.set_collect_at(
+        if ports.topic_states.set_collect_at(
             state, state.collect_at_ms, state.check_at(state.next_slot, state.collect_at_ms)
         ):
             return
@@ -59,6 +60,6 @@ def delete_plan(ports: Ports, topic: str, first_slot: int) -> None:
 
     If it stops between the two, the object is an orphan.
     """
-    occurrences = ports.topics.delete_plan(topic, first_slot)
+    occurrences = ports.plans.delete(topic, first_slot)
     if occurrences is not None:
         ports.objects.delete([occurrences])

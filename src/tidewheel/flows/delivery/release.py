@@ -9,7 +9,8 @@ from itertools import accumulate
 import pyarrow as pa
 
 from tidewheel.errors import NotTaken, QueueUnavailable
-from tidewheel.flows.ports import Ports, Release
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.queues import Release
 from tidewheel.model.message import HEADER_ATTRIBUTE, HEADER_BYTES, SQS_MAX_BYTES, Encoding, id_text
 from tidewheel.model.received import header_text
 from tidewheel.model.wheel import fine_delay_s

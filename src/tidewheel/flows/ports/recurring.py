@@ -1,4 +1,4 @@
-"""The part of the port `Topics` for recurring messages."""
+"""The port to recurring messages."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from tidewheel.model.recurring import Recurring
 from tidewheel.model.topic_state import TopicState
 
 
-class RecurringPort(Protocol):
-    """Recurring messages of a topic. The topic state counts them in `recurring`."""
+class RecurringMessages(Protocol):
+    """The recurring messages of each topic. The topic state counts them in `recurring`."""
 
-    def put_recurring(
-        self, state: TopicState, recurring: Recurring, seen: Recurring | None, next_slot: int | None
-    ) -> bool:
+    def put(self, state: TopicState, recurring: Recurring, seen: Recurring | None, next_slot: int | None) -> bool:
         """Creates or replaces a recurring message. Returns False if refused.
 
         `T{put RECUR IF absent, or its generation as seen; STATE: work_version + 1, recurring + 1 if new, the next slot
@@ -25,21 +23,21 @@ class RecurringPort(Protocol):
         """
         ...
 
-    def recurring(self, topic: str, name: str) -> Recurring | None:
+    def read(self, topic: str, name: str) -> Recurring | None:
         """Reads a recurring message."""
         ...
 
-    def all_recurring(self, topic: str) -> list[Recurring]:
+    def all(self, topic: str) -> list[Recurring]:
         """Reads all recurring messages of a topic, by name."""
         ...
 
-    def delete_recurring(self, state: TopicState, seen: Recurring) -> bool:
+    def delete(self, state: TopicState, seen: Recurring) -> bool:
         """Deletes a recurring message. Returns False if refused.
 
         `T{delete RECUR IF its generation is as seen; STATE: recurring - 1 IF generation as read}`.
         """
         ...
 
-    def restore_recurring(self, recurring: Recurring) -> None:
+    def restore(self, recurring: Recurring) -> None:
         """Puts a recurring message for a rebuild and overwrites an existing recurring message."""
         ...

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tidewheel.errors import InvalidValue, ObjectMissing
-from tidewheel.flows.ports import Ports, StoredObject
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.recovery.rebuild import buckets_of, generation_of, ledgers_of, report_of
 from tidewheel.flows.recovery.rebuild_engine import RebuildEngine
 from tidewheel.flows.recovery.rebuild_planning import differs, groups, planned_of, resolve
@@ -32,10 +33,10 @@ def audit(ports: Ports, topic: str, engine: RebuildEngine, *, settings: TopicSet
     """
     now_ms = ports.clock.now_ms()
     stored = ledgers_of(ports.objects, topic)
-    state = ports.topics.state(topic)
-    buckets = ports.topics.buckets(topic) if state is not None else []
+    state = ports.topic_states.read(topic)
+    buckets = ports.buckets.all(topic) if state is not None else []
     named = {each.object_name for each in buckets}
-    trash = {name for each in ports.topics.trash(topic) for name in each.objects}
+    trash = {name for each in ports.merges.trash(topic) for name in each.objects}
     newest = find_checkpoints(ports.objects, topic).newest
     used, generation = _owner(ports, topic, stored, state or newest, settings)
     inspected = engine.inspect(stored, used.slot_ms)
@@ -92,5 +93,5 @@ def _missing(ports: Ports, topic: str, buckets: Sequence[Bucket], listed: set[st
         try:
             ports.objects.get_range(bucket.object_name, 0, 1)
         except ObjectMissing:
-            if ports.topics.bucket(topic, bucket.id) is not None:
+            if ports.buckets.read(topic, bucket.id) is not None:
                 yield bucket.object_name

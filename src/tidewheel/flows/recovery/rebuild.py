@@ -21,7 +21,8 @@ from tidewheel.errors import (
     UnknownTopic,
 )
 from tidewheel.flows.delivery.recur import delete_plan
-from tidewheel.flows.ports import Objects, Ports, StoredObject
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.objects import Objects, StoredObject
 from tidewheel.flows.recovery.rebuild_engine import RebuildEngine, reader_of
 from tidewheel.flows.recovery.rebuild_planning import (
     Resolved,
@@ -82,22 +83,22 @@ def rebuild(
         AlreadyExists: the topic was created meanwhile.
         TopicDeleting: the topic is being deleted.
     """
-    if ports.topics.deletion(topic) is not None:
+    if ports.deletions.read(topic) is not None:
         raise TopicDeleting(topic)
-    if ports.topics.state(topic) is not None and not replace_index:
+    if ports.topic_states.read(topic) is not None and not replace_index:
         raise InvalidValue("replace", replace_index, f"topic {topic!r} has an index; try a dry run, then give this")
     now_ms = ports.clock.now_ms()
     until_ms = now_ms + lease_s * 1000
-    if not ports.topics.lease_merge(topic, now_ms, until_ms):
+    if not ports.merges.lease(topic, now_ms, until_ms):
         raise ConcurrentModification("rebuild", topic, 1)
     try:
-        if ports.topics.state(topic) is not None:
+        if ports.topic_states.read(topic) is not None:
             checkpoint_topic(ports, topic, ahead_ms=ports.max_skew_ms + 1)
-            ports.topics.delete_topic_state(topic)
+            ports.topic_states.delete(topic)
             settle()
         return _rebuild(ports, topic, engine, settings, say)
     finally:
-        ports.topics.release_merge(topic, until_ms)
+        ports.merges.release(topic, until_ms)
 
 
 def _rebuild(
@@ -118,18 +119,18 @@ def _rebuild(
     _move_aside(ports, resolved, together)
     rewritten = {place for each in together for place in each}
     live = [each for place, each in enumerate(buckets_of(resolved)) if place not in rewritten] + outputs
-    holding = {(park.key.subscription, park.key.generation) for park in ports.topics.parks(topic)}
+    holding = {(park.key.subscription, park.key.generation) for park in ports.parks.all(topic)}
     subscriptions = restored_subscriptions(checkpoint, planned, secrets.token_hex(8), holding)
     _clear(ports, topic, keep={each.id for each in live})
     for bucket in live:
-        ports.topics.restore_bucket(topic, bucket)
+        ports.buckets.restore(topic, bucket)
     for tombstone in checkpoint.tombstones:
-        ports.topics.restore_tombstone(topic, tombstone)
+        ports.tombstones.restore(topic, tombstone)
     for recurring in checkpoint.recurring:
-        ports.topics.restore_recurring(recurring)
+        ports.recurring.restore(recurring)
     for subscription in subscriptions:
-        ports.topics.restore_subscription(subscription)
-    if not ports.topics.create_topic(restored_state(checkpoint, planned, now_ms)):
+        ports.subscriptions.restore(subscription)
+    if not ports.topic_states.create(restored_state(checkpoint, planned, now_ms)):
         raise AlreadyExists("topic", topic, "an index that was made during the rebuild")
     report = report_of(checkpoint, topic, stored, inspected, resolved, together)
     return replace(report, live=len(live), rows=sum(each.rows for each in live), from_ms=planned * slot_ms)
@@ -175,11 +176,11 @@ def _basis(ports: Ports, topic: str, stored: Sequence[StoredObject], settings: T
 def with_table(ports: Ports, checkpoint: Checkpoint, now_ms: int) -> Checkpoint:
     """Returns a checkpoint with the subscriptions and tombstones that only the table has."""
     known = {each.name for each in checkpoint.subscriptions}
-    found = [each for each in ports.topics.subscriptions(checkpoint.topic) if each.name not in known]
-    opened = ports.topics.open_deliveries(checkpoint.topic) if found else []
-    tombstones = {each[:2]: each for each in (*ports.topics.all_tombstones(checkpoint.topic), *checkpoint.tombstones)}
+    found = [each for each in ports.subscriptions.all(checkpoint.topic) if each.name not in known]
+    opened = ports.deliveries.all(checkpoint.topic) if found else []
+    tombstones = {each[:2]: each for each in (*ports.tombstones.all(checkpoint.topic), *checkpoint.tombstones)}
     added = tuple(with_effective_cursors(found, opened))
-    recurring = {each.name: each for each in (*checkpoint.recurring, *ports.topics.all_recurring(checkpoint.topic))}
+    recurring = {each.name: each for each in (*checkpoint.recurring, *ports.recurring.all(checkpoint.topic))}
     return replace(
         checkpoint,
         written_at_ms=max(now_ms, checkpoint.written_at_ms + 1),
@@ -234,14 +235,14 @@ def _move_aside(ports: Ports, resolved: Resolved, together: list[list[int]]) -> 
 
 def _clear(ports: Ports, topic: str, keep: set[str]) -> None:
     """Deletes an index except subscriptions, parks, tombstones and kept buckets. Ledgers stay."""
-    ports.topics.delete_deliveries([each.key for each in ports.topics.open_deliveries(topic)])
-    for a, _ in ports.topics.plan_ranges(topic):
+    ports.deliveries.delete([each.key for each in ports.deliveries.all(topic)])
+    for a, _ in ports.plans.ranges(topic):
         delete_plan(ports, topic, a)
-    for trash in ports.topics.trash(topic):
-        ports.topics.delete_trash(topic, trash)
-    for bucket in ports.topics.buckets(topic):
+    for trash in ports.merges.trash(topic):
+        ports.merges.delete_trash(topic, trash)
+    for bucket in ports.buckets.all(topic):
         if bucket.id not in keep:
-            ports.topics.delete_bucket(topic, bucket.id)
+            ports.buckets.delete(topic, bucket.id)
 
 
 def report_of(

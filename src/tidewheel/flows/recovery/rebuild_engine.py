@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidewheel.errors import ObjectMissing
-from tidewheel.flows.ports import Objects, StoredObject
+from tidewheel.flows.ports.objects import Objects, StoredObject
 from tidewheel.flows.upkeep.merge_rows import MergeWork, write_output
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.inspection import READ_BYTES, Inspected, inspect, read_segments

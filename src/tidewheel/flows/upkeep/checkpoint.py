@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidewheel.errors import CorruptMetadata, ObjectMissing
-from tidewheel.flows.ports import Objects, Ports
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.objects import Objects
 from tidewheel.model.checkpoint import Checkpoint, checkpoint_of, decode_checkpoint, encode_checkpoint
 from tidewheel.model.object_names import CHECKPOINTS, checkpoint_name, topic_prefix
 from tidewheel.model.subscription_state import Delivery, SubscriptionState
@@ -67,8 +68,8 @@ def write_checkpoint(
         opened: the open deliveries.
         written_at_ms: when the reading began, so that older data never counts as newer.
     """
-    tombstones = ports.topics.all_tombstones(state.topic)
-    recurring = ports.topics.all_recurring(state.topic) if state.recurring else ()
+    tombstones = ports.tombstones.all(state.topic)
+    recurring = ports.recurring.all(state.topic) if state.recurring else ()
     checkpoint = checkpoint_of(state, subscriptions, opened, tombstones, written_at_ms, recurring)
     return store_checkpoint(ports.objects, checkpoint)
 
@@ -99,8 +100,8 @@ def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0) -> bool:
             that is ahead of ours, does not count as newer.
     """
     now_ms = ports.clock.now_ms() + ahead_ms
-    state = ports.topics.state(topic)
+    state = ports.topic_states.read(topic)
     if state is None:
         return False
-    subscriptions = ports.topics.subscriptions(topic)
-    return write_checkpoint(ports, state, subscriptions, ports.topics.open_deliveries(topic), now_ms)
+    subscriptions = ports.subscriptions.all(topic)
+    return write_checkpoint(ports, state, subscriptions, ports.deliveries.all(topic), now_ms)

@@ -45,28 +45,28 @@ def collect(ports: Ports, topic: str) -> Collected | None:
         elsewhere: the next run continues.
     """
     now_ms = ports.clock.now_ms()
-    state = ports.topics.state(topic)
+    state = ports.topic_states.read(topic)
     if state is None:
         return None
     # Cursors before deliveries: a delivery that was handed out meanwhile is then seen.
-    subscriptions = ports.topics.subscriptions(topic)
-    opened = ports.topics.open_deliveries(topic)
+    subscriptions = ports.subscriptions.all(topic)
+    opened = ports.deliveries.all(topic)
     # Before any deletion: a rebuild from an older checkpoint would look for messages delivered since.
     write_checkpoint(ports, state, subscriptions, opened, now_ms)
     alive = {(s.name, s.generation) for s in subscriptions}
     until = _until(ports, state, [s.cursor for s in subscriptions] + [d.key.plan for d in opened], now_ms)
     if until > state.collected_until:
-        ports.topics.raise_gc(state, until)
-    state = ports.topics.state(topic)
+        ports.topic_states.raise_collected_until(state, until)
+    state = ports.topic_states.read(topic)
     if state is None:
         return None
     done = Collected()
     _delete(ports, state, done)
     purges = state.purges_in_force(now_ms)
     if purges != state.purges:
-        ports.topics.set_purges(state, state.purge_ms, purges)
+        ports.topic_states.set_purges(state, state.purge_ms, purges)
     orphans: list[DeliveryKey] = [d.key for d in opened if (d.key.subscription, d.key.generation) not in alive]
-    ports.topics.delete_deliveries(orphans)
+    ports.deliveries.delete(orphans)
     _set_next(ports, state, done)
     return done
 
@@ -80,46 +80,46 @@ def _until(ports: Ports, state: TopicState, needed: list[int], now_ms: int) -> i
     if until <= kept_from:
         return until
     # Never inside a plan: a subscription that begins there would skip it, and a replay could not read all of it.
-    inside = [a for a, b in ports.topics.plan_ranges(state.topic) if a < kept_from < b]
+    inside = [a for a, b in ports.plans.ranges(state.topic) if a < kept_from < b]
     return min([kept_from, *inside])
 
 
 def _delete(ports: Ports, state: TopicState, done: Collected) -> None:
     topic, until = state.topic, state.collected_until
-    for trash in ports.topics.trash(topic):
+    for trash in ports.merges.trash(topic):
         if trash.sealed <= until:
             ports.objects.delete(trash.objects)
-            ports.topics.delete_trash(topic, trash)
+            ports.merges.delete_trash(topic, trash)
             done.objects += len(trash.objects)
             continue
         done.left(trash.sealed)
         if trash.sealed > state.planned:
             done.idle_leftovers = True
-    for a, b in ports.topics.plan_ranges(topic):
+    for a, b in ports.plans.ranges(topic):
         if b <= until:
             delete_plan(ports, topic, a)
             done.plans += 1
         else:
             done.left(b)
-    for bucket in ports.topics.buckets(topic):
+    for bucket in ports.buckets.all(topic):
         if bucket.last_slot < until:
-            ports.topics.delete_bucket(topic, bucket.id)
+            ports.buckets.delete(topic, bucket.id)
             ports.objects.delete([bucket.object_name])
             done.buckets += 1
             done.objects += 1
         elif bucket.last_slot < state.planned:
             done.left(bucket.last_slot + 1)
     # Remaining tombstones need no other collection: the table's TTL deletes them.
-    ports.topics.delete_tombstones(topic, until, ports.clock.now_ms() // 1000)
+    ports.tombstones.delete_expired(topic, until, ports.clock.now_ms() // 1000)
 
 
 def _set_next(ports: Ports, state: TopicState, done: Collected) -> None:
     """Sets the time of the next collection, or never if nothing is left to delete."""
     for _ in range(_ATTEMPTS):
         at_ms = _next_at_ms(state, done, ports.clock.now_ms())
-        if ports.topics.set_collect_at(state, at_ms, state.check_at(state.next_slot, at_ms)):
+        if ports.topic_states.set_collect_at(state, at_ms, state.check_at(state.next_slot, at_ms)):
             return
-        current = ports.topics.state(state.topic)
+        current = ports.topic_states.read(state.topic)
         if current is None:
             return
         state = current

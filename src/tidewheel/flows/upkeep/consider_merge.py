@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidewheel.flows.ports import MergeSize, Ports
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.upkeep.merge_planning import MOST, Merge, Most, choose
 from tidewheel.model.topic_state import TopicState
 
@@ -31,11 +32,11 @@ def consider_merge(ports: Ports, state: TopicState) -> MergeSize | None:
 
     If it stops before the note, the next sweep considers a merge again; a second run finds the lease, or nothing to do.
     """
-    buckets, most = ports.topics.buckets(state.topic), most_of(ports.runs.largest)
+    buckets, most = ports.buckets.all(state.topic), most_of(ports.runs.largest)
     merge = choose(buckets, state.planned, state.slot_ms, state.settings.max_buckets, most=most)
     size = None if merge is None else size_of(merge)
     if size is not None:
         ports.runs.merge(state.topic, size)
     considered = replace(state, merge_at_ms=None)
-    ports.topics.merge_considered(state, considered.check_at(state.next_slot, state.collect_at_ms))
+    ports.topic_states.merge_considered(state, considered.check_at(state.next_slot, state.collect_at_ms))
     return size

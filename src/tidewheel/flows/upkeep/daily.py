@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
-from tidewheel.flows.ports import Ports, StoredObject
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.model.object_names import topic_of
 
 PORTION_MS = 60_000
@@ -65,7 +66,7 @@ def walk_daily(
         Topic -> the error; the topic's work is tried again the next day.
     """
     now_ms = ports.clock.now_ms()
-    claim = ports.topics.claim_daily(name, now_ms, now_ms + _DAY_MS)
+    claim = ports.checks.claim_daily(name, now_ms, now_ms + _DAY_MS)
     if claim is None:
         return None
     failures: dict[str, Exception] = {}
@@ -79,7 +80,7 @@ def walk_daily(
 
     stopped = walk(ports, prefixes, guarded, claim.after, lambda: ports.clock.now_ms() < portion_ends_ms)
     if stopped is not None:
-        ports.topics.put_off_daily(name, now_ms, stopped)
+        ports.checks.put_off_daily(name, now_ms, stopped)
     elif claim.after is not None:
-        ports.topics.put_off_daily(name, now_ms + _DAY_MS, None)
+        ports.checks.put_off_daily(name, now_ms + _DAY_MS, None)
     return failures

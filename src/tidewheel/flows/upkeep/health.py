@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidewheel.flows.delivery.recur import all_recurring, next_occupied_by
-from tidewheel.flows.ports import Due, Ports
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.checks import Due
 from tidewheel.ledger.delayed_index import next_slot
 from tidewheel.model.plan import Plan
 from tidewheel.model.subscription_state import Delivery, DeliveryKey
@@ -65,7 +66,7 @@ def health(ports: Ports, due: Due | None = None) -> Health:
     """
     now_ms = ports.clock.now_ms()
     if due is None:
-        due = ports.topics.due_for_look(now_ms)
+        due = ports.checks.due(now_ms)
     found = Health()
     for topic in due.topics[:MOST_TOPICS]:
         try:
@@ -85,7 +86,7 @@ def _with_topic(found: Health, ports: Ports, topic: str, now_ms: int) -> Health:
 
     A topic that only waits for a collection or a merge has nothing late.
     """
-    state = ports.topics.state(topic)
+    state = ports.topic_states.read(topic)
     if state is None or state.next_slot is None or not _overdue(state, state.next_slot, now_ms):
         return found
     if state.next_slot < state.planned:
@@ -111,7 +112,7 @@ def _next_occupied(ports: Ports, state: TopicState) -> int | None:
     """
     first = max(state.planned, state.next_slot or 0)
     slots = (
-        next_slot(ports.topics.buckets(state.topic), first),
+        next_slot(ports.buckets.all(state.topic), first),
         next_occupied_by(all_recurring(ports, state), state.slot_ms, first),
     )
     return min((slot for slot in slots if slot is not None), default=None)
@@ -119,10 +120,10 @@ def _next_occupied(ports: Ports, state: TopicState) -> int | None:
 
 def _waiting_plans(ports: Ports, state: TopicState) -> Iterable[int]:
     """Yields, for each subscription, the due time of the oldest message not handed out."""
-    for subscription in ports.topics.subscriptions(state.topic):
+    for subscription in ports.subscriptions.all(state.topic):
         if not subscription.takes_plans or subscription.cursor >= state.planned:
             continue
-        plan = ports.topics.next_plan(state.topic, subscription.cursor, whole=False)
+        plan = ports.plans.next(state.topic, subscription.cursor, whole=False)
         if plan is not None and plan.first_slot < state.planned:
             yield _first_due_ms(plan, state, range(len(plan.parts())), subscription.start)
 
@@ -131,13 +132,13 @@ def _with_delivery(found: Health, ports: Ports, key: DeliveryKey, now_ms: int) -
     """Adds an open delivery. The age of a replay's messages does not count."""
     if found.open_deliveries >= MOST_DELIVERIES:
         return replace(found, open_deliveries=found.open_deliveries + 1)
-    delivery = ports.topics.delivery(key)
+    delivery = ports.deliveries.read(key)
     if delivery is None or delivery.complete:
         return found
     found = replace(found, open_deliveries=found.open_deliveries + 1)
     if key.replay is not None:
         return found
-    state, plan = ports.topics.state(key.topic), ports.topics.plan(key.topic, key.plan, whole=False)
+    state, plan = ports.topic_states.read(key.topic), ports.plans.read(key.topic, key.plan, whole=False)
     if state is None or plan is None:
         return found
     return found.with_age(now_ms - _first_due_ms(plan, state, _open_parts(delivery), delivery.start))
@@ -158,8 +159,8 @@ def _first_due_ms(plan: Plan, state: TopicState, parts: Sequence[int], start: in
 
 
 def _backlog(ports: Ports, now_ms: int) -> int | None:
-    topics = ports.topics.due_for_look(now_ms + _EVER_MS).topics
+    topics = ports.checks.due(now_ms + _EVER_MS).topics
     if len(topics) > MOST_TOPICS:
         return None
-    states = (ports.topics.state(topic) for topic in topics)
+    states = (ports.topic_states.read(topic) for topic in topics)
     return sum(max(0, state.waiting) for state in states if state is not None)

@@ -13,7 +13,10 @@ from typing import Protocol
 
 from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.delivery.load_index import complete
-from tidewheel.flows.ports import MergeSize, Objects, Ports, Trash
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.merges import Trash
+from tidewheel.flows.ports.objects import Objects
+from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.upkeep.consider_merge import most_of, size_of
 from tidewheel.flows.upkeep.merge_planning import Merge, Most, choose
 from tidewheel.flows.upkeep.merge_rows import MergeWork, write_output
@@ -95,12 +98,12 @@ def merge(
         time_left: asked before each further merge.
         progress: called with each merge before the merge begins.
     """
-    state = ports.topics.state(topic)
+    state = ports.topic_states.read(topic)
     now_ms = ports.clock.now_ms()
     until_ms = now_ms + lease_s * 1000
     # Without a job for larger merges, all merges are small enough for this run.
     most = most_of(MergeSize.SMALL if {largest, ports.runs.largest} == {MergeSize.SMALL} else MergeSize.LARGE)
-    if state is None or not ports.topics.lease_merge(topic, now_ms, until_ms):
+    if state is None or not ports.merges.lease(topic, now_ms, until_ms):
         return None
     merged = Merged()
     try:
@@ -114,7 +117,7 @@ def merge(
             if merged.refused > _MOST_REFUSED or not time_left():
                 break
     finally:
-        ports.topics.release_merge(topic, until_ms)
+        ports.merges.release(topic, until_ms)
     if merged.handed_over:
         ports.runs.merge(topic, MergeSize.LARGE)
     return merged
@@ -125,12 +128,12 @@ def _choose(ports: Ports, topic: str, merged: Merged, most: Most, everything: bo
 
     Rows below the state's `planned` are in plans already.
     """
-    state = ports.topics.state(topic)
+    state = ports.topic_states.read(topic)
     if state is None:
         return None
     # A run that merges everything skips its own outputs, so that it ends.
     left_alone = {error.object_name for error in merged.skipped} | (merged.written if everything else set())
-    buckets = [bucket for bucket in ports.topics.buckets(topic) if bucket.object_name not in left_alone]
+    buckets = [bucket for bucket in ports.buckets.all(topic) if bucket.object_name not in left_alone]
     chosen = choose(buckets, state.planned, state.slot_ms, state.settings.max_buckets, everything=everything, most=most)
     return None if chosen is None else (state, chosen)
 
@@ -174,15 +177,15 @@ def _swap(ports: Ports, state: TopicState, chosen: Merge, written: list[Bucket])
     again.
     """
     for _ in range(_SWAPS):
-        current = ports.topics.state(state.topic)
+        current = ports.topic_states.read(state.topic)
         # A rebuild lowers `planned`: rows that were left out as planned may be due again.
         if current is None or current.generation != state.generation or current.planned < state.planned:
             return False
         names = tuple(source.object_name for source in chosen.sources)
         trash = Trash(sealed=current.sealed, id=secrets.token_hex(8), objects=names)
-        if ports.topics.swap(current, chosen.sources, written, trash):
+        if ports.merges.swap(current, chosen.sources, written, trash):
             return True
-        if any(ports.topics.bucket(state.topic, source.id) is None for source in chosen.sources):
+        if any(ports.buckets.read(state.topic, source.id) is None for source in chosen.sources):
             return False
     return False
 
@@ -190,4 +193,4 @@ def _swap(ports: Ports, state: TopicState, chosen: Merge, written: list[Bucket])
 def _replaced(ports: Ports, state: TopicState, chosen: Merge, object_name: str) -> bool:
     """Whether the bucket of an unreadable source is gone, because of another merge or a collection."""
     source = next(each for each in chosen.sources if each.object_name == object_name)
-    return ports.topics.bucket(state.topic, source.id) is None
+    return ports.buckets.read(state.topic, source.id) is None

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.flows.delivery.due_rows import without_purged
-from tidewheel.flows.ports import Objects
+from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.upkeep.merge_planning import Merge
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.ledger.ledger import decode_segment

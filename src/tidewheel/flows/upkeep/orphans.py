@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tidewheel.flows.ports import Ports, StoredObject, Topics
+from tidewheel.flows.ports import Ports, Storage
+from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.daily import Visit, walk, walk_daily
 from tidewheel.model.object_names import CHECKPOINTS, LEDGERS, PARKED, PLANS, topic_prefix
@@ -21,7 +22,7 @@ ORPHAN_GRACE_S = 24 * 3600
 """A younger object may still be named by its writer: no function and no job lives this long."""
 DAILY = "ORPHANS"
 
-Named = Callable[[Topics, str], frozenset[str]]
+Named = Callable[[Storage, str], frozenset[str]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,10 +80,10 @@ def _visit(ports: Ports, orphans: Orphans) -> Visit:
 
 
 def _delete(ports: Ports, topic: str, old: list[StoredObject], named: Named, orphans: Orphans) -> None:
-    state = ports.topics.state(topic)
-    kept = named(ports.topics, topic)
+    state = ports.topic_states.read(topic)
+    kept = named(ports, topic)
     # A rebuild deletes the topic state first and puts it back last, with other counters.
-    if _era(state) != _era(ports.topics.state(topic)) or (state is None and _is_lost(ports, topic)):
+    if _era(state) != _era(ports.topic_states.read(topic)) or (state is None and _is_lost(ports, topic)):
         orphans.left.add(topic)
         return
     found = [each for each in old if each.name not in kept]
@@ -91,17 +92,17 @@ def _delete(ports: Ports, topic: str, old: list[StoredObject], named: Named, orp
     orphans.size_bytes += sum(each.size_bytes for each in found)
 
 
-def _ledgers_named(topics: Topics, topic: str) -> frozenset[str]:
-    live = frozenset(bucket.object_name for bucket in topics.buckets(topic))
-    return live.union(*(trash.objects for trash in topics.trash(topic)))
+def _ledgers_named(storage: Storage, topic: str) -> frozenset[str]:
+    live = frozenset(bucket.object_name for bucket in storage.buckets.all(topic))
+    return live.union(*(trash.objects for trash in storage.merges.trash(topic)))
 
 
-def _manifests_named(topics: Topics, topic: str) -> frozenset[str]:
-    return topics.plan_objects(topic)
+def _manifests_named(storage: Storage, topic: str) -> frozenset[str]:
+    return storage.plans.objects(topic)
 
 
-def _parked_named(topics: Topics, topic: str) -> frozenset[str]:
-    return frozenset(park.object_name for park in topics.parks(topic) if park.object_name is not None)
+def _parked_named(storage: Storage, topic: str) -> frozenset[str]:
+    return frozenset(park.object_name for park in storage.parks.all(topic) if park.object_name is not None)
 
 
 _NAMED: dict[str, Named] = {LEDGERS: _ledgers_named, PLANS: _manifests_named, PARKED: _parked_named}

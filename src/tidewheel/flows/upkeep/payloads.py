@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from tidewheel.flows.ports import Ports, StoredObject
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.upkeep.daily import Visit, walk, walk_daily
 from tidewheel.ledger.delayed_index import next_slot
 from tidewheel.model.checksum import opened, sealed
@@ -70,7 +71,7 @@ def _sweep_topic(ports: Ports, topic: str, stored: list[StoredObject]) -> int:
     now_ms = ports.clock.now_ms()
     marks_name = collections_name(topic)
     bodies = [each for each in stored if each.name != marks_name]
-    state = ports.topics.state(topic)
+    state = ports.topic_states.read(topic)
     if state is None:
         # The topic is deleted, or its table is lost. Bodies old enough for both cases are deleted.
         done = [each.name for each in bodies if (payload_day_end_ms(each.name) or now_ms) + KEPT_MS < now_ms]
@@ -81,7 +82,7 @@ def _sweep_topic(ports: Ports, topic: str, stored: list[StoredObject]) -> int:
     ends_ms = {each.name: payload_day_end_ms(each.name) for each in bodies}
     done = [name for name, end_ms in ends_ms.items() if end_ms is not None and end_ms <= handed_out_ms]
     collected_ms = _collected_ms(ports, state)
-    if ports.topics.parks(topic):
+    if ports.parks.all(topic):
         # Parked messages are handed out only when the park is drained.
         collected_ms = max((to_ms for _, to_ms in marks), default=0)
     kept = [mark for mark in marks if mark[0] > now_ms - KEPT_MS or mark[1] == handed_out_ms]
@@ -98,10 +99,10 @@ def _collected_ms(ports: Ports, state: TopicState) -> int:
 
     This is the current time, or the start of the first slot that is not handed out.
     """
-    topics, topic = ports.topics, state.topic
-    needed = [next_slot(topics.buckets(topic), state.collected_until)]
-    needed += [a for a, _ in topics.plan_ranges(topic)]
-    needed += [each.key.plan for each in topics.open_deliveries(topic)]
+    storage, topic = ports, state.topic
+    needed = [next_slot(storage.buckets.all(topic), state.collected_until)]
+    needed += [a for a, _ in storage.plans.ranges(topic)]
+    needed += [each.key.plan for each in storage.deliveries.all(topic)]
     return min([ports.clock.now_ms(), *(slot * state.slot_ms for slot in needed if slot is not None)])
 
 

@@ -15,8 +15,10 @@ from typing import TypeVar
 
 from tidewheel.flows.administration.delete_topic import finish_deletion
 from tidewheel.flows.administration.pause import drop_parks
-from tidewheel.flows.delivery.recur import arm_again
-from tidewheel.flows.ports import AT_ONCE_MS, Due, Ports
+from tidewheel.flows.delivery.recur import schedule_again
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.checks import Due
+from tidewheel.flows.ports.topic_states import AT_ONCE_MS
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.consider_merge import consider_merge
 from tidewheel.flows.upkeep.orphans import Orphans, sweep_orphans_daily
@@ -84,13 +86,13 @@ def sweep(ports: Ports, due: Due | None = None) -> SweepResult:
     now_ms = ports.clock.now_ms()
     ends_ms = now_ms + SWEEP_MS
     if due is None:
-        due = ports.topics.due_for_look(now_ms)
+        due = ports.checks.due(now_ms)
     swept = SweepResult()
     # Deliveries first: deliveries are late already, and few even with many topics.
-    _all(ports, swept, due.deliveries, lambda key: _look_after_delivery(ports, key, swept), ends_ms)
+    _all(ports, swept, due.deliveries, lambda key: _check_delivery(ports, key, swept), ends_ms)
     for park in due.parks:  # one after the other: one park of a broken subscription is tried
-        _in_time(ports, swept, park, partial(_look_after_park, ports, park, swept), ends_ms)
-    _all(ports, swept, due.topics, lambda topic: look_after_topic(ports, topic, swept), ends_ms)
+        _in_time(ports, swept, park, partial(_check_park, ports, park, swept), ends_ms)
+    _all(ports, swept, due.topics, lambda topic: check_topic(ports, topic, swept), ends_ms)
     _finish_deletions(ports, swept, ends_ms)
     _in_time(ports, swept, "orphans", lambda: _sweep_orphans(ports, swept, ends_ms), ends_ms)
     _in_time(ports, swept, "payloads", lambda: _sweep_payloads(ports, swept, ends_ms), ends_ms)
@@ -149,19 +151,19 @@ def _in_time(ports: Ports, swept: SweepResult, what: object, action: Callable[[]
         swept.failures[str(what)] = error
 
 
-def look_after_topic(ports: Ports, topic: str, swept: SweepResult) -> None:
+def check_topic(ports: Ports, topic: str, swept: SweepResult) -> None:
     """Dispatches, collects and merges a topic as due. Notes a topic that has ended.
 
     The topic is dispatched if its next slot is due, collected if its collection is due, and merged if it has many new
     ledgers.
     """
-    state = ports.topics.state(topic)
+    state = ports.topic_states.read(topic)
     now_ms = ports.clock.now_ms()
     if state is None:
         swept.ended.append(topic)
         return
     if state.next_check_ms == AT_ONCE_MS:
-        arm_again(ports, topic)
+        schedule_again(ports, topic)
     if state.next_slot is not None and fires_at_ms(state.next_slot, state.settings) <= now_ms:
         _start_dispatch(ports, topic, swept)
     if state.collect_at_ms is not None and state.collect_at_ms <= now_ms:
@@ -172,7 +174,7 @@ def look_after_topic(ports: Ports, topic: str, swept: SweepResult) -> None:
             _start_dispatch(ports, topic, swept)
     if state.merge_at_ms is not None and state.merge_at_ms <= now_ms:
         # Read again: the steps above have moved the marks.
-        current = ports.topics.state(topic)
+        current = ports.topic_states.read(topic)
         if current is not None and current.merge_at_ms is not None and consider_merge(ports, current) is not None:
             swept.merging.append(topic)
 
@@ -194,47 +196,47 @@ def _start_dispatch(ports: Ports, topic: str, swept: SweepResult) -> None:
         raise
 
 
-def _look_after_delivery(ports: Ports, key: DeliveryKey, swept: SweepResult) -> None:
+def _check_delivery(ports: Ports, key: DeliveryKey, swept: SweepResult) -> None:
     """Enqueues the open parts of an old delivery again. Deletes a complete or ownerless delivery.
 
     The first stamp keeps other sweeps off while this sweep enqueues. If it stops after that, or the queue takes no jobs
     for now, the next sweep tries again. If it stops after the jobs, the jobs are enqueued once more, and leases prevent
     double work. The last stamp leaves the jobs `redrive_s`.
     """
-    delivery = ports.topics.delivery(key)
+    delivery = ports.deliveries.read(key)
     if delivery is None:
         return
-    subscription = ports.topics.subscription(key.topic, key.subscription)
+    subscription = ports.subscriptions.read(key.topic, key.subscription)
     if subscription is None or subscription.generation != key.generation or delivery.complete:
-        ports.topics.delete_deliveries([key])
+        ports.deliveries.delete([key])
         return
-    state = ports.topics.state(key.topic)
+    state = ports.topic_states.read(key.topic)
     now_ms = ports.clock.now_ms()
     if state is None or delivery.next_check_ms > now_ms:  # another sweep has it
         return
     enqueued_ms = now_ms + LEASE_MS
-    if ports.topics.stamp_delivery(key, delivery.next_check_ms, enqueued_ms):
+    if ports.deliveries.set_next_check(key, delivery.next_check_ms, enqueued_ms):
         parts = [part for part in range(delivery.parts) if part not in delivery.done]
         ports.queues.enqueue_parts(key, parts)
-        ports.topics.stamp_delivery(key, enqueued_ms, now_ms + state.settings.redrive_s * 1000)
+        ports.deliveries.set_next_check(key, enqueued_ms, now_ms + state.settings.redrive_s * 1000)
         with swept.lock:
             swept.redriven += len(parts)
 
 
-def _look_after_park(ports: Ports, key: ParkKey, swept: SweepResult) -> None:
+def _check_park(ports: Ports, key: ParkKey, swept: SweepResult) -> None:
     """Enqueues an old park. Deletes a park without a subscription.
 
     Of a broken subscription, one park is enqueued. This park shows whether the queue takes messages again, and its
     drain enqueues the others. So its next check is as soon as its drain must be over; the others' is after `redrive_s`.
     If it stops after the first stamp, or the queue takes no jobs for now, the next sweep tries again.
     """
-    state = ports.topics.state(key.topic)
-    park = ports.topics.park(key)
+    state = ports.topic_states.read(key.topic)
+    park = ports.parks.read(key)
     if state is None or park is None:
         return
-    subscription = ports.topics.subscription(key.topic, key.subscription)
+    subscription = ports.subscriptions.read(key.topic, key.subscription)
     if subscription is None or subscription.generation != key.generation:
-        drop_parks(ports.topics, ports.objects, [park])
+        drop_parks(ports, [park])
         return
     owner = key.topic, key.subscription
     broken = subscription.state is State.BROKEN
@@ -244,11 +246,11 @@ def _look_after_park(ports: Ports, key: ParkKey, swept: SweepResult) -> None:
         return
     settled_ms = now_ms + state.settings.redrive_s * 1000
     enqueued_ms = settled_ms if waits else now_ms + LEASE_MS
-    if not ports.topics.stamp_park(key, park.next_check_ms, enqueued_ms) or waits:
+    if not ports.parks.set_next_check(key, park.next_check_ms, enqueued_ms) or waits:
         return
     if broken:
         swept.tried.add(owner)
     ports.queues.enqueue_parks([key])
     if not broken:
-        ports.topics.stamp_park(key, enqueued_ms, settled_ms)
+        ports.parks.set_next_check(key, enqueued_ms, settled_ms)
     swept.drains += 1

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from tidewheel.errors import ObjectMissing
 from tidewheel.flows.delivery.load_index import complete
 from tidewheel.flows.delivery.release import releases
-from tidewheel.flows.ports import Objects, Topics
+from tidewheel.flows.ports import Storage
+from tidewheel.flows.ports.objects import Objects
 from tidewheel.ledger.delayed_index import due_segments
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms
@@ -50,7 +51,7 @@ class FoundMessage:
         return None if self.checked.options is None else self.checked.options.expires_at_ms
 
 
-def find_message(topics: Topics, objects: Objects, state: TopicState, message_id: MessageId) -> FoundMessage | None:
+def find_message(storage: Storage, state: TopicState, message_id: MessageId) -> FoundMessage | None:
     """Returns the message of an id, even if purged or expired. Returns None if no kept ledger has the id.
 
     Reads the buckets, then each segment whose span has the delivery time, until the row is found. For a planned slot,
@@ -64,15 +65,15 @@ def find_message(topics: Topics, objects: Objects, state: TopicState, message_id
         CorruptLedger: a segment is damaged.
         ObjectMissing: a ledger that the metadata names is gone.
     """
-    found = reading_again(lambda: _find(topics, objects, state, message_id))
+    found = reading_again(lambda: _find(storage, state, message_id))
     if found is not None:
         return found
     slot = id_deliver_at_ms(id_bytes(message_id)) // state.slot_ms
-    now = topics.state(state.topic)
+    now = storage.topic_states.read(state.topic)
     if now is None or not state.planned <= slot < now.planned:
         return None
     # The slot was planned meanwhile, and a later merge has left the row out.
-    return reading_again(lambda: _find(topics, objects, now, message_id))
+    return reading_again(lambda: _find(storage, now, message_id))
 
 
 def reading_again(read: Callable[[], T]) -> T:
@@ -128,18 +129,18 @@ def found_messages(rows: pa.Table, object_name: str) -> list[FoundMessage]:
     return found
 
 
-def _find(topics: Topics, objects: Objects, state: TopicState, message_id: MessageId) -> FoundMessage | None:
+def _find(storage: Storage, state: TopicState, message_id: MessageId) -> FoundMessage | None:
     binary = id_bytes(message_id)
     due_ms = id_deliver_at_ms(binary)
     slot = due_ms // state.slot_ms
-    plan = _plan_of(topics, state, slot) if slot < state.planned else None
+    plan = _plan_of(storage, state, slot) if slot < state.planned else None
     seen: set[tuple[str, Segment]] = set()
-    for object_name, segment in _places(topics, objects, state, plan, slot):
+    for object_name, segment in _places(storage, state, plan, slot):
         outside = not segment.first_deliver_at_ms <= due_ms <= segment.last_deliver_at_ms
         if outside or (object_name, segment) in seen:
             continue
         seen.add((object_name, segment))
-        rows = segment_rows(objects, object_name, segment)
+        rows = segment_rows(storage.objects, object_name, segment)
         rows = rows.filter(pc.equal(rows.column("message_id").cast(pa.binary()), pa.scalar(binary, pa.binary())))
         if rows.num_rows:
             [found] = found_messages(rows.slice(0, 1), object_name)
@@ -149,20 +150,18 @@ def _find(topics: Topics, objects: Objects, state: TopicState, message_id: Messa
     return None
 
 
-def _plan_of(topics: Topics, state: TopicState, slot: int) -> Plan | None:
+def _plan_of(storage: Storage, state: TopicState, slot: int) -> Plan | None:
     """Returns the plan of a slot, while the plan is kept."""
-    for a, b in topics.plan_ranges(state.topic):
+    for a, b in storage.plans.ranges(state.topic):
         if a <= slot < b:
-            return topics.plan(state.topic, a)
+            return storage.plans.read(state.topic, a)
     return None
 
 
-def _places(
-    topics: Topics, objects: Objects, state: TopicState, plan: Plan | None, slot: int
-) -> Iterator[tuple[str, Segment]]:
+def _places(storage: Storage, state: TopicState, plan: Plan | None, slot: int) -> Iterator[tuple[str, Segment]]:
     """Yields the segments that may hold rows of a slot, first the plan's, then the buckets'."""
     if plan is not None:
         yield from ((each.object_name, each.segment) for each in plan.segments)
-    occupied = [each for each in topics.buckets(state.topic) if each.occupies(slot, slot + 1)]
-    live = [complete(objects, each) for each in occupied]
+    occupied = [each for each in storage.buckets.all(state.topic) if each.occupies(slot, slot + 1)]
+    live = [complete(storage.objects, each) for each in occupied]
     yield from ((each.object_name, each.segment) for each in due_segments(live, slot, slot + 1, state.slot_ms))

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tidewheel.flows.delivery.due_rows import without_purged
 from tidewheel.flows.delivery.load_index import complete
-from tidewheel.flows.ports import Objects, Topics
+from tidewheel.flows.ports import Storage
 from tidewheel.flows.waiting.find import FoundMessage, find_message, found_messages, reading_again, segment_rows
 from tidewheel.model.message import MessageId, id_deliver_at_ms, id_floor, id_text
 from tidewheel.model.segment import Segment
@@ -23,7 +23,7 @@ __all__ = ["FoundMessage", "find_message", "peek_messages"]
 
 
 def peek_messages(
-    topics: Topics, objects: Objects, state: TopicState, count: int, now_ms: int, *, after: bytes | None = None
+    storage: Storage, state: TopicState, count: int, now_ms: int, *, after: bytes | None = None
 ) -> list[FoundMessage]:
     """Returns the next unplanned messages, by due time and id.
 
@@ -40,17 +40,14 @@ def peek_messages(
         CorruptLedger: a segment is damaged.
         ObjectMissing: a ledger that the metadata names is gone.
     """
-    return reading_again(lambda: _Peek(topics, objects, state, count, now_ms, after or b"").messages())
+    return reading_again(lambda: _Peek(storage, state, count, now_ms, after or b"").messages())
 
 
 class _Peek:
     """A single peek at the waiting messages."""
 
-    def __init__(
-        self, topics: Topics, objects: Objects, state: TopicState, count: int, now_ms: int, after: bytes
-    ) -> None:
-        self._topics = topics
-        self._objects = objects
+    def __init__(self, storage: Storage, state: TopicState, count: int, now_ms: int, after: bytes) -> None:
+        self._storage = storage
         self._state = state
         self._count = count
         self._now_ms = now_ms
@@ -58,7 +55,7 @@ class _Peek:
         if after:
             self._start_ms = max(self._start_ms, id_deliver_at_ms(after))
         self._after = max(after, id_floor(state.planned * state.slot_ms))
-        self._buckets = topics.buckets(state.topic)
+        self._buckets = storage.buckets.all(state.topic)
         self._heap: list[tuple[int, int, int]] = []
         self._kept: dict[bytes, FoundMessage] = {}
         self._cancelled: set[MessageId] = set()
@@ -67,7 +64,7 @@ class _Peek:
     def messages(self) -> list[FoundMessage]:
         """Reads until the found messages are certain to be the next ones."""
         for object_name, segment in self._segments():
-            self._take(object_name, segment_rows(self._objects, object_name, segment))
+            self._take(object_name, segment_rows(self._storage.objects, object_name, segment))
         return list(self._kept.values())
 
     @property
@@ -92,7 +89,7 @@ class _Peek:
             bound_ms, number, position = heapq.heappop(self._heap)
             bucket = self._buckets[number]
             if not bucket.complete:
-                bucket = self._buckets[number] = complete(self._objects, bucket)
+                bucket = self._buckets[number] = complete(self._storage.objects, bucket)
             at = self._next_of(number, position)
             if at is None:
                 continue
@@ -156,5 +153,5 @@ class _Peek:
         """Reads the tombstones up to the last of some sorted ids, except known tombstones."""
         end_slot = id_deliver_at_ms(ids[-1]) // self._state.slot_ms + 1
         if end_slot > self._asked_to_slot:
-            self._cancelled |= self._topics.tombstones(self._state.topic, self._asked_to_slot, end_slot)
+            self._cancelled |= self._storage.tombstones.ids(self._state.topic, self._asked_to_slot, end_slot)
             self._asked_to_slot = end_slot

@@ -209,7 +209,7 @@ class Emulator:
         if denial is not None:
             raise PermissionError(denial.message)
 
-    def least_look_at_ms(self, table_name: str) -> int | None:
+    def least_next_check_ms(self, table_name: str) -> int | None:
         """Returns the next check time in the sparse index `checks`. Returns None if the index is empty."""
         return self._check_index.least_ms(table_name)
 

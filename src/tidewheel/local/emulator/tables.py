@@ -22,7 +22,7 @@ from moto.dynamodb.parsing.expressions import UpdateExpressionParser  # type: ig
 
 from tidewheel.local.emulator.patching import Patches
 
-WAKE_INDEX_HASH, WAKE_INDEX_RANGE = "check_shard", "next_check_ms"
+CHECK_INDEX_HASH, CHECK_INDEX_RANGE = "check_shard", "next_check_ms"
 
 
 def install(patches: Patches, index: CheckIndex) -> None:
@@ -41,11 +41,11 @@ class CheckIndex:
     """
 
     def __init__(self) -> None:
-        self._look_at_ms: dict[tuple[str, str, str], int] = {}
+        self._next_check_ms: dict[tuple[str, str, str], int] = {}
 
     def least_ms(self, table_name: str) -> int | None:
         """Returns the earliest next_check_ms of a table. Returns None if the index is empty."""
-        return min((at_ms for key, at_ms in self._look_at_ms.items() if key[0] == table_name), default=None)
+        return min((at_ms for key, at_ms in self._next_check_ms.items() if key[0] == table_name), default=None)
 
     def note(self, backend: DynamoDBBackend, table_name: str, attributes: dict[str, Any]) -> None:
         """Updates the index for an item that may have changed."""
@@ -55,10 +55,10 @@ class CheckIndex:
         hash_key, range_key = backend.get_keys_value(table, attributes)
         item = table.get_item(hash_key, range_key)
         key = (table_name, str(hash_key.value), str(range_key.value if range_key else ""))
-        if item is not None and WAKE_INDEX_HASH in item.attrs and WAKE_INDEX_RANGE in item.attrs:
-            self._look_at_ms[key] = int(item.attrs[WAKE_INDEX_RANGE].value)
+        if item is not None and CHECK_INDEX_HASH in item.attrs and CHECK_INDEX_RANGE in item.attrs:
+            self._next_check_ms[key] = int(item.attrs[CHECK_INDEX_RANGE].value)
         else:
-            self._look_at_ms.pop(key, None)
+            self._next_check_ms.pop(key, None)
 
 
 def item_bytes(table: Table, backend: DynamoDBBackend, attributes: dict[str, Any]) -> int:

@@ -1,0 +1,143 @@
+"""Stores deliveries in DynamoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidewheel.aws import table_layout as layout
+from tidewheel.aws.dynamodb import items
+from tidewheel.aws.dynamodb.table import Table
+from tidewheel.aws.dynamodb.writes import Change, Check, Item, Put, Write
+from tidewheel.flows.ports.deliveries import HandOut, Replay
+from tidewheel.model.subscription_state import Delivery, DeliveryKey, State
+from tidewheel.model.topic_state import TopicState
+
+
+class DynamoDeliveries:
+    """Implements the port `Deliveries`."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def hand_out(self, step: HandOut) -> bool:
+        """Hands out a plan in a transaction, or in an UpdateItem if the step has no delivery."""
+        topic = step.subscription.topic
+        writes = hand_out_writes(step)
+        if len(writes) > 1:
+            return not self._table.transact(writes, action="hand_out", topic=topic)
+        done, _ = self._table.update(_cursor_change(step), action="hand_out", topic=topic)
+        return done
+
+    def open_replay(self, state: TopicState, delivery: Delivery) -> Replay:
+        """Starts a replay in a single transaction."""
+        key = delivery.key
+        failed = self._table.transact(
+            [
+                Put(item=items.encode_delivery(delivery)),
+                Check(
+                    key=layout.subscription_key(key.topic, key.subscription),
+                    condition="generation = :generation AND #state <> :paused",
+                    values={"generation": key.generation, "paused": State.PAUSED.value},
+                ),
+                Change(
+                    key=layout.topic_state_key(state.topic),
+                    condition=f"{items.SAME_TOPIC} AND collected_until <= :a",
+                    values={"generation": state.generation, "a": key.plan},
+                    adds={"subscriptions_version": 1},
+                ),
+            ],
+            action="open_replay",
+            topic=state.topic,
+        )
+        if 2 in failed:
+            return Replay.COLLECTED
+        return Replay.REFUSED if failed else Replay.OPENED
+
+    def read(self, key: DeliveryKey) -> Delivery | None:
+        return _delivery(self._table.get(layout.delivery_key(key)))
+
+    def all(self, topic: str) -> list[Delivery]:
+        found = self._table.query_prefix(layout.topic_partition(topic), layout.DELIVERIES)
+        return [items.decode_delivery(item) for item in found]
+
+    def lease_part(self, key: DeliveryKey, part: int, now_ms: int, expired_before_ms: int) -> Delivery | None:
+        """Leases a part with a single UpdateItem.
+
+        If the response is lost and boto3 sends the request again, the second try finds the lease of the first and
+        returns None. The part then waits until the lease expires, as after a crash.
+        """
+        lease = f"leases.#{part}"
+        return self._change(
+            Change(
+                key=layout.delivery_key(key),
+                condition=f"attribute_exists(pk) AND NOT contains(done, :part) "
+                f"AND (attribute_not_exists({lease}) OR {lease} < :expired)",
+                values={"part": part, "expired": expired_before_ms},
+                sets={lease: now_ms},
+            ),
+            "lease_part",
+            key,
+        )
+
+    def release_part(self, key: DeliveryKey, part: int) -> None:
+        """Releases a part's lease with a single UpdateItem."""
+        change = Change(key=layout.delivery_key(key), condition="attribute_exists(pk)", sets={f"leases.#{part}": None})
+        self._table.update(change, action="release_part", topic=key.topic)
+
+    def part_done(self, key: DeliveryKey, part: int) -> Delivery | None:
+        """Marks a part as done with a single UpdateItem."""
+        change = Change(
+            key=layout.delivery_key(key),
+            condition="attribute_exists(pk)",
+            sets={f"leases.#{part}": None},
+            adds={"done": frozenset((part,))},
+        )
+        return self._change(change, "part_done", key)
+
+    def set_next_check(self, key: DeliveryKey, seen_next_check_ms: int, next_check_ms: int) -> bool:
+        """Sets a delivery's next check with a single UpdateItem."""
+        done, _ = self._table.update(
+            Change(
+                key=layout.delivery_key(key),
+                condition="next_check_ms = :seen",
+                values={"seen": seen_next_check_ms},
+                sets={"next_check_ms": next_check_ms},
+            ),
+            action="stamp_delivery",
+            topic=key.topic,
+        )
+        return done
+
+    def delete(self, keys: Iterable[DeliveryKey]) -> None:
+        """Deletes each delivery with a DeleteItem.
+
+        A batch costs the same, and would need another permission.
+        """
+        for key in keys:
+            self._table.delete(layout.delivery_key(key), action="delete_deliveries", topic=key.topic)
+
+    def _change(self, change: Change, action: str, key: DeliveryKey) -> Delivery | None:
+        done, item = self._table.update(change, action=action, topic=key.topic, returns=True)
+        return _delivery(item) if done else None
+
+
+def hand_out_writes(step: HandOut) -> list[Write]:
+    """Returns the writes that hand out a plan."""
+    writes: list[Write] = [_cursor_change(step)]
+    if step.delivery is not None:
+        writes.append(Put(item=items.encode_delivery(step.delivery)))
+    return writes
+
+
+def _cursor_change(step: HandOut) -> Change:
+    seen = step.subscription
+    return Change(
+        key=layout.subscription_key(seen.topic, seen.name),
+        condition="#cursor = :cursor AND generation = :generation",
+        values={"cursor": seen.cursor, "generation": seen.generation},
+        sets={"#cursor": step.to},
+    )
+
+
+def _delivery(item: Item | None) -> Delivery | None:
+    return None if item is None else items.decode_delivery(item)

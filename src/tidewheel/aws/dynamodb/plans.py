@@ -1,0 +1,137 @@
+"""Stores plans in DynamoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidewheel.aws import table_layout as layout
+from tidewheel.aws.dynamodb import items
+from tidewheel.aws.dynamodb.deliveries import hand_out_writes
+from tidewheel.aws.dynamodb.items import PlanItem
+from tidewheel.aws.dynamodb.table import Table
+from tidewheel.aws.dynamodb.writes import Change, Item, Put, Value, Write
+from tidewheel.flows.ports.deliveries import HandOut
+from tidewheel.flows.ports.objects import Objects
+from tidewheel.flows.ports.topic_states import NextWork
+from tidewheel.model import object_names
+from tidewheel.model.plan import Plan, decode_plan, encode_plan
+from tidewheel.model.topic_state import TopicState
+
+MAX_INLINE_MANIFEST_BYTES = 300_000
+"""Larger manifests are stored in S3, since an item has at most 400 KB."""
+
+
+class DynamoPlans:
+    """Implements the port `Plans`. Manifests that are too large for an item are objects."""
+
+    def __init__(self, table: Table, objects: Objects) -> None:
+        self._table = table
+        self._objects = objects
+
+    def commit(
+        self,
+        state: TopicState,
+        plan: Plan | None,
+        end_slot: int,
+        hand_outs: Sequence[HandOut] = (),
+        next_work: NextWork | None = None,
+    ) -> bool:
+        """Commits a plan in a transaction, or in an UpdateItem if only the topic state changes.
+
+        A large manifest is put to S3 first. If the process stops after that PUT, nothing names the object.
+        """
+        state_change = self._planned(state, end_slot, next_work)
+        writes: list[Write] = [state_change]
+        item = None if plan is None else self._plan_item(plan)
+        if item is not None:
+            writes.append(Put(item=items.encode_plan_item(item)))
+        for step in hand_outs:
+            writes += hand_out_writes(step)
+        if len(writes) == 1:
+            done, _ = self._table.update(state_change, action="commit_plan", topic=state.topic)
+        else:
+            done = not self._table.transact(writes, action="commit_plan", topic=state.topic)
+        if not done and item is not None and item.object_name is not None:
+            self._drop_unnamed(item)
+        return done
+
+    def read(self, topic: str, first_slot: int, *, whole: bool = True) -> Plan | None:
+        """Reads a plan with a GetItem, and a GET if the manifest is in S3."""
+        item = self._table.get(layout.plan_key(topic, first_slot))
+        return None if item is None else self._plan_of(item, whole)
+
+    def next(self, topic: str, at_or_after: int, *, whole: bool = True) -> Plan | None:
+        """Reads the next plan with a query of a single item, and a GET if the manifest is in S3."""
+        partition, first = layout.plan_key(topic, max(0, at_or_after))
+        found = self._table.query(
+            "pk = :pk AND sk BETWEEN :first AND :last",
+            {"pk": partition, "first": first, "last": layout.PLANS + "~"},
+            limit=1,
+        )
+        item = next(found, None)
+        return None if item is None else self._plan_of(item, whole)
+
+    def ranges(self, topic: str) -> list[tuple[int, int]]:
+        found = self._table.query_prefix(layout.topic_partition(topic), layout.PLANS, projection="pk, sk, v, end_slot")
+        return [(plan.first_slot, plan.end_slot) for plan in map(items.decode_plan_item, found)]
+
+    def objects(self, topic: str) -> frozenset[str]:
+        partition, projection = layout.topic_partition(topic), "pk, sk, v, end_slot, object_name, occurrences"
+        found = map(items.decode_plan_item, self._table.query_prefix(partition, layout.PLANS, projection=projection))
+        names = (name for plan in found for name in (plan.object_name, plan.occurrences))
+        return frozenset(name for name in names if name is not None)
+
+    def delete(self, topic: str, first_slot: int) -> str | None:
+        """Deletes a plan with a DeleteItem, then its manifest if the manifest is in S3."""
+        item = self._table.delete(layout.plan_key(topic, first_slot), action="delete_plan", topic=topic, returns=True)
+        if item is None:
+            return None
+        plan = items.decode_plan_item(item)
+        if plan.object_name is not None:
+            self._objects.delete([plan.object_name])
+        return plan.occurrences
+
+    def _planned(self, state: TopicState, end_slot: int, next_work: NextWork | None) -> Change:
+        condition = f"planned = :planned AND swap_version = :swap_version AND {items.SAME_TOPIC}"
+        values: dict[str, Value] = {
+            "planned": state.planned,
+            "swap_version": state.swap_version,
+            "generation": state.generation,
+        }
+        sets: dict[str, Value | None] = {"planned": end_slot}
+        if next_work is not None:
+            condition += " AND work_version = :work_version"
+            values["work_version"] = state.work_version
+            sets |= items.next_work_fields(state.topic, next_work)
+        return Change(key=layout.topic_state_key(state.topic), condition=condition, values=values, sets=sets)
+
+    def _plan_item(self, plan: Plan) -> PlanItem:
+        manifest = encode_plan(plan)
+        if len(manifest) <= MAX_INLINE_MANIFEST_BYTES:
+            return PlanItem(plan.topic, plan.first_slot, plan.end_slot, manifest, None, 0, plan.occurrences)
+        name = object_names.manifest_name(plan.topic, plan.first_slot, object_names.random_attempt())
+        self._objects.put(name, manifest)
+        return PlanItem(plan.topic, plan.first_slot, plan.end_slot, None, name, len(manifest), plan.occurrences)
+
+    def _drop_unnamed(self, refused: PlanItem) -> None:
+        """Deletes a refused plan's manifest, unless an earlier try with a lost response put the plan."""
+        item = self._table.get(layout.plan_key(refused.topic, refused.first_slot))
+        if item is None or items.decode_plan_item(item).object_name != refused.object_name:
+            self._objects.delete([str(refused.object_name)])
+
+    def _plan_of(self, item: Item, whole: bool) -> Plan:
+        found = items.decode_plan_item(item)
+        manifest = found.manifest
+        if manifest is None and not whole:
+            return Plan(
+                topic=found.topic,
+                first_slot=found.first_slot,
+                end_slot=found.end_slot,
+                segments=(),
+                occurrences=found.occurrences,
+            )
+        if manifest is None:
+            manifest = self._objects.get_range(str(found.object_name), 0, found.object_bytes)
+        return decode_plan(
+            found.topic, found.first_slot, found.end_slot, manifest, found.occurrences, found.object_name
+        )

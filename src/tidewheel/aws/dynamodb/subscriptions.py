@@ -1,0 +1,130 @@
+"""Stores subscriptions in DynamoDB."""
+
+from __future__ import annotations
+
+from tidewheel.aws import table_layout as layout
+from tidewheel.aws.dynamodb import items
+from tidewheel.aws.dynamodb.table import Table
+from tidewheel.aws.dynamodb.writes import Change, Delete, Put, Value
+from tidewheel.flows.ports.topic_states import AT_ONCE_MS
+from tidewheel.model.subscription_state import State, SubscriptionState
+from tidewheel.model.topic_state import TopicState, above
+
+
+class DynamoSubscriptions:
+    """Implements the port `Subscriptions`."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def create(self, state: TopicState, subscription: SubscriptionState) -> bool:
+        """Creates a subscription in a single transaction.
+
+        The transaction lowers next_slot only where next_slot is above the cursor. DynamoDB cannot compute a minimum of
+        two numbers, so the comparison is a condition. If next_slot no longer compares with the cursor as in `state`,
+        the transaction is refused, and the caller reads the topic state again, as for the other conditions.
+        """
+        cursor = subscription.cursor
+        failed = self._table.transact(
+            [
+                Put(item=items.encode_subscription(subscription), if_absent=True),
+                Change(
+                    key=layout.topic_state_key(state.topic),
+                    condition=f"collected_until <= :cursor AND {items.SAME_TOPIC} AND "
+                    + items.next_slot_comparison(above(state.next_slot, cursor), ":cursor"),
+                    values={"cursor": cursor, "generation": state.generation},
+                    sets=_lowered(state, cursor),
+                    adds={"subscriptions_version": 1, "work_version": 1},
+                ),
+            ],
+            action="create_subscription",
+            topic=state.topic,
+        )
+        return not failed
+
+    def read(self, topic: str, name: str) -> SubscriptionState | None:
+        item = self._table.get(layout.subscription_key(topic, name))
+        return None if item is None else items.decode_subscription(item)
+
+    def all(self, topic: str) -> list[SubscriptionState]:
+        found = self._table.query_prefix(layout.topic_partition(topic), layout.SUBSCRIPTIONS)
+        return [items.decode_subscription(item) for item in found]
+
+    def pause(self, subscription: SubscriptionState) -> bool:
+        """Pauses a subscription with a single UpdateItem."""
+        return self._change_subscription(subscription, "pause", {"#state": State.PAUSED.value})
+
+    def mark_broken(self, topic: str, name: str, generation: str) -> bool:
+        """Marks a subscription as broken with a single UpdateItem."""
+        change = Change(
+            key=layout.subscription_key(topic, name),
+            condition="generation = :generation AND #state = :active",
+            values={"generation": generation, "active": State.ACTIVE.value},
+            sets={"#state": State.BROKEN.value},
+        )
+        done, _ = self._table.update(change, action="mark_broken", topic=topic)
+        return done
+
+    def resume(self, state: TopicState, subscription: SubscriptionState) -> bool:
+        """Resumes a subscription in a single transaction.
+
+        As in `create`, the comparison of next_slot with the cursor is a condition.
+        """
+        cursor = subscription.cursor
+        failed = self._table.transact(
+            [
+                Change(
+                    key=layout.subscription_key(state.topic, subscription.name),
+                    condition="generation = :generation AND #state = :seen",
+                    values={"generation": subscription.generation, "seen": subscription.state.value},
+                    sets={"#state": State.ACTIVE.value},
+                ),
+                Change(
+                    key=layout.topic_state_key(state.topic),
+                    condition=f"{items.SAME_TOPIC} AND "
+                    + items.next_slot_comparison(above(state.next_slot, cursor), ":cursor"),
+                    values={"cursor": cursor, "generation": state.generation},
+                    sets=_lowered(state, cursor),
+                    adds={"work_version": 1},
+                ),
+            ],
+            action="resume",
+            topic=state.topic,
+        )
+        return not failed
+
+    def set_filter(self, subscription: SubscriptionState, filter_policy: str | None) -> bool:
+        """Changes the filter with a single UpdateItem."""
+        return self._change_subscription(subscription, "set_filter", {"filter_policy": filter_policy})
+
+    def delete(self, subscription: SubscriptionState) -> bool:
+        """Deletes a subscription in a transaction, since `Table.delete` has no conditions."""
+        delete = Delete(
+            key=layout.subscription_key(subscription.topic, subscription.name),
+            condition="generation = :generation",
+            values={"generation": subscription.generation},
+        )
+        return not self._table.transact([delete], action="delete_subscription", topic=subscription.topic)
+
+    def restore(self, subscription: SubscriptionState) -> None:
+        """Restores a subscription with a single PutItem."""
+        put = Put(item=items.encode_subscription(subscription))
+        self._table.put(put, action="restore_subscription", topic=subscription.topic)
+
+    def _change_subscription(self, subscription: SubscriptionState, action: str, sets: dict[str, Value | None]) -> bool:
+        change = Change(
+            key=layout.subscription_key(subscription.topic, subscription.name),
+            condition="generation = :generation",
+            values={"generation": subscription.generation},
+            sets=sets,
+        )
+        done, _ = self._table.update(change, action=action, topic=subscription.topic)
+        return done
+
+
+def _lowered(state: TopicState, cursor: int) -> dict[str, Value | None]:
+    """Returns the attributes of a topic state whose next slot is lowered to a cursor. Empty if it is low enough."""
+    if not above(state.next_slot, cursor):
+        return {}
+    next_check_ms = AT_ONCE_MS if cursor >= state.sealed else state.check_at(cursor, state.collect_at_ms)
+    return {"next_slot": cursor, **items.check_fields(state.topic, next_check_ms)}

@@ -1,0 +1,53 @@
+"""The port to the due checks and the daily work of the sweep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from tidewheel.model.park import ParkKey
+from tidewheel.model.subscription_state import DeliveryKey
+
+
+class Due(NamedTuple):
+    """The topics, deliveries and parks that the sweep must check."""
+
+    topics: list[str]
+    deliveries: list[DeliveryKey]
+    parks: list[ParkKey]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DailyClaim:
+    """A claim of the caller on one daily work.
+
+    Attributes:
+        after: where the last holder of the claim stopped; None: it came to the end.
+    """
+
+    after: str | None
+
+
+class Checks(Protocol):
+    """The due checks of all topics, and the claims on daily work."""
+
+    def due(self, now_ms: int) -> Due:
+        """Returns topics, open deliveries and parks whose next check has come, earliest first.
+
+        The read is eventually consistent.
+        """
+        ...
+
+    def claim_daily(self, name: str, now_ms: int, next_ms: int) -> DailyClaim | None:
+        """Claims a daily work. Returns None if the work is not due.
+
+        `SERVICE name: next_at_ms = next_ms IF absent or its next_at_ms <= now_ms`.
+        """
+        ...
+
+    def put_off_daily(self, name: str, next_ms: int, after: str | None) -> None:
+        """Sets when and where a claimed daily work continues.
+
+        `SERVICE name: next_at_ms = next_ms, after`.
+        """
+        ...

@@ -1,0 +1,52 @@
+"""The port to merges and the objects that they replace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.model.topic_state import TopicState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trash:
+    """Objects that a merge replaced, dead once `collected_until` reaches `sealed`."""
+
+    sealed: int
+    id: str
+    objects: tuple[str, ...]
+
+
+class Merges(Protocol):
+    """Swaps of ledgers, the lease of a topic's merge, and the trash."""
+
+    def lease(self, topic: str, now_ms: int, until_ms: int) -> bool:
+        """Leases a topic's merge, so that one run works at a time. Returns False if refused.
+
+        `MERGE: until_ms = ... IF absent or its until_ms <= now_ms`.
+        """
+        ...
+
+    def release(self, topic: str, until_ms: int) -> None:
+        """Releases a merge lease if its end is `until_ms`. Another run's lease stays."""
+        ...
+
+    def swap(
+        self, state: TopicState, sources: Sequence[Bucket], outputs: Sequence[Bucket], trash: Trash, dropped: int = 0
+    ) -> bool:
+        """Swaps sources for outputs. Returns False if nothing was written.
+
+        `T{put outputs; delete each source IF the source exists; put TRASH; STATE: swap_version + 1, waiting - dropped
+        IF planned <= trash.sealed and generation as read}`.
+        """
+        ...
+
+    def trash(self, topic: str) -> list[Trash]:
+        """Reads the trash."""
+        ...
+
+    def delete_trash(self, topic: str, trash: Trash) -> None:
+        """Deletes a trash item."""
+        ...

@@ -1,0 +1,67 @@
+"""The port to queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from tidewheel.model.park import ParkKey
+from tidewheel.model.subscription_state import DeliveryKey
+
+
+class Release(NamedTuple):
+    """A message on its way to a queue."""
+
+    deliver_at_ms: int
+    text: str
+    attributes: Mapping[str, str] | None
+    header: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A message of a batch that SQS did not take.
+
+    Attributes:
+        index: the message's place in the batch.
+        permanent: whether SQS will never take the message (the message's fault, not the service's).
+    """
+
+    index: int
+    permanent: bool
+    code: str
+    reason: str
+
+
+class Queues(Protocol):
+    """The SQS queues of subscriptions, the work queue and the queue of refused messages."""
+
+    def send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
+        """Sends at most ten messages, each with its delay in seconds. Returns the refusals.
+
+        Raises:
+            QueueUnavailable: the queue is gone or access to it is denied.
+        """
+        ...
+
+    def enqueue_parts(self, key: DeliveryKey, parts: Sequence[int]) -> None:
+        """Puts parts of a delivery into the work queue."""
+        ...
+
+    def enqueue_parks(self, keys: Sequence[ParkKey]) -> None:
+        """Puts parks to drain into the work queue."""
+        ...
+
+    def enqueue_catch_up(self, topic: str, subscription: str, generation: str) -> None:
+        """Puts a job for a resumed subscription into the work queue.
+
+        Raises:
+            QueueUnavailable: the caller has no access, or there is no work queue.
+        """
+        ...
+
+    def refuse(self, document: Mapping[str, object]) -> None:
+        """Keeps an undeliverable message, with the reason, in the queue of refused messages."""
+        ...

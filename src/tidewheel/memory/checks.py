@@ -1,0 +1,54 @@
+"""Stores due checks and daily claims in memory."""
+
+from __future__ import annotations
+
+from tidewheel.flows.ports.checks import DailyClaim, Due
+from tidewheel.memory.store import MemoryStore
+from tidewheel.model.park import Park
+from tidewheel.model.subscription_state import Delivery
+
+
+class MemoryChecks:
+    """Implements the port `Checks`."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def due(self, now_ms: int) -> Due:
+        with self._store.lock:
+            states = [items.state for items in self._store.topics.values() if items.state is not None]
+            deliveries = [delivery for items in self._store.topics.values() for delivery in items.deliveries.values()]
+            parks = [park for items in self._store.topics.values() for park in items.parks.values()]
+            topics = sorted((each.next_check_ms, each.topic) for each in states if each.next_check_ms is not None)
+            return Due(
+                [topic for next_check_ms, topic in topics if next_check_ms <= now_ms],
+                [each.key for each in sorted(deliveries, key=_next_check_ms) if each.next_check_ms <= now_ms],
+                [each.key for each in sorted(parks, key=_next_check_ms) if each.next_check_ms <= now_ms],
+            )
+
+    def next_check_ms(self) -> int | None:
+        """Returns the earliest time at which `due` finds an item. Returns None if there is none."""
+        with self._store.lock:
+            checked = (
+                each.next_check_ms
+                for items in self._store.topics.values()
+                for each in (items.state, *items.deliveries.values(), *items.parks.values())
+                if each is not None
+            )
+            return min((each for each in checked if each is not None), default=None)
+
+    def claim_daily(self, name: str, now_ms: int, next_ms: int) -> DailyClaim | None:
+        with self._store.lock:
+            at_ms, after = self._store.daily.get(name, (now_ms, None))
+            if at_ms > now_ms:
+                return None
+            self._store.daily[name] = next_ms, after
+            return DailyClaim(after=after)
+
+    def put_off_daily(self, name: str, next_ms: int, after: str | None) -> None:
+        with self._store.lock:
+            self._store.daily[name] = next_ms, after
+
+
+def _next_check_ms(each: Delivery | Park) -> int:
+    return each.next_check_ms

@@ -1,0 +1,98 @@
+"""Stores subscriptions in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tidewheel.flows.ports.topic_states import AT_ONCE_MS
+from tidewheel.memory.store import MemoryStore
+from tidewheel.model.subscription_state import State, SubscriptionState
+from tidewheel.model.topic_state import TopicState, above
+
+
+class MemorySubscriptions:
+    """Implements the port `Subscriptions`."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def create(self, state: TopicState, subscription: SubscriptionState) -> bool:
+        with self._store.lock:
+            items, cursor = self._store.of(state.topic), subscription.cursor
+            current = self._store.same(state)
+            if subscription.name in items.subscriptions or current is None or current.collected_until > cursor:
+                return False
+            lower = above(state.next_slot, cursor)
+            if above(current.next_slot, cursor) != lower:
+                return False
+            items.subscriptions[subscription.name] = subscription
+            items.state = replace(
+                current, subscriptions_version=current.subscriptions_version + 1, work_version=current.work_version + 1
+            )
+            if lower:
+                next_check_ms = AT_ONCE_MS if cursor >= state.sealed else state.check_at(cursor, state.collect_at_ms)
+                items.state = replace(items.state, next_slot=cursor, next_check_ms=next_check_ms)
+            return True
+
+    def read(self, topic: str, name: str) -> SubscriptionState | None:
+        with self._store.lock:
+            return self._store.of(topic).subscriptions.get(name)
+
+    def all(self, topic: str) -> list[SubscriptionState]:
+        with self._store.lock:
+            return [each for _, each in sorted(self._store.of(topic).subscriptions.items())]
+
+    def pause(self, subscription: SubscriptionState) -> bool:
+        return self._change(subscription, lambda current: replace(current, state=State.PAUSED))
+
+    def mark_broken(self, topic: str, name: str, generation: str) -> bool:
+        with self._store.lock:
+            current = self._store.of(topic).subscriptions.get(name)
+            if current is None or (current.generation, current.state) != (generation, State.ACTIVE):
+                return False
+            self._store.of(topic).subscriptions[name] = replace(current, state=State.BROKEN)
+            return True
+
+    def resume(self, state: TopicState, subscription: SubscriptionState) -> bool:
+        with self._store.lock:
+            items, cursor = self._store.of(state.topic), subscription.cursor
+            marks, current = self._store.same(state), items.subscriptions.get(subscription.name)
+            if marks is None or current is None:
+                return False
+            if (current.generation, current.state) != (subscription.generation, subscription.state):
+                return False
+            lower = above(state.next_slot, cursor)
+            if above(marks.next_slot, cursor) != lower:
+                return False
+            items.subscriptions[current.name] = replace(current, state=State.ACTIVE)
+            items.state = replace(marks, work_version=marks.work_version + 1)
+            if lower:
+                next_check_ms = AT_ONCE_MS if cursor >= state.sealed else state.check_at(cursor, state.collect_at_ms)
+                items.state = replace(items.state, next_slot=cursor, next_check_ms=next_check_ms)
+            return True
+
+    def set_filter(self, subscription: SubscriptionState, filter_policy: str | None) -> bool:
+        return self._change(subscription, lambda current: replace(current, filter_policy=filter_policy))
+
+    def delete(self, subscription: SubscriptionState) -> bool:
+        return self._change(subscription, lambda _: None)
+
+    def restore(self, subscription: SubscriptionState) -> None:
+        with self._store.lock:
+            self._store.of(subscription.topic).subscriptions[subscription.name] = subscription
+
+    def _change(
+        self, subscription: SubscriptionState, change: Callable[[SubscriptionState], SubscriptionState | None]
+    ) -> bool:
+        with self._store.lock:
+            kept = self._store.of(subscription.topic).subscriptions
+            current = kept.get(subscription.name)
+            if current is None or current.generation != subscription.generation:
+                return False
+            changed = change(current)
+            if changed is None:
+                del kept[current.name]
+            else:
+                kept[current.name] = changed
+            return True

@@ -1,0 +1,259 @@
+"""The port Buckets: buckets, and the commit that adds one to a topic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.contract.builders import (
+    Store,
+    a_bucket,
+    a_segment,
+    a_state,
+    some_trash,
+)
+from tests.contract.conftest import aws_store
+from tidewheel import clock as clocks
+from tidewheel.aws import table_layout as layout
+from tidewheel.clock import ManualClock
+from tidewheel.flows.ports.buckets import Commit
+from tidewheel.flows.ports.topic_states import NextWork
+from tidewheel.ledger.bucket import Bucket, BucketId, encode_tail
+from tidewheel.ledger.slots import slots_of
+
+LOW = NextWork(next_slot=105, next_check_ms=7000, collect_at_ms=None)
+
+
+def _assert_bucket_refused(store: Store, state: Any, next_work: NextWork | None) -> None:
+    before = store.current()
+    assert store.buckets.commit(state, a_bucket(105), next_work) is Commit.MOVED
+    assert store.buckets.all("orders") == []
+    assert store.current() == before
+
+
+def commit(store: Store, once: str | None, id: str = "b1") -> Commit:
+    state = store.current()
+    next_work = LOW if state.next_slot is None else None
+    return store.buckets.commit(state, a_bucket(105, id=id), next_work, None, once)
+
+
+def a_tailed_bucket(slots: range, segments: int, id: str = "large") -> Bucket:
+    """A bucket whose ledger has its index in its tail."""
+    bucket = replace(a_bucket(105, id=id), slots=slots_of(slots))
+    table = tuple(a_segment(i * i) for i in range(segments))
+    _, tail = encode_tail(bucket.slots, table, offset=5_000_000)
+    return replace(bucket, segments=table, tail=tail, rows=2**40, size_bytes=2**35)
+
+
+LARGE_BITMAP = range(105, 400_000, 2)
+
+
+SMALL_BITMAP = range(105, 107)
+
+
+def test_a_bucket_is_read_by_its_id(store: Store) -> None:
+    state = store.topic()
+    assert store.buckets.read("orders", a_bucket(105).id) is None
+    store.buckets.commit(state, a_bucket(105), LOW)
+    assert store.buckets.read("orders", a_bucket(105).id) == a_bucket(105)
+
+
+def test_a_committed_bucket_is_read_as_it_was_given_and_lowers_the_next_slot(store: Store) -> None:
+    state = store.topic(collect_at_ms=11)
+    bucket = a_bucket(105, 106, 400_000, segments=30)
+    assert store.buckets.commit(state, bucket, LOW) is Commit.COMMITTED
+    assert store.buckets.all("orders") == [bucket]
+    assert store.current() == replace(state, work_version=1, waiting=40, next_slot=105, next_check_ms=7000)
+
+
+def test_a_bucket_behind_the_next_slot_leaves_it(store: Store) -> None:
+    state = store.topic(next_slot=103, next_check_ms=1)
+    assert store.buckets.commit(state, a_bucket(103, 200), None) is Commit.COMMITTED
+    assert store.current() == replace(state, work_version=1, waiting=40)
+
+
+def test_marks_that_do_not_matter_may_have_moved_when_a_bucket_is_committed(store: Store) -> None:
+    state = store.topic()
+    store.topic_states.seal(store.current(), 105)
+    store.buckets.commit(state, a_bucket(900, id="other"), NextWork(next_slot=900, next_check_ms=1, collect_at_ms=1))
+    store.subscribed()  # the next slot 100
+    stale = replace(state, next_slot=100)
+    assert store.buckets.commit(stale, a_bucket(105), None) is Commit.COMMITTED
+    assert store.current().work_version == 3
+
+
+def test_a_bucket_committed_twice_is_one_and_changes_nothing(store: Store) -> None:
+    state = store.topic()
+    store.buckets.commit(state, a_bucket(105), LOW)
+    after = store.current()
+    again = replace(a_bucket(105), object_name="another-attempt")
+    assert store.buckets.commit(after, again, None) is Commit.EXISTS
+    assert store.buckets.all("orders") == [a_bucket(105)]
+    assert store.current() == after
+
+
+def test_a_bucket_that_exists_says_so_even_if_the_topic_state_moved(store: Store) -> None:
+    state = store.topic()
+    store.buckets.commit(state, a_bucket(105), LOW)
+    store.topic_states.seal(store.current(), 110)
+    assert store.buckets.commit(state, a_bucket(105), LOW) is Commit.EXISTS
+
+
+def test_a_bucket_is_refused_when_its_first_slot_was_sealed(store: Store) -> None:
+    state = store.topic()
+    store.topic_states.seal(store.current(), 106)
+    _assert_bucket_refused(store, state, LOW)
+
+
+def test_a_bucket_is_refused_when_the_topic_is_another_of_the_same_name(store: Store) -> None:
+    store.topic()
+    _assert_bucket_refused(store, a_state(generation="g0"), LOW)
+
+
+@pytest.mark.parametrize(
+    ("read", "now", "next_work"),
+    [(None, 105, LOW), (200, 105, LOW), (200, 1, LOW), (105, None, None), (105, 106, None)],
+)
+def test_a_bucket_is_refused_when_the_next_slot_moved_across_its_first_slot(
+    store: Store, read: int | None, now: int | None, next_work: NextWork | None
+) -> None:
+    store.topic(next_slot=now)
+    _assert_bucket_refused(store, a_state(next_slot=read), next_work)
+
+
+@pytest.mark.parametrize(("read", "now", "next_work"), [(None, 106, LOW), (106, None, LOW), (105, 1, None)])
+def test_a_bucket_is_committed_when_the_next_slot_moved_but_not_across_its_first_slot(
+    store: Store, read: int | None, now: int | None, next_work: NextWork | None
+) -> None:
+    store.topic(next_slot=now)
+    assert store.buckets.commit(a_state(next_slot=read), a_bucket(105), next_work) is Commit.COMMITTED
+    assert store.current().next_slot == (105 if next_work else now)
+
+
+def test_all_buckets_of_a_topic_are_read_and_none_of_another(store: Store) -> None:
+    state, other = store.topic(), a_state("orders2")
+    store.topic_states.create(other)
+    store.put_trash(some_trash(100))
+    for number in range(7):
+        store.buckets.commit(store.current(), a_bucket(105, id=f"b{number}"), None if number else LOW)
+    store.buckets.commit(other, a_bucket(105, id="foreign"), LOW)
+    assert sorted(bucket.id for bucket in store.buckets.all("orders")) == [f"b{n}" for n in range(7)]
+    assert store.current().work_version == state.work_version + 7
+
+
+def test_a_deleted_bucket_is_gone_and_may_be_deleted_again(store: Store) -> None:
+    store.buckets.commit(store.topic(), a_bucket(105), LOW)
+    store.buckets.delete("orders", a_bucket(105).id)
+    store.buckets.delete("orders", a_bucket(105).id)
+    assert store.buckets.all("orders") == []
+
+
+def test_commits_of_an_import_are_told_by_import(store: Store) -> None:
+    store.topic()
+    assert store.buckets.imported("orders", "i1") == frozenset()
+    for cut in (0, 7, 12):
+        assert commit(store, f"i1#{cut}", f"b{cut}") is Commit.COMMITTED
+    assert commit(store, "i1x#3", "b3") is Commit.COMMITTED
+    assert commit(store, None, "b4") is Commit.COMMITTED
+    assert store.buckets.imported("orders", "i1") == {0, 7, 12}
+    assert store.buckets.imported("orders", "i1x") == {3}
+    assert store.buckets.imported("orders", "i") == frozenset()
+    assert store.buckets.imported("other", "i1") == frozenset()
+
+
+def test_a_cut_is_committed_once_though_its_bucket_is_gone(store: Store) -> None:
+    store.topic()
+    assert commit(store, "i1#0") is Commit.COMMITTED
+    store.buckets.delete("orders", a_bucket(105).id)
+    before = store.current()
+    assert commit(store, "i1#0") is Commit.EXISTS
+    assert (store.buckets.all("orders"), store.current()) == ([], before)
+
+
+def test_a_bucket_that_exists_leaves_no_mark(store: Store) -> None:
+    store.topic()
+    assert commit(store, None) is Commit.COMMITTED
+    assert commit(store, "i1#0") is Commit.EXISTS
+    assert store.buckets.imported("orders", "i1") == frozenset()
+
+
+def test_a_moved_topic_state_refuses_bucket_and_mark(store: Store) -> None:
+    state = store.topic()
+    assert store.topic_states.seal(state, 106) is not None
+    assert store.buckets.commit(state, a_bucket(105), LOW, None, "i1#0") is Commit.MOVED
+    assert (store.buckets.all("orders"), store.buckets.imported("orders", "i1")) == ([], frozenset())
+
+
+def test_a_cut_that_is_committed_counts_as_such_though_the_topic_state_moved_too(store: Store) -> None:
+    state = store.topic()
+    assert commit(store, "i1#0") is Commit.COMMITTED
+    assert store.topic_states.seal(state, 106) is not None
+    assert store.buckets.commit(state, a_bucket(105, id="b2"), LOW, None, "i1#0") is Commit.EXISTS
+
+
+def test_the_table_forgets_a_mark_after_90_days(dynamodb: Any) -> None:
+    store = aws_store(dynamodb)
+    assert store.topic_states.create(a_state())
+    with clocks.use(ManualClock(1_767_225_600_000)):
+        assert commit(store, "i1#5") is Commit.COMMITTED
+    found = [
+        item
+        for table in dynamodb.list_tables()["TableNames"]
+        for item in dynamodb.scan(TableName=table)["Items"]
+        if item["sk"]["S"].startswith(layout.IMPORTS + "i1#5")
+    ]
+    assert [int(item[layout.TTL_ATTRIBUTE]["N"]) for item in found] == [1_767_225_600 + 90 * 86_400]
+
+
+@pytest.mark.parametrize("next_work", [LOW, None])
+def test_a_bucket_that_asks_for_a_merge_makes_the_sweep_check(store: Store, next_work: NextWork | None) -> None:
+    state = store.topic(next_slot=None if next_work else 103, next_check_ms=None if next_work else 50_000)
+    assert store.buckets.commit(state, a_bucket(105), next_work, 500) is Commit.COMMITTED
+    next_slot = 105 if next_work else 103
+    assert store.current() == replace(
+        state, work_version=1, waiting=40, next_slot=next_slot, merge_at_ms=500, next_check_ms=500
+    )
+    assert store.checks.due(499)[0] == []
+    assert store.checks.due(500)[0] == ["orders"]
+
+
+def test_a_refused_bucket_asks_for_nothing(store: Store) -> None:
+    state = store.topic(next_check_ms=50_000, sealed=106)
+    assert store.buckets.commit(state, a_bucket(105), None, 500) is Commit.MOVED
+    assert store.current() == state
+    assert store.checks.due(500)[0] == []
+
+
+def test_a_bucket_that_asks_for_no_merge_leaves_the_request_of_another(store: Store) -> None:
+    state = store.topic(merge_at_ms=500, next_check_ms=500, next_slot=103)
+    assert store.buckets.commit(state, a_bucket(105), None) is Commit.COMMITTED
+    assert store.current() == replace(state, work_version=1, waiting=40)
+
+
+@pytest.mark.parametrize(("slots", "segments"), [(LARGE_BITMAP, 2), (LARGE_BITMAP, 900), (SMALL_BITMAP, 900)])
+@pytest.mark.parametrize("way", ["committed", "swapped in"])
+def test_a_bucket_with_a_tail_is_read_whole_or_as_much_as_an_item_holds(
+    store: Store, way: str, slots: range, segments: int
+) -> None:
+    state = store.topic()
+    bucket = a_tailed_bucket(slots, segments)
+    assert len(bucket.without_tail().segments) == 0
+    if way == "committed":
+        assert store.buckets.commit(state, bucket, LOW) is Commit.COMMITTED
+    else:
+        assert store.merges.swap(state, [], [bucket], some_trash(100))
+    read = store.buckets.read("orders", BucketId("large"))
+    assert read in (bucket, bucket.without_tail())
+    assert store.buckets.all("orders") == [read]
+
+
+def test_a_bucket_is_put_without_a_topic_state_and_over_another(store: Store) -> None:
+    store.buckets.restore("orders", a_bucket(105))
+    again = a_bucket(106, 107)
+    store.buckets.restore("orders", again)
+    other = a_bucket(108, id="b2")
+    store.buckets.restore("orders", other)
+    assert store.buckets.all("orders") == [again, other]
+    assert store.topic_states.read("orders") is None

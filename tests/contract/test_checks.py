@@ -1,0 +1,84 @@
+"""The port Checks: due checks, and claims on daily work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.contract.builders import (
+    Store,
+    a_delivery,
+    a_state,
+)
+from tests.contract.conftest import aws_store
+from tidewheel.flows.ports.checks import DailyClaim
+from tidewheel.flows.ports.deliveries import HandOut
+from tidewheel.flows.ports.topic_states import NextWork
+
+
+def test_topics_and_deliveries_are_due_from_their_next_check_on(store: Store) -> None:
+    store.topic(next_check_ms=6000)
+    store.topic_states.create(a_state("never"))
+    [subscription] = store.subscribed(cursor=100)
+    delivery = a_delivery(subscription, next_check_ms=5000)
+    store.deliveries.hand_out(HandOut(subscription=subscription, to=103, delivery=delivery))
+    store.topic_states.raise_next_slot(
+        store.current(), NextWork(next_slot=None, next_check_ms=6000, collect_at_ms=6000)
+    )
+    assert store.checks.due(4999) == ([], [], [])
+    assert store.checks.due(5000) == ([], [delivery.key], [])
+    assert store.checks.due(6000) == (["orders"], [delivery.key], [])
+
+
+def test_what_is_due_for_the_longest_comes_first_wherever_the_index_keeps_it(store: Store) -> None:
+    times = {f"topic-{number}": number * 37 % 60 for number in range(60)}
+    for name, next_check_ms in times.items():
+        store.topic_states.create(a_state(name, next_check_ms=next_check_ms))
+    assert [times[name] for name in store.checks.due(49).topics] == list(range(50))
+
+
+def test_what_needs_no_check_any_more_is_not_due(store: Store) -> None:
+    state = store.topic(next_check_ms=1, next_slot=100)
+    assert store.topic_states.raise_next_slot(state, NextWork(next_slot=None, next_check_ms=None, collect_at_ms=None))
+    delivery = store.delivered(next_check_ms=1)
+    store.deliveries.set_next_check(delivery.key, 1, 90_000_000)
+    assert delivery.key not in store.checks.due(80_000_000)[1]
+    store.deliveries.delete([delivery.key])
+    assert store.checks.due(10**12)[1] == []
+
+
+def test_many_topics_are_due_wherever_the_index_keeps_them(store: Store) -> None:
+    names = [f"topic-{number}" for number in range(60)]
+    for name in names:
+        store.topic_states.create(a_state(name, next_check_ms=1))
+    assert sorted(store.checks.due(1)[0]) == sorted(names)
+    assert store.checks.due(0) == ([], [], [])
+
+
+def test_daily_work_is_one_callers_until_its_time(store: Store) -> None:
+    storage = store
+    assert storage.checks.claim_daily("ORPHANS", 100, 200)
+    assert not storage.checks.claim_daily("ORPHANS", 199, 300)
+    assert storage.checks.claim_daily("OTHER", 100, 200)
+    assert storage.checks.claim_daily("ORPHANS", 200, 300) == DailyClaim(after=None)
+    assert storage.topic_states.all() == []
+
+
+def test_daily_work_goes_on_where_it_was_put_off(store: Store) -> None:
+    storage = store
+    assert storage.checks.claim_daily("ORPHANS", 100, 900) == DailyClaim(after=None)
+    storage.checks.put_off_daily("ORPHANS", 200, "ledgers/orders0")
+    assert storage.checks.claim_daily("ORPHANS", 199, 900) is None
+    assert storage.checks.claim_daily("ORPHANS", 200, 950) == DailyClaim(after="ledgers/orders0")
+    storage.checks.put_off_daily("ORPHANS", 300, None)
+    assert storage.checks.claim_daily("ORPHANS", 300, 999) == DailyClaim(after=None)
+
+
+def test_daily_work_that_another_process_has_done_is_remembered(dynamodb: Any) -> None:
+    first = aws_store(dynamodb).checks
+    table = first._table  # type: ignore[attr-defined]
+    second = aws_store(dynamodb).checks
+    second._table = table  # type: ignore[attr-defined]
+    assert first.claim_daily("ORPHANS", 100, 200)
+    assert not second.claim_daily("ORPHANS", 150, 250)
+    second._table = None  # type: ignore[attr-defined]
+    assert not second.claim_daily("ORPHANS", 199, 299)

@@ -1,0 +1,168 @@
+"""The port Deletions: what a deletion of a topic marks, hides and deletes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.contract.aws_resources import make_table
+from tests.contract.builders import (
+    Store,
+    a_bucket,
+    a_delivery,
+    a_message_id,
+    a_plan,
+    a_state,
+    a_subscription,
+    some_trash,
+)
+from tidewheel.aws import table_layout as layout
+from tidewheel.aws.dynamodb.deletions import MAX_DELETED_ITEMS
+from tidewheel.aws.dynamodb.storage import DynamoStorage
+from tidewheel.flows.ports.buckets import Commit
+from tidewheel.flows.ports.deliveries import Replay
+from tidewheel.memory import MemoryObjects
+from tidewheel.model.key import KeyEntry
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.topic_state import ALL_SEALED, TopicState
+
+
+def marked(store: Store, **marks: Any) -> TopicState:
+    """Marks a new topic as one that is being deleted; returns the mark."""
+    state = store.topic(**marks)
+    assert store.deletions.mark(state, "g2", 5000)
+    found = store.deletions.read("orders")
+    assert found is not None
+    return found
+
+
+def fill(store: Store, topic: str = "orders") -> None:
+    """Puts something of everything."""
+    state = store.topic_states.read(topic)
+    assert state is not None
+    for number in range(3):
+        name = f"s{number}"
+        store.subscriptions.restore(replace(a_subscription(name), topic=topic))
+        store.buckets.restore(topic, a_bucket(105 + number, id=f"b{number}"))
+        store.tombstones.restore(topic, Tombstone(105 + number, a_message_id(number), 10**10))
+        entry = KeyEntry(key=f"k{number}", id=a_message_id(number), sent_ms=1, seq=0, ttl_s=10**10)
+        assert store.keys.claim(topic, entry) is None
+    assert store.plans.commit(state, replace(a_plan(100, 101), topic=topic), 101)
+    assert store.merges.swap(state, [], [], some_trash(101, "x"))
+    assert store.merges.lease(topic, 0, 10)
+    assert store.buckets.commit(state, a_bucket(110, id="imported"), None, once="i#1") is Commit.COMMITTED
+
+
+def test_a_topic_that_is_being_deleted_is_hidden_and_its_mark_is_not(store: Store) -> None:
+    state = store.topic(next_check_ms=9000, next_slot=110)
+    assert store.deletions.read("orders") is None
+    assert store.deletions.mark(state, "g2", 5000)
+    assert store.topic_states.read("orders") is None and store.topic_states.all() == []
+    assert store.deletions.read("orders") == replace(
+        state, generation="g2", sealed=ALL_SEALED, deleting_at_ms=5000, next_check_ms=5000
+    )
+    assert store.checks.due(5000).topics == ["orders"]
+    assert not store.topic_states.create(a_state(generation="g3"))
+
+
+def test_only_the_topic_that_was_read_is_marked(store: Store) -> None:
+    state = store.topic(generation="g2")
+    assert not store.deletions.mark(a_state(), "g3", 5000)
+    assert store.current() == state
+    assert store.deletions.read("unknown") is None
+    assert not store.deletions.mark(a_state("unknown"), "g3", 5000)
+
+
+def test_whatever_is_conditional_on_the_topic_is_refused_once_it_is_marked(store: Store) -> None:
+    state = store.topic(next_slot=90)
+    [subscription] = store.subscribed()
+    state = store.current()
+    assert store.deletions.mark(state, "g2", 5000)
+    storage = store
+    assert storage.topic_states.seal(state, 105) is None
+    assert storage.buckets.commit(state, a_bucket(105), None) is Commit.MOVED
+    assert not storage.plans.commit(state, a_plan(), 103)
+    assert not storage.subscriptions.create(state, a_subscription("audit"))
+    assert not storage.merges.swap(state, [], [], some_trash(10**6, "x"))
+    assert not storage.topic_states.raise_collected_until(state, 200)
+    assert not storage.topic_states.set_purges(state, 1, [])
+    assert not storage.topic_states.update_settings(state, TopicSettings(part_rows=7))
+    assert not storage.topic_states.set_collect_at(state, 1, 1)
+    assert not storage.subscriptions.resume(state, subscription)
+    assert not storage.tombstones.cancel("orders", Tombstone(10**6, a_message_id(), 10**10)).done
+    assert not storage.tombstones.cancel_batch("orders", [Tombstone(10**6, a_message_id(), 10**10)])
+    assert storage.deliveries.open_replay(state, a_delivery(subscription, plan=200)) is Replay.COLLECTED
+
+
+def test_one_sweep_claims_a_deletion_at_a_time(store: Store) -> None:
+    seen = marked(store)
+    assert store.deletions.claim(seen, 9000)
+    assert store.deletions.read("orders") == replace(seen, next_check_ms=9000)
+    assert not store.deletions.claim(seen, 9001)
+    assert not store.deletions.claim(replace(seen, generation="g9", next_check_ms=9000), 9001)
+    assert store.checks.due(8999).topics == []
+    assert store.deletions.claim(replace(seen, next_check_ms=9000), 6000)
+
+
+def test_everything_but_the_topic_state_is_deleted_and_other_topics_are_left_alone(store: Store) -> None:
+    others = ("order", "orders-2")
+    for name in (*others, "orders"):
+        store.topic(topic=name)
+        fill(store, name)
+    state = store.current()
+    assert store.deletions.mark(state, "g2", 5000)
+    calls = 0
+    while not store.deletions.delete_items("orders"):
+        calls += 1
+    assert calls == 1
+    storage = store
+    for read in (
+        storage.buckets.all,
+        storage.subscriptions.all,
+        storage.deliveries.all,
+        storage.plans.ranges,
+        storage.merges.trash,
+    ):
+        assert not read("orders")
+        assert all(read(name) for name in others) or read == storage.deliveries.all
+    assert not storage.tombstones.all("orders") and storage.keys.read("orders", "k1") is None
+    assert storage.buckets.imported("orders", "i") == frozenset()
+    for name in others:
+        assert len(storage.tombstones.all(name)) == 3 and storage.keys.read(name, "k1") is not None
+    assert storage.deletions.read("orders") is not None
+    assert storage.deletions.delete_items("unknown")
+
+
+def test_a_deleted_topic_is_forgotten_only_by_who_has_read_its_mark(store: Store) -> None:
+    seen = marked(store)
+    assert not store.deletions.forget(replace(seen, generation="g1"))
+    assert store.deletions.read("orders") == seen
+    assert store.deletions.forget(seen)
+    assert store.deletions.read("orders") is None
+    assert store.topic_states.create(a_state(generation="g3"))
+    assert not store.deletions.forget(seen)
+    assert store.current().generation == "g3"
+
+
+def test_no_item_is_left_in_the_table_and_a_call_deletes_a_bounded_number(dynamodb: Any) -> None:
+    table = make_table(dynamodb)
+    storage = DynamoStorage(dynamodb, table=table, objects=MemoryObjects())
+    store = Store(storage, object_names=None)
+    store.topic()
+    fill(store)
+    for number in range(MAX_DELETED_ITEMS):
+        storage.tombstones.restore("orders", Tombstone(10**6, a_message_id(number), 10**10))
+    items = dynamodb.scan(TableName=table)["Items"]
+    assert storage.deletions.mark(store.current(), "g2", 5000)
+    assert not storage.deletions.delete_items("orders")
+    left = dynamodb.scan(TableName=table)["Items"]
+    assert len(left) == len(items) - MAX_DELETED_ITEMS
+    assert not [each for each in left if each["sk"]["S"].startswith(layout.SUBSCRIPTIONS)]
+    assert not storage.deletions.delete_items("orders")
+    assert storage.deletions.delete_items("orders")
+    [state] = dynamodb.scan(TableName=table)["Items"]
+    assert state["sk"]["S"] == layout.STATE
+    seen = storage.deletions.read("orders")
+    assert seen is not None and storage.deletions.forget(seen)
+    assert dynamodb.scan(TableName=table)["Items"] == []

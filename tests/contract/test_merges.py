@@ -1,0 +1,212 @@
+"""The port Merges: swaps of ledgers, the lease of a merge, and trash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tests.contract.builders import Store, a_bucket, a_segment, a_state, some_trash
+from tidewheel.flows.ports.buckets import Commit
+from tidewheel.flows.ports.topic_states import NextWork
+from tidewheel.ledger.bucket import Bucket, encode_tail
+from tidewheel.ledger.slots import slots_of
+from tidewheel.model.topic_state import TopicState
+
+LOW = NextWork(next_slot=105, next_check_ms=7000, collect_at_ms=None)
+
+
+def some_buckets(count: int, prefix: str = "source") -> list[Bucket]:
+    """Buckets that all begin in the same slot."""
+    return [a_bucket(105, 106 + i, id=f"{prefix}-{i:02d}") for i in range(count)]
+
+
+def commit(store: Store, *buckets: Bucket) -> TopicState:
+    """Commits buckets; returns the topic state afterwards."""
+    for bucket in buckets:
+        next_work = LOW if store.current().next_slot is None else None
+        assert store.buckets.commit(store.current(), bucket, next_work) is Commit.COMMITTED
+    return store.current()
+
+
+def ids(store: Store, topic: str = "orders") -> list[str]:
+    """The ids of a topic's buckets, in order."""
+    return sorted(bucket.id for bucket in store.buckets.all(topic))
+
+
+def a_source_gone(store: Store, state: TopicState, sources: list[Bucket]) -> tuple[TopicState, int]:
+    store.buckets.delete("orders", sources[1].id)
+    return state, 103
+
+
+def planned_above_the_stamp(store: Store, state: TopicState, sources: list[Bucket]) -> tuple[TopicState, int]:
+    return state, 102
+
+
+def planned_meanwhile(store: Store, state: TopicState, sources: list[Bucket]) -> tuple[TopicState, int]:
+    assert store.plans.commit(state, None, 104)
+    return state, 103
+
+
+def another_generation(store: Store, state: TopicState, sources: list[Bucket]) -> tuple[TopicState, int]:
+    return replace(state, generation="g0"), 103
+
+
+def a_tailed_bucket(slots: range, segments: int, id: str = "large") -> Bucket:
+    """A bucket whose ledger has its index in its tail."""
+    bucket = replace(a_bucket(105, id=id), slots=slots_of(slots))
+    table = tuple(a_segment(i * i) for i in range(segments))
+    _, tail = encode_tail(bucket.slots, table, offset=5_000_000)
+    return replace(bucket, segments=table, tail=tail, rows=2**40, size_bytes=2**35)
+
+
+LARGE_BITMAP = range(105, 400_000, 2)
+
+
+def test_trash_is_read_and_deleted_item_by_item(store: Store) -> None:
+    store.topic(planned=5)
+    trash = [some_trash(sealed, id) for sealed, id in ((5, "x"), (5, "y"), (100, "x"), (1000, "x"))]
+    for each in reversed(trash):
+        store.put_trash(each)
+    assert store.merges.trash("orders") == trash
+    store.merges.delete_trash("orders", trash[1])
+    store.merges.delete_trash("orders", trash[1])
+    assert store.merges.trash("orders") == [trash[0], *trash[2:]]
+    assert store.merges.trash("other") == []
+
+
+def test_sources_are_swapped_for_outputs_and_named_in_the_trash(store: Store) -> None:
+    store.topic(sealed=104, planned=103)
+    kept, *sources = some_buckets(4)
+    outputs = some_buckets(2, "output")
+    before = commit(store, kept, *sources)
+    assert store.merges.swap(before, sources, outputs, some_trash(104))
+    assert store.current() == replace(before, swap_version=before.swap_version + 1)
+    assert sorted(store.buckets.all("orders"), key=lambda b: b.id) == [*outputs, kept]
+    assert store.merges.trash("orders") == [some_trash(104)]
+
+
+def test_a_merge_whose_rows_are_all_dead_has_no_outputs(store: Store) -> None:
+    store.topic()
+    before = commit(store, *some_buckets(3))
+    assert store.merges.swap(before, some_buckets(3), [], some_trash(100))
+    assert store.buckets.all("orders") == []
+    assert store.merges.trash("orders") == [some_trash(100)]
+
+
+def test_each_swap_counts(store: Store) -> None:
+    store.topic(swap_version=7)
+    for number in range(3):
+        store.put_trash(some_trash(100, f"t{number}"))
+    assert store.current().swap_version == 10
+    assert [trash.id for trash in store.merges.trash("orders")] == ["t0", "t1", "t2"]
+
+
+def test_ninety_eight_buckets_are_swapped_at_once(store: Store) -> None:
+    state = store.topic()
+    assert store.merges.swap(state, [], some_buckets(66), some_trash(100, "none"))
+    assert store.merges.swap(state, some_buckets(66), some_buckets(32, "output"), some_trash(100))
+    assert ids(store) == [bucket.id for bucket in some_buckets(32, "output")]
+    assert store.current().swap_version == 2
+
+
+def test_a_swap_does_not_mind_ledgers_seals_and_plans_that_came_since_the_topic_state_was_read(store: Store) -> None:
+    store.topic()
+    seen = commit(store, *some_buckets(2))
+    commit(store, a_bucket(300, id="later"))
+    assert store.topic_states.seal(store.current(), 105)
+    assert store.plans.commit(store.current(), None, 104)
+    assert store.merges.swap(seen, some_buckets(2), some_buckets(1, "output"), some_trash(104))
+    assert ids(store) == ["later", "output-00"]
+    assert (store.current().sealed, store.current().planned, store.current().swap_version) == (105, 104, 1)
+
+
+@pytest.mark.parametrize("reason", [a_source_gone, planned_above_the_stamp, planned_meanwhile, another_generation])
+def test_a_refused_swap_changes_nothing(
+    store: Store, reason: Callable[[Store, TopicState, list[Bucket]], tuple[TopicState, int]]
+) -> None:
+    store.topic(sealed=104, planned=103)
+    sources = some_buckets(3)
+    seen, stamp = reason(store, commit(store, *sources), sources)
+    before = (store.current(), ids(store))
+    assert not store.merges.swap(seen, sources, some_buckets(1, "output"), some_trash(stamp))
+    assert (store.current(), ids(store)) == before
+    assert store.merges.trash("orders") == []
+
+
+def test_a_swap_is_refused_where_there_is_no_topic(store: Store) -> None:
+    assert not store.merges.swap(a_state(), [], some_buckets(1), some_trash(100))
+    assert (store.buckets.all("orders"), store.merges.trash("orders")) == ([], [])
+
+
+def test_of_two_merges_of_the_same_source_one_is_refused(store: Store) -> None:
+    store.topic()
+    a, b, c = some_buckets(3)
+    seen = commit(store, a, b, c)
+    assert store.merges.swap(seen, [a, b], [a_bucket(105, id="ab")], some_trash(100, "first"))
+    assert not store.merges.swap(seen, [b, c], [a_bucket(105, id="bc")], some_trash(100, "second"))
+    assert ids(store) == ["ab", c.id]
+    assert [trash.id for trash in store.merges.trash("orders")] == ["first"]
+
+
+@pytest.mark.parametrize("what", ["a plan", "a raised the next slot"])
+def test_a_decision_from_before_a_swap_is_refused(store: Store, what: str) -> None:
+    store.topic(sealed=105)
+    seen = store.current()
+    store.put_trash(some_trash(105))
+    if what == "a plan":
+        assert not store.plans.commit(seen, None, 105)
+    else:
+        assert not store.topic_states.raise_next_slot(seen, LOW)
+
+
+def test_a_merge_s_lease_is_exclusive_until_its_end(store: Store) -> None:
+    store.topic()
+    assert store.merges.lease("orders", 1000, 2000)
+    assert not store.merges.lease("orders", 1000, 2000)
+    assert not store.merges.lease("orders", 1999, 5000)
+    assert store.merges.lease("orders", 2000, 3000)
+    assert not store.merges.lease("orders", 2999, 5000)
+
+
+def test_a_released_lease_may_be_taken_at_once(store: Store) -> None:
+    store.topic()
+    assert store.merges.lease("orders", 1000, 2000)
+    store.merges.release("orders", 2000)
+    store.merges.release("orders", 2000)
+    assert store.merges.lease("orders", 1001, 2001)
+
+
+def test_a_run_whose_lease_has_ended_does_not_release_another_s(store: Store) -> None:
+    store.topic()
+    assert store.merges.lease("orders", 1000, 2000)
+    assert store.merges.lease("orders", 2000, 3000)
+    store.merges.release("orders", 2000)
+    assert not store.merges.lease("orders", 2500, 4000)
+
+
+def test_a_lease_is_of_one_topic_and_is_none_of_its_marks(store: Store) -> None:
+    state = store.topic()
+    store.merges.release("orders", 2000)
+    assert store.merges.lease("orders", 1000, 2000)
+    assert store.merges.lease("orders2", 1000, 2000)
+    assert store.current() == state
+    assert (store.buckets.all("orders"), store.merges.trash("orders")) == ([], [])
+
+
+def test_a_bucket_that_was_read_coarse_is_swapped_out_like_any_other(store: Store) -> None:
+    store.topic()
+    commit(store, a_tailed_bucket(LARGE_BITMAP, 900))
+    [read] = store.buckets.all("orders")
+    assert store.merges.swap(store.current(), [read], [a_bucket(105, id="small")], some_trash(100))
+    assert ids(store) == ["small"]
+
+
+def test_ledgers_that_are_swapped_for_nothing_wait_no_more(store: Store) -> None:
+    store.topic(waiting=100)
+    bucket = a_bucket(105)
+    store.buckets.restore("orders", bucket)
+    assert store.merges.swap(store.current(), [bucket], [], some_trash(100, "x"), 40)
+    assert (store.current().waiting, store.current().swap_version) == (60, 1)
+    assert store.buckets.all("orders") == []

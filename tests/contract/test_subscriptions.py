@@ -1,0 +1,269 @@
+"""The port Subscriptions: subscriptions, their states and filters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.contract.builders import Store, a_delivery, a_state, a_subscription
+from tidewheel.flows.ports.deliveries import HandOut
+from tidewheel.flows.ports.parks import Parked
+from tidewheel.flows.ports.topic_states import AT_ONCE_MS, NextWork
+from tidewheel.model.park import Park, ParkKey
+from tidewheel.model.subscription_state import State, SubscriptionState
+
+
+def _assert_refused(store: Store, state: Any, subscription: Any) -> None:
+    before = store.current()
+    assert not store.subscriptions.create(state, subscription)
+    assert store.subscriptions.all("orders") == []
+    assert store.current() == before
+
+
+def in_state(store: Store, state: State) -> SubscriptionState:
+    """The only subscription of the topic, in a state."""
+    if store.topic_states.read("orders") is None:
+        store.topic()
+    [subscription] = store.subscribed()
+    if state is State.PAUSED:
+        assert store.subscriptions.pause(subscription)
+    if state is State.BROKEN:
+        assert store.subscriptions.mark_broken("orders", "billing", subscription.generation)
+    return replace(subscription, state=state)
+
+
+def now(store: Store) -> SubscriptionState | None:
+    return store.subscriptions.read("orders", "billing")
+
+
+def _next_work(slot: int) -> NextWork:
+    return NextWork(next_slot=slot, next_check_ms=10**9, collect_at_ms=5)
+
+
+def _assert_not_resumed(store: Store, state: Any, subscription: Any) -> None:
+    before, state_before = store.subscriptions.all("orders"), store.current()
+    assert not store.subscriptions.resume(state, subscription)
+    assert store.subscriptions.all("orders") == before
+    assert store.current() == state_before
+
+
+FILTER = '{"color":["red"]}'
+
+
+def a_park(subscription: SubscriptionState | None = None, id: str = "p1", **fields: Any) -> Park:
+    """A small park of a subscription."""
+    to = subscription or a_subscription()
+    key = ParkKey(topic=to.topic, subscription=to.name, generation=to.generation, id=id)
+    values = {"rows": 3, "size_bytes": 6, "next_check_ms": 5000, "ledger": b"ledger"} | fields
+    return Park(key=key, **values)
+
+
+def test_a_subscription_is_read_as_it_was_created_and_the_sweep_checks_it(store: Store) -> None:
+    state = store.topic(sealed=105)
+    subscription = a_subscription(cursor=100, start=105)
+    assert store.subscriptions.create(state, subscription)
+    assert store.subscriptions.read("orders", "billing") == subscription
+    assert store.current() == replace(
+        state, subscriptions_version=1, work_version=1, next_slot=100, next_check_ms=state.check_at(100, None)
+    )
+
+
+def test_a_new_subscription_lowers_a_next_slot_above_its_cursor(store: Store) -> None:
+    state = store.topic(next_slot=400, next_check_ms=10**9, collect_at_ms=5, sealed=100)
+    assert store.subscriptions.create(state, a_subscription(cursor=100))
+    marks = (store.current().next_slot, store.current().next_check_ms, store.current().collect_at_ms)
+    assert marks == (100, AT_ONCE_MS, 5)
+
+
+@pytest.mark.parametrize("next_slot", [99, 100])
+def test_a_new_subscription_leaves_a_next_slot_that_is_low_enough(store: Store, next_slot: int) -> None:
+    state = store.topic(next_slot=next_slot, next_check_ms=3)
+    assert store.subscriptions.create(state, a_subscription(cursor=100))
+    assert store.current() == replace(state, subscriptions_version=1, work_version=1)
+
+
+def test_a_subscription_is_refused_below_what_is_collected(store: Store) -> None:
+    state = store.topic(planned=110, sealed=110)
+    assert store.topic_states.raise_collected_until(state, 105)
+    _assert_refused(store, state, a_subscription(cursor=104))
+    assert store.subscriptions.create(state, a_subscription(cursor=105))
+
+
+def test_a_subscription_is_refused_when_the_topic_is_another_of_the_same_name(store: Store) -> None:
+    store.topic()
+    _assert_refused(store, a_state(generation="g0"), a_subscription())
+
+
+@pytest.mark.parametrize(("read", "now"), [(None, 90), (90, None), (90, 200)])
+def test_a_subscription_is_refused_when_the_next_slot_moved_across_its_cursor(
+    store: Store, read: int | None, now: int | None
+) -> None:
+    store.topic(next_slot=now)
+    _assert_refused(store, a_state(next_slot=read), a_subscription())
+
+
+def test_a_subscription_that_exists_is_not_created_again(store: Store) -> None:
+    store.topic()
+    [subscription] = store.subscribed()
+    before = store.current()
+    assert not store.subscriptions.create(before, replace(subscription, generation="s2"))
+    assert store.subscriptions.all("orders") == [subscription]
+    assert store.current() == before
+
+
+def test_all_subscriptions_are_read_by_name(store: Store) -> None:
+    store.topic()
+    store.topic_states.create(a_state("orders-2"))
+    store.subscribed("m", "z", "a", "B", "k-1")
+    names = [subscription.name for subscription in store.subscriptions.all("orders")]
+    assert names == ["B", "a", "k-1", "m", "z"]
+    assert store.subscriptions.all("orders-2") == []
+    assert store.subscriptions.read("orders", "none") is None
+
+
+def test_a_subscription_is_put_without_a_topic_state_and_over_another(store: Store) -> None:
+    store.subscriptions.restore(a_subscription())
+    again = a_subscription(cursor=90, start=95, generation="s9", state=State.PAUSED)
+    store.subscriptions.restore(again)
+    assert store.subscriptions.all("orders") == [again]
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_a_subscription_in_any_state_is_paused(store: Store, state: State) -> None:
+    subscription = in_state(store, state)
+    before = store.current()
+    assert store.subscriptions.pause(subscription)
+    assert now(store) == replace(subscription, state=State.PAUSED)
+    assert store.current() == before
+
+
+def test_pausing_is_refused_when_the_subscription_is_another_or_gone(store: Store) -> None:
+    subscription = in_state(store, State.ACTIVE)
+    assert not store.subscriptions.pause(replace(subscription, generation="s0"))
+    assert not store.subscriptions.pause(replace(subscription, name="unknown"))
+    assert store.subscriptions.all("orders") == [subscription]
+
+
+@pytest.mark.parametrize(("state", "marked"), [(State.ACTIVE, True), (State.PAUSED, False), (State.BROKEN, False)])
+def test_only_an_active_subscription_is_marked_as_broken(store: Store, state: State, marked: bool) -> None:
+    subscription = in_state(store, state)
+    assert store.subscriptions.mark_broken("orders", "billing", subscription.generation) == marked
+    assert now(store) == replace(subscription, state=State.BROKEN if marked else state)
+
+
+def test_marking_as_broken_is_refused_when_the_subscription_is_another_or_gone(store: Store) -> None:
+    subscription = in_state(store, State.ACTIVE)
+    assert not store.subscriptions.mark_broken("orders", "billing", "s0")
+    assert not store.subscriptions.mark_broken("orders", "unknown", "s1")
+    assert store.subscriptions.all("orders") == [subscription]
+
+
+@pytest.mark.parametrize(("stopped", "sealed"), [(State.PAUSED, 300), (State.BROKEN, 300), (State.PAUSED, 200)])
+def test_a_resumed_subscription_is_active_and_the_sweep_checks_its_cursor(
+    store: Store, stopped: State, sealed: int
+) -> None:
+    store.topic(next_slot=400, next_check_ms=10**9, collect_at_ms=5, planned=sealed, sealed=sealed)
+    [subscription] = store.subscribed(cursor=200)
+    seen = replace(subscription, state=stopped)
+    _ = (
+        store.subscriptions.pause(seen)
+        if stopped is State.PAUSED
+        else store.subscriptions.mark_broken("orders", "billing", "s1")
+    )
+    assert store.topic_states.raise_next_slot(store.current(), _next_work(400))
+    state = store.current()
+    assert store.subscriptions.resume(state, seen)
+    assert now(store) == subscription
+    next_check_ms = AT_ONCE_MS if sealed == 200 else state.check_at(200, 5)
+    assert store.current() == replace(
+        state, work_version=state.work_version + 1, next_slot=200, next_check_ms=next_check_ms
+    )
+
+
+@pytest.mark.parametrize("next_slot", [99, 100])
+def test_a_resume_leaves_a_next_slot_that_is_low_enough(store: Store, next_slot: int) -> None:
+    store.topic(next_slot=next_slot, next_check_ms=3)
+    subscription = in_state(store, State.PAUSED)
+    state = store.current()
+    assert store.subscriptions.resume(state, subscription)
+    assert store.current() == replace(state, work_version=state.work_version + 1)
+
+
+def test_a_raise_of_the_next_slot_that_did_not_see_the_resume_is_refused(store: Store) -> None:
+    store.topic()
+    subscription = in_state(store, State.PAUSED)
+    before = store.current()
+    assert store.subscriptions.resume(before, subscription)
+    assert not store.topic_states.raise_next_slot(before, _next_work(400))
+
+
+@pytest.mark.parametrize(
+    "seen", [{"state": State.ACTIVE}, {"state": State.BROKEN}, {"generation": "s0"}, {"name": "x"}]
+)
+def test_a_resume_is_refused_when_the_subscription_is_not_as_it_was_read(store: Store, seen: dict[str, Any]) -> None:
+    subscription = in_state(store, State.PAUSED)
+    _assert_not_resumed(store, store.current(), replace(subscription, **seen))
+
+
+def test_a_resume_is_refused_when_the_topic_is_another_of_the_same_name(store: Store) -> None:
+    subscription = in_state(store, State.PAUSED)
+    _assert_not_resumed(store, a_state(generation="g0", next_slot=100), subscription)
+
+
+@pytest.mark.parametrize(("read", "next_slot"), [(None, 90), (90, None), (90, 200)])
+def test_a_resume_is_refused_when_the_next_slot_moved_across_its_cursor(
+    store: Store, read: int | None, next_slot: int | None
+) -> None:
+    subscription = in_state(store, State.PAUSED)
+    assert store.topic_states.raise_next_slot(store.current(), replace(_next_work(0), next_slot=next_slot))
+    _assert_not_resumed(store, replace(store.current(), next_slot=read), subscription)
+
+
+def test_a_filter_is_set_and_taken_away(store: Store) -> None:
+    subscription = in_state(store, State.PAUSED)
+    assert store.subscriptions.set_filter(subscription, FILTER)
+    assert now(store) == replace(subscription, filter_policy=FILTER)
+    assert store.subscriptions.set_filter(subscription, None)
+    assert now(store) == subscription
+    assert not store.subscriptions.set_filter(replace(subscription, generation="s0"), FILTER)
+    assert now(store) == subscription
+
+
+def test_a_subscription_and_its_delivery_keep_their_filter(store: Store) -> None:
+    store.topic()
+    [subscription] = store.subscribed(filter_policy=FILTER)
+    assert now(store) == subscription
+    delivery = a_delivery(subscription, filter_policy=FILTER)
+    assert store.deliveries.hand_out(HandOut(subscription=subscription, to=103, delivery=delivery))
+    assert store.deliveries.read(delivery.key) == delivery
+    assert store.deliveries.part_done(delivery.key, 1) == replace(delivery, done=frozenset({1}))
+
+
+def test_a_deleted_subscription_is_gone_and_the_topic_state_stays(store: Store) -> None:
+    store.topic()
+    billing, audit = store.subscribed("billing", "audit")
+    before = store.current()
+    assert store.subscriptions.delete(billing)
+    assert not store.subscriptions.delete(billing)
+    assert store.subscriptions.all("orders") == [audit]
+    assert store.current() == before
+
+
+def test_the_successor_of_a_subscription_is_not_deleted_in_its_stead(store: Store) -> None:
+    subscription = in_state(store, State.ACTIVE)
+    assert not store.subscriptions.delete(replace(subscription, generation="s0"))
+    assert now(store) == subscription
+
+
+def test_nothing_brings_a_deleted_subscription_back(store: Store) -> None:
+    subscription = in_state(store, State.PAUSED)
+    assert store.subscriptions.delete(subscription)
+    assert not store.subscriptions.pause(subscription)
+    assert not store.subscriptions.mark_broken("orders", "billing", "s1")
+    assert not store.subscriptions.set_filter(subscription, FILTER)
+    assert not store.subscriptions.resume(store.current(), subscription)
+    assert store.parks.put(a_park(subscription)) is Parked.MOVED
+    assert now(store) is None
+    assert store.parks.all("orders") == []

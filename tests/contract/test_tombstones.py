@@ -1,0 +1,121 @@
+"""The port Tombstones: tombstones, and the cancels that put them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.contract.builders import Store, a_message_id
+from tidewheel.model.tombstone import Tombstone
+
+
+def tombstones(*slots: int) -> list[Tombstone]:
+    return [Tombstone(slot, a_message_id(number), 50 + number) for number, slot in enumerate(slots)]
+
+
+def a_tombstone(slot: int = 100, number: int = 1, **changes: Any) -> Tombstone:
+    return Tombstone(slot, a_message_id(number), 5)._replace(**changes)
+
+
+def test_tombstones_go_when_their_slot_is_collected_and_their_time_has_passed(store: Store) -> None:
+    store.topic()
+    for number, (slot, ttl_s) in enumerate([(100, 50), (101, 50), (101, 60), (102, 50), (500, 50)]):
+        store.tombstones.put("orders", Tombstone(slot, a_message_id(number), ttl_s))
+    store.tombstones.delete_expired("orders", 102, 60)
+    assert store.tombstones.ids("orders", 0, 1000) == {a_message_id(number) for number in (2, 3, 4)}
+    store.tombstones.delete_expired("orders", 102, 61)
+    assert store.tombstones.ids("orders", 0, 1000) == {a_message_id(number) for number in (3, 4)}
+    store.tombstones.delete_expired("unknown", 102, 61)
+
+
+def test_all_tombstones_are_read_with_their_time(store: Store) -> None:
+    assert store.tombstones.all("orders") == []
+    store.topic()
+    expected = tombstones(100, 101, 101, 5000)
+    for each in expected:
+        store.tombstones.put("orders", each)
+    assert store.tombstones.all("orders") == sorted(expected)
+    assert store.tombstones.all("orders-2") == []
+
+
+def test_a_tombstone_is_put_whatever_is_sealed_and_over_another(store: Store) -> None:
+    store.topic(sealed=500)
+    [tombstone] = tombstones(100)
+    store.tombstones.restore("orders", tombstone)
+    store.tombstones.restore("orders", tombstone._replace(ttl_s=99))
+    assert store.tombstones.all("orders") == [tombstone._replace(ttl_s=99)]
+    assert store.tombstones.ids("orders", 100, 101) == {tombstone.id}
+
+
+def test_tombstones_are_read_by_the_slots_asked_for(store: Store) -> None:
+    store.topic()
+    for slot in (100, 101, 102, 103, 999, 1000):
+        assert store.tombstones.cancel("orders", a_tombstone(slot, slot)).done
+    assert store.tombstones.ids("orders", 100, 103) == {a_message_id(slot) for slot in (100, 101, 102)}
+    assert store.tombstones.ids("orders", 0, 10**9) == {a_message_id(s) for s in (100, 101, 102, 103, 999, 1000)}
+    assert store.tombstones.ids("orders", 101, 101) == frozenset()
+    assert store.tombstones.ids("order", 0, 10**9) == frozenset()
+
+
+def test_a_second_cancel_finds_the_first_ones_tombstone_even_after_the_seal(store: Store) -> None:
+    store.topic()
+    assert store.tombstones.cancel("orders", a_tombstone()).done
+    store.topic_states.seal(store.current(), 102)
+    again = store.tombstones.cancel("orders", a_tombstone(ttl_s=6))
+    assert not again.done
+    assert again.found == a_tombstone()
+
+
+def test_a_cancel_is_too_late_once_its_slot_is_sealed(store: Store) -> None:
+    store.topic()
+    store.topic_states.seal(store.current(), 102)
+    late = store.tombstones.cancel("orders", a_tombstone(101))
+    assert (late.done, late.found) == (False, None)
+    assert store.tombstones.cancel("orders", a_tombstone(102, 2)).done
+    assert not store.tombstones.cancel("unknown", a_tombstone(102, 2)).done
+    assert store.tombstones.ids("orders", 0, 10**9) == {a_message_id(2)}
+
+
+def test_a_tombstone_that_is_not_certain_becomes_so_only_before_the_seal(store: Store) -> None:
+    store.topic()
+    for number in (1, 2):
+        store.tombstones.put("orders", a_tombstone(100, number, certain=False))
+    assert store.tombstones.cancel("orders", a_tombstone(100, 1)).done
+    store.topic_states.seal(store.current(), 102)
+    late = store.tombstones.cancel("orders", a_tombstone(100, 2))
+    assert (late.done, late.found) == (False, None)
+    assert store.tombstones.read("orders", 100, a_message_id(1)) == a_tombstone(100, 1)
+    assert store.tombstones.read("orders", 100, a_message_id(2)) == a_tombstone(100, 2, certain=False)
+
+
+def test_a_tombstone_that_names_a_successor_is_never_written_over(store: Store) -> None:
+    store.topic()
+    moved = a_tombstone(to=a_message_id(9))
+    assert store.tombstones.cancel("orders", moved).done
+    store.tombstones.put("orders", a_tombstone(certain=False))
+    assert store.tombstones.cancel("orders", a_tombstone()).found == moved
+    assert not store.tombstones.cancel_batch("orders", [a_tombstone()])
+    assert store.tombstones.read("orders", 100, a_message_id(1)) == moved
+
+
+def test_a_message_that_is_cancelled_or_superseded_cannot_be_moved(store: Store) -> None:
+    store.topic()
+    store.tombstones.put("orders", a_tombstone(certain=False))
+    outcome = store.tombstones.cancel("orders", a_tombstone(to=a_message_id(9)))
+    assert (outcome.done, outcome.found) == (False, a_tombstone(certain=False))
+
+
+def test_a_batch_is_cancelled_as_a_whole_or_not_at_all(store: Store) -> None:
+    store.topic()
+    assert store.tombstones.cancel_batch("orders", [a_tombstone(100 + i, i) for i in range(90)])
+    assert len(store.tombstones.all("orders")) == 90
+    store.topic_states.seal(store.current(), 102)
+    assert not store.tombstones.cancel_batch("orders", [a_tombstone(101, 500), a_tombstone(300, 501)])
+    assert len(store.tombstones.all("orders")) == 90
+
+
+def test_all_that_a_tombstone_says_comes_back(store: Store) -> None:
+    store.topic()
+    written = [a_tombstone(100, 1), a_tombstone(100, 2, to=a_message_id(7)), a_tombstone(101, 3, certain=False)]
+    for each in written:
+        store.tombstones.restore("orders", each)
+    assert sorted(store.tombstones.all("orders"), key=lambda t: t[:2]) == sorted(written, key=lambda t: t[:2])
