@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from tests.stored_ports import TABLE_PORTS
 from tidewheel.aws.dynamodb.table import ATTEMPTS, backoff_s
 from tidewheel.clock import SystemClock
 from tidewheel.errors import ConcurrentModification
@@ -29,7 +30,7 @@ from tidewheel.flows.delivery.keys import settle_keys
 from tidewheel.flows.ports.buckets import Commit
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.ledger.slots import slots_of
-from tidewheel.memory import MemoryService, MemoryTopics
+from tidewheel.memory import MemoryService
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import IdSource, Message, MessageId, id_text
 from tidewheel.model.pack import decode_pack, packs
@@ -48,18 +49,16 @@ Key = tuple[str, str]
 STATE: Key = ("STATE", "")
 
 
-class BusyTopics:
-    """The metadata in memory, whose items are busy for a while as DynamoDB's are, with the adapter's retries."""
+class BusyTable:
+    """The table's ports in memory, whose items are busy for a while as DynamoDB's are, with the adapter's retries."""
 
-    def __init__(self, topics: MemoryTopics) -> None:
-        self._topics = topics
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._busy: set[Key] = set()
         self.counts: Counter[str] = Counter()
 
-    def __getattr__(self, name: str) -> Any:
-        """Passes a call on: a read takes its time, a write has its items to itself."""
-        call = getattr(self._topics, name)
+    def call(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns a method that passes calls on: a read takes its time, a write has its items to itself."""
         keys = WRITES.get(name)
 
         def read(*arguments: Any) -> Any:
@@ -95,6 +94,18 @@ class BusyTopics:
         raise ConcurrentModification(name, TOPIC, ATTEMPTS)
 
 
+class BusyPort:
+    """One of the table's ports."""
+
+    def __init__(self, name: str, port: Any, table: BusyTable) -> None:
+        """Stands before a port."""
+        self._name, self._port, self._table = name, port, table
+
+    def __getattr__(self, name: str) -> Any:
+        """Returns a method of the port, on the busy table."""
+        return self._table.call(f"{self._name}.{name}", getattr(self._port, name))
+
+
 def _of_state(*_: Any) -> list[Key]:
     return [STATE]
 
@@ -117,12 +128,12 @@ def _of_move(_: str, __: KeyEntry, entry: KeyEntry, tombstone: Tombstone | None)
 
 # A new bucket's item, or that of a new tombstone, is nobody else's.
 WRITES: dict[str, Callable[..., list[Key]]] = {
-    "commit_bucket": _of_state,
-    "cancel": _of_state,
-    "cancel_batch": _of_batch,
-    "put_tombstone": _of_tombstone,
-    "claim_key": _of_claim,
-    "move_key": _of_move,
+    "buckets.commit": _of_state,
+    "tombstones.cancel": _of_state,
+    "tombstones.cancel_batch": _of_batch,
+    "tombstones.put": _of_tombstone,
+    "keys.claim": _of_claim,
+    "keys.move": _of_move,
 }
 """The items that each write has to itself; condition checks count like writes."""
 
@@ -136,8 +147,9 @@ class Load:
         self.settings = TopicSettings()
         self.state = new_topic_state(TOPIC, "g1", self.settings, self.clock.now_ms())
         self.service.topic_states.create(self.state)
-        self.topics: Any = BusyTopics(self.service)
-        self.ports: Any = replace(self.service, topics=self.topics)
+        self.table = BusyTable()
+        busy = {name: BusyPort(name, getattr(self.service, name), self.table) for name in TABLE_PORTS}
+        self.ports: Any = replace(self.service, **busy)  # type: ignore[arg-type]
         self.ids = IdSource()
 
     def a_far_id(self) -> MessageId:
@@ -164,7 +176,7 @@ class Load:
             segments=(segment,),
         )
         for _ in range(20):
-            state = self.topics.state(TOPIC)
+            state = self.ports.topic_states.read(TOPIC)
             assert state is not None
             if commit_and_schedule(self.ports, state, bucket) is not Commit.MOVED:
                 return
@@ -172,12 +184,12 @@ class Load:
 
     def cancel(self) -> None:
         """A cancel by id."""
-        assert cancel(self.topics, TOPIC, self.settings.slot_ms, self.a_far_id(), self.clock.now_ms())
+        assert cancel(self.ports, TOPIC, self.settings.slot_ms, self.a_far_id(), self.clock.now_ms())
 
     def cancel_batch(self) -> None:
         """Ninety cancels in one call."""
         ids = [self.a_far_id() for _ in range(BATCH)]
-        assert all(cancel_many(self.topics, TOPIC, self.settings.slot_ms, ids, self.clock.now_ms()))
+        assert all(cancel_many(self.ports, TOPIC, self.settings.slot_ms, ids, self.clock.now_ms()))
 
     def upsert(self) -> None:
         """A replacing message of one of a thousand keys, as ingest settles it."""
@@ -190,13 +202,13 @@ class Load:
         """A cancel by one of a thousand keys."""
         now = self.clock.now_ms()
         cancel_key(
-            self.topics, TOPIC, self.settings.slot_ms, f"k{random.randrange(1000)}", (now, self.ids.sequence()), now
+            self.ports, TOPIC, self.settings.slot_ms, f"k{random.randrange(1000)}", (now, self.ids.sequence()), now
         )
 
 
 def run(load: Load, kinds: list[Callable[[], None]], seconds: float, pause_s: float) -> dict[str, float]:
     """Runs fifty threads, each with its kind of call and about `pause_s` between two, and counts."""
-    load.topics.counts.clear()
+    load.table.counts.clear()
     latencies: list[float] = []
     gave_up: list[str] = []
     ends = time.perf_counter() + seconds
@@ -218,7 +230,7 @@ def run(load: Load, kinds: list[Callable[[], None]], seconds: float, pause_s: fl
         each.start()
     for each in threads:
         each.join()
-    counts = load.topics.counts
+    counts = load.table.counts
     return {
         "calls_a_second": len(latencies) / seconds,
         "conflicts_a_call": counts["conflicts"] / len(latencies),

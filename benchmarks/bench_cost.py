@@ -28,6 +28,7 @@ from unittest.mock import patch
 import numpy as np
 
 import tidewheel.flows.upkeep.merge_planning as merging
+from tests.stored_ports import STORED_PORTS
 from tidewheel.aws.service import Service
 from tidewheel.clock import ManualClock
 from tidewheel.cost.prices import DOLLARS_PER_MILLION
@@ -161,7 +162,8 @@ class _Ports:
     """The service, with queues that take everything and merges that run here."""
 
     def __init__(self, service: Service, run: Run) -> None:
-        self.topics, self.objects, self.wheel = service, service.wheel
+        for name in (*STORED_PORTS, "wheel"):
+            setattr(self, name, getattr(service, name))
         self.clock, self.parallel, self.max_skew_ms = service.clock, service.parallel, service.max_skew_ms
         self.queues, self.runs = run.queues, run
 

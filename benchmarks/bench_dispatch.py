@@ -22,6 +22,7 @@ from botocore.config import Config
 from benchmarks.bench_ledger import START_MS, messages
 from benchmarks.endpoint import client, endpoint
 from benchmarks.rounds import interleaved, wall_ms
+from tests.stored_ports import TABLE_PORTS
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.aws.service import client_config, parallel_of
 from tidewheel.aws.sqs_queues import SqsQueues
@@ -33,7 +34,7 @@ from tidewheel.flows.ports.buckets import Commit
 from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import content_id
 from tidewheel.ledger.ledger import Ledger, decode_segment, encode_ledger
-from tidewheel.memory import MemoryWheel
+from tidewheel.memory import MemoryService, MemoryWheel
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
 
@@ -51,7 +52,9 @@ class Service:
         """Makes a topic with one ledger that is due."""
         config = client_config(THREADS)
         self.clock = ManualClock(START_MS)
-        self.topics = MemoryTopics()
+        self.stored = MemoryService.at(self.clock)
+        for name in TABLE_PORTS:
+            setattr(self, name, getattr(self.stored, name))
         self.objects = S3Objects(client("s3", url, config), s3_bucket="ledgers")
         self.queues = SqsQueues(client("sqs", url, config), work_queue_url=QUEUE_URL, refused_queue_url=QUEUE_URL)
         self.wheel = MemoryWheel()
@@ -64,14 +67,14 @@ class Service:
         """Returns a new topic, with the ledger due."""
         self._topic += 1
         topic = f"t{self._topic}"
-        self.topics.create_topic(new_topic_state(topic, "g", TopicSettings(inline_rows=1_000_000), START_MS))
-        create_subscription(self.topics, self.clock, topic, "s", QUEUE_URL)
-        state = self.topics.state(topic)
+        self.stored.topic_states.create(new_topic_state(topic, "g", TopicSettings(inline_rows=1_000_000), START_MS))
+        create_subscription(self.stored, self.clock, topic, "s", QUEUE_URL)
+        state = self.stored.topic_states.read(topic)
         assert state is not None
         bucket = self._ledger.summary.bucket(content_id(self._ledger.data), "ledger")
         lowered = state.next_slot is None or state.next_slot > bucket.first_slot
         next_work = NextWork(next_slot=bucket.first_slot, next_check_ms=None, collect_at_ms=None) if lowered else None
-        assert self.topics.commit_bucket(state, bucket, next_work) is Commit.COMMITTED
+        assert self.stored.buckets.commit(state, bucket, next_work) is Commit.COMMITTED
         return topic
 
 

@@ -27,6 +27,7 @@ import numpy as np
 
 from benchmarks.bench_ledger import SPAN_MS, START_MS
 from benchmarks.waiting import SEGMENT_ROWS, waiting_ledger
+from tests.stored_ports import TABLE_PORTS
 from tidewheel.aws.dynamodb.items import decode_bucket, encode_bucket
 from tidewheel.aws.dynamodb.writes import Item
 from tidewheel.clock import ManualClock
@@ -37,7 +38,7 @@ from tidewheel.flows.ports.parallel import in_order
 from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import Bucket, content_id
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
-from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryTopics, MemoryWheel
+from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryService, MemoryWheel
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
 
@@ -148,21 +149,23 @@ class Service:
     def __init__(self, folder: Path) -> None:
         """Loads the buckets' metadata, as a dispatcher gets it from DynamoDB."""
         self.clock = ManualClock(START_MS)
-        self.topics = MemoryTopics()
+        self.stored = MemoryService.at(self.clock)
+        for name in TABLE_PORTS:
+            setattr(self, name, getattr(self.stored, name))
         self.objects = FolderObjects(folder)
         self.queues = MemoryQueues(self.clock)
         self.wheel = MemoryWheel()
         self.parallel = in_order
         self.max_skew_ms = 100
-        self.topics.create_topic(new_topic_state("t", "g", TopicSettings(), START_MS))
-        create_subscription(self.topics, self.clock, "t", "s", "queue")
+        self.stored.topic_states.create(new_topic_state("t", "g", TopicSettings(), START_MS))
+        create_subscription(self.stored, self.clock, "t", "s", "queue")
         for item in pickle.loads((folder / "buckets").read_bytes()):
             bucket = decode_bucket(item)
-            current = self.topics.state("t")
+            current = self.stored.topic_states.read("t")
             assert current is not None
             next_work = NextWork(next_slot=bucket.first_slot, next_check_ms=None, collect_at_ms=None)
             lower = current.next_slot is None or current.next_slot > bucket.first_slot
-            assert self.topics.commit_bucket(current, bucket, next_work if lower else None) is Commit.COMMITTED
+            assert self.stored.buckets.commit(current, bucket, next_work if lower else None) is Commit.COMMITTED
 
 
 def dispatch_there(folder: Path) -> None:

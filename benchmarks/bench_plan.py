@@ -106,7 +106,7 @@ def queried(runs: int) -> dict[str, object]:
     answer = json.dumps({"Items": wire, "Count": len(wire)}).encode()
     with endpoint({"Query": answer}) as url:
         dynamodb = client("dynamodb", url, client_config(1))
-        topics = DynamoStorage(dynamodb, table="t", objects=MemoryObjects())
+        storage = DynamoStorage(dynamodb, table="t", objects=MemoryObjects())
         names = {":pk": {"S": "T#t"}, ":prefix": {"S": "BUCKET#"}}
 
         def bare() -> None:

@@ -98,7 +98,7 @@ def live(stack: SoakStack) -> dict[str, float]:
         Items of the table by kind, of all topics; objects, their bytes, and those that nothing names; schedules; and
         messages in the service's own queues.
     """
-    topics, objects = stack.service
+    storage = stack.service
     names = [state.topic for state in storage.topic_states.all()]
     counts = dict.fromkeys(("buckets", "plans", "deliveries", "parks", "trash", "tombstones"), 0)
     named: set[str] = set()
@@ -113,7 +113,7 @@ def live(stack: SoakStack) -> dict[str, float]:
         counts["parks"] += len(parks)
         counts["trash"] += len(trash)
         counts["tombstones"] += len(storage.tombstones.ids(name, 0, 1 << 60))
-    kept = list(objects.list(""))
+    kept = list(storage.objects.list(""))
     unnamed = [o for o in kept if o.name.startswith((LEDGERS, PLANS, PARKED)) and o.name not in named]
     return {
         **counts,

@@ -11,7 +11,8 @@ from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.checks import Due
 from tidewheel.local import MemoryTidewheel
 from tidewheel.local.event_source import EventSource, Failed
-from tidewheel.memory import MemoryService, MemoryTopics
+from tidewheel.memory import MemoryService
+from tidewheel.memory.checks import MemoryChecks
 from tidewheel.memory.sqs_message import MemoryMessage
 from tidewheel.model.triggers import SWEEP_INTERVAL_S, SourceQueue
 
@@ -43,17 +44,17 @@ class Gate(EventSource):
 
 
 class _Sweepable(Forwarding):
-    """The topics, on which no sweep begins while the stack's sweep stands still."""
+    """The due checks, on which no sweep begins while the stack's sweep stands still."""
 
-    def __init__(self, topics: MemoryTopics, stack: SoakStack) -> None:
-        super().__init__(topics)
+    def __init__(self, checks: MemoryChecks, stack: SoakStack) -> None:
+        super().__init__(checks)
         self._stack = stack
 
-    def due_for_look(self, now_ms: int) -> Due:
+    def due(self, now_ms: int) -> Due:
         """What a sweep asks first."""
         if self._stack.no_sweep:
             raise StandsStill("sweep")
-        return cast("Due", self._real.due_for_look(now_ms))
+        return cast("Due", self._real.due(now_ms))
 
 
 class SoakStack(MemoryTidewheel):
@@ -77,8 +78,8 @@ class SoakStack(MemoryTidewheel):
         self._gates: list[Gate] = []
 
         def wrap(service: MemoryService) -> Ports:
-            topics = cast("MemoryTopics", _Sweepable(service, self))
-            watched = self.watch.over(replace(service, topics=topics))
+            checks = cast("MemoryChecks", _Sweepable(service.checks, self))
+            watched = self.watch.over(replace(service, checks=checks))
             return watched if tamper is None else tamper(watched)
 
         super().__init__(max_skew_ms=MAX_SKEW_MS, wrap=wrap)

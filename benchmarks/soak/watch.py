@@ -15,7 +15,12 @@ from tidewheel.flows.ports.deliveries import HandOut
 from tidewheel.flows.ports.queues import Refusal, Release
 from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import Bucket
-from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryService, MemoryTopics
+from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryService
+from tidewheel.memory.buckets import MemoryBuckets
+from tidewheel.memory.deliveries import MemoryDeliveries
+from tidewheel.memory.merges import MemoryMerges
+from tidewheel.memory.parks import MemoryParks
+from tidewheel.memory.plans import MemoryPlans
 from tidewheel.model.object_names import LEDGERS
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_ROWS, MAX_PART_SEGMENTS, Plan
@@ -102,7 +107,11 @@ class Watch:
         """Returns the ports with this between them and the functions."""
         return replace(
             service,
-            topics=cast("MemoryTopics", _Topics(service, self)),
+            plans=cast("MemoryPlans", _Plans(service.plans, self)),
+            deliveries=cast("MemoryDeliveries", _Deliveries(service.deliveries, self)),
+            buckets=cast("MemoryBuckets", _Buckets(service.buckets, self)),
+            merges=cast("MemoryMerges", _Merges(service.merges, self)),
+            parks=cast("MemoryParks", _Parks(service.parks, self)),
             objects=cast("MemoryObjects", _Objects(service.objects, self)),
             queues=cast("MemoryQueues", _Queues(service.queues, self, service)),
         )
@@ -186,12 +195,14 @@ class Watch:
         outcome.at_most("bytes of a part before compression", self.most_part_raw_bytes, 2 * MAX_PART_RAW_BYTES)
 
 
-class _Topics(Forwarding):
-    def __init__(self, topics: MemoryTopics, watch: Watch) -> None:
-        super().__init__(topics)
+class _Watched(Forwarding):
+    def __init__(self, port: Any, watch: Watch) -> None:
+        super().__init__(port)
         self._watch = watch
 
-    def commit_plan(
+
+class _Plans(_Watched):
+    def commit(
         self,
         state: TopicState,
         plan: Plan | None,
@@ -200,7 +211,7 @@ class _Topics(Forwarding):
         next_work: NextWork | None = None,
     ) -> bool:
         """Looks at the plan: its deliveries hold leases if the dispatcher delivers them itself."""
-        done: bool = self._real.commit_plan(state, plan, b, hand_outs, next_work)
+        done: bool = self._real.commit(state, plan, b, hand_outs, next_work)
         if done and plan is not None:
             deliveries = [step.delivery for step in hand_outs if step.delivery is not None]
             small = any(delivery.leases for delivery in deliveries)
@@ -208,6 +219,8 @@ class _Topics(Forwarding):
             self._watch.begin("dispatch")
         return done
 
+
+class _Deliveries(_Watched):
     def hand_out(self, step: HandOut) -> bool:
         """Counts the jobs of a plan that is handed out in a step of its own."""
         done: bool = self._real.hand_out(step)
@@ -215,7 +228,9 @@ class _Topics(Forwarding):
             self._watch.expected_jobs += step.delivery.parts
         return done
 
-    def commit_bucket(
+
+class _Buckets(_Watched):
+    def commit(
         self,
         state: TopicState,
         bucket: Bucket,
@@ -224,22 +239,26 @@ class _Topics(Forwarding):
         once: str | None = None,
     ) -> Commit:
         """Looks at the ledger."""
-        commit: Commit = self._real.commit_bucket(state, bucket, next_work, merge_at_ms, once)
+        commit: Commit = self._real.commit(state, bucket, next_work, merge_at_ms, once)
         if commit is Commit.COMMITTED:
             self._watch.commits += 1
             self._watch.most_commit_rows = max(self._watch.most_commit_rows, bucket.rows)
         return commit
 
-    def lease_merge(self, topic: str, now_ms: int, until_ms: int) -> bool:
+
+class _Merges(_Watched):
+    def lease(self, topic: str, now_ms: int, until_ms: int) -> bool:
         """Notes that a merge begins, which reads ledgers, too."""
         self._watch.begin("compact")
-        leased: bool = self._real.lease_merge(topic, now_ms, until_ms)
+        leased: bool = self._real.lease(topic, now_ms, until_ms)
         return leased
 
-    def put_park(self, park: Park) -> Any:
+
+class _Parks(_Watched):
+    def put(self, park: Park) -> Any:
         """Looks at a park of direct messages."""
         self._note(park)
-        return self._real.put_park(park)
+        return self._real.put(park)
 
     def spill_part(self, key: DeliveryKey, part: int, park: Park) -> Any:
         """Looks at a park of a part."""
