@@ -21,7 +21,7 @@ import pyarrow as pa
 from tests.compatibility.aftermath import counted, digest, taken
 from tests.compatibility.recording import Story, settings_of
 from tidewheel import Tidewheel
-from tidewheel.aws import dynamodb_topics
+from tidewheel.aws.dynamodb import plans as dynamodb_plans
 from tidewheel.aws.service import Service
 from tidewheel.flows.delivery import parking
 from tidewheel.flows.delivery.commit import commit_and_schedule
@@ -117,7 +117,7 @@ def drive(stack: LocalTidewheel) -> Story:
     """Tells all stories from START to STOPPED, in the order of time."""
     script = Script(stack)
     with patch.object(parking, "MAX_INLINE_PARK_BYTES", 4_000):
-        with patch.object(dynamodb_topics, "MAX_INLINE_MANIFEST_BYTES", 100):
+        with patch.object(dynamodb_plans, "MAX_INLINE_MANIFEST_BYTES", 100):
             first_hours(script)
         stack.advance_to(STOPPED - timedelta(minutes=20))
         with failing(stack, "deliver", "do_job"):

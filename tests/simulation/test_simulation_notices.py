@@ -143,14 +143,14 @@ def left_behind(patch: Patch) -> None:
 
 
 def moved_back(patch: Patch) -> None:
-    def raise_gc(self: Any, state: TopicState, collected_until: int) -> bool:
+    def raise_collected_until(self: Any, state: TopicState, collected_until: int) -> bool:
         current = self._same(state)
         if current is None or current.collected_until >= collected_until:
             return False
         self._of(state.topic).state = replace(current, collected_until=current.collected_until - 1)
         return True
 
-    patch.setattr(MemoryTopicStates, "raise_collected_until", raise_gc)
+    patch.setattr(MemoryTopicStates, "raise_collected_until", raise_collected_until)
 
 
 def moved(patch: Patch) -> None:
