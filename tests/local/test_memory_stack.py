@@ -21,7 +21,8 @@ from examples import local_test, memory_test
 from tests.flows.world import Crash, CrashingPorts
 from tests.marks import topic_state
 from tidewheel import InvalidValue, Message
-from tidewheel.flows.ports import Due, Ports
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.checks import Due
 from tidewheel.local import LocalTidewheel, MemoryTidewheel
 from tidewheel.memory import MemoryService
 from tidewheel.model.checksum import sealed
@@ -371,7 +372,7 @@ def test_a_sweep_that_fails_is_left_to_the_next_one_as_deployed() -> None:
             """Fails whenever a sweep begins."""
 
             def __getattr__(self, name: str) -> Any:
-                return getattr(service.topics, name)
+                return getattr(service, name)
 
             def due_for_look(self, now_ms: int) -> Due:
                 raise RuntimeError("no sweep today")
