@@ -107,6 +107,7 @@ aws-smoke: install node_modules/.installed  ## deploy a service, try all of it, 
 
 tables: install  ## write the pages and tables of docs/ that derive from code
 	$(BIN)/python -m infra.doc_tables
+	$(BIN)/python -m infra.settings_page
 	$(BIN)/python -m infra.sdk_reference
 
 synth: install  ## synthesize the template into cdk.out/, and its copies

@@ -130,10 +130,8 @@ def test_subscriptions_are_filtered_and_deleted(shell: Shell, topic: Topic) -> N
 
 
 def test_topics_are_updated_and_deleted(shell: Shell, topic: Topic) -> None:
-    [changed] = shell.json(
-        "topics", "update", topic.name, "--setting", "retention_s=3600", "--setting", "max_waiting=1"
-    )
-    assert (changed["retention_s"], changed["max_waiting"]) == (3600, 1)
+    [changed] = shell.json("topics", "update", topic.name, "--retention-s", "3600", "--max-waiting", "1")
+    assert (changed["settings"]["retention_s"], changed["settings"]["max_waiting"]) == (3600, 1)
     shell.send("x", "--delay", "2h")
     topic.advance(seconds=301)
     result = shell("send", topic.name, "one too many", "--delay", "2h")
@@ -162,7 +160,7 @@ def test_what_waits_is_shown_and_purged(shell: Shell, topic: Topic) -> None:
 
 
 def test_messages_are_replayed_and_dead_letters_redriven(shell: Shell, topic: Topic) -> None:
-    shell.ok("topics", "update", topic.name, "--setting", "retention_s=86400")
+    shell.ok("topics", "update", topic.name, "--retention-s", "86400")
     shell.send("x", "--delay", "2h")
     topic.advance(hours=3)
     assert topic.bodies() == ["x"]
@@ -190,7 +188,7 @@ def test_messages_are_replayed_and_dead_letters_redriven(shell: Shell, topic: To
         (["get", "TOPIC", "no-id"], "message id='no-id'"),
         (["purge", "TOPIC", "--yes", "--from", "tomorrow"], "--from='tomorrow'"),
         (["recurring", "create", "TOPIC", "k", "x", "--cron", "each day"], "cron='each day'"),
-        (["topics", "update", "TOPIC", "--setting", "colour=7"], "colour=7"),
+        (["topics", "update", "TOPIC", "--part-rows", "0"], "part_rows=0"),
         (["redrive", "TOPIC"], "SUBSCRIPTION=None"),
     ],
 )

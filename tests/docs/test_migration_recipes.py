@@ -198,7 +198,7 @@ def test_pulsars_ways_to_tell_a_time_mean_the_same_here() -> None:
     now = recipe.send(service.tw, b"now")
     start_ms = round(service.start.timestamp() * 1000)
     assert [each.deliver_at_ms - start_ms for each in (now, after, at)] == [0, 7_200_000, 10_800_000]
-    with pytest.raises(InvalidValue, match="give one of these"):
+    with pytest.raises(InvalidValue, match="give only one of these"):
         recipe.send(service.tw, b"both", deliver_at=at_ms, deliver_after=timedelta(hours=2))
     came = service.arrivals(recipe.TOPIC, "workers", minutes=4 * 60)
     assert [message.body for _, message in came] == ["now", "after", "at"]

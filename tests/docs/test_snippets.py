@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,8 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from infra import doc_tables
-from tidewheel import Message, ServiceSettings, TopicSettings
+from infra import doc_tables, settings_page
+from tidewheel import Message
 from tidewheel.cli import demo, local
 from tidewheel.cli.main import app
 from tidewheel.local import LocalTidewheel
@@ -215,17 +215,8 @@ def _table_names(document: str, heading: str) -> set[str]:
     return {name for cell in first_cells for name in re.findall(r"`(\w+)", cell)}
 
 
-def test_the_topic_settings_are_listed_with_their_defaults() -> None:
-    text = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")
-    assert _table_names("sdk.md", "create_topic") == {field.name for field in fields(TopicSettings)}
-    for field in fields(TopicSettings):
-        if field.default is not None:
-            assert re.search(rf"^\| `{field.name}` \| (?:{field.default}|{field.default:,}) \|", text, re.MULTILINE)
-
-
-def test_every_variable_of_the_functions_is_listed() -> None:
-    names = {f"TIDEWHEEL_{field.name.upper()}" for field in fields(ServiceSettings)}
-    assert _table_names("architecture.md", "Settings of the service") == names
+def test_the_page_of_settings_is_the_one_that_the_declarations_make() -> None:
+    assert settings_page.PATH.read_text(encoding="utf-8") == settings_page.page()
 
 
 @pytest.mark.parametrize("name", doc_tables.TABLES)

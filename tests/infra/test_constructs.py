@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable
 from functools import cache
@@ -21,6 +22,7 @@ from infra.application import BUNDLING_STACKS
 from infra.local_template import Template
 from tests.infra.resolved import comparable, resolved, settings_of, statements_of
 from tidewheel.cdk import Environment, Subscription, TidewheelService, Topic
+from tidewheel.cdk.topics import SubscriptionProperties, TopicProperties
 from tidewheel.client.policies import (
     CONSUMER_ACTIONS,
     administrator_statements,
@@ -28,7 +30,7 @@ from tidewheel.client.policies import (
     sender_statements,
 )
 from tidewheel.errors import InvalidValue
-from tidewheel.model.settings import ServiceSettings
+from tidewheel.model.settings import ServiceSettings, TuningSettings
 
 DEVELOPMENT = Environment.development()
 
@@ -354,6 +356,16 @@ def test_a_consumer_may_decrypt_a_queue_that_has_a_key_of_its_own() -> None:
     assert len(decrypting) == 1 and ":Own" in decrypting[0]["Resource"][0]
 
 
+def test_the_short_forms_take_all_arguments_of_their_constructs() -> None:
+    def options(construct: type) -> set[str]:
+        parameters = inspect.signature(construct.__init__).parameters.values()  # type: ignore[misc]
+        return {each.name for each in parameters if each.kind is each.KEYWORD_ONLY} - {"service", "topic"}
+
+    tuned = TuningSettings.__optional_keys__
+    assert TopicProperties.__optional_keys__ == (options(Topic) - {"topic_name"}) | tuned
+    assert SubscriptionProperties.__optional_keys__ == options(Subscription) - {"subscription_name"}
+
+
 def test_whoever_shares_queues_is_told_at_synthesis() -> None:
     scope = app()
     stack = Stack(scope, "shop")
@@ -598,7 +610,10 @@ def subscribe_twice(topic: Topic) -> None:
             "subscription_name='mail': service shop/Reminders declares it already",
         ),
         (lambda service: service.add_topic("orders", slot_s=60), "slot_s=60: give slot= with a Duration"),
-        (lambda service: service.add_topic("orders", slots=60), "slots=60: a topic has no such setting; it has slot_s"),
+        (
+            lambda service: service.add_topic("orders", slots=60),
+            "slots=60: a topic has no such setting; give one of: slot_s",
+        ),
         (lambda service: service.add_topic("orders", slot=Duration.minutes(14)), "at most 900, SQS's longest delay"),
         (
             lambda service: service.add_topic("orders").add_subscription("mail", filter_policy={"kind": "a"}),

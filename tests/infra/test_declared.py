@@ -475,7 +475,10 @@ def test_the_old_subscription_is_deleted_when_its_name_or_its_topic_changes(clou
             {"Topic": "orders", "Subscription": "mail", "QueueUrl": "https://sqs.us-east-1.amazonaws.com/1/none"},
             "queue https://sqs.us-east-1.amazonaws.com/1/none does not accept messages",
         ),
-        ({"Topic": "orders", "Subscription": "mail", "InitialPosition": "middle"}, "initial_position='middle': use"),
+        (
+            {"Topic": "orders", "Subscription": "mail", "InitialPosition": "middle"},
+            "initial_position='middle': give one of",
+        ),
         ({"Topic": "orders", "Subscription": "mail", "FilterPolicy": "["}, "filter_policy='[': "),
     ],
 )

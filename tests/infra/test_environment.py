@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from aws_cdk import RemovalPolicy
 
-from tidewheel.cdk.environment import MAX_SEND_THREADS, MAX_SKEW_MS, Environment
+from tidewheel.cdk.environment import Environment
 from tidewheel.errors import InvalidValue
-from tidewheel.model.settings import ServiceSettings
+from tidewheel.model.settings import MAX_SEND_THREADS, MAX_SKEW_MS, ServiceSettings
 
 QUEUE_ARN = "arn:aws:sqs:eu-west-1:111122223333:mail"
 IMPOSSIBLE: dict[str, tuple[Any, ...]] = {

@@ -144,7 +144,7 @@ def test_ctrl_c_ends_the_local_service_without_a_traceback(tmp_path: Path) -> No
         service.process.send_signal(signal.SIGINT)
         assert service.process.wait(PATIENCE_S) in (0, 130)
         log = service.log.read_text(errors="replace")
-        assert "nothing is kept" in log and "Traceback" not in log
+        assert "All messages are gone" in log and "Traceback" not in log
 
 
 def test_a_port_that_is_taken_is_said_and_ends_the_local_service(tmp_path: Path) -> None:

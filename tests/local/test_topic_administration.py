@@ -120,7 +120,7 @@ def test_settings_change_and_stay_changed(service: Service) -> None:
     [
         ({"slot_s": 60}, "slot_s=60: this setting is fixed when a topic is created"),
         ({"lookahead_s": 60}, "lookahead_s=60: this setting is fixed"),
-        ({"retension_s": 60}, "retension_s=60: a topic has no such setting; it has slot_s, "),
+        ({"retension_s": 60}, "retension_s=60: a topic has no such setting; give one of: slot_s, "),
         ({"retention_s": -1}, "retention_s=-1: give a whole number"),
         ({"part_rows": "many"}, "part_rows='many': give a whole number"),
     ],

@@ -20,7 +20,7 @@ from tidewheel.model.object_names import ASIDE
 from tidewheel.model.settings import TopicSettings
 from tidewheel.spark.job import Job
 from tidewheel.spark.location import Location
-from tidewheel.spark.rebuilding import OnSpark, rebuild_index, settings_of
+from tidewheel.spark.rebuilding import OnSpark, rebuild_index, topic_settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +102,8 @@ def test_what_needs_no_spark_starts_none(made: Made) -> None:
 
 
 def test_settings_are_arguments(made: Made) -> None:
-    assert settings_of(job(made, no_spark, [])) is None
-    given = settings_of(job(made, no_spark, [], slot_s="60", lookahead_s="150"))
+    assert topic_settings(job(made, no_spark, [])) is None
+    given = topic_settings(job(made, no_spark, [], slot_s="60", lookahead_s="150"))
     assert given == TopicSettings(slot_s=60, lookahead_s=150)
     with pytest.raises(InvalidValue, match="--slot-s='soon'"):
-        settings_of(job(made, no_spark, [], slot_s="soon"))
+        topic_settings(job(made, no_spark, [], slot_s="soon"))

@@ -115,7 +115,7 @@ def orders(shell: Shell) -> Shell:
 
 def test_a_created_topic_is_listed_with_its_settings(shell: Shell) -> None:
     assert "no topics" in shell("topics", "list").stdout
-    created = shell.json("topics", "create", "orders", "--slot-s", "60", "--setting", "part_rows=9")
+    created = shell.json("topics", "create", "orders", "--slot-s", "60", "--part-rows", "9")
     assert created[0].keys() == {"name", "settings", "created_at", "waiting", "recurring"}
     settings = created[0]["settings"]
     assert (created[0]["name"], settings["slot_s"], settings["part_rows"]) == ("orders", 60, 9)
@@ -123,9 +123,9 @@ def test_a_created_topic_is_listed_with_its_settings(shell: Shell) -> None:
     assert "orders" in shell("topics", "list").stdout
 
 
-@pytest.mark.parametrize("setting", ["part_rows", "part_rows=many", "colour=7", "lookahead_s=9000"])
-def test_a_bad_setting_is_one_clear_line_and_exit_code_one(shell: Shell, setting: str) -> None:
-    result = shell("topics", "create", "orders", "--setting", setting)
+@pytest.mark.parametrize("setting", [("--part-rows", "many"), ("--part-rows", "none"), ("--lookahead-s", "9000")])
+def test_a_bad_setting_is_one_clear_line_and_exit_code_one(shell: Shell, setting: tuple[str, str]) -> None:
+    result = shell("topics", "create", "orders", *setting)
     assert result.exit_code == 1
     assert result.stderr.startswith("tidewheel: ")
     assert result.stderr.count("\n") == 1
@@ -134,7 +134,7 @@ def test_a_bad_setting_is_one_clear_line_and_exit_code_one(shell: Shell, setting
 
 def test_a_created_subscription_is_listed_with_its_queue(orders: Shell) -> None:
     assert "no subscriptions" in orders("subscriptions", "list", "orders").stdout
-    created = orders.json("subscriptions", "create", "orders", "billing", "--from", "earliest")
+    created = orders.json("subscriptions", "create", "orders", "billing", "--initial-position", "earliest")
     assert orders.json("subscriptions", "list", "orders") == created
     assert created[0]["state"] == "ACTIVE"
     assert created[0]["queue_url"].endswith("tw-orders-billing")
@@ -208,11 +208,11 @@ def test_bad_lines_are_reported_and_the_others_are_sent(orders: Shell) -> None:
         (["x", "--delay", "-5"], "cannot be negative"),
         (["x", "--deliver-at", "tomorrow"], "--deliver-at='tomorrow'"),
         (["x", "--deliver-at", "2027-01-16T10:00:00"], "add a time zone"),
-        (["x", "--delay", "1s", "--deliver-at", "2027-01-16T10:00:00Z"], "give one of these"),
-        (["x", "--attribute", "kind"], "write NAME=VALUE"),
+        (["x", "--delay", "1s", "--deliver-at", "2027-01-16T10:00:00Z"], "give only one of these arguments"),
+        (["x", "--attribute", "kind"], "give NAME=VALUE"),
         (["x", "--attribute", "a b=c"], "attribute name='a b'"),
-        (["{", "--json-body"], "not JSON"),
-        ([""], "SQS takes no empty bodies"),
+        (["{", "--json-body"], "give JSON"),
+        ([""], "SQS takes no empty body"),
     ],
 )
 def test_what_cannot_be_sent_is_one_clear_line(orders: Shell, arguments: list[str], wrong: str) -> None:
@@ -418,7 +418,7 @@ def test_the_local_runtime_needs_no_credentials() -> None:
 @pytest.mark.parametrize(
     ("options", "wrong"),
     [
-        (["--endpoint-url", "localhost:4566"], "start it with http"),
+        (["--endpoint-url", "localhost:4566"], "give a URL that starts with http"),
         (["--endpoint-url", "http://localhost:1"], "Could not connect"),
         (["--region", "us-east-1"], "Unable to locate credentials"),
         (["--profile", "nobody"], "profile (nobody) could not be found"),

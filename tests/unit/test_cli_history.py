@@ -40,7 +40,7 @@ def test_a_purge_asks_first_and_says_what_it_dropped() -> None:
     shell("send", "orders", "hello", "--delay", "2d")
     shell.stack.advance(hours=1)
     refused = shell("purge", "orders", stdin="n\n")
-    assert refused.exit_code == 1 and "Drop everything that waits in topic orders?" in refused.stderr
+    assert refused.exit_code == 1 and "Drop all waiting messages of topic orders?" in refused.stderr
     purged = shell.json("purge", "orders", "--yes")
     assert (purged["messages"], purged["ledgers"]) == (1, 1)
     shell.stack.advance(days=3)
@@ -59,11 +59,11 @@ def test_a_purge_of_a_range_leaves_the_rest() -> None:
 
 def test_settings_are_updated_and_shown() -> None:
     shell = Shell()
-    settings = ("--setting", "retention_s=60", "--setting", "delay_levels=1s 5s", "--setting", "max_waiting=9")
+    settings = ("--retention-s", "60", "--delay-levels", "1s 5s", "--max-waiting", "9")
     [changed] = shell.json("topics", "update", "orders", *settings)
     updated = changed["settings"]
     assert (updated["retention_s"], updated["delay_levels"], updated["max_waiting"]) == (60, [1, 5], 9)
-    [changed] = shell.json("topics", "update", "orders", "--setting", "max_waiting=none")
+    [changed] = shell.json("topics", "update", "orders", "--max-waiting", "none")
     assert changed["settings"]["max_waiting"] is None and shell.json("topics", "list") == [changed]
 
 
@@ -79,7 +79,7 @@ def test_a_deletion_asks_first_and_takes_the_queues_if_told() -> None:
 
 def test_a_replay_says_what_comes_again() -> None:
     shell = Shell()
-    shell("topics", "update", "orders", "--setting", "retention_s=604800")
+    shell("topics", "update", "orders", "--retention-s", "604800")
     shell("send", "orders", "hello", "--delay", "2h")
     shell.stack.advance(days=1)
     assert shell.bodies() == ["hello"]
@@ -100,13 +100,13 @@ def test_dead_letters_go_back_from_a_subscription_and_from_the_service() -> None
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("purge", "orders", "--yes", "--from", "tomorrow"), "--from='tomorrow': write a time such as"),
+        (("purge", "orders", "--yes", "--from", "tomorrow"), "--from='tomorrow': give an ISO 8601 time such as"),
         (("replay", "orders", "billing", "--until", "2026-01-01T00:00:00"), "end=.*add a time zone"),
         (("replay", "orders", "nobody"), "has no subscription 'nobody'"),
         (("redrive", "orders"), "give a topic and a subscription, or --service"),
         (("redrive", "orders", "--service"), "give a topic and a subscription, or --service"),
-        (("topics", "update", "orders", "--setting", "slot_s=60"), "fixed when a topic is created"),
-        (("topics", "update", "orders", "--setting", "delay_levels=often"), "delay_levels, level 1="),
+        (("topics", "update", "orders"), "give at least one setting"),
+        (("topics", "update", "orders", "--delay-levels", "often"), "delay_levels, level 1="),
         (("topics", "delete", "mail", "--yes"), "topic 'mail' does not exist"),
     ],
 )

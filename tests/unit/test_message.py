@@ -129,7 +129,7 @@ def test_a_message_without_a_time_is_due_now() -> None:
 
 
 def test_delay_and_deliver_at_together_are_refused() -> None:
-    with pytest.raises(InvalidValue, match="give one of these"):
+    with pytest.raises(InvalidValue, match="give only one of these"):
         check(delay=1, deliver_at=NOW_MS / 1000)
 
 

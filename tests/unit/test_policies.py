@@ -304,7 +304,7 @@ def test_a_consumer_gets_the_key_behind_its_queues_alias_and_none_where_it_is_aw
             sqs.set_queue_attributes(QueueUrl=url, Attributes={"KmsMasterKeyId": named})
             told = run(stack, "consumer", MINE, "mail")
             assert decrypted(told) == services | ({needed} - {None}), named
-            assert ("alias/gone, and KMS does not say which key that is (NotFound" in told.stderr) is ("gone" in named)
+            assert ("alias/gone, and KMS does not name the key (NotFound" in told.stderr) is ("gone" in named)
     finally:
         sqs.set_queue_attributes(QueueUrl=url, Attributes={"KmsMasterKeyId": ""})
 

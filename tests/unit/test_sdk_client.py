@@ -39,10 +39,13 @@ from tidewheel.model.message import HEADER_ATTRIBUTE, Encoding, Message, id_text
 from tidewheel.model.pack import PACK_ATTRIBUTE, decode_pack
 from tidewheel.model.received import header_text
 from tidewheel.model.segment import Segment
+from tidewheel.model.setting import settings_of
 from tidewheel.model.settings import (
     ChangeableSettings,
+    NewSubscriptionSettings,
     NewTopicSettings,
     ServiceSettings,
+    SubscriptionSettings,
     TopicSettings,
     TuningSettings,
     parameter_name,
@@ -50,6 +53,7 @@ from tidewheel.model.settings import (
 from tidewheel.model.topic import Topic, utc
 
 NOW_MS = 1_800_000_000_000
+SLOT_MS = TopicSettings().slot_ms
 DURATIONS = ("slot_s", "lookahead_s", "retention_s")
 """Settings that the CDK takes as durations, by other names."""
 
@@ -147,6 +151,7 @@ def test_the_settings_that_calls_take_are_those_of_a_topic() -> None:
     assert NewTopicSettings.__optional_keys__ == named
     assert ChangeableSettings.__optional_keys__ == named - set(FIXED)
     assert TuningSettings.__optional_keys__ == {name for name in named if name not in DURATIONS}
+    assert NewSubscriptionSettings.__optional_keys__ == settings_of(SubscriptionSettings).keys()
 
 
 # ---- settings
@@ -188,7 +193,7 @@ def test_creating_a_topic_again_with_the_same_settings_returns_the_same(stack: S
 
 def test_creating_a_topic_with_other_settings_names_the_difference(stack: Stack) -> None:
     stack.client.create_topic("orders", slot_s=60)
-    with pytest.raises(AlreadyExists, match=r"with slot_s=60 \(asked for 300\); use another name"):
+    with pytest.raises(AlreadyExists, match=rf"with slot_s=60 \(asked for {SLOT_MS // 1000}\); use another name"):
         stack.client.create_topic("orders")
 
 
@@ -231,7 +236,7 @@ def test_a_bad_topic_name_is_refused_everywhere(stack: Stack, name: Any) -> None
 
 
 def test_an_unknown_or_bad_setting_is_refused(stack: Stack) -> None:
-    with pytest.raises(InvalidValue, match="a topic has no such setting; it has slot_s"):
+    with pytest.raises(InvalidValue, match="a topic has no such setting; give one of: slot_s"):
         stack.client.create_topic("orders", slots=60)
     with pytest.raises(InvalidValue, match="must be at most 900"):
         stack.client.create_topic("orders", slot_s=600)
@@ -522,8 +527,8 @@ def bucket(first_slot: int, last_slot: int, rows: int) -> Bucket:
         length=1000,
         rows=rows,
         raw_bytes=4000,
-        first_deliver_at_ms=first_slot * 300_000,
-        last_deliver_at_ms=(last_slot + 1) * 300_000 - 1,
+        first_deliver_at_ms=first_slot * SLOT_MS,
+        last_deliver_at_ms=(last_slot + 1) * SLOT_MS - 1,
     )
     return Bucket(
         id=BucketId(f"b{first_slot}"),
@@ -538,7 +543,7 @@ def bucket(first_slot: int, last_slot: int, rows: int) -> Bucket:
 def test_stats_tell_what_waits_from_metadata(stack: Stack) -> None:
     stack.client.create_topic("orders")
     stack.client.create_subscription("orders", "billing")
-    slot = NOW_MS // 300_000
+    slot = NOW_MS // SLOT_MS
     for each in (bucket(slot + 10, slot + 20, 100), bucket(slot + 5, slot + 30, 50)):
         state = stack.storage.topic_states.read("orders")
         assert state is not None
@@ -547,15 +552,15 @@ def test_stats_tell_what_waits_from_metadata(stack: Stack) -> None:
     assert (stats.waiting, stats.buckets, stats.ledger_bytes) == (150, 2, 2008)
     assert stats.next_due_at is not None
     assert stats.last_due_at is not None
-    assert stats.next_due_at.timestamp() == (slot + 5) * 300
-    assert stats.last_due_at.timestamp() == (slot + 30) * 300
+    assert stats.next_due_at.timestamp() == (slot + 5) * SLOT_MS / 1000
+    assert stats.last_due_at.timestamp() == (slot + 30) * SLOT_MS / 1000
     assert [(each.name, each.lag_slots, each.open_parts) for each in stats.subscriptions] == [("billing", 0, 0)]
 
 
 def test_stats_of_a_partly_planned_topic_count_what_is_left_and_the_lag(stack: Stack) -> None:
     stack.client.create_topic("orders")
     stack.client.create_subscription("orders", "billing")
-    slot = NOW_MS // 300_000
+    slot = NOW_MS // SLOT_MS
     state = stack.storage.topic_states.read("orders")
     assert state is not None
     stack.storage.buckets.commit(state, bucket(slot, slot + 9, 100), None)
@@ -566,7 +571,10 @@ def test_stats_of_a_partly_planned_topic_count_what_is_left_and_the_lag(stack: S
     assert 40 <= stats.waiting <= 60
     assert stats.oldest_slot_at is not None
     assert stats.next_due_at is not None
-    assert (stats.oldest_slot_at.timestamp(), stats.next_due_at.timestamp()) == (slot * 300, (slot + 9) * 300)
+    assert (stats.oldest_slot_at.timestamp(), stats.next_due_at.timestamp()) == (
+        slot * SLOT_MS / 1000,
+        (slot + 9) * SLOT_MS / 1000,
+    )
     assert stats.subscriptions[0].lag_slots == 5
 
 

@@ -378,4 +378,4 @@ def test_watching_looks_again_until_it_is_interrupted(memory: MemoryTidewheel, l
 def test_a_pause_without_watch_is_refused(memory: MemoryTidewheel) -> None:
     result = CliRunner().invoke(app, ["stats", "orders", "2"], obj=Here(topic(memory)))
     assert result.exit_code == 1
-    assert "it goes with --watch" in result.stderr
+    assert "give --watch too" in result.stderr

@@ -125,9 +125,9 @@ def _check_no_alias(key: kms.IKey) -> None:
 
 
 def allow_alarms(key: kms.IKey) -> None:
-    """Allows alarms of this account to publish to a topic with this key.
+    """Allows CloudWatch alarms of this account to use the key of an SNS topic.
 
-    For rules, the CDK's target of the rule allows EventBridge the same.
+    The CDK itself allows EventBridge to use the key when a rule gets the topic as its target.
     """
     key.add_to_resource_policy(
         iam.PolicyStatement(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 from aws_cdk import RemovalPolicy, Token
 from aws_cdk.aws_logs import RetentionDays
 
 from tidewheel.errors import InvalidValue
+from tidewheel.model.setting import Setting, check_settings, is_whole
+from tidewheel.model.settings import FunctionSettings
 from tidewheel.model.topic import check_name
 from tidewheel.model.triggers import SWEEP_INTERVAL_S
 
@@ -40,139 +42,163 @@ GLUE_VERSIONS = re.compile(r"6\.\d+\Z")
 """Versions with Spark 4.1 and Python 3.13, as the jobs and wheels need. Glue keeps both within a major version.
 https://docs.aws.amazon.com/glue/latest/dg/release-notes.html"""
 
-LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
-
-MAX_SKEW_MS = 60_000
-"""The limit on `max_skew_ms`, which delays every message. If clocks differ by more, repair the clocks."""
-
-MAX_SEND_THREADS = 64
-"""A function with the most memory has six CPUs. More threads would only wait for a CPU."""
-
-_RANGES: Mapping[str, tuple[int, int | None]] = {
-    # Lambda's limits.
-    **dict.fromkeys(
-        (f"{name}_memory_mib" for name in ("ingest", "dispatch", "deliver", "sweep", "compact")), (128, 10_240)
-    ),
-    # Glue's minimum: a driver and a worker. The maximum is a quota of the account.
-    **dict.fromkeys(("merge_workers", "rebuild_workers", "import_workers"), (2, None)),
-    "max_skew_ms": (0, MAX_SKEW_MS),
-    "send_threads": (1, MAX_SEND_THREADS),
-    **dict.fromkeys(("urgent_concurrency", "bulk_concurrency", "work_concurrency"), (2, MAX_SOURCE_CONCURRENCY)),
-    "deleted_object_days": (1, None),
-    "warm_read_units": (MIN_WARM_READ_UNITS, None),
-    "warm_write_units": (MIN_WARM_WRITE_UNITS, None),
-    "oldest_due_alarm_s": (60, None),
-    "queue_age_alarm_s": (MIN_QUEUE_AGE_ALARM_S, None),
-}
-"""Field -> its minimum and maximum, as whole numbers."""
-_OPTIONAL = ("deleted_object_days", "warm_read_units", "warm_write_units")
-"""Fields of _RANGES that can also be None."""
-_SWITCHES = ("spark", "own_key", "alarms", "dashboard", "metrics", "tracing")
-_CHOICES: Mapping[str, type] = {"removal_policy": RemovalPolicy, "log_retention": RetentionDays}
-_LISTS = ("subscriber_queue_arns", "dedicated_topics")
 RUNBOOK = "tidewheel docs runbook"
 """The command that prints the runbook, which comes with the package."""
 
-_TEXTS = ("name", "runbook_url", "glue_version")
-_TEXTS_OR_NONE = ("encryption_key_arn", "access_log_bucket")
+
+def _memory(function: str) -> Setting:
+    """Declares a function's memory, with Lambda's limits. CPU grows with the memory."""
+    return Setting(f"Memory of the {function} function.", unit="MiB", least=128, most=10_240)
+
+
+def _workers(job: str) -> Setting:
+    """Declares the workers of a job. Glue needs a driver and a worker, and the account has a quota."""
+    return Setting(f"Workers (G.1X, 4 vCPUs, 16 GB) of a run of the {job} job, including the driver.", least=2)
+
+
+def _concurrency(calls: str) -> Setting:
+    return Setting(f"Concurrent {calls}.", least=2, most=MAX_SOURCE_CONCURRENCY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Environment:
-    """The settings of a deployment of the service.
+class Environment(FunctionSettings):
+    """The settings of a deployment of the service."""
 
-    Attributes:
-        name: The environment's name, for the context key `environment`.
-        removal_policy: Whether the table and the S3 bucket are kept when the stack is deleted.
-        log_retention: How long the logs of the functions are kept.
-        ingest_memory_mib: Memory of the ingest function. CPU grows with it.
-        dispatch_memory_mib: Memory of the dispatch function.
-        deliver_memory_mib: Memory of the deliver function.
-        sweep_memory_mib: Memory of the sweep function.
-        compact_memory_mib: Memory of the compact function, which holds the current part of a merge in memory.
-        spark: Whether the stack has the Glue jobs for large merges, rebuilding and importing. Without the jobs, the
-            compact function does all merges, in smaller steps, and people rebuild and import on their own machine.
-        glue_version: The version of Glue that the jobs run on: 6.0, or a later 6.x.
-        merge_workers: Workers (G.1X: 4 vCPUs, 16 GB) of a run of the merge job, including the driver.
-        rebuild_workers: The same for the rebuild job.
-        import_workers: The same for the import job.
-        max_skew_ms: The most by which two clocks may differ; added to every delay, so that no message is early.
-        send_threads: Parallel SQS requests of a function call.
-        sweep_interval_s: Time between two sweeps, whole minutes up to 300 s: how long a lost schedule can go
-            unnoticed. A sweep that takes longer than the interval overlaps the next sweep, which does no harm.
-        subscriber_queue_arns: Subscriptions' queues with names other than `<stack>-...`, to which the functions may
-            send too. Queues of this account need this only if their own policy does not allow the functions.
-        dedicated_topics: Topics with their own urgent and bulk queue, so that permission to send to these queues is
-            permission for this topic alone. At most MAX_DEDICATED_TOPICS.
-        encryption_key_arn: A KMS key of this Region that encrypts all data that the service stores; default: AWS's own
-            keys, at no cost. `tidewheel.cdk.encryption` says what the key's policy must allow.
-        own_key: Whether the service creates its own KMS key: $1 a month, and the cost of requests.
-        deleted_object_days: Days for which S3 keeps deleted objects, at S3's price; None: objects are not kept.
-        warm_read_units: Read units a second that the table takes at once, without growing first; at least
-            MIN_WARM_READ_UNITS. None: DynamoDB's default. Each raise is paid once; DynamoDB refuses to lower the value.
-        warm_write_units: The same for write units, of the table and of its index; at least MIN_WARM_WRITE_UNITS.
-        access_log_bucket: An S3 bucket of this account that gets the access logs of the service's S3 bucket.
-        urgent_concurrency: Ingest calls at one time for an urgent queue, so that a burst leaves the account's
-            concurrency to others.
-        bulk_concurrency: The same for a bulk queue.
-        work_concurrency: Deliver calls at one time.
-        reserved_concurrency: Function, such as "dispatch" -> calls that the account reserves for this function, which
-            is also its limit. Default: none. Lambda must leave 100 calls to the account's other functions, and a new
-            account may have only 10 calls in total.
-        alarms: Whether the stack has alarms, $2.50 a month. Failed job runs are reported even without alarms.
-        dashboard: Whether the stack has a dashboard: $3 a month, except for the first three of an account.
-        metrics: Whether the functions emit the service's own metrics: $0.30 a month for each metric with data. Without
-            these metrics, five of the alarms are left out, and much of the dashboard is empty.
-        tracing: Whether each function's calls are traced, with Lambda's sampling; otherwise only calls from a traced
-            caller. $5 for a million traces, the first 100,000 of a month free.
-        log_level: The lowest level that the functions log: DEBUG, INFO, WARNING or ERROR.
-        oldest_due_alarm_s: Age from which a due message that is not delivered raises an alarm.
-        queue_age_alarm_s: The same for a message in a queue that a function reads. A bulk pack waits for 300 s by
-            design, and is up to 960 s old if one call failed; its messages may be due 1,800 s after sending.
-        runbook_url: The runbook's URL in alarms and dashboard; `#` and the title of a page are added. By default they
-            name the command that prints the page: `tidewheel docs runbook#...`.
-    """
-
-    name: str
-    removal_policy: RemovalPolicy
-    log_retention: RetentionDays = RetentionDays.ONE_MONTH
-    ingest_memory_mib: int = 1024
-    dispatch_memory_mib: int = 1024
-    deliver_memory_mib: int = 1024
-    sweep_memory_mib: int = 512
-    compact_memory_mib: int = 3008
-    spark: bool = True
-    glue_version: str = "6.0"
-    merge_workers: int = 2
-    rebuild_workers: int = 10
-    import_workers: int = 10
-    max_skew_ms: int = 100
-    send_threads: int = 8
-    sweep_interval_s: int = SWEEP_INTERVAL_S
-    subscriber_queue_arns: tuple[str, ...] = ()
-    dedicated_topics: tuple[str, ...] = ()
-    encryption_key_arn: str | None = None
-    own_key: bool = False
-    deleted_object_days: int | None = None
-    warm_read_units: int | None = None
-    warm_write_units: int | None = None
-    access_log_bucket: str | None = None
-    urgent_concurrency: int = 100
-    bulk_concurrency: int = 20
-    work_concurrency: int = 100
-    reserved_concurrency: Mapping[str, int] = field(default_factory=dict, hash=False)
-    alarms: bool = False
-    dashboard: bool = False
-    metrics: bool = True
-    tracing: bool = True
-    log_level: str = "INFO"
-    oldest_due_alarm_s: int = 300
-    queue_age_alarm_s: int = 1020
-    runbook_url: str = RUNBOOK
+    name: Annotated[str, Setting("The environment's name, for the context key `environment`.")]
+    removal_policy: Annotated[
+        RemovalPolicy, Setting("Whether the table and the S3 bucket are kept when the stack is deleted.")
+    ]
+    log_retention: Annotated[RetentionDays, Setting("How long the logs of the functions are kept.")] = (
+        RetentionDays.ONE_MONTH
+    )
+    ingest_memory_mib: Annotated[int, _memory("ingest")] = 1024
+    dispatch_memory_mib: Annotated[int, _memory("dispatch")] = 1024
+    deliver_memory_mib: Annotated[int, _memory("deliver")] = 1024
+    sweep_memory_mib: Annotated[int, _memory("sweep")] = 512
+    compact_memory_mib: Annotated[int, _memory("compact")] = 3008
+    spark: Annotated[
+        bool,
+        Setting(
+            "Whether the stack has the Glue jobs for large merges, rebuilding and importing. Without the jobs, the "
+            "compact function does all merges, in smaller steps, and people rebuild and import on their own machine."
+        ),
+    ] = True
+    glue_version: Annotated[str, Setting("The version of Glue that the jobs run on, 6.0 or a later 6.x.")] = "6.0"
+    merge_workers: Annotated[int, _workers("merge")] = 2
+    rebuild_workers: Annotated[int, _workers("rebuild")] = 10
+    import_workers: Annotated[int, _workers("import")] = 10
+    sweep_interval_s: Annotated[
+        int,
+        Setting(
+            "Time between two sweeps, in whole minutes. A lost schedule can go unnoticed for this time. A sweep that "
+            "takes longer overlaps the next sweep, which does no harm.",
+            unit="s",
+            least=60,
+            most=MAX_SWEEP_INTERVAL_S,
+        ),
+    ] = SWEEP_INTERVAL_S
+    subscriber_queue_arns: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Subscriptions' queues with names other than `<stack>-...`, to which the functions may send too. Queues of "
+            "this account need this only if their own policy does not allow the functions."
+        ),
+    ] = ()
+    dedicated_topics: Annotated[
+        tuple[str, ...],
+        Setting(
+            f"At most {MAX_DEDICATED_TOPICS} topics with their own urgent and bulk queue. Permission to send to these "
+            "queues is permission for this topic alone."
+        ),
+    ] = ()
+    encryption_key_arn: Annotated[
+        str | None,
+        Setting(
+            "A KMS key of this Region that encrypts all data that the service stores. `tidewheel.cdk.encryption` says "
+            "what the key's policy must allow.",
+            none="AWS's own keys, at no cost",
+        ),
+    ] = None
+    own_key: Annotated[
+        bool, Setting("Whether the service creates its own KMS key. The key costs $1 a month, and each request.")
+    ] = False
+    deleted_object_days: Annotated[
+        int | None,
+        Setting("Time for which S3 keeps deleted objects, at S3's price.", unit="days", none="not at all"),
+    ] = None
+    warm_read_units: Annotated[
+        int | None,
+        Setting(
+            "Read units a second that the table takes at once, without growing first. Each raise is paid once. "
+            "DynamoDB refuses to lower the value.",
+            least=MIN_WARM_READ_UNITS,
+            none="DynamoDB's default",
+        ),
+    ] = None
+    warm_write_units: Annotated[
+        int | None,
+        Setting(
+            "The same for write units, of the table and of its index.",
+            least=MIN_WARM_WRITE_UNITS,
+            none="DynamoDB's default",
+        ),
+    ] = None
+    access_log_bucket: Annotated[
+        str | None,
+        Setting(
+            "An S3 bucket of this account that gets the access logs of the service's S3 bucket.", none="no access logs"
+        ),
+    ] = None
+    urgent_concurrency: Annotated[int, _concurrency("ingest calls for an urgent queue")] = 100
+    bulk_concurrency: Annotated[int, _concurrency("ingest calls for a bulk queue")] = 20
+    work_concurrency: Annotated[int, _concurrency("deliver calls")] = 100
+    reserved_concurrency: Annotated[
+        Mapping[str, int],
+        Setting(
+            'Calls that the account reserves for a function, such as `{"dispatch": 50}`. The number is also the '
+            "function's limit. Lambda must leave 100 calls to the account's other functions. A new account may have "
+            "only 10 calls in total."
+        ),
+    ] = field(default_factory=dict, hash=False)
+    alarms: Annotated[bool, Setting("Whether the stack has alarms. Failed job runs are reported even without.")] = False
+    dashboard: Annotated[bool, Setting("Whether the stack has a dashboard.")] = False
+    metrics: Annotated[
+        bool,
+        Setting(
+            "Whether the functions emit the service's own metrics. Without these metrics, five of the alarms are left "
+            "out, and much of the dashboard is empty."
+        ),
+    ] = True
+    tracing: Annotated[
+        bool,
+        Setting("Whether each function's calls are traced, with Lambda's sampling. Otherwise only a traced caller's."),
+    ] = True
+    log_level: Annotated[
+        str, Setting("The lowest level that the functions log.", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
+    ] = "INFO"
+    oldest_due_alarm_s: Annotated[
+        int,
+        Setting("Age from which a due message that is not delivered raises an alarm.", unit="s", least=60),
+    ] = 300
+    queue_age_alarm_s: Annotated[
+        int,
+        Setting(
+            "Age from which a message in a queue that a function reads raises an alarm. A bulk pack can reach the "
+            "minimum if one call failed.",
+            unit="s",
+            least=MIN_QUEUE_AGE_ALARM_S,
+        ),
+    ] = 1020
+    runbook_url: Annotated[
+        str,
+        Setting(
+            "The runbook's URL in alarms and dashboard, to which `#` and the title of a page are added. The default is "
+            "the command that prints the page."
+        ),
+    ] = RUNBOOK
 
     def __post_init__(self) -> None:
-        self._check_types()
-        self._check_ranges()
+        check_settings(self)
         for topic in self.dedicated_topics:
             check_name("dedicated_topics", topic)
         topics = len(set(self.dedicated_topics))
@@ -185,49 +211,14 @@ class Environment:
         for arn in self.subscriber_queue_arns:
             if not Token.is_unresolved(arn) and not arn.startswith("arn:"):
                 raise InvalidValue("subscriber_queue_arns", arn, "give ARNs of queues: arn:aws:sqs:...")
-        interval_s = self.sweep_interval_s
-        if not _is_whole(interval_s) or interval_s % 60 or not 60 <= interval_s <= MAX_SWEEP_INTERVAL_S:
-            advice = f"give whole minutes, 60 to {MAX_SWEEP_INTERVAL_S}: alarms look at periods of five minutes"
-            raise InvalidValue("sweep_interval_s", interval_s, advice)
+        if self.sweep_interval_s % 60:
+            raise InvalidValue("sweep_interval_s", self.sweep_interval_s, "give whole minutes, such as 60 or 120")
         if not GLUE_VERSIONS.match(self.glue_version):
             advice = (
                 "give 6.0 or a later 6.x: the jobs need its Spark 4.1 and its Python 3.13; or have none, spark=False"
             )
             raise InvalidValue("glue_version", self.glue_version, advice)
         self._check_concurrency()
-        self._check_telemetry()
-
-    def _check_types(self) -> None:
-        for name in (*_TEXTS, *_TEXTS_OR_NONE):
-            value = getattr(self, name)
-            if not (isinstance(value, str) and value) and not (value is None and name in _TEXTS_OR_NONE):
-                raise InvalidValue(name, value, f"give a text{', or None' if name in _TEXTS_OR_NONE else ''}")
-        for name in _SWITCHES:
-            if not isinstance(getattr(self, name), bool):
-                raise InvalidValue(name, getattr(self, name), "give True or False")
-        for name, choice in _CHOICES.items():
-            if not isinstance(getattr(self, name), choice):
-                raise InvalidValue(name, getattr(self, name), f"give one of {choice.__name__}")
-        for name in _LISTS:
-            value = getattr(self, name)
-            # A str is a sequence of str too.
-            if not isinstance(value, tuple) or not all(isinstance(each, str) for each in value):
-                raise InvalidValue(name, value, "give a tuple of texts; of one: ('...',)")
-        if not isinstance(self.reserved_concurrency, Mapping):
-            raise InvalidValue("reserved_concurrency", self.reserved_concurrency, 'give a mapping: {"dispatch": 50}')
-
-    def _check_ranges(self) -> None:
-        for name, (least, most) in _RANGES.items():
-            value = getattr(self, name)
-            if value is None and name in _OPTIONAL:
-                continue
-            if not _is_whole(value) or value < least or (most is not None and value > most):
-                up_to = f"from {least} to {most}" if most is not None else f"of at least {least}"
-                raise InvalidValue(name, value, f"give a whole number {up_to}")
-
-    def _check_telemetry(self) -> None:
-        if self.log_level not in LOG_LEVELS:
-            raise InvalidValue("log_level", self.log_level, f"choose one of {', '.join(LOG_LEVELS)}")
 
     def _check_concurrency(self) -> None:
         pairs = 1 + len(self.dedicated_topics)
@@ -241,7 +232,7 @@ class Environment:
         for function, reserved in self.reserved_concurrency.items():
             if function not in least:
                 raise InvalidValue("reserved_concurrency", function, f"name some of {', '.join(least)}")
-            if not _is_whole(reserved) or reserved < least[function]:
+            if not is_whole(reserved) or reserved < least[function]:
                 advice = f"{function} needs at least {least[function]}: as many as its queues may call at one time"
                 raise InvalidValue("reserved_concurrency", reserved, advice)
 
@@ -274,7 +265,3 @@ class Environment:
         """
         kept = cls(name="production", removal_policy=RemovalPolicy.RETAIN, deleted_object_days=7)
         return replace(replace(kept, alarms=True, dashboard=True), **changes)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Unpack
 
-from aws_cdk import Duration, RemovalPolicy, Stack
+from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -29,10 +29,16 @@ from tidewheel.cdk.metric_sources import Watched
 from tidewheel.cdk.names import set_service_name
 from tidewheel.cdk.storage import Storage
 from tidewheel.cdk.timing_wheel import TimingWheel
-from tidewheel.cdk.topics import Subscription, Topic
+from tidewheel.cdk.topics import Subscription, Topic, TopicProperties
 from tidewheel.client.policies import RECEIVE, SENDER_ACTIONS, ConsumerAction, SenderAction
 from tidewheel.errors import InvalidValue
-from tidewheel.model.settings import VARIABLE_PREFIX, TuningSettings, parameter_name, roles_parameter_name
+from tidewheel.model.setting import settings_of
+from tidewheel.model.settings import (
+    VARIABLE_PREFIX,
+    FunctionSettings,
+    parameter_name,
+    roles_parameter_name,
+)
 
 
 class TidewheelService(Construct):
@@ -157,32 +163,13 @@ class TidewheelService(Construct):
             schedule_group=self.timing_wheel.group_name,
         )
 
-    def add_topic(
-        self,
-        topic_name: str,
-        *,
-        slot: Duration | None = None,
-        lookahead: Duration | None = None,
-        retention: Duration | None = None,
-        removal_policy: RemovalPolicy | None = None,
-        **settings: Unpack[TuningSettings],
-    ) -> Topic:
+    def add_topic(self, topic_name: str, **properties: Unpack[TopicProperties]) -> Topic:
         """Declares a topic, which the deployment creates. See `Topic` for the arguments.
 
         Raises:
             InvalidValue: A value is not usable.
         """
-        return Topic(
-            self,
-            f"Topic-{topic_name}",
-            service=self,
-            topic_name=topic_name,
-            slot=slot,
-            lookahead=lookahead,
-            retention=retention,
-            removal_policy=removal_policy,
-            **settings,
-        )
+        return Topic(self, f"Topic-{topic_name}", service=self, topic_name=topic_name, **properties)
 
     def grant_send(
         self,
@@ -261,8 +248,7 @@ class TidewheelService(Construct):
             "dispatch_arn": self.timing_wheel.dispatch_arn,
             "schedule_dead_letter_arn": self.timing_wheel.dead_letters.queue_arn,
             "compact_function": self.compaction.function_name,
-            "max_skew_ms": str(environment.max_skew_ms),
-            "send_threads": str(environment.send_threads),
+            **{name: str(getattr(environment, name)) for name in settings_of(FunctionSettings)},
             "topic_queues": self._topic_queues(),
         }
 

@@ -17,7 +17,7 @@ from tidewheel.cdk.environment import RUNBOOK
 from tidewheel.cdk.queues import RETENTION, queue_encryption
 from tidewheel.client.policies import KMS_ACTIONS, NO_FIFO
 from tidewheel.errors import InvalidValue
-from tidewheel.model.settings import DELIVERY_ROLES, roles_parameter_name
+from tidewheel.model.settings import DELIVERY_ROLES, SubscriptionSettings, roles_parameter_name
 from tidewheel.model.topic import check_name
 
 DEFAULT_STACK = "tidewheel"
@@ -55,7 +55,8 @@ class SubscriberQueue(Construct):
             id_: The construct's name in the scope.
             stack_name: As for `grant_deliveries`.
             role_arns: As for `grant_deliveries`.
-            visibility_timeout: How long a received message stays invisible to others; a minute by default.
+            visibility_timeout: How long a received message stays invisible to others. By default as for
+                `create_subscription`.
             max_receive_count: How often a message is received before it is a dead letter.
             encryption_key: Your own KMS key; by default SQS encrypts with its own key.
             removal_policy: Whether both queues and their messages are deleted with the stack; by default they are.
@@ -76,7 +77,7 @@ class SubscriberQueue(Construct):
             self,
             "Queue",
             retention_period=RETENTION,
-            visibility_timeout=visibility_timeout or Duration.minutes(1),
+            visibility_timeout=visibility_timeout or Duration.seconds(SubscriptionSettings().visibility_timeout_s),
             removal_policy=removal_policy,
             enforce_ssl=True,
             dead_letter_queue=sqs.DeadLetterQueue(max_receive_count=max_receive_count, queue=self.dead_letters),

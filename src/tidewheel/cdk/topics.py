@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from aws_cdk import CustomResource, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
@@ -15,14 +14,35 @@ from tidewheel.cdk.encryption import key_of
 from tidewheel.cdk.subscriber_queue import SubscriberQueue, allow_deliveries
 from tidewheel.client.declared import DeclaredSubscription, DeclaredTopic
 from tidewheel.client.policies import RECEIVE, SENDER_ACTIONS, ConsumerAction, SenderAction
-from tidewheel.client.subscriptions import FilterDocument, filter_json
+from tidewheel.client.subscriptions import filter_json
 from tidewheel.errors import InvalidValue
-from tidewheel.flows.administration.subscribe import InitialPosition, check_new_subscription
-from tidewheel.model.settings import TopicSettings, TuningSettings
+from tidewheel.flows.administration.subscribe import check_new_subscription
+from tidewheel.model.setting import check_names
+from tidewheel.model.settings import FilterDocument, InitialPosition, TopicSettings, TuningSettings
 from tidewheel.model.topic import check_name
 
 if TYPE_CHECKING:
     from tidewheel.cdk.service import TidewheelService
+
+
+class TopicProperties(TuningSettings, total=False):
+    """The arguments of `Topic` that `add_topic` takes too."""
+
+    slot: Duration | None
+    lookahead: Duration | None
+    retention: Duration | None
+    removal_policy: RemovalPolicy | None
+
+
+class SubscriptionProperties(TypedDict, total=False):
+    """The arguments of `Subscription` that `add_subscription` takes too."""
+
+    queue: sqs.IQueue | None
+    filter_policy: FilterDocument | None
+    initial_position: InitialPosition
+    visibility_timeout: Duration | None
+    max_receive_count: int
+    removal_policy: RemovalPolicy | None
 
 
 class Topic(Construct):
@@ -58,9 +78,9 @@ class Topic(Construct):
                 knows the topic by the service's name and the topic's name.
             service: The service.
             topic_name: 1 to 48 letters, digits, '-' or '_'.
-            slot: Length of a slot; 5 minutes by default.
-            lookahead: How long before its begin a slot is dispatched; 8 minutes by default.
-            retention: How long delivered messages are kept for replays; not at all by default.
+            slot: `slot_s` of `TopicSettings`, as a duration.
+            lookahead: `lookahead_s`, as a duration.
+            retention: `retention_s`, as a duration.
             removal_policy: RETAIN keeps the topic and its waiting messages when the stack no longer declares the topic,
                 or is deleted; DESTROY deletes both. The environment's policy by default.
             **settings: The other fields of `TopicSettings`, such as max_waiting=1_000_000.
@@ -78,30 +98,9 @@ class Topic(Construct):
         wanted = DeclaredTopic(name=topic_name, settings=_settings(durations, cast("dict[str, Any]", settings)))
         self.resource = service.declarations().resource(self, wanted, removal_policy=self.removal_policy)
 
-    def add_subscription(
-        self,
-        name: str,
-        *,
-        queue: sqs.IQueue | None = None,
-        filter_policy: FilterDocument | None = None,
-        initial_position: InitialPosition = "latest",
-        visibility_timeout: Duration | None = None,
-        max_receive_count: int = 5,
-        removal_policy: RemovalPolicy | None = None,
-    ) -> Subscription:
+    def add_subscription(self, name: str, **properties: Unpack[SubscriptionProperties]) -> Subscription:
         """Declares a subscription of this topic. See `Subscription`."""
-        return Subscription(
-            self,
-            f"Subscription-{name}",
-            topic=self,
-            subscription_name=name,
-            queue=queue,
-            filter_policy=filter_policy,
-            initial_position=initial_position,
-            visibility_timeout=visibility_timeout,
-            max_receive_count=max_receive_count,
-            removal_policy=removal_policy,
-        )
+        return Subscription(self, f"Subscription-{name}", topic=self, subscription_name=name, **properties)
 
     def grant_send(self, grantee: iam.IGrantable, *, actions: Collection[SenderAction] = SENDER_ACTIONS) -> iam.Grant:
         """Allows to send to this topic. See `TidewheelService.grant_send`."""
@@ -148,8 +147,8 @@ class Subscription(Construct):
                 service; if the environment has alarms, these dead letters have an alarm.
             filter_policy: Which messages the subscription gets, as for `create_subscription`; by default all.
             initial_position: As for `create_subscription`; has an effect only when the subscription is created.
-            visibility_timeout: For a new queue. AWS recommends six times the time-out of the function that reads the
-                queue; a minute by default.
+            visibility_timeout: For a new queue, by default as for `create_subscription`. AWS recommends six times the
+                time-out of the function that reads the queue.
             max_receive_count: For a new queue: the receives after which a message is a dead letter.
             removal_policy: As for the topic; by default the topic's policy. It also applies to a new queue.
 
@@ -221,10 +220,8 @@ def _settings(durations: dict[str, Duration | None], settings: dict[str, Any]) -
     Raises:
         InvalidValue: A setting is unknown or not usable.
     """
-    known = [each.name for each in fields(TopicSettings)]
+    check_names(TopicSettings, settings, "a topic")
     for name, value in settings.items():
-        if name not in known:
-            raise InvalidValue(name, value, f"a topic has no such setting; it has {', '.join(known)}")
         if name in durations:
             advice = f"give {name.removesuffix('_s')}= with a Duration"
             raise InvalidValue(name, value, advice)

@@ -1,4 +1,4 @@
-"""The command line: `tidewheel --help`."""
+"""Runs the command line, `tidewheel --help`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidewheel.errors import ExtraMissing, needs_extra
 
 
 def run() -> None:
-    """Runs the command; where only the SDK is installed, says what to install."""
+    """Runs the command. Names the missing extra if only the SDK is installed."""
     try:
         with needs_extra("the command line", "cli"):
             from tidewheel.cli import main

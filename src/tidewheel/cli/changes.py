@@ -1,4 +1,4 @@
-"""`tidewheel cancel`, `tidewheel reschedule` and `tidewheel recurring`: changes of messages that wait."""
+"""Defines the commands `tidewheel cancel`, `reschedule` and `recurring`, which change waiting messages."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from tidewheel.client.recurring import RecurringMessage
 
 TOO_LATE = 3
-"""Exit code if a message could not be cancelled or moved any more."""
+"""Exit code if a message is too late to cancel or to move."""
 STANDARD_INPUT = "-"
 
-recurring = typer.Typer(no_args_is_help=True, help="Messages that come again and again.")
+recurring = typer.Typer(no_args_is_help=True, help="Create, list and cancel recurring messages.")
 
 Key = Annotated[str, typer.Argument(help="The key of the recurring message.")]
 
@@ -27,11 +27,13 @@ Key = Annotated[str, typer.Argument(help="The key of the recurring message.")]
 def cancel(
     ctx: typer.Context,
     topic: TopicName,
-    ids: Annotated[list[str] | None, typer.Argument(help="Message ids; '-' reads one a line.")] = None,
-    key: Annotated[str | None, typer.Option(help="Cancel what has this key, instead of ids.")] = None,
+    ids: Annotated[
+        list[str] | None, typer.Argument(help="Message ids. '-' reads ids from standard input, one a line.")
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="Cancel the messages with this key, instead of ids.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel messages by id or key; exit code 3 if it is too late for one."""
+    """Cancel messages by id or key. The exit code is 3 if a message is too late to cancel."""
     service = client(ctx)
     if key is not None:
         if ids:
@@ -56,11 +58,13 @@ def reschedule(
     topic: TopicName,
     id: Annotated[str | None, typer.Argument(help="The message id.")] = None,
     key: Annotated[str | None, typer.Option(help="The message with this key, instead of an id.")] = None,
-    delay: Annotated[str | None, typer.Option(help="From now: seconds, or text such as 90s, 15m, '3d 4h'.")] = None,
-    deliver_at: Annotated[str | None, typer.Option(help="ISO 8601 time with its zone, instead of a delay.")] = None,
+    delay: Annotated[
+        str | None, typer.Option(help="Delay from now, in seconds or as text such as 90s, 15m, '3d 4h'.")
+    ] = None,
+    deliver_at: Annotated[str | None, typer.Option(help="ISO 8601 time with a time zone, instead of a delay.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Move a message to another time; exit code 3 if it is too late, or it was cancelled."""
+    """Move a message to another time. The exit code is 3 if the message is too late to move, or cancelled."""
     from tidewheel.client.changes import Rescheduled
 
     result = client(ctx).reschedule(topic, id, key=key, delay=delay_of(delay), deliver_at=time_of(deliver_at))
@@ -81,18 +85,24 @@ def create_recurring(
     ctx: typer.Context,
     topic: TopicName,
     key: Key,
-    body: Annotated[str, typer.Argument(help="The message.")],
+    body: Annotated[str, typer.Argument(help="The body of each message.")],
     cron: Annotated[str | None, typer.Option(help="Five fields, such as '0 9 * * MON-FRI'.")] = None,
-    every: Annotated[str | None, typer.Option(help="A fixed rate instead, such as 90s, 15m, 1d.")] = None,
-    timezone: Annotated[str, typer.Option(help="IANA name of the zone that cron's fields mean.")] = "UTC",
-    start: Annotated[str | None, typer.Option(help="Nothing before: ISO 8601 time with its zone.")] = None,
-    attribute: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; repeatable.")] = None,
-    expires_in: Annotated[str | None, typer.Option(help="How long after its time each may be handed out.")] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace the one with this key.")] = False,
-    json_body: Annotated[bool, typer.Option("--json-body", help="The body is JSON; refuse it if not.")] = False,
+    every: Annotated[str | None, typer.Option(help="A fixed rate, such as 90s, 15m, 1d, instead of --cron.")] = None,
+    timezone: Annotated[str, typer.Option(help="IANA name of the time zone of --cron.")] = "UTC",
+    start: Annotated[
+        str | None, typer.Option(help="Time of the first message at the earliest, ISO 8601 with a time zone.")
+    ] = None,
+    attribute: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE. Repeat the option for more attributes.")
+    ] = None,
+    expires_in: Annotated[
+        str | None, typer.Option(help="Time after which a message that is due is no longer delivered, such as 10m.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the recurring message with this key.")] = False,
+    json_body: Annotated[bool, typer.Option("--json-body", help="Refuse a body that is not JSON.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a message that comes again and again."""
+    """Create a recurring message."""
     made = client(ctx).send_recurring(
         topic,
         key,

@@ -1,4 +1,4 @@
-"""`tidewheel cost`: what messages would cost a month, where the rest goes, and what others would take."""
+"""Defines the command `tidewheel cost`, which estimates the monthly cost of a workload."""
 
 from __future__ import annotations
 
@@ -22,26 +22,29 @@ if TYPE_CHECKING:
     from tidewheel.cost.rivals import Rival
 
 _SIDE_BY_SIDE = 110
-"""Columns from which on two tables stand beside each other."""
+"""The least width, in characters, for two tables side by side."""
 _BAR = 16
 _MOST_A_TOPIC = 33_000
-"""Messages a second that one topic delivers with `part_rows` as it is by default: `docs/capacity.md`."""
+"""Messages a second that a topic delivers with the default `part_rows` (`docs/capacity.md`)."""
 
 
 def cost(
-    per_day: Annotated[float, typer.Option(help="Messages sent a day, over all topics; 0: what an idle stack costs.")],
-    delay_mean: Annotated[str, typer.Option(help="Their mean delay, such as 90m, 7d or 8w.")] = "7d",
-    spread: Annotated[str, typer.Option(help="How delays lie around it: even, exponential or same.")] = "even",
+    per_day: Annotated[
+        float, typer.Option(help="Messages sent a day, over all topics. 0 shows the cost of an idle stack.")
+    ],
+    delay_mean: Annotated[str, typer.Option(help="Mean delay of the messages, such as 90m, 7d or 8w.")] = "7d",
+    spread: Annotated[str, typer.Option(help="Distribution of the delays: even, exponential or same.")] = "even",
     size: Annotated[int, typer.Option(help="Bytes of a message's body.")] = 500,
     subscriptions: Annotated[int, typer.Option(help="Subscriptions of each topic.")] = 1,
-    topics: Annotated[int, typer.Option(help="Topics, among which the messages are divided.")] = 1,
-    batch: Annotated[int, typer.Option(help="Messages that a client sends at once; 1: each by itself.")] = 100,
+    topics: Annotated[int, typer.Option(help="Topics that share the messages.")] = 1,
+    batch: Annotated[int, typer.Option(help="Messages that a client sends at once.")] = 100,
     environment: Annotated[str, typer.Option(help="The stack's environment.")] = "development",
     as_json: AsJson = False,
 ) -> None:
-    """Show what messages would cost a month, by service and by flow, and by other ways of delaying them.
+    """Estimate the monthly cost of messages, by AWS service and by flow, beside other ways to delay messages.
 
-    Nothing is asked of AWS: list prices of us-east-1, without free tiers, times counted requests and measured time.
+    The command calls no AWS service. It multiplies list prices of us-east-1, without free tiers, by counted
+    requests and measured time.
     """
     from tidewheel.cost.bill import bill
     from tidewheel.cost.deployed import ENVIRONMENTS
@@ -104,7 +107,7 @@ def as_document(bill: Bill, others: tuple[Rival, ...], environment: str) -> dict
 
 
 def shown(bill: Bill, others: tuple[Rival, ...], environment: str, width: int) -> list[RenderableType]:
-    """Returns what a terminal of this width is shown."""
+    """Returns the tables and texts for a terminal of this width."""
     from rich.table import Table
     from rich.text import Text
 
@@ -127,7 +130,7 @@ def shown(bill: Bill, others: tuple[Rival, ...], environment: str, width: int) -
     everything = total(bill.messages) + total(bill.standing)
     parts.append(Text(f"All: ${everything:,.2f} a month.", style="bold"))
     for line in bill.consumers:
-        parts.append(Text(f"Consumers pay beside it ${line.dollars:,.2f} a month: {line.what}."))
+        parts.append(Text(f"Consumers pay ${line.dollars:,.2f} a month in addition: {line.what}."))
     if bill.messages:
         parts += [Text(), _others(bill, others)]
     parts += [Text(note, style="bold") for note in notes(bill)]
@@ -135,7 +138,7 @@ def shown(bill: Bill, others: tuple[Rival, ...], environment: str, width: int) -
 
 
 def notes(bill: Bill) -> list[str]:
-    """Returns what the bill passes over: so many messages that a topic cannot take them."""
+    """Returns warnings beside the bill, if a topic gets more messages than it can deliver."""
     from tidewheel.cost.workload import DAY_S
 
     per_s = bill.workload.per_day / DAY_S

@@ -1,4 +1,4 @@
-"""`tidewheel demo`: 60 days of real messages in virtual time, then half a minute of real time, measured."""
+"""Defines the command `tidewheel demo`, which replays real messages in virtual and in real time."""
 
 from __future__ import annotations
 
@@ -47,20 +47,22 @@ app = typer.Typer(pretty_exceptions_enable=False)
 @app.command()
 def demo(
     output: Annotated[Path, typer.Option(help="Folder for the plot.")] = Path("build/demo"),
-    real_seconds: Annotated[int, typer.Option(min=0, help="Length of the part in real time; 0 leaves it out.")] = 30,
-    messages: Annotated[int | None, typer.Option(min=1, help="Replay only so many.")] = None,
+    real_seconds: Annotated[
+        int, typer.Option(min=0, help="Length of the part in real time. 0 leaves this part out.")
+    ] = 30,
+    messages: Annotated[int | None, typer.Option(min=1, help="Maximum number of messages to replay.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
-    """Replay real messages over 60 days of virtual time, then half a minute of real time, and measure both.
+    """Replay real messages over 60 days of virtual time, then for half a minute of real time.
 
-    It takes two to five minutes, by the machine.
+    The demo takes two to five minutes. It prints lateness, requests and costs.
     """
     if not run_demo(output, real_seconds, messages, as_json):
         raise typer.Exit(1)
 
 
 def run_demo(output: Path, real_seconds: int, limit: int | None, as_json: bool) -> bool:
-    """Runs the demo, prints its tables and saves its plots; returns whether all was sound."""
+    """Runs the demo, prints its tables and saves its plots. Returns whether all messages arrived once, none early."""
     console = Console(stderr=as_json)
     samples = read_samples(packaged_samples())
     samples = samples[:: max(1, len(samples) // limit)][:limit] if limit else samples
@@ -138,7 +140,7 @@ def _with_bars(
 
 
 def _squeeze(samples: list[Sample], seconds: int) -> list[Sample]:
-    """Takes 20 messages a second from all over the samples, due evenly within the time but for its last 3 s."""
+    """Takes 20 messages a second, spread evenly over the samples and over the time except the last 3 s."""
     count = min(len(samples), seconds * 20)
     step = len(samples) / count
     span = max(1.0, seconds - 3)
@@ -176,7 +178,7 @@ def _requests(results: dict[str, Result]) -> Table:
 
 
 def _costs(results: dict[str, Result]) -> Table:
-    """Returns the costs of the runs, and those of the same copies with EventBridge Scheduler."""
+    """Returns the costs of the runs, beside the costs of the same copies with EventBridge Scheduler."""
     table = _table("What these requests cost", results)
     runs = list(results.values())
     costs = [cost(run.units) for run in runs]
@@ -214,7 +216,7 @@ def _a_million(dollars: float, result: Result) -> float:
 
 
 def save_plot(path: Path, results: dict[str, Result]) -> None:
-    """Saves lateness and backlog over time, one column a replay, as SVG or PNG by the path's ending."""
+    """Saves a plot of lateness and backlog, with a column for each replay. The path ends in .svg or .png."""
     import matplotlib
 
     matplotlib.use("Agg")

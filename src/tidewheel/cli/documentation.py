@@ -1,4 +1,4 @@
-"""`tidewheel docs`: the documentation that comes with the package, page by page."""
+"""Defines the command `tidewheel docs`, which prints the pages that come with the package."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ _HEADING = re.compile(r"^(#+) (.*)$", re.MULTILINE)
 
 
 def docs(
-    page: Annotated[str, typer.Argument(help="A page, or one section of it: runbook, runbook#dead-letters.")] = "",
+    page: Annotated[
+        str, typer.Argument(help="A page such as runbook, or a section such as runbook#dead-letters.")
+    ] = "",
 ) -> None:
-    """Print a page of the documentation as Markdown; without a name, list the pages."""
+    """Print a page of the documentation as Markdown. Without a name, list the pages."""
     folder = shipped(DOCS)
     pages = {path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.md"))}
     name, _, section = page.partition("#")
@@ -37,12 +39,12 @@ def section_of(text: str, anchor: str) -> str:
 
     Args:
         text: the page.
-        anchor: the heading as links name it: `dead-letters` for "Dead letters".
+        anchor: the heading as a link names the heading, `dead-letters` for "Dead letters".
 
     Raises:
-        InvalidValue: there is no such heading.
+        InvalidValue: the page has no such heading.
     """
-    # What looks like a heading in a block of code is none: blanks of the same length keep the places.
+    # A block of code has no headings. Blanks of the same length keep the positions.
     prose = _STATE.sub(lambda block: " " * len(block[0]), text)
     headings = list(_HEADING.finditer(prose))
     for number, heading in enumerate(headings):
@@ -53,7 +55,7 @@ def section_of(text: str, anchor: str) -> str:
 
 
 def anchor_of(heading: str) -> str:
-    """Returns how links name a heading."""
+    """Returns the anchor of a heading, as in links."""
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 

@@ -1,4 +1,4 @@
-"""A histogram as lines of text."""
+"""Shows a histogram as lines of text."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
 class Bars(StrEnum):
-    """What a histogram's bars stand for."""
+    """The time that a bar of a histogram stands for."""
 
     HOUR = "hour"
     DAY = "day"
 
 
 def histogram_text(histogram: EstimatedHistogram, by: Bars, width: int, blocks: bool) -> str:
-    """Returns a histogram as lines; of bars that are empty side by side only how many there are.
+    """Returns a histogram as lines. A run of empty bars is a single line with its length.
 
     Args:
         histogram: the counts.
-        by: what a bar stands for.
+        by: the time that a bar stands for.
         width: of a line, in characters.
-        blocks: whether block characters can be shown; else '#'.
+        blocks: whether the terminal shows block characters. Otherwise bars are made of '#'.
     """
     pattern = "%Y-%m-%d %H:%M" if by is Bars.HOUR else "%Y-%m-%d"
     rows = [(f"{at:{pattern}}", count) for at, count in zip(histogram.starts(), histogram.bars, strict=True)]
@@ -54,7 +54,7 @@ def _gap(empty: int, by: Bars) -> list[str]:
 
 
 def _bar(share: float, room: int, blocks: bool) -> str:
-    """Returns a bar that is never nothing, since something is there."""
+    """Returns a bar with at least one character."""
     if not blocks:
         return "#" * max(1, round(share * room))
     whole, eighths = divmod(max(1, round(share * room * 8)), 8)
@@ -62,5 +62,5 @@ def _bar(share: float, room: int, blocks: bool) -> str:
 
 
 def blocks_are_shown() -> bool:
-    """Whether standard output takes block characters."""
+    """Returns whether standard output shows block characters."""
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

@@ -1,4 +1,4 @@
-"""`tidewheel purge`, `tidewheel replay` and `tidewheel redrive`: drop what waits, bring back what was."""
+"""Defines the commands `tidewheel purge`, `replay` and `redrive`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tidewheel.errors import InvalidValue
 if TYPE_CHECKING:
     from tidewheel.client.redrive import RedriveResult
 
-From = Annotated[str | None, typer.Option("--from", help="Only what is due from this ISO 8601 time on.")]
-Until = Annotated[str | None, typer.Option("--until", help="Only what is due before this ISO 8601 time.")]
+From = Annotated[str | None, typer.Option("--from", help="Only messages due at or after this ISO 8601 time.")]
+Until = Annotated[str | None, typer.Option("--until", help="Only messages due before this ISO 8601 time.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
@@ -29,11 +29,11 @@ def purge(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Drop what was sent to a topic until now: everything, or what is due in a range of time."""
+    """Drop all messages sent to a topic before now, or only messages due in a range of time."""
     first, last = _time("--from", start), _time("--until", end)
     if not yes:
-        what = "everything that waits" if start is None and end is None else "what is due in this range"
-        typer.confirm(f"Drop {what} in topic {topic}?", abort=True, err=True)
+        dropped = "all waiting messages" if start is None and end is None else "the messages due in this range"
+        typer.confirm(f"Drop {dropped} of topic {topic}?", abort=True, err=True)
     purged = client(ctx).purge(topic, start=first, end=last)
     if as_json:
         print_json(asdict(purged))
@@ -50,7 +50,7 @@ def replay(
     end: Until = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deliver again, to one subscription, what was delivered and is still kept (setting retention_s)."""
+    """Deliver past messages again to one subscription. The setting retention_s says how long messages are kept."""
     replayed = client(ctx).replay(topic, subscription, start=_time("--from", start), end=_time("--until", end))
     if as_json:
         print_json(asdict(replayed))
@@ -63,10 +63,12 @@ def redrive(
     ctx: typer.Context,
     topic: Annotated[str | None, typer.Argument(help="The topic's name.")] = None,
     subscription: Annotated[str | None, typer.Argument(help="The subscription's name.")] = None,
-    service: Annotated[bool, typer.Option("--service", help="The service's own queues instead.")] = False,
+    service: Annotated[
+        bool, typer.Option("--service", help="Redrive the service's own queues, instead of a subscription's.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Move what is in a dead-letter queue back to the queue that it came from."""
+    """Move dead letters back to the queue of a subscription, or to the service's own queues."""
     if service:
         if topic is not None:
             raise InvalidValue("TOPIC", topic, "give a topic and a subscription, or --service")
@@ -89,7 +91,7 @@ def _time(option: str, text: str | None) -> datetime | None:
     try:
         return None if text is None else datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidValue(option, text, "write a time such as 2027-01-31T09:00:00Z") from None
+        raise InvalidValue(option, text, "give an ISO 8601 time such as 2027-01-31T09:00:00Z") from None
 
 
 def _at(at_ms: int) -> datetime:

@@ -1,4 +1,4 @@
-"""`tidewheel get`, `tidewheel peek` and `tidewheel stats`: what is in a topic, without changing anything."""
+"""Defines the commands `tidewheel get`, `peek` and `stats`, which change nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 WATCH_S = 5.0
 COLUMNS = 80
-"""Width where there is no terminal to ask."""
+"""The width without a terminal."""
 _LEAST_BODY = 10
 _KEY = 20
 _ID_CHARACTERS = 26
@@ -33,10 +33,10 @@ _ID_CHARACTERS = 26
 def get(
     ctx: typer.Context,
     topic: TopicName,
-    message_id: Annotated[str, typer.Argument(metavar="ID", help="The message's id, as send printed it.")],
+    message_id: Annotated[str, typer.Argument(metavar="ID", help="The message's id, which `tidewheel send` prints.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show what is known of one message: waiting, sealed, sent, cancelled, purged, expired or unknown."""
+    """Show the state of a message, such as waiting, sealed, sent, cancelled or unknown."""
     status = client(ctx).get(topic, message_id)
     if as_json:
         print_json(_status_json(status))
@@ -47,13 +47,13 @@ def get(
 def peek(
     ctx: typer.Context,
     topic: TopicName,
-    count: Annotated[int, typer.Option("--number", "-n", help="At most so many, up to 1000.")] = 10,
+    count: Annotated[int, typer.Option("--number", "-n", help="Maximum number of messages, up to 1000.")] = 10,
     after: Annotated[
-        str | None, typer.Option(help="Go on after this message id, or after a time such as 2027-01-31T09:00:00Z.")
+        str | None, typer.Option(help="Start after this message id, or after a time such as 2027-01-31T09:00:00Z.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the next waiting messages by due time, without taking them."""
+    """Show the next waiting messages by due time. The messages stay in the topic."""
     found = client(ctx).peek(topic, count, after=_after(after))
     if as_json:
         print_json([_message_json(each) for each in found])
@@ -66,15 +66,16 @@ def stats(
     ctx: typer.Context,
     topic: TopicName,
     seconds: Annotated[
-        float | None, typer.Argument(min=0.1, help="With --watch: how often to look.", show_default=f"{WATCH_S:.0f}")
+        float | None,
+        typer.Argument(min=0.1, help="With --watch, the seconds between two updates.", show_default=f"{WATCH_S:.0f}"),
     ] = None,
-    by: Annotated[Bars | None, typer.Option(help="Show when waiting messages are due, in bars.")] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again, until Ctrl-C.")] = False,
+    by: Annotated[Bars | None, typer.Option(help="Show a histogram of due times, by hour or by day.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Update the output until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what waits in a topic, and how far its subscriptions have come."""
+    """Show the waiting messages of a topic, and the progress of its subscriptions."""
     if seconds is not None and not watch:
-        raise InvalidValue("SECONDS", seconds, "it goes with --watch")
+        raise InvalidValue("SECONDS", seconds, "give --watch too, or leave SECONDS out")
     service = client(ctx)
     if not watch:
         _show(service.stats(topic), by, as_json)
@@ -94,7 +95,7 @@ def stats(
 
 
 def messages_text(found: Sequence[WaitingMessage], width: int) -> str:
-    """Returns messages as lines that fit a width; ids are always whole, keys and bodies are cut.
+    """Returns messages as lines that fit a width. Keys and bodies are cut, ids are not.
 
     Args:
         found: the messages.
@@ -113,7 +114,7 @@ def messages_text(found: Sequence[WaitingMessage], width: int) -> str:
 
 
 def _cut(text: str, room: int) -> str:
-    """Returns text as one line of at most `room` characters, without what could upset a terminal."""
+    """Returns text as one line of at most `room` printable characters."""
     line = "".join(c if c.isprintable() else " " for c in " ".join(text[: 4 * room].split()))
     return line if len(line) <= room and len(text) <= 4 * room else f"{line[: room - 3]}..."
 
@@ -143,13 +144,13 @@ def _redraw(looks: Iterator[TopicStats], by: Bars | None) -> None:
 
 
 def stats_text(found: TopicStats, by: Bars | None, width: int, blocks: bool) -> str:
-    """Returns what people see of a topic's statistics.
+    """Returns a topic's statistics as text for people.
 
     Args:
         found: the statistics.
-        by: with a histogram of these bars, if any.
+        by: the bars of the histogram. None: no histogram.
         width: of a line, in characters.
-        blocks: whether block characters can be shown; else '#'.
+        blocks: whether the terminal shows block characters. Otherwise bars are made of '#'.
     """
     pairs = [
         ("topic", found.topic),
@@ -184,7 +185,7 @@ def _subscription_row(each: SubscriptionStats) -> list[str]:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
-    """Returns aligned columns, names to the left and numbers to the right; long names stand above their numbers."""
+    """Returns aligned columns, names to the left and numbers to the right. A long name gets its own line."""
     widths = [max(len(each) for each in column) for column in zip(columns, *rows, strict=True)]
     apart = sum(widths) + 2 * (len(widths) - 1) > width
     if apart:

@@ -1,4 +1,4 @@
-"""`tidewheel merge`, `rebuild` and `import`: the Glue jobs, on Spark on this machine, for the stack that is named."""
+"""Defines the commands `tidewheel merge`, `rebuild` and `import`, which run the Glue jobs on Spark on this machine."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TopicName = Annotated[str, typer.Argument(help="The topic's name.")]
-Cores = Annotated[int | None, typer.Option(help="Tasks side by side; one for each processor by default.")]
+Cores = Annotated[int | None, typer.Option(help="Parallel tasks. The default is one for each processor.")]
 
 
 def merge(
     ctx: typer.Context,
     topic: TopicName,
-    everything: Annotated[bool, typer.Option("--all", help="Merge all small ledgers, however few they are.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Merge all small ledgers, even if the topic has only a few.")
+    ] = False,
     cores: Cores = None,
 ) -> None:
-    """Merge a topic's ledgers, if they are more than its max_buckets."""
+    """Merge a topic's ledgers, if the topic has more than max_buckets."""
     if _run(ctx, "merge_buckets", {"topic": topic, "all": everything}, cores) is None:
         raise typer.Exit(1)
 
@@ -36,12 +38,12 @@ def merge(
 def rebuild(
     ctx: typer.Context,
     topic: TopicName,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; show what disagrees.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Rebuild a topic whose items exist.")] = False,
-    slot_s: Annotated[int | None, typer.Option(help="The topic's slot length, where no checkpoint is left.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing. Show the differences.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Also rebuild a topic whose items exist.")] = False,
+    slot_s: Annotated[int | None, typer.Option(help="The topic's slot length, if no checkpoint is left.")] = None,
     cores: Cores = None,
 ) -> None:
-    """Make a topic's items anew from its ledgers and its last checkpoint."""
+    """Rebuild a topic's items in the table from its ledgers and its last checkpoint."""
     arguments = {"topic": topic, "dry-run": dry_run, "replace": replace, "slot-s": slot_s}
     _run(ctx, "rebuild_index", arguments, cores)
 
@@ -50,25 +52,37 @@ def import_messages(
     ctx: typer.Context,
     topic: TopicName,
     files: Annotated[
-        str, typer.Argument(metavar="FILES", help="A file, a folder or a glob: Parquet, CSV or JSON lines.")
+        str, typer.Argument(metavar="FILES", help="A file, a folder or a glob, of Parquet, CSV or JSON lines.")
     ],
     file_format: Annotated[
-        str | None, typer.Option("--format", help="parquet, csv or json. [default: by the files' names]")
+        str | None,
+        typer.Option("--format", help="parquet, csv or json. The default follows from the names of the files."),
     ] = None,
-    deliver_at: Annotated[str | None, typer.Option(metavar="COLUMN", help="When it is due.")] = None,
-    body: Annotated[str | None, typer.Option(metavar="COLUMN", help="What is sent.")] = None,
-    key: Annotated[str | None, typer.Option(metavar="COLUMN")] = None,
-    attributes: Annotated[str | None, typer.Option(metavar="COLUMN", help="A map of texts.")] = None,
-    expires_at: Annotated[str | None, typer.Option(metavar="COLUMN")] = None,
-    time_zone: Annotated[str | None, typer.Option(help="Of times that name none.")] = None,
-    rejects: Annotated[str | None, typer.Option(help="Folder for the rows that are refused, with the reasons.")] = None,
+    deliver_at: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The time at which a message is due.")
+    ] = None,
+    body: Annotated[str | None, typer.Option(metavar="COLUMN", help="The body of a message.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="COLUMN", help="The key of a message.")] = None,
+    attributes: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The attributes of a message, a map of texts.")
+    ] = None,
+    expires_at: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The time at which a message expires.")
+    ] = None,
+    time_zone: Annotated[str | None, typer.Option(help="Time zone of times without a zone.")] = None,
+    rejects: Annotated[str | None, typer.Option(help="Folder for refused rows, with the reasons.")] = None,
     name: Annotated[
-        str | None, typer.Option(help="The import's name: the same one again adds nothing. [default: from the files]")
+        str | None,
+        typer.Option(
+            help="Name of the import. An import of the same name adds nothing. The default follows from the files."
+        ),
     ] = None,
-    min_lead: Annotated[str | None, typer.Option(help="Refuse what is due sooner, such as 30m. [default: 1h]")] = None,
+    min_lead: Annotated[
+        str | None, typer.Option(help="Refuse messages due sooner, such as 30m. The default is 1h.")
+    ] = None,
     cores: Cores = None,
 ) -> None:
-    """Turn files of messages into ledgers, without a queue."""
+    """Import files of messages as ledgers."""
     arguments = {
         "topic": topic,
         "input": files,
@@ -87,7 +101,7 @@ def import_messages(
 
 
 def _run(ctx: typer.Context, script: str, arguments: Mapping[str, object], cores: int | None) -> Any:
-    """Runs a job with a progress bar on standard error; its lines go to standard output."""
+    """Runs a job, with a progress bar on standard error and the output on standard output."""
     from tidewheel.spark.local_jobs import run_job
 
     target: Target = ctx.obj
@@ -111,8 +125,8 @@ def _run(ctx: typer.Context, script: str, arguments: Mapping[str, object], cores
 
 
 def _interrupted(_signal: int, _frame: object) -> NoReturn:
-    """Ends at once: a job that is killed anywhere loses nothing, and Spark's own way out is 100 lines of traceback."""
-    print_error("interrupted; nothing is lost: run it again")
+    """Ends the process at once. A killed job loses nothing, and Spark would print 100 lines of traceback."""
+    print_error("interrupted. No message is lost. Run the command again.")
     os._exit(130)
 
 

@@ -1,4 +1,4 @@
-"""`tidewheel local`: the whole service on this machine."""
+"""Defines the command `tidewheel local`, which runs the whole service on this machine."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from tidewheel.cli.settings import takes_settings
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import InvalidValue
 from tidewheel.local import LocalTidewheel
+from tidewheel.model.settings import TopicSettings
 
 _REFRESH_S = 1.0
 
@@ -25,19 +27,18 @@ def local() -> None:
 
 
 @app.command()
+@takes_settings(TopicSettings)
 def up(
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Where AWS clients reach it, on 127.0.0.1.")] = 4566,
+    settings: dict[str, Any],
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port for AWS clients, on 127.0.0.1.")] = 4566,
     topic: Annotated[
-        list[str] | None, typer.Option(help="Create this topic; repeat for more. NAME or NAME:SUBSCRIPTION,...")
+        list[str] | None,
+        typer.Option(help="Create this topic, NAME or NAME:SUBSCRIPTION,... Repeat the option for more topics."),
     ] = None,
-    slot_s: Annotated[int | None, typer.Option(min=1, help="Slot length of those topics, in seconds.")] = None,
-    lookahead_s: Annotated[int | None, typer.Option(min=1, help="Lookahead of those topics, in seconds.")] = None,
-    log_level: Annotated[str, typer.Option(help="From which level functions log to standard error.")] = "WARNING",
+    log_level: Annotated[str, typer.Option(help="The lowest level that functions log to standard error.")] = "WARNING",
 ) -> None:
-    """Serve the stack in real time on a port, for any AWS client, until Ctrl-C. State is kept in memory only."""
+    """Serve the stack in real time on a port, for any AWS client, until Ctrl-C. All state is in memory."""
     console = Console(stderr=True)
-    settings = {"slot_s": slot_s, "lookahead_s": lookahead_s}
-    given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     wanted = [_topic(each) for each in topic or ()]
     with console.status("Deploying the stack ...") as status:
         stack = LocalTidewheel(clock="real", port=port, log_level=log_level)
@@ -47,7 +48,7 @@ def up(
             client = stack.client()
             for name, subscriptions in wanted:
                 status.update(f"Creating topic {name} ...")
-                client.create_topic(name, **given)
+                client.create_topic(name, **settings)
                 for subscription in subscriptions:
                     client.create_subscription(name, subscription)
         except BaseException:
@@ -80,13 +81,13 @@ def up(
         console.print("Stopping ...")
     finally:
         stack.close()
-    console.print("Stopped; nothing is kept.")
+    console.print("Stopped. All messages are gone.")
 
 
 def _topic(text: str) -> tuple[str, list[str]]:
     name, colon, subscriptions = text.partition(":")
     if colon and not subscriptions:
-        raise InvalidValue("--topic", text, "name the subscriptions after the colon: NAME:SUBSCRIPTION,...")
+        raise InvalidValue("--topic", text, "give the subscriptions after the colon, as in NAME:SUBSCRIPTION,...")
     return name, [each for each in subscriptions.split(",") if each]
 
 

@@ -1,7 +1,7 @@
-"""The command `tidewheel`: global options, the commands, and errors as one line.
+"""Defines the command `tidewheel` with its global options and commands.
 
-`local` and `demo` are loaded when they are called, since they need moto and matplotlib: `tidewheel.cli.local` and
-`tidewheel.cli.demo` each hold a typer application named `app` that takes the arguments after the command's name.
+`local` and `demo` need moto and matplotlib, so their modules are loaded by the command only. Each module has a typer
+application named `app`, which takes the arguments after the command's name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 
 
 class _Group(TyperGroup):
-    """Turns expected errors into one line and exit code 1; a defect keeps its traceback."""
+    """Prints an expected error as one line and ends with exit code 1. A defect keeps its traceback."""
 
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
         try:
@@ -79,14 +79,14 @@ def options(
     endpoint_url: Annotated[
         str | None,
         typer.Option(
-            envvar="AWS_ENDPOINT_URL", help="Where AWS is, such as http://localhost:4566 for `tidewheel local up`."
+            envvar="AWS_ENDPOINT_URL", help="URL of AWS, such as http://localhost:4566 for `tidewheel local up`."
         ),
     ] = None,
     region: Annotated[str | None, typer.Option(help="AWS region.")] = None,
     profile: Annotated[str | None, typer.Option(help="AWS profile.")] = None,
     version: Annotated[  # noqa: ARG001 - _version answers
         bool,
-        typer.Option("--version", is_eager=True, callback=_version, help="Print it."),
+        typer.Option("--version", is_eager=True, callback=_version, help="Print the version."),
     ] = False,
 ) -> None:
     """Keeps the global options for the commands."""
@@ -96,18 +96,18 @@ def options(
 
 @app.command(context_settings=_PASS_ON)
 def local(ctx: typer.Context) -> None:
-    """Run the whole service on this machine: tidewheel local up."""
+    """Run the whole service on this machine, with `tidewheel local up`."""
     _load("local", ctx)
 
 
 @app.command(context_settings=_PASS_ON)
 def demo(ctx: typer.Context) -> None:
-    """Replay 60 days of real messages, then half a minute of real time, in two to five minutes."""
+    """Replay real messages over 60 days of virtual time, then for half a minute of real time."""
     _load("demo", ctx)
 
 
 def run() -> None:
-    """The entry point of the command line."""
+    """Runs the command line."""
     try:
         app()
     except KeyboardInterrupt:  # while something was being loaded
@@ -121,7 +121,7 @@ def _load(name: str, ctx: typer.Context) -> None:
 
 
 def _expected(error: Exception) -> bool:
-    """Whether it is an error that a user can act on; botocore's can only have come if it is loaded."""
+    """Returns whether a user can act on an error. Without botocore in memory, no error is botocore's."""
     if isinstance(error, TidewheelError):
         return True
     exceptions = sys.modules.get("botocore.exceptions")

@@ -1,4 +1,4 @@
-"""`tidewheel send` and `tidewheel receive`."""
+"""Defines the commands `tidewheel send` and `tidewheel receive`."""
 
 from __future__ import annotations
 
@@ -25,28 +25,33 @@ STANDARD_INPUT = "-"
 def send(
     ctx: typer.Context,
     topic: TopicName,
-    body: Annotated[str, typer.Argument(help="The message; '-' sends each line of standard input.")],
+    body: Annotated[str, typer.Argument(help="The body of the message. '-' sends each line of standard input.")],
     delay: Annotated[
-        str | None, typer.Option(help="Seconds, or text such as 90s, 15m, '3d 4h'.", show_default="0")
+        str | None, typer.Option(help="Delay in seconds, or as text such as 90s, 15m, '3d 4h'.", show_default="0")
     ] = None,
     deliver_at: Annotated[
-        str | None, typer.Option(help="ISO 8601 time with its zone, such as 2027-01-31T09:00:00Z.")
+        str | None, typer.Option(help="ISO 8601 time with a time zone, such as 2027-01-31T09:00:00Z.")
     ] = None,
     delay_level: Annotated[
-        int | None, typer.Option(help="A level of the topic's table, by default RocketMQ's 1 to 18; 0 is now.")
+        int | None, typer.Option(help="A delay level of the topic, by default RocketMQ's 1 to 18. 0 is now.")
     ] = None,
-    attribute: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; repeatable.")] = None,
-    key: Annotated[str | None, typer.Option(help="Dropped while another message with this key waits.")] = None,
+    attribute: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE. Repeat the option for more attributes.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="The message is dropped while another message with this key waits.")
+    ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="With a key: take the place of the one that waits.")
+        bool, typer.Option("--replace", help="Replace the waiting message with the same --key.")
     ] = False,
     expires_in: Annotated[
-        str | None, typer.Option(help="How long after the due time it may be handed out.", show_default="for ever")
+        str | None,
+        typer.Option(help="Time after which a message that is due is no longer delivered.", show_default="never"),
     ] = None,
-    json_body: Annotated[bool, typer.Option("--json-body", help="The body is JSON; refuse it if not.")] = False,
+    json_body: Annotated[bool, typer.Option("--json-body", help="Refuse a body that is not JSON.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Send a message, or one message a line."""
+    """Send a message, or a message for each line of standard input."""
     from tidewheel.model.message import Message
 
     fields: dict[str, Any] = {
@@ -79,15 +84,15 @@ def receive(
     ctx: typer.Context,
     topic: TopicName,
     subscription: Annotated[str, typer.Argument(help="The subscription's name.")],
-    maximum: Annotated[int, typer.Option("--max", help="At most so many.")] = 10,
-    wait: Annotated[int, typer.Option(help="Seconds to wait for the first one, up to 20.")] = 0,
+    maximum: Annotated[int, typer.Option("--max", help="Maximum number of messages.")] = 10,
+    wait: Annotated[int, typer.Option(help="Seconds to wait for the first message, up to 20.")] = 0,
     keep: Annotated[
         bool,
-        typer.Option("--keep", help="Do not acknowledge: they come again after the visibility time-out."),
+        typer.Option("--keep", help="Do not acknowledge. The messages come again after the visibility time-out."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take messages from a subscription, print them and acknowledge them."""
+    """Receive messages of a subscription, print and acknowledge the messages."""
     service = client(ctx)
     found = service.receive(topic, subscription, max_messages=maximum, wait_s=wait)
     if as_json:
@@ -104,18 +109,18 @@ def body_of(text: str, is_json: bool) -> Any:
     """Reads a body as text or JSON.
 
     Raises:
-        InvalidValue: JSON was promised and is not there.
+        InvalidValue: the text is not JSON.
     """
     if not is_json:
         return text
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidValue("BODY", text, f"not JSON ({error})") from None
+        raise InvalidValue("BODY", text, f"give JSON, or leave --json-body out ({error})") from None
 
 
 def delay_of(text: str | None) -> float | str | None:
-    """Reads an option's delay: a number of seconds, or text for `tidewheel.model.duration`."""
+    """Reads a delay, a number of seconds or text for `tidewheel.model.duration`."""
     try:
         return None if text is None else float(text)
     except ValueError:
@@ -123,15 +128,15 @@ def delay_of(text: str | None) -> float | str | None:
 
 
 def time_of(text: str | None, option: str = "--deliver-at") -> datetime | None:
-    """Reads an option's time.
+    """Reads a time.
 
     Raises:
-        InvalidValue: it is none.
+        InvalidValue: the text is not a time.
     """
     try:
         return None if text is None else datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidValue(option, text, "write a time such as 2027-01-31T09:00:00Z") from None
+        raise InvalidValue(option, text, "give an ISO 8601 time such as 2027-01-31T09:00:00Z") from None
 
 
 def _show_receipts(receipts: list[Any], as_json: bool) -> None:

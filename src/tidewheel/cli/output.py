@@ -1,4 +1,4 @@
-"""How answers are shown: a table for people, JSON for programs."""
+"""Prints a table for people, or JSON for programs."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from datetime import datetime
 from typing import Any
 
 WIDE = 200
-"""Columns when the output is not a terminal, so that no id is broken."""
+"""The width, in characters, without a terminal. No id is broken."""
 
 
 def print_json(value: object) -> None:
-    """Prints JSON; times as ISO 8601 text."""
+    """Prints JSON, with times as ISO 8601 text."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, default=_plain) + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], nothing: str) -> None:
-    """Prints rows below their columns' names, or what to say when there are none."""
+    """Prints rows below the names of the columns. Prints `nothing` if there are no rows."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -1,4 +1,4 @@
-"""`tidewheel policy`: the IAM policies of senders, consumers, administrators and queues, from the stack's settings."""
+"""Defines the command `tidewheel policy`, which prints IAM policies of programs and queues."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 policy = typer.Typer(no_args_is_help=True, help="Print the IAM policies that programs and queues need.")
 
 ALIAS = re.compile(r"(arn:[^:]+:kms:[^:]*:[^:]*:)?alias/(?P<name>.+)")
-"""An alias of a KMS key, or its ARN."""
+"""An alias of a KMS key, or the ARN of an alias."""
 AWS_OWN = "aws/"
-"""Begins the name of the alias of a key that AWS makes in each account, such as SQS's, which needs no permission."""
+"""Begins the alias of an AWS managed key, such as the key of SQS. Such a key needs no permission."""
 
 Actions = Annotated[
-    list[str] | None, typer.Option("--action", help="Only what this needs; repeatable.", show_default=False)
+    list[str] | None,
+    typer.Option(
+        "--action", help="Only the permissions for this action. Repeat the option for more actions.", show_default=False
+    ),
 ]
 
 
@@ -40,8 +43,8 @@ def sender(ctx: typer.Context, topic: TopicName, action: Actions = None, as_json
     statements = sender_statements(settings, topic, actions=actions)
     if shares_queues(settings, topic):
         typer.echo(
-            f"Note: topic {topic!r} has no ingest queues of its own. Who may send to it may send to EVERY topic that "
-            "has none. To give it its own, list it in dedicated_topics of the stack's environment.",
+            f"Note: topic {topic!r} shares its ingest queues. This policy allows to send to EVERY topic that shares "
+            "them. For separate queues, list the topic in dedicated_topics of the stack's environment.",
             err=True,
         )
     _show(policy_document(statements), as_json)
@@ -69,7 +72,7 @@ def consumer(
 
 @policy.command()
 def administrator(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """Print the policy of a program that creates topics and subscriptions, of any name."""
+    """Print the policy of a program that creates topics and subscriptions of any name."""
     from tidewheel.client.policies import administrator_statements, policy_document
     from tidewheel.client.redrive import service_dead_letters
 
@@ -84,7 +87,7 @@ def queue(
     queue_url: Annotated[str, typer.Argument(help="URL or ARN of a standard queue.")],
     as_json: AsJson = False,
 ) -> None:
-    """Print the policy that a queue of your own needs to be a subscription's."""
+    """Print the policy of your own queue, for a subscription."""
     from tidewheel.client.policies import queue_policy
 
     role_arns = _parameter(ctx, roles_parameter_name).split(",")
@@ -92,14 +95,14 @@ def queue(
 
 
 def _key_of_queue(ctx: typer.Context, queue_url: str) -> str | None:
-    """Returns the KMS key with which a queue is encrypted; None if that is SQS's own, or cannot be looked at."""
+    """Returns the KMS key of a queue. None if SQS owns the key, or the queue cannot be read."""
     sqs = _aws(ctx, "sqs")
     try:
         found = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["KmsMasterKeyId"])
     except sqs.exceptions.ClientError as error:
         typer.echo(
-            f"Note: {queue_url} cannot be looked at ({error.response['Error']['Code']}). If it is encrypted with a KMS "
-            "key that is not the service's, the consumer needs kms:Decrypt on that as well.",
+            f"Note: SQS does not show {queue_url} ({error.response['Error']['Code']}). If the queue is encrypted with "
+            "a KMS key other than the service's, add kms:Decrypt on this key to the policy.",
             err=True,
         )
         return None
@@ -111,15 +114,15 @@ def _key_of_queue(ctx: typer.Context, queue_url: str) -> str | None:
 
 
 def _key_of_alias(ctx: typer.Context, queue_url: str, alias: str) -> str | None:
-    """Returns the ARN of the key behind an alias, which IAM does not take for it; None if KMS does not say."""
+    """Returns the ARN of the key behind an alias, since IAM takes no alias. None if KMS refuses."""
     kms = _aws(ctx, "kms")
     try:
         return str(kms.describe_key(KeyId=alias)["KeyMetadata"]["Arn"])
     except kms.exceptions.ClientError as error:
         typer.echo(
-            f"Note: {queue_url} is encrypted with {alias}, and KMS does not say which key that is "
-            f"({error.response['Error']['Code']}). The consumer needs kms:Decrypt on it as well: ask again with "
-            "permission for kms:DescribeKey, or add it.",
+            f"Note: {queue_url} is encrypted with {alias}, and KMS does not name the key "
+            f"({error.response['Error']['Code']}). Run the command again with permission for kms:DescribeKey, or add "
+            "kms:Decrypt on the key to the policy.",
             err=True,
         )
         return None
@@ -133,7 +136,7 @@ def _parameter(ctx: typer.Context, name_of: Callable[[str], str]) -> str:
     """Reads one of the stack's SSM parameters.
 
     Raises:
-        NotConfigured: there is none.
+        NotConfigured: the parameter does not exist.
     """
     ssm = _aws(ctx, "ssm")
     name = name_of(ctx.obj.stack)
@@ -152,7 +155,7 @@ def _aws(ctx: typer.Context, service: str) -> Any:
 
 
 def _show(document: dict[str, Any], as_json: bool) -> None:
-    """Prints a policy for people to read or, on one line, for programs; both are JSON."""
+    """Prints a policy as JSON, indented for people or on one line for programs."""
     if as_json:
         print_json(document)
     else:

@@ -1,4 +1,4 @@
-"""Which service the command line talks to: the global options, and the client made from them."""
+"""Defines the global options, which choose the service."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Target:
 
     Attributes:
         stack: name of the deployed stack.
-        endpoint_url: where AWS is, for the local runtime.
-        region, profile: for boto3; None: its own defaults.
+        endpoint_url: the URL of AWS, for the local runtime.
+        region, profile: for boto3. None: boto3's defaults.
     """
 
     stack: str = "tidewheel"
@@ -34,7 +34,7 @@ class Target:
     profile: str | None = None
 
     def client(self) -> Tidewheel:
-        """Makes the client; boto3 is loaded here, so that help is fast.
+        """Creates the client. Loads boto3 only here, so that help is fast.
 
         Raises:
             InvalidValue: the endpoint is not a URL.
@@ -42,18 +42,18 @@ class Target:
         from tidewheel.client.tidewheel import Tidewheel
 
         if self.endpoint_url is not None and not self.endpoint_url.startswith(("http://", "https://")):
-            raise InvalidValue("--endpoint-url", self.endpoint_url, "start it with http:// or https://")
+            raise InvalidValue("--endpoint-url", self.endpoint_url, "give a URL that starts with http:// or https://")
         return Tidewheel(self.stack, session=self.session(), endpoint_url=self.endpoint_url)
 
     def session(self) -> boto3.Session:
-        """Makes the session; for an endpoint on this machine any credentials will do."""
+        """Creates the session. An endpoint on this machine takes any credentials."""
         import boto3
 
         session = boto3.Session(region_name=self.region, profile_name=self.profile)
         here = self.endpoint_url is not None and urlsplit(self.endpoint_url).hostname in _THIS_MACHINE
         if not here or session.get_credentials() is not None:
             return session
-        # The local runtime takes any credentials; boto3 insists on some.
+        # boto3 refuses to work without credentials.
         region = session.region_name or "us-east-1"
         return boto3.Session(
             region_name=region,
@@ -63,6 +63,6 @@ class Target:
 
 
 def client(ctx: typer.Context) -> Tidewheel:
-    """Returns the client of a command's global options."""
+    """Returns the client for the global options of a command."""
     target: Target = ctx.obj
     return target.client()

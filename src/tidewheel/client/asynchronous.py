@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 
     from tidewheel.clock import Clock
     from tidewheel.flows.ports import Storage
-    from tidewheel.model.settings import ChangeableSettings, NewTopicSettings, ServiceSettings, TopicSettings
+    from tidewheel.model.settings import (
+        ChangeableSettings,
+        NewSubscriptionSettings,
+        NewTopicSettings,
+        ServiceSettings,
+        TopicSettings,
+    )
+    from tidewheel.model.subscription import Subscription
     from tidewheel.model.topic import Topic
 
 P = ParamSpec("P")
@@ -135,7 +142,13 @@ class AsyncTidewheel:
     replay = _awaitable(Tidewheel.replay)
     redrive = _awaitable(Tidewheel.redrive)
     redrive_service = _awaitable(Tidewheel.redrive_service)
-    create_subscription = _awaitable(Tidewheel.create_subscription)
+
+    async def create_subscription(
+        self, topic: str, name: str, **settings: Unpack[NewSubscriptionSettings]
+    ) -> Subscription:
+        """As `Tidewheel.create_subscription`."""
+        return await self._in_thread(functools.partial(self.client.create_subscription, topic, name, **settings))
+
     pause = _awaitable(Tidewheel.pause)
     resume = _awaitable(Tidewheel.resume)
     set_filter = _awaitable(Tidewheel.set_filter)

@@ -48,7 +48,7 @@ from tidewheel.model.topic import check_name
 
 if TYPE_CHECKING:
     from tidewheel.clock import Clock
-    from tidewheel.flows.administration.subscribe import InitialPosition
+    from tidewheel.model.settings import InitialPosition
 
 TOPIC_TYPE = "Custom::TidewheelTopic"
 SUBSCRIPTION_TYPE = "Custom::TidewheelSubscription"

@@ -36,8 +36,8 @@ URGENT_MS = 1_800_000
 
 The value must not be lower. A batch of the bulk queue waits for its window (300 s). If its call dies, the batch comes
 again after the queue's visibility time-out (660 s), and may then take the function's whole time (60 s). With lookahead
-and slot, 780 s by default, this makes half an hour. So even after a crash the batch's messages still go to a ledger.
-After a second crash they go direct, in time.
+and slot, at most 840 s, this makes less than half an hour. So even after a crash the batch's messages still go to a
+ledger. After a second crash they go direct, in time.
 """
 KEYED_URGENT_MS = 3_600_000
 """The same for messages that replace another message.

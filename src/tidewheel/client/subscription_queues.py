@@ -13,11 +13,12 @@ from tidewheel.errors import AlreadyExists, InvalidValue, QueueUnavailable
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
+    from tidewheel.model.settings import SubscriptionSettings
+
 MAX_QUEUE_NAME = 80
 MAX_RECEIVE_COUNT = 5
 RETENTION_S = 14 * 86_400
 """The longest that SQS allows."""
-MAX_VISIBILITY_TIMEOUT_S = 43_200
 
 STACK_TAG, ROLE_TAG = "tidewheel:stack", "tidewheel:role"
 SUBSCRIPTION, DEAD_LETTERS = "subscription", "dead letters"
@@ -42,7 +43,7 @@ def queue_name(stack: str, topic: str, subscription: str, *, hashed: bool = Fals
     return f"{plain[: limit - _HASH_CHARACTERS - 1]}-{digest}"
 
 
-def make_queue(sqs: SQSClient, stack: str, topic: str, subscription: str, visibility_timeout_s: int) -> str:
+def make_queue(sqs: SQSClient, stack: str, topic: str, subscription: str, settings: SubscriptionSettings) -> str:
     """Creates a subscription's queue and dead-letter queue, or finds the existing queues.
 
     Subscription "c" of topic "a-b" and "b-c" of "a" would have queues of the same name. So each queue is tagged with
@@ -64,7 +65,7 @@ def make_queue(sqs: SQSClient, stack: str, topic: str, subscription: str, visibi
         dead_url = _create(sqs, name + _DEAD, {}, dead_tags)
         found = sqs.get_queue_attributes(QueueUrl=dead_url, AttributeNames=["QueueArn"])["Attributes"]
         redrive = {"deadLetterTargetArn": found["QueueArn"], "maxReceiveCount": MAX_RECEIVE_COUNT}
-        attributes = {"VisibilityTimeout": str(visibility_timeout_s), "RedrivePolicy": json.dumps(redrive)}
+        attributes = {"VisibilityTimeout": str(settings.visibility_timeout_s), "RedrivePolicy": json.dumps(redrive)}
         url = _create(sqs, name, attributes, tags)
         if not _is_anothers(sqs, name, tags):  # another caller may have created it meanwhile
             return url
@@ -146,15 +147,3 @@ def check_given_queue(sqs: SQSClient, queue_url: str) -> str:
         if error.response["Error"]["Code"] not in ("AccessDenied", "AccessDeniedException"):
             raise
     return queue_url
-
-
-def check_visibility_timeout(seconds: int) -> int:
-    """Checks a visibility time-out and returns the seconds.
-
-    Raises:
-        InvalidValue: the value is not a whole number from 0 to 43,200 seconds.
-    """
-    whole = isinstance(seconds, int) and not isinstance(seconds, bool)
-    if not whole or not 0 <= seconds <= MAX_VISIBILITY_TIMEOUT_S:
-        raise InvalidValue("visibility_timeout_s", seconds, f"give whole seconds from 0 to {MAX_VISIBILITY_TIMEOUT_S}")
-    return seconds

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tidewheel.client.connection import Connection
-from tidewheel.client.subscription_queues import check_given_queue, check_visibility_timeout, delete_queues, make_queue
+from tidewheel.client.subscription_queues import check_given_queue, delete_queues, make_queue
 from tidewheel.errors import UnknownTopic
 from tidewheel.flows.administration import pause as states
 from tidewheel.flows.administration import subscribe
 from tidewheel.model.filter_policy import FilterPolicy
+from tidewheel.model.settings import FilterDocument, SubscriptionSettings
 from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic import check_name
 
 if TYPE_CHECKING:
     from tidewheel.clock import Clock
-
-FilterDocument = str | Mapping[str, object]
-"""A filter policy from callers: JSON text, or the same as a dict."""
 
 
 def create(
@@ -26,18 +23,14 @@ def create(
     clock: Clock,
     topic: str,
     name: str,
-    initial_position: subscribe.InitialPosition,
-    queue_url: str | None,
-    visibility_timeout_s: int,
-    filter_policy: FilterDocument | None,
+    settings: SubscriptionSettings,
 ) -> SubscriptionState:
     """Creates a subscription. See `Tidewheel.create_subscription`.
 
     If the process stops after the queues are created, the next call finds them by their tags.
     """
-    subscribe.check_new_subscription(topic, name, initial_position)
-    check_visibility_timeout(visibility_timeout_s)
-    policy = filter_json(filter_policy)
+    _check_names(topic, name)
+    queue_url, policy = settings.queue_url, settings.filter_policy
     if connection.storage.topic_states.read(topic) is None:
         raise UnknownTopic(topic)
     existing = connection.storage.subscriptions.read(topic, name)
@@ -48,11 +41,11 @@ def create(
             subscribe.check_same_filter(existing, policy)
         return existing
     if queue_url is None:
-        queue_url = make_queue(connection.sqs, connection.stack, topic, name, visibility_timeout_s)
+        queue_url = make_queue(connection.sqs, connection.stack, topic, name, settings)
     else:
         check_given_queue(connection.sqs, queue_url)
     return subscribe.create_subscription(
-        connection.storage, clock, topic, name, queue_url, initial_position, filter_policy=policy
+        connection.storage, clock, topic, name, queue_url, settings.initial_position, filter_policy=policy
     )
 
 

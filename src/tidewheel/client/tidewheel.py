@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from tidewheel import clock as _clock
 from tidewheel.client import changes, receiving, recurring, subscriptions, topics, waiting
@@ -19,11 +19,9 @@ from tidewheel.client.recurring import RecurringMessage
 from tidewheel.client.redrive import RedriveResult, redrive_queue, redrive_service_queues
 from tidewheel.client.sender import Sender
 from tidewheel.client.stats import TopicStats, topic_stats
-from tidewheel.client.subscriptions import FilterDocument
 from tidewheel.client.topic_cache import TopicCache
 from tidewheel.client.waiting import MessageStatus, WaitingMessage
 from tidewheel.errors import SendFailed
-from tidewheel.flows.administration import subscribe
 from tidewheel.flows.administration.cancel import CancelResult
 from tidewheel.flows.administration.purge import PurgeResult
 from tidewheel.flows.administration.replay import ReplayResult
@@ -31,7 +29,16 @@ from tidewheel.model.duration import at_ms
 from tidewheel.model.message import IdSource, Message, MessageId, Receipt
 from tidewheel.model.received import ReceivedMessage
 from tidewheel.model.recurrence import parse_rule
-from tidewheel.model.settings import ChangeableSettings, NewTopicSettings, ServiceSettings, TopicSettings
+from tidewheel.model.setting import check_names
+from tidewheel.model.settings import (
+    ChangeableSettings,
+    FilterDocument,
+    NewSubscriptionSettings,
+    NewTopicSettings,
+    ServiceSettings,
+    SubscriptionSettings,
+    TopicSettings,
+)
 from tidewheel.model.subscription import Subscription
 from tidewheel.model.topic import Topic, check_name
 from tidewheel.model.validation import OutgoingMessage, check_message
@@ -153,7 +160,7 @@ class Tidewheel:
     def cancel(self, topic: str, id: str | None = None, *, key: str | None = None) -> CancelResult:
         """Cancels a message by its id, or all messages with a key. Repeating is harmless.
 
-        Cancelling works until the message's slot is sealed (8 to 13 minutes before the message is due, by default).
+        Cancelling works until the message's slot is sealed, `lookahead_s` before the slot starts.
         Messages that are still in an ingest queue can be cancelled too.
 
         Args:
@@ -283,7 +290,7 @@ class Tidewheel:
     def cancel_recurring(self, topic: str, key: str) -> None:
         """Ends a recurring message.
 
-        Occurrences due within the next 8 to 13 minutes, by default, may still come.
+        Occurrences in slots that are sealed already may still come.
 
         Raises:
             InvalidValue: the key is not valid.
@@ -441,7 +448,7 @@ class Tidewheel:
     ) -> PurgeResult:
         """Drops all messages sent to a topic before now, or only messages due from `start` until before `end`.
 
-        Messages that are already in the subscriptions' queues (due within the next 8 to 13 minutes, by default) stay
+        Messages that are already in the subscriptions' queues (of slots that are sealed) stay
         there; purge these queues with SQS. Send times come from each sender's clock. If another client's clock is
         behind, messages that it sends shortly after the purge may be dropped too.
 
@@ -461,16 +468,7 @@ class Tidewheel:
 
     # ---- subscriptions
 
-    def create_subscription(
-        self,
-        topic: str,
-        name: str,
-        *,
-        initial_position: subscribe.InitialPosition = "latest",
-        queue_url: str | None = None,
-        visibility_timeout_s: int = 60,
-        filter_policy: FilterDocument | None = None,
-    ) -> Subscription:
+    def create_subscription(self, topic: str, name: str, **settings: Unpack[NewSubscriptionSettings]) -> Subscription:
         """Creates a subscription with its own queue, or returns the existing subscription.
 
         The queue is named `<stack>-<topic>-<name>`. A message that is received five times without being acknowledged
@@ -479,13 +477,7 @@ class Tidewheel:
         Args:
             topic: the topic.
             name: 1 to 48 letters, digits, '-' or '_'.
-            initial_position: "latest": all messages sent from now on, and all waiting messages that are not dispatched
-                yet (messages due within the next 8 to 13 minutes are dispatched, by default); "earliest": also all
-                ledgers that are still kept.
-            queue_url: an existing standard queue to use instead; its owner sets its policy.
-            visibility_timeout_s: for a new queue, how long a received message stays invisible to others.
-            filter_policy: which messages the subscription gets, by their attributes: a filter policy in Amazon SNS's
-                syntax, as JSON or as a dict; default: all.
+            **settings: single settings, named as SubscriptionSettings' fields. The filter policy may also be a dict.
 
         Raises:
             InvalidValue: a value is not usable; this includes FIFO queues and invalid filters.
@@ -493,16 +485,9 @@ class Tidewheel:
             AlreadyExists: the subscription has another queue or another filter.
             QueueUnavailable: no queue has this URL.
         """
-        created = subscriptions.create(
-            self._connection,
-            self._clock,
-            topic,
-            name,
-            initial_position,
-            queue_url,
-            visibility_timeout_s,
-            filter_policy,
-        )
+        given = cast("dict[str, Any]", settings)
+        check_names(SubscriptionSettings, given, "a subscription")
+        created = subscriptions.create(self._connection, self._clock, topic, name, SubscriptionSettings(**given))
         return Subscription.of(created)
 
     def subscriptions(self, topic: str) -> list[Subscription]:
@@ -517,7 +502,7 @@ class Tidewheel:
     def pause(self, topic: str, subscription: str) -> Subscription:
         """Stops deliveries to a subscription until `resume`. No message is lost.
 
-        Messages that were handed out before (due within the next 8 to 13 minutes, by default) still arrive. Ledgers
+        Messages that were handed out before (of slots that are sealed) still arrive. Ledgers
         with messages for a paused subscription are not collected. Pausing twice is harmless.
 
         Raises:
@@ -542,8 +527,7 @@ class Tidewheel:
     def set_filter(self, topic: str, subscription: str, filter_policy: FilterDocument | None) -> Subscription:
         """Changes which messages a subscription gets from now on.
 
-        The old filter still applies to messages that were handed out before (due within the next 8 to 13 minutes, by
-        default).
+        The old filter still applies to messages that were handed out before (of slots that are sealed).
 
         Args:
             topic: the topic.

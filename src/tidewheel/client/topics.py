@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +15,7 @@ from tidewheel.flows.administration import replay as replays
 from tidewheel.flows.administration import subscribe
 from tidewheel.flows.administration import update_topic as updates
 from tidewheel.model.duration import at_ms
+from tidewheel.model.setting import check_names
 from tidewheel.model.settings import NewTopicSettings, TopicSettings
 from tidewheel.model.topic import check_name
 
@@ -33,7 +33,9 @@ def create(
     """Creates a topic. See `Tidewheel.create_topic`."""
     check_name("topic", name)
     if settings is None:
-        settings = TopicSettings(**_known_settings(changes))
+        given = cast("dict[str, Any]", changes)
+        check_names(TopicSettings, given, "a topic")
+        settings = TopicSettings(**given)
     elif changes:
         raise InvalidValue("settings", changes, "give settings= or single settings, not both")
     elif not isinstance(settings, TopicSettings):
@@ -89,15 +91,6 @@ def replay(
         end_ms=end_ms,
         enqueue=queues.enqueue_parts,
     )
-
-
-def _known_settings(given: NewTopicSettings) -> dict[str, Any]:
-    changes = cast("dict[str, Any]", given)
-    known = [field.name for field in fields(TopicSettings)]
-    for name in changes:
-        if name not in known:
-            raise InvalidValue(name, changes[name], f"a topic has no such setting; it has {', '.join(known)}")
-    return changes
 
 
 def _bounds(start: Time | None, end: Time | None) -> tuple[int | None, int | None]:

@@ -10,9 +10,10 @@ class Assumptions:
     """Assumed figures behind every bill.
 
     Attributes:
-        stored_fixed_bytes: stored bytes of a message without a body: times and the id, of which ten bytes are random.
-        stored_share: stored bytes for each byte of a body, compressed. With `stored_fixed_bytes`: 119 B for the 338 B
-            of a real message (`benchmarks/bench_ledger.py`: 113 to 125).
+        stored_fixed_bytes: stored bytes of a message without its body. These are times and the id, which has ten random
+            bytes.
+        stored_share: compressed bytes for each byte of a body. A real message of 338 B takes 119 B with
+            `stored_fixed_bytes`. `benchmarks/bench_ledger.py` measures 113 to 125 B.
         batching_pollers: pollers of a queue that fill a batch each, in parallel. Lambda starts with five. A batch for
             each poller is the expensive case.
         receives_a_second: packs a second above which a poll returns more than one pack.
@@ -22,10 +23,10 @@ class Assumptions:
         sources_a_ledger: how often a ledger written by ingest, with its successors, is the source of a merge.
         rewrites: how often merges rewrite a message; `benchmarks/bench_cost.py`.
         plan_segment_bytes: bytes of a plan's item for each segment.
-        bucket_bytes: bytes that a dispatch reads for each live ledger.
+        bucket_bytes: bytes of the bucket of a live ledger, which the table stores and each dispatch reads.
         glue_waiting_bytes: waiting bytes of a topic above which some merges are too large for the function. In the
             policy's simulation (`tests/unit/test_merge.py`), no merge was too large up to 1.7 GB.
-        glue_run_bytes: incoming bytes for each of these large merges; in the same simulation 0.7 to 5 GB.
+        glue_run_bytes: incoming bytes for each of these large merges; 0.7 to 5 GB in the same simulation.
         log_bytes: log bytes of a call: three lines of Lambda's, a line of ours, a line of metrics.
         metrics: custom metrics with values in normal operation: accepted, ledgers, planned, delivered, lateness,
             requests, backlog.

@@ -61,7 +61,7 @@ class MemoryTidewheel(Stack):
         start: start of virtual time: ISO 8601 (UTC if it names no zone) or a datetime.
         stack_name: prefix of the names of subscriptions' queues.
         bulk_window_s: how long messages that are not due soon are gathered before they are ingested.
-        max_skew_ms: time added to the due time of each send, in case two clocks differ; 100 as deployed.
+        max_skew_ms: time added to the due time of each send, in case two clocks differ, as for a deployed service.
         wrap: wraps the ports that the flows use, to make ports fail or die: its exceptions end the function and are in
             `failures`. The client is not affected.
         topic_settings: settings that `create_topic` takes, such as slot_s or lookahead_s; `client()` uses them as

@@ -25,6 +25,9 @@ from tidewheel.memory.subscriptions import MemorySubscriptions
 from tidewheel.memory.tombstones import MemoryTombstones
 from tidewheel.memory.topic_states import MemoryTopicStates
 from tidewheel.memory.wheel import MemoryWheel
+from tidewheel.model.settings import FunctionSettings
+
+_MAX_SKEW_MS = FunctionSettings().max_skew_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +57,11 @@ class MemoryService:
     wheel: MemoryWheel = field(default_factory=MemoryWheel)
     runs: MemoryRuns = field(default_factory=MemoryRuns)
     parallel: Callable[[Callable[[int], None], Iterable[int]], Iterable[None]] = in_order
-    max_skew_ms: int = 100
+    max_skew_ms: int = _MAX_SKEW_MS
 
     @classmethod
     def at(
-        cls, clock: Clock, sqs: MemorySqs | None = None, *, stack: str | None = None, max_skew_ms: int = 100
+        cls, clock: Clock, sqs: MemorySqs | None = None, *, stack: str | None = None, max_skew_ms: int = _MAX_SKEW_MS
     ) -> MemoryService:
         """Returns an empty service whose queues and objects use the same clock.
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from dataclasses import field as dataclass_field
-from functools import partial
-from typing import Any, TypedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, Literal, TypedDict, get_origin
 
 from tidewheel.errors import InvalidValue, NotConfigured, WrongQueue
-from tidewheel.model.levels import check_levels
+from tidewheel.model.filter_policy import FilterPolicy
+from tidewheel.model.levels import check_levels, parse_levels
+from tidewheel.model.setting import Declared, Setting, check_settings, settings_of
 from tidewheel.model.untrusted import json_object_of
+
+InitialPosition = Literal["latest", "earliest"]
+FilterDocument = str | Mapping[str, object]
+"""A filter policy from callers: JSON text, or the same as a dict."""
 
 SQS_MAX_DELAY_S = 900
 VARIABLE_PREFIX = "TIDEWHEEL_"
@@ -20,6 +24,14 @@ VARIABLE_PREFIX = "TIDEWHEEL_"
 SCHEDULER_LATENESS_S = 60
 """EventBridge Scheduler invokes a target within a minute of its time (its documented precision)."""
 
+MAX_SKEW_MS = 60_000
+"""The limit on `max_skew_ms`, which delays every message. If clocks differ by more, repair the clocks."""
+
+MAX_VISIBILITY_TIMEOUT_S = 43_200
+"""SQS's limit."""
+
+MAX_SEND_THREADS = 64
+"""A function with the most memory has six CPUs. More threads would only wait for a CPU."""
 
 MAX_FUNCTION_S = 300
 """The longest time that any function of the service runs."""
@@ -36,67 +48,76 @@ Shorter than the work queue's visibility timeout (180 s), so that a dead worker'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """Settings of a topic. `update_topic` changes all but slot_s and lookahead_s.
+    """Settings of a topic. `update_topic` changes all settings except slot_s and lookahead_s."""
 
-    Attributes:
-        slot_s: length of a slot of the coarse wheel, in seconds.
-        lookahead_s: how long before its start a slot is dispatched, in seconds.
-        segment_rows: rows at which a segment is closed.
-        segment_bytes: encoded bytes after which a segment is closed at the next slot. None: 64 KiB, or 16 KiB in
-            ledgers that span under two days.
-        collect_interval_s: how often ledgers that every subscription has passed are deleted, in seconds.
-        inline_rows: sends up to which the dispatcher itself delivers a plan.
-        part_rows: messages in one part of a larger delivery.
-        max_buckets: live ledgers above which small ledgers are merged.
-        redrive_s: age at which an open delivery is enqueued again, in seconds. Above the longest life of a function and
-            the age of the oldest message of the work queue.
-        retention_s: how long ledgers are kept for replay after every subscription has passed them, in seconds.
-        max_waiting: number of messages in ledgers at which the client refuses to send. None: no limit.
-        max_send_rate: messages a second that one client sends at most. None: no limit.
-        delay_levels: seconds of delay level 1, 2, ... None: RocketMQ's eighteen.
-    """
-
-    slot_s: int = 300
-    lookahead_s: int = 480
-    segment_rows: int = 5000
-    segment_bytes: int | None = None
-    collect_interval_s: int = 3_600
-    inline_rows: int = 4000
-    part_rows: int = 1000
-    redrive_s: int = 1800
-    max_buckets: int = 64
-    retention_s: int = 0
-    max_waiting: int | None = None
-    max_send_rate: int | None = None
-    delay_levels: tuple[int, ...] | None = None
+    slot_s: Annotated[int, Setting("Length of a slot of the coarse wheel.", unit="s", fixed=True)] = 300
+    lookahead_s: Annotated[
+        int,
+        Setting(
+            "Time between the dispatch of a slot and its start. "
+            f"slot_s + lookahead_s + {SCHEDULER_LATENESS_S} must be at most {SQS_MAX_DELAY_S}.",
+            unit="s",
+            fixed=True,
+        ),
+    ] = 480
+    segment_rows: Annotated[int, Setting("Messages after which a segment ends.")] = 5000
+    segment_bytes: Annotated[
+        int | None,
+        Setting(
+            "Encoded size after which a segment ends with its slot.",
+            unit="bytes",
+            none="64 KiB, or 16 KiB in ledgers that span less than two days",
+        ),
+    ] = None
+    collect_interval_s: Annotated[
+        int,
+        Setting(
+            "Time between two collections. A collection deletes ledgers that all subscriptions have passed, "
+            "and writes a checkpoint.",
+            unit="s",
+        ),
+    ] = 3600
+    inline_rows: Annotated[int, Setting("Maximum number of sends for which dispatch delivers a plan itself.")] = 4000
+    part_rows: Annotated[int, Setting("Messages in a part of a larger delivery.")] = 1000
+    redrive_s: Annotated[
+        int,
+        Setting(
+            "Age at which the parts of an open delivery are enqueued again. No worker lives longer.",
+            unit="s",
+            least=2 * MAX_FUNCTION_S,
+        ),
+    ] = 1800
+    max_buckets: Annotated[int, Setting("Live ledgers above which small ledgers are merged.")] = 64
+    retention_s: Annotated[
+        int,
+        Setting(
+            "Time for which ledgers are kept for `replay` after all subscriptions have passed them.", unit="s", least=0
+        ),
+    ] = 0
+    max_waiting: Annotated[
+        int | None, Setting("Messages in ledgers at which `send` raises `LimitExceeded`.", none="no limit")
+    ] = None
+    max_send_rate: Annotated[
+        int | None,
+        Setting(
+            "Messages that each client sends at most in a second. Ten seconds' worth may go at once.", none="no limit"
+        ),
+    ] = None
+    delay_levels: Annotated[
+        tuple[int, ...] | None,
+        Setting("Delays of level 1, 2 and so on.", unit="s", none="RocketMQ's 18 levels"),
+    ] = None
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name == "delay_levels":
-                self._check_levels()
-                continue
-            if value is None and field.default is None:
-                continue
-            least = 0 if field.name == "retention_s" else 1
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InvalidValue(field.name, value, f"give a whole number of at least {least}")
-        if self.redrive_s < 2 * MAX_FUNCTION_S:
-            raise InvalidValue(
-                "redrive_s", self.redrive_s, f"at least {2 * MAX_FUNCTION_S}: older than any worker lives"
-            )
+        if self.delay_levels is not None:
+            object.__setattr__(self, "delay_levels", check_levels(self.delay_levels))
+        check_settings(self)
         if self.slot_s + self.lookahead_s + SCHEDULER_LATENESS_S > SQS_MAX_DELAY_S:
             raise InvalidValue(
                 "slot_s, lookahead_s",
                 (self.slot_s, self.lookahead_s),
                 f"slot_s + lookahead_s + {SCHEDULER_LATENESS_S} must be at most {SQS_MAX_DELAY_S}, SQS's longest delay",
             )
-
-    def _check_levels(self) -> None:
-        levels = self.delay_levels
-        if levels is None:
-            return
-        object.__setattr__(self, "delay_levels", check_levels(levels))
 
     @property
     def slot_ms(self) -> int:
@@ -122,7 +143,7 @@ class TopicSettings:
         Args:
             keeping: JSON of the settings that are replaced. Its settings that only a newer release knows are kept.
         """
-        newer = {k: v for k, v in json.loads(keeping).items() if k not in _topic_setting_names()}
+        newer = {k: v for k, v in json.loads(keeping).items() if k not in settings_of(TopicSettings)}
         return json.dumps(newer | {k: v for k, v in asdict(self).items() if v is not None}, sort_keys=True)
 
     @classmethod
@@ -136,7 +157,7 @@ class TopicSettings:
             found = json_object_of(text)
         except ValueError as error:
             raise InvalidValue("settings", text, f"give a JSON object, as to_json writes it ({error})") from None
-        return cls(**{k: v for k, v in found.items() if k in _topic_setting_names()})
+        return cls(**{k: v for k, v in found.items() if k in settings_of(cls)})
 
 
 class TuningSettings(TypedDict, total=False):
@@ -167,49 +188,102 @@ class NewTopicSettings(ChangeableSettings, total=False):
     lookahead_s: int
 
 
-def _topic_setting_names() -> set[str]:
-    return {field.name for field in fields(TopicSettings)}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionSettings:
+    """Settings of a new subscription. `set_filter` changes the filter later."""
+
+    initial_position: Annotated[
+        InitialPosition,
+        Setting(
+            "The first messages. `latest` takes messages sent from now on, and messages that wait in open slots. "
+            "`earliest` also takes all ledgers that are still kept."
+        ),
+    ] = "latest"
+    queue_url: Annotated[
+        str | None, Setting("An existing standard queue that lets the service send.", none="a new queue")
+    ] = None
+    visibility_timeout_s: Annotated[
+        int,
+        Setting(
+            "Time for which a received message of a new queue is invisible to others.",
+            unit="s",
+            least=0,
+            most=MAX_VISIBILITY_TIMEOUT_S,
+        ),
+    ] = 60
+    filter_policy: Annotated[
+        str | None,
+        Setting("Only messages whose attributes match this SNS filter policy, as JSON.", none="all messages"),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.filter_policy is not None:
+            object.__setattr__(self, "filter_policy", FilterPolicy.parse(self.filter_policy).to_json())
+        check_settings(self)
+
+
+class NewSubscriptionSettings(TypedDict, total=False):
+    """All fields of `SubscriptionSettings`, as the keyword arguments of `create_subscription`."""
+
+    initial_position: InitialPosition
+    queue_url: str | None
+    visibility_timeout_s: int
+    filter_policy: FilterDocument | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceSettings:
-    """Where the deployed service's resources are.
+class FunctionSettings:
+    """Settings that a deployment chooses for its functions."""
+
+    max_skew_ms: Annotated[
+        int,
+        Setting(
+            "Largest difference between two clocks. Added to every delay, so that no message is early.",
+            unit="ms",
+            least=0,
+            most=MAX_SKEW_MS,
+        ),
+    ] = 100
+    send_threads: Annotated[
+        int, Setting("Parallel SQS requests of a function call.", least=1, most=MAX_SEND_THREADS)
+    ] = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSettings(FunctionSettings):
+    """Where the deployed service's resources are, with the settings of its functions.
 
     Read from the environment or from the SSM parameter.
-
-    Attributes:
-        merge_job: the Glue job for large merges. None if the stack has no Spark jobs.
-        max_skew_ms: largest difference between two clocks. Added to every delay, so that no message is early.
-        send_threads: parallel SQS requests of one function call.
-        topic_queues: topic -> URLs of its own urgent and bulk ingest queue, for the topics that have their own queues.
-            Both sources hold this mapping as one JSON text.
-        encryption_key_arn: the KMS key that encrypts the S3 bucket, the table and the service's queues. None: AWS's own
-            keys encrypt them.
     """
 
-    stack: str
-    table: str
-    s3_bucket: str
-    urgent_queue_url: str
-    bulk_queue_url: str
-    work_queue_url: str
-    refused_queue_url: str
-    schedule_group: str
-    schedule_role_arn: str
-    dispatch_arn: str
-    schedule_dead_letter_arn: str
-    compact_function: str
-    merge_job: str | None = None
-    max_skew_ms: int = 100
-    send_threads: int = 8
-    topic_queues: Mapping[str, tuple[str, str]] = dataclass_field(default_factory=dict)
-    encryption_key_arn: str | None = None
+    stack: Annotated[str, Setting("The stack's name.")]
+    table: Annotated[str, Setting("The DynamoDB table.")]
+    s3_bucket: Annotated[str, Setting("The S3 bucket of ledgers and plans.")]
+    urgent_queue_url: Annotated[str, Setting("The ingest queue for messages that are due soon.")]
+    bulk_queue_url: Annotated[str, Setting("The ingest queue for all other messages.")]
+    work_queue_url: Annotated[str, Setting("The queue for parts of deliveries, parks and resumed subscriptions.")]
+    refused_queue_url: Annotated[str, Setting("The queue for messages that SQS refused permanently, with the reason.")]
+    schedule_group: Annotated[str, Setting("The schedule group, named like the stack.")]
+    schedule_role_arn: Annotated[str, Setting("The role with which a schedule invokes dispatch.")]
+    dispatch_arn: Annotated[str, Setting("The dispatch function.")]
+    schedule_dead_letter_arn: Annotated[
+        str, Setting("The queue for invocations that EventBridge Scheduler could not make.")
+    ]
+    compact_function: Annotated[str, Setting("The function for small merges.")]
+    merge_job: Annotated[str | None, Setting("The Glue job for large merges.", none="the stack has no Spark jobs")] = (
+        None
+    )
+    topic_queues: Annotated[
+        Mapping[str, tuple[str, str]],
+        Setting("Topics with their own ingest queues, each with the URLs of its urgent and its bulk queue, as JSON."),
+    ] = field(default_factory=dict)
+    encryption_key_arn: Annotated[
+        str | None,
+        Setting("The KMS key that encrypts the S3 bucket, the table and the service's queues.", none="AWS's own keys"),
+    ] = None
 
     def __post_init__(self) -> None:
-        if self.max_skew_ms < 0:
-            raise InvalidValue("max_skew_ms", self.max_skew_ms, "at least 0: less would make messages early")
-        if self.send_threads < 1:
-            raise InvalidValue("send_threads", self.send_threads, "at least 1: none would send nothing")
+        check_settings(self)
 
     def ingest_queues(self, topic: str) -> tuple[str, str]:
         """Returns the URLs of a topic's urgent and bulk ingest queue."""
@@ -247,12 +321,14 @@ class ServiceSettings:
             NotConfigured: a field is missing. The message has the field's name in the source.
             InvalidValue: a field has an invalid value.
         """
-        names = {f.name: prefix + f.name.upper() if prefix else f.name for f in fields(cls)}
-        missing = [name for field, name in names.items() if name not in values and field not in _OPTIONAL]
+        names = {name: prefix + name.upper() if prefix else name for name in settings_of(cls)}
+        missing = [
+            names[each.name] for each in settings_of(cls).values() if each.required and names[each.name] not in values
+        ]
         if missing:
-            raise NotConfigured(f"{source} lacks {', '.join(missing)}; deploy the stack again or correct it")
-        given: dict[str, Any] = {field: values[name] for field, name in names.items() if name in values}
-        return cls(**{name: _OPTIONAL.get(name, str)(value) for name, value in given.items()})
+            raise NotConfigured(f"{source} lacks {', '.join(missing)}; deploy the stack again")
+        given = {name: values[variable] for name, variable in names.items() if variable in values}
+        return cls(**{name: read_setting(settings_of(cls)[name], value) for name, value in given.items()})
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> ServiceSettings:
@@ -265,8 +341,31 @@ class ServiceSettings:
         try:
             values = json_object_of(text)
         except ValueError as error:
-            raise NotConfigured(f"{source} holds no settings ({error}); deploy the stack again or correct it") from None
+            raise NotConfigured(f"{source} holds no settings ({error}); deploy the stack again") from None
         return cls.from_mapping(values, source)
+
+
+def read_setting(declared: Declared, value: Any, name: str = "") -> Any:
+    """Reads a setting from text, or from the value in a JSON object.
+
+    Args:
+        declared: the setting.
+        value: the text, or the value. The text "none" means None if None is a value of the setting.
+        name: the name for the error. Empty: the setting's name.
+
+    Raises:
+        InvalidValue: the text is not a number, a table of levels or a mapping, as the setting needs.
+    """
+    if value is None or (value == "none" and declared.optional):
+        return None
+    if declared.kind is int:
+        try:
+            return int(value)
+        except (TypeError, ValueError, OverflowError):
+            raise InvalidValue(name or declared.name, value, "give a whole number") from None
+    if declared.kind == tuple[int, ...]:
+        return parse_levels(value, name or declared.name)
+    return _topic_queues(value) if get_origin(declared.kind) is Mapping else str(value)
 
 
 def _topic_queues(value: object) -> dict[str, tuple[str, str]]:
@@ -276,27 +375,6 @@ def _topic_queues(value: object) -> dict[str, tuple[str, str]]:
         return {str(topic): (str(urgent), str(bulk)) for topic, (urgent, bulk) in queues.items()}
     except (AttributeError, TypeError, ValueError, RecursionError):
         raise InvalidValue("topic_queues", value, "give a mapping of topics to [urgent URL, bulk URL]") from None
-
-
-def _number(name: str, value: object) -> int:
-    try:
-        return int(value)  # type: ignore[call-overload, no-any-return]  # text in the environment, a number in JSON
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidValue(name, value, "give a whole number") from None
-
-
-def _text_or_none(value: object) -> str | None:
-    return None if value is None else str(value)
-
-
-_OPTIONAL: dict[str, Callable[[Any], Any]] = {
-    "merge_job": _text_or_none,
-    "max_skew_ms": partial(_number, "max_skew_ms"),
-    "send_threads": partial(_number, "send_threads"),
-    "topic_queues": _topic_queues,
-    "encryption_key_arn": _text_or_none,
-}
-"""Settings that may be missing, and how each is read. All other settings are texts."""
 
 
 def parameter_name(stack: str) -> str:

@@ -79,6 +79,7 @@ WORK_QUEUE = SourceQueue(visibility_s=180, receives=10, batch_size=1)
 """The queue of deliveries' parts and parks.
 
 A message is invisible for three times the function's time-out, longer than a lease. A failed part comes again after
-this time. A plan is handed out 480 s before its first message is due, so two more tries are in time. Ten receives are
-half an hour of tries. After the same time (`redrive_s`), the sweep enqueues the part again in any case.
+this time. A plan is handed out `lookahead_s` before its first message is due. With the default, two more tries are in
+time. Ten receives are half an hour of tries. After the same time (`redrive_s`), the sweep enqueues the part again in
+any case.
 """

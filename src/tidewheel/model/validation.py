@@ -88,7 +88,7 @@ class Options:
             ValueError: the document is not valid.
         """
         if not isinstance(document, dict) or not document.keys() <= _OPTION_NAMES:
-            raise ValueError("options are not an object of known names")
+            raise ValueError("the options are not an object, or have an unknown name")
         options = cls(**document)
         for name in (options.key, options.recurring):
             if name is not None:
@@ -96,22 +96,22 @@ class Options:
         for name, end in (("seq", 1 << 53), ("expires_at_ms", TIMES_END_MS), ("attempt", 1 << 53)):
             value = getattr(options, name)
             if value is not None and (type(value) is not int or not 0 <= value < end):
-                raise ValueError(f"option {name} is not a whole number, or out of range")
+                raise ValueError(f"the option {name} is not a whole number in its range")
         for name in ("moves", "original_id"):
             if getattr(options, name) is not None:
                 id_bytes(getattr(options, name))
         if not isinstance(options.replace, bool) or (options.key is None) != (options.seq is None):
-            raise ValueError("replace is not true or false, or a key has no seq")
+            raise ValueError("the option replace is not true or false, or a key has no seq")
         if options.expires_at_ms is not None and options.expires_at_ms <= deliver_at_ms:
-            raise ValueError("it expires before it is due")
+            raise ValueError("the message expires before its due time")
         # A reader of this topic's bodies gets the object of this name, so the object must be a body of the topic.
         if options.payload is not None and payload_topic(options.payload) != topic:
-            raise ValueError("payload is not the name of a body of the topic")
+            raise ValueError("the option payload does not name a body of the topic")
         if options.only is not None:
             check_name("only", options.only)
         if options.first_version is not None:
             if options.key is not None:
-                raise ValueError("what is sent again has no key of its own")
+                raise ValueError("a message that is sent again has no key")
             options = replace(options, first_version=_first_version(options.first_version))
         return options
 
@@ -121,9 +121,9 @@ def _first_version(value: object) -> tuple[str, int, int]:
         raise ValueError("first_version is not a key and two numbers")
     key, *numbers = value
     if not all(type(number) is int and 0 <= number < 1 << 53 for number in numbers):
-        raise ValueError("first_version has what is not a whole number")
+        raise ValueError("first_version has a number that is not whole, negative or too large")
     if numbers[0] >= TIMES_END_MS:
-        raise ValueError("first_version has a time that is none")
+        raise ValueError("first_version has an impossible time")
     return check_key(key), numbers[0], numbers[1]
 
 
@@ -208,14 +208,16 @@ def check_message(
     checked = OutgoingMessage(id=ids.next(due_ms), text=text, encoding=encoding, attributes=attributes, options=options)
     most = MAX_PAYLOAD_BYTES if large else MAX_MESSAGE_BYTES
     if checked.size > most:
-        who, how = ("Tidewheel", "split it") if large else ("SQS", "keep the large part in S3 and send its key")
+        who, how = ("Tidewheel", "Split the body") if large else ("SQS", "Keep the body in S3 and send its name")
         raise InvalidValue(
             "body",
             message.body,
-            f"body, attributes and key come to {checked.size} bytes; {who} takes {most} (bytes count as base64); {how}",
+            f"body, attributes and key have {checked.size} bytes, and {who} takes {most}. Bytes count as base64. {how}",
         )
     if checked.too_large and checked.size - len(text.encode()) > MAX_MESSAGE_BYTES // 2:
-        raise InvalidValue("attributes", list(attributes), "too large for SQS: put them into the body")
+        raise InvalidValue(
+            "attributes", list(attributes), "SQS takes no attributes of this size. Put them into the body"
+        )
     return checked
 
 
@@ -237,7 +239,7 @@ def due_at_ms(
     ways = {"delay": delay, "deliver_at": deliver_at, "delay_level": delay_level}
     given = {name: value for name, value in ways.items() if value is not None}
     if len(given) > 1:
-        raise InvalidValue(", ".join(given), tuple(given.values()), "give one of these")
+        raise InvalidValue(", ".join(given), tuple(given.values()), "give only one of these arguments")
     if deliver_at is not None:
         return deliver_at_ms(deliver_at, now_ms)
     if delay_level is not None:
@@ -251,11 +253,13 @@ def _options(message: Message, ids: IdSource, due_ms: int, options: Options) -> 
     if message.key is not None:
         options = replace(options, key=check_key(message.key), replace=message.replace, seq=ids.sequence())
     elif message.replace:
-        raise InvalidValue("replace", message.replace, "it needs a key: give key=...")
+        raise InvalidValue(
+            "replace", message.replace, "give key=... too, since only a message with a key replaces another message"
+        )
     if message.expires_in is not None:
         after_ms = delay_ms(message.expires_in, "expires_in")
         if after_ms == 0:
-            raise InvalidValue("expires_in", message.expires_in, "it counts from the due time on: give more than 0")
+            raise InvalidValue("expires_in", message.expires_in, "give more than 0, counted from the due time")
         options = replace(options, expires_at_ms=due_ms + min(after_ms, MAX_DELAY_MS))
     return options
 
@@ -267,7 +271,7 @@ def check_key(key: object) -> str:
         InvalidValue: the key is not text of 1 to 256 characters, or has control characters or others that SQS refuses.
     """
     if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY_CHARACTERS or _CONTROL.search(key):
-        raise InvalidValue("key", key, f"give text of 1 to {MAX_KEY_CHARACTERS} characters, no control characters")
+        raise InvalidValue("key", key, f"give text of 1 to {MAX_KEY_CHARACTERS} characters, without control characters")
     return key
 
 
@@ -295,12 +299,14 @@ def _encode_body(body: object) -> tuple[str, Encoding]:
         try:
             text, encoding = _TO_JSON(body), Encoding.JSON
         except RecursionError:
-            raise InvalidValue("body", type(body), "nested too deeply for JSON; send text or bytes") from None
+            raise InvalidValue(
+                "body", type(body), "give text or bytes, since the value is nested too deeply for JSON"
+            ) from None
         except (TypeError, ValueError) as error:
-            how = f"give text, bytes, or what json.dumps takes ({error})"
+            how = f"give text, bytes, or a value that json.dumps takes ({error})"
             raise InvalidValue("body", body, how) from None
     if not text:
-        raise InvalidValue("body", body, "SQS takes no empty bodies; send at least one character")
+        raise InvalidValue("body", body, "give at least one character, since SQS takes no empty body")
     check_characters("body", text)
     return text, encoding
 
@@ -313,7 +319,7 @@ def check_characters(name: str, text: str) -> None:
     bad = _REFUSED.search(text)
     if bad is not None:
         shown = f"U+{ord(bad[0]):04X} at position {bad.start()}"
-        raise InvalidValue(name, text, f"SQS refuses the character {shown}; send bytes instead")
+        raise InvalidValue(name, text, f"give bytes instead, since SQS refuses the character {shown}")
 
 
 def check_attributes(attributes: Mapping[str, str]) -> int:
@@ -328,7 +334,7 @@ def check_attributes(attributes: Mapping[str, str]) -> int:
         raise InvalidValue("attributes", attributes, "give a mapping of names to text")
     if len(attributes) > MAX_ATTRIBUTES:
         raise InvalidValue(
-            "attributes", list(attributes), f"at most {MAX_ATTRIBUTES}: SQS takes ten and one is Tidewheel's"
+            "attributes", list(attributes), f"give at most {MAX_ATTRIBUTES}. SQS takes ten, and Tidewheel uses one"
         )
     size = 0
     for name, value in attributes.items():

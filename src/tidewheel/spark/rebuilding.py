@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from pyspark.sql import SparkSession
 
 from tidewheel.clock import SystemClock
-from tidewheel.errors import InvalidValue
 from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
@@ -25,7 +23,8 @@ from tidewheel.flows.recovery.rebuild_report import RebuildReport
 from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.inspection import Inspected
-from tidewheel.model.settings import MAX_FUNCTION_S, TopicSettings
+from tidewheel.model.setting import settings_of
+from tidewheel.model.settings import MAX_FUNCTION_S, TopicSettings, read_setting
 from tidewheel.spark.job import MAX_JOB_S, Job
 from tidewheel.spark.location import Location
 from tidewheel.spark.merging import on_spark
@@ -128,7 +127,7 @@ def rebuild_index(job: Job) -> RebuildReport:
     """
     topic = job.required("topic")
     engine = OnSpark(spark=job.spark, location=job.location)
-    settings = settings_of(job)
+    settings = topic_settings(job)
     if job.flag("dry-run"):
         report = audit(job.service, topic, engine, settings=settings)
     else:
@@ -157,21 +156,16 @@ def _settle(job: Job) -> None:
         time.sleep(MAX_FUNCTION_S)
 
 
-def settings_of(job: Job) -> TopicSettings | None:
+def topic_settings(job: Job) -> TopicSettings | None:
     """Reads topic settings from a job's arguments, with defaults. Returns None if there are none.
 
     Raises:
         InvalidValue: a setting is not a number, or the settings contradict each other.
     """
-    given: dict[str, Any] = {}
-    for field in fields(TopicSettings):
-        if field.name == "delay_levels":
-            continue  # only senders need these settings; update_topic sets them again
-        argument = field.name.replace("_", "-")
-        if argument not in job.arguments:
-            continue
-        try:
-            given[field.name] = int(job.arguments[argument])
-        except ValueError:
-            raise InvalidValue(f"--{argument}", job.arguments[argument], "give a whole number") from None
+    arguments = {name: name.replace("_", "-") for name in settings_of(TopicSettings)}
+    given = {
+        name: read_setting(settings_of(TopicSettings)[name], job.arguments[argument], f"--{argument}")
+        for name, argument in arguments.items()
+        if argument in job.arguments
+    }
     return TopicSettings(**given) if given else None

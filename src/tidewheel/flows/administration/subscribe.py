@@ -16,18 +16,16 @@ from __future__ import annotations
 import hashlib
 import secrets
 from dataclasses import asdict
-from typing import Literal
 
 from tidewheel.clock import Clock
-from tidewheel.errors import AlreadyExists, ConcurrentModification, InvalidValue, TopicDeleting, UnknownTopic
+from tidewheel.errors import AlreadyExists, ConcurrentModification, TopicDeleting, UnknownTopic
 from tidewheel.flows.administration.update_topic import FIXED
 from tidewheel.flows.ports import Storage
-from tidewheel.model.settings import TopicSettings
+from tidewheel.model.setting import settings_of
+from tidewheel.model.settings import InitialPosition, SubscriptionSettings, TopicSettings
 from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic import check_name
 from tidewheel.model.topic_state import TopicState, new_topic_state
-
-InitialPosition = Literal["latest", "earliest"]
 
 _ATTEMPTS = 50
 _OWNER_DIGITS = 8
@@ -84,9 +82,8 @@ def create_subscription(
 
     Args:
         queue_url: where its messages go.
-        initial_position: "latest" for all messages sent from now on and all that wait in open slots (messages due
-            within the next 8 to 13 minutes are dispatched already, by default); "earliest" for all ledgers still kept,
-            past ones included, which arrive with the next dispatch or sweep.
+        initial_position: "latest" for all messages sent from now on and all messages that wait in open slots;
+            "earliest" for all ledgers still kept, past ledgers included, which arrive with the next dispatch or sweep.
         filter_policy: JSON of the subscription's `FilterPolicy`; None: everything, or the filter of an existing
             subscription.
         owner: as of `create_topic`.
@@ -128,8 +125,7 @@ def check_new_subscription(topic: str, name: str, initial_position: str) -> None
     """Raises InvalidValue if a name or the initial position is invalid."""
     check_name("topic", topic)
     check_name("subscription", name)
-    if initial_position not in ("latest", "earliest"):
-        raise InvalidValue("initial_position", initial_position, "use 'latest' or 'earliest'")
+    settings_of(SubscriptionSettings)["initial_position"].check(initial_position)
 
 
 def check_same_queue(existing: SubscriptionState, queue_url: str) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, InvalidValue, UnknownTopic
 from tidewheel.flows.ports import Storage
+from tidewheel.model.setting import check_names, settings_of
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState
 
-FIXED = ("slot_s", "lookahead_s")
+FIXED = tuple(name for name, declared in settings_of(TopicSettings).items() if declared.setting.fixed)
 """Ledgers, plans and cursors count in slots, and existing schedules depend on the lookahead."""
 _ATTEMPTS = 50
 
@@ -47,12 +48,10 @@ def update_topic(storage: Storage, clock: Clock, topic: str, changes: Mapping[st
 
 
 def _check(changes: Mapping[str, Any]) -> None:
-    known = [field.name for field in fields(TopicSettings)]
+    check_names(TopicSettings, changes, "a topic")
     for name, value in changes.items():
-        if name not in known:
-            raise InvalidValue(name, value, f"a topic has no such setting; it has {', '.join(known)}")
         if name in FIXED:
-            advice = "this setting is fixed when a topic is created; create another topic with it, and send to that"
+            advice = "this setting is fixed when a topic is created; create another topic with the new value"
             raise InvalidValue(name, value, advice)
 
 

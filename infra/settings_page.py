@@ -1,0 +1,122 @@
+"""Writes docs/settings.md: `python -m infra.settings_page [--check]`. All of the page derives from the declarations."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from infra.kept_file import write_or_check
+from tidewheel.cdk.environment import Environment
+from tidewheel.model.setting import Declared, settings_of
+from tidewheel.model.settings import VARIABLE_PREFIX, ServiceSettings, SubscriptionSettings, TopicSettings
+
+PATH = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+MODULE = "infra.settings_page"
+
+_PAGE = """\
+# Settings
+
+`python -m {module}` writes this page from the declarations in `src/tidewheel/model/settings.py` and
+`src/tidewheel/cdk/environment.py`.
+
+## Topic
+
+`create_topic`, `update_topic` and the CDK's `add_topic` take these settings. `update_topic` changes all settings except
+{fixed}.
+
+{topic}
+
+### When a slot is sealed
+
+A slot is sealed `lookahead_s` before it starts. This is `lookahead_s` to `lookahead_s` + `slot_s` before its messages
+are due, with the defaults {seal}.
+
+## Subscription
+
+`create_subscription` and the CDK's `add_subscription` take these settings.
+
+{subscription}
+
+## Environment
+
+`Environment.development()` and `Environment.production()` of `tidewheel.cdk` take these settings as keyword arguments.
+
+{environment}
+
+## Variables of the functions
+
+The stack gives these variables to each function. The SSM parameter `/tidewheel/<stack>/settings` holds the same values
+as a JSON object, with the names in lower case and without the prefix.
+
+{variables}
+"""
+
+
+def page() -> str:
+    """Returns the page."""
+    topic = TopicSettings()
+    least, most = topic.lookahead_s / 60, (topic.lookahead_s + topic.slot_s) / 60
+    development, production = Environment.development(), Environment.production()
+    return _PAGE.format(
+        module=MODULE,
+        fixed=" and ".join(f"`{each.name}`" for each in settings_of(TopicSettings).values() if each.setting.fixed),
+        topic=_table(TopicSettings, {"default": topic}),
+        seal=f"{least:g} to {most:g} minutes",
+        subscription=_table(SubscriptionSettings, {"default": SubscriptionSettings()}),
+        environment=_table(Environment, {"development": development, "production": production}),
+        variables=_rows(
+            ("variable", "meaning"),
+            (
+                (f"`{VARIABLE_PREFIX}{each.name.upper()}`", _meaning(each))
+                for each in settings_of(ServiceSettings).values()
+            ),
+        ),
+    )
+
+
+def _table(cls: type, examples: dict[str, Any]) -> str:
+    """Returns the table of a class of settings, with the values of each example in a column."""
+    return _rows(
+        ("setting", *examples, "values", "meaning"),
+        (
+            (
+                f"`{each.name}`",
+                *(_value(getattr(example, each.name), each.setting.unit) for example in examples.values()),
+                each.values,
+                _meaning(each),
+            )
+            for each in settings_of(cls).values()
+        ),
+    )
+
+
+def _rows(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [f"| {' | '.join(cells)} |" for cells in (headings, *rows)]
+    return "\n".join([lines[0], "|---" * len(headings) + "|", *lines[1:]])
+
+
+def _meaning(declared: Declared) -> str:
+    none = f" None: {declared.setting.none}." if declared.optional else ""
+    return declared.setting.meaning + none
+
+
+def _value(value: object, unit: str) -> str:
+    if value in (None, (), {}):
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,} {unit}".rstrip()
+    return f"`{value.name}`" if isinstance(value, Enum) else f"`{value}`"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Writes the page, or compares it. Returns the exit code."""
+    return write_or_check(PATH, page, module=MODULE, about=__doc__, arguments=arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
