@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 # A worker that died is not replaced: pytest-xdist may then wait for ever. tests/dead_worker.py ends the run.
 PYTEST := $(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+# A mistake shows here within a minute and a half, as a rule.
+QUICK := tests/unit tests/contract
 DEPLOY := $(BIN)/python -m infra.deploy
 TARGET = $(if $(ENVIRONMENT),--environment $(ENVIRONMENT)) $(if $(STACK),--stack $(STACK))
 # uv installs in a fifth of pip's time. Where pip is told of another index, uv is told, too; where uv fails, pip goes on.
@@ -47,11 +49,13 @@ types: install  ## check types with strict mypy
 imports: install  ## check import directions
 	$(BIN)/lint-imports
 
-test: install  ## run the tests
-	$(PYTEST) -m "not long"
+test: install  ## run the tests, the quick ones first
+	$(PYTEST) $(QUICK)
+	$(PYTEST) -m "not long" $(QUICK:%=--ignore=%)
 
 test-all: install  ## run all tests, also those that take minutes
-	$(PYTEST)
+	$(PYTEST) $(QUICK)
+	$(PYTEST) $(QUICK:%=--ignore=%)
 
 test-independent: install  ## run tests on DynamoDB Local, ElasticMQ, versitygw  ## INDEPENDENT="contract race"; needs Java, Maven and Go
 	$(BIN)/python -m tests.independent $(INDEPENDENT)

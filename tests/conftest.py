@@ -37,25 +37,29 @@ hypothesis.settings.load_profile("untimed")
 gc.set_threshold(25_000, 20, 20)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-LONGEST = (
+LONG = (
     "tests/artifact/test_story",
-    "tests/artifact/",
-    "tests/artifact_jobs/",
-    "tests/crash/",
-    "tests/simulation/",
-    "tests/spark/",
-    "tests/soak/",
-    "tests/fuzz/",
-    "tests/infra/test_enforcement",
+    "tests/crash/test_delivery",
+    "tests/crash/test_ingest",
+    "tests/crash/test_repeats",
+    "tests/crash/test_requests",
+    "tests/crash/test_upkeep",
+    "tests/fuzz/test_bombs",
+    "tests/fuzz/test_damages",
     "tests/infra/test_bundling",
+    "tests/infra/test_enforcement",
+    "tests/integrations/test_celery",
+    "tests/local/test_end_to_end_merging",
+    "tests/local/test_end_to_end_replay",
+    "tests/local/test_processes",
     "tests/packaging/",
-    "tests/e2e/",
-    "tests/flows/test_rebuild",
-    "tests/flows/test_replay",
-    "tests/local/test_memory_stack",
-    "tests/local/test_end_to_end",
+    "tests/simulation/test_simulation_again",
+    "tests/simulation/test_simulation_notices",
+    "tests/soak/",
+    "tests/spark/test_import",
+    "tests/spark/test_merge_engines",
 )
-"""Files that take longest: a worker that begins one of them last keeps the others waiting."""
+"""Files of minutes. Their tests have the mark `long`."""
 TOPIC = "orders"
 SKEW = {"TIDEWHEEL_MAX_SKEW_MS": "100"}
 """As deployed: the local runtime has one clock and would leave no room for skew."""
@@ -77,8 +81,11 @@ def undisturbed() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the longest files first; the others stay in their order."""
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    """Marks the tests of long files, and puts long tests first: a worker that begins one last keeps the others waiting."""
+    for item in items:
+        if item.nodeid.startswith(LONG):
+            item.add_marker(pytest.mark.long)
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 def pytest_collection_finish() -> None:

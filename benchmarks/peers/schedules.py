@@ -41,7 +41,7 @@ class OneScheduleEach:
                 FlexibleTimeWindow={"Mode": "OFF"},
                 ActionAfterCompletion="DELETE",
                 Target={
-                    "Arn": self._account.emulator.queue(_TARGET).queue_arn,
+                    "Arn": self._account.emulator.queue(_TARGET).arn,
                     "RoleArn": _ROLE,
                     "Input": message.body,
                 },

@@ -220,7 +220,7 @@ def test_a_range_more_than_a_topic_can_hold_is_refused_and_a_wider_one_takes_the
         run_purge(world, 2 * number * HOUR, (2 * number + 1) * HOUR)
     marks = world.state.purges
     assert len(marks) == MAX_PURGES
-    with pytest.raises(TooManyPurges, match=r"'orders' has 20 purged ranges"):
+    with pytest.raises(TooManyPurges, match="'orders' already has 20 purged time ranges"):
         run_purge(world, 100 * HOUR, 101 * HOUR)
     assert world.state.purges == marks
     run_purge(world, 0, 30 * HOUR)
