@@ -51,7 +51,7 @@ def test_a_large_message_is_rescheduled_cancelled_and_looked_at_like_any_other(t
 
 
 def test_a_body_that_nobody_could_hold_is_refused(topic: Topic) -> None:
-    with topic.nothing_is_sent(), pytest.raises(InvalidValue, match="split it"):
+    with topic.nothing_is_sent(), pytest.raises(InvalidValue, match="Split the body"):
         topic.send("x" * (100 * 1024 * 1024 + 1))
 
 

@@ -123,9 +123,12 @@ def _left_behind(world: World) -> Iterator[str]:
     if world.stack._emulator.schedules.next_due() is not None:
         yield "a schedule waits although nothing does"
     theirs = {world.queue_url(name).rpartition("/")[2] for name in world.subscriptions}
+    # A sweep has no retries: the record of its failed call stays for the operator, as deployed.
+    failed_sweeps = sum(failure.function == "sweep" for failure in world.stack.failures)
     for name, queue in sqs_backends[DEFAULT_ACCOUNT_ID][REGION].queues.items():
-        if name not in theirs and queue.memory.everything:
-            yield f"{len(queue.memory.everything)} messages left in {name}"
+        left = len(queue.memory.everything) - ("ScheduleDeadLetters" in name) * failed_sweeps
+        if name not in theirs and left > 0:
+            yield f"{left} messages left in {name}"
 
 
 def _may_stay(world: World, pk: str, sk: str, item: Mapping[str, Any]) -> bool:

@@ -324,7 +324,7 @@ def is_late_in_a_wide_ledger(world: World) -> None:
     lost = {
         "tidewheel__aws__sqs_queues__SqsQueues__enqueue_parts": lambda *_: None,
         # What it has looked after is seen half an hour later only.
-        "tidewheel__flows__upkeep__sweep___look_after_delivery": lambda *_: None,
+        "tidewheel__flows__upkeep__sweep___check_delivery": lambda *_: None,
         "tidewheel__aws__dynamodb__plans__MAX_INLINE_MANIFEST_BYTES": 10,
     }
     with world.patched(**lost):

@@ -89,7 +89,7 @@ def no_dispatch(service: Orders, patch: pytest.MonkeyPatch) -> None:
 
 def no_plan(service: Orders, patch: pytest.MonkeyPatch) -> None:
     service.client.send(TOPIC, "x", delay="70m")
-    patch.setattr(type(service.function("dispatch").service), "commit_plan", fail)
+    patch.setattr(type(service.function("dispatch").service.plans), "commit", fail)
 
 
 def no_deliver(service: Orders, patch: pytest.MonkeyPatch) -> None:

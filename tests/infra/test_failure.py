@@ -202,15 +202,15 @@ def test_nothing_is_reserved_unless_the_environment_says_so(stack: StackTemplate
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"sweep_interval_s": 30}, "sweep_interval_s=30: give whole minutes, 60 to 300"),
-        ({"sweep_interval_s": 90}, "sweep_interval_s=90: give whole minutes, 60 to 300"),
-        ({"sweep_interval_s": 360}, "sweep_interval_s=360: give whole minutes, 60 to 300"),
-        ({"urgent_concurrency": 1}, "urgent_concurrency=1: give a whole number from 2 to 1000"),
-        ({"work_concurrency": 1001}, "work_concurrency=1001: give a whole number from 2 to 1000"),
+        ({"sweep_interval_s": 30}, "sweep_interval_s=30: give a whole number, 60 to 300"),
+        ({"sweep_interval_s": 90}, "sweep_interval_s=90: give whole minutes"),
+        ({"sweep_interval_s": 360}, "sweep_interval_s=360: give a whole number, 60 to 300"),
+        ({"urgent_concurrency": 1}, "urgent_concurrency=1: give a whole number, 2 to 1,000"),
+        ({"work_concurrency": 1001}, "work_concurrency=1001: give a whole number, 2 to 1,000"),
         ({"reserved_concurrency": {"ingest": 119}}, "reserved_concurrency=119: ingest needs at least 120"),
         ({"reserved_concurrency": {"deliver": 99}}, "reserved_concurrency=99: deliver needs at least 100"),
         ({"reserved_concurrency": {"import": 5}}, "reserved_concurrency='import': name some of ingest"),
-        ({"deleted_object_days": 0}, "deleted_object_days=0: give a whole number of at least 1"),
+        ({"deleted_object_days": 0}, "deleted_object_days=0: give a whole number, at least 1"),
         ({"own_key": True, "encryption_key_arn": "arn"}, "encryption_key_arn='arn': own_key makes a key"),
     ],
 )

@@ -181,6 +181,6 @@ def test_a_message_that_even_s3_is_not_asked_to_keep_is_refused_before_anything_
     with orders() as service:
         service.client.send(TOPIC, "the client has read the topic state", delay="1h")
         before = dict(service.stack.requests)
-        with pytest.raises(InvalidValue, match="split it"):
+        with pytest.raises(InvalidValue, match="Split the body"):
             service.client.send(TOPIC, _noise(2 * MAX_MESSAGE_BYTES + 1), delay="1h")
         assert dict(service.stack.requests) == before

@@ -126,7 +126,7 @@ def test_a_selector_that_does_not_match_once_says_its_findings(removal: Removal,
         raise AssertionError("it was taken away")
 
 
-def test_a_method_in_memory_is_found_in_any_class_and_an_unknown_method_is_refused() -> None:
-    assert stored("commit_plan").__qualname__.endswith(".commit_plan")
-    with pytest.raises(ValueError, match="wait_for_it is in 0 classes"):
-        stored("wait_for_it")
+def test_a_method_in_memory_is_found_by_its_file_and_an_unknown_method_is_refused() -> None:
+    assert stored("plans.commit").__qualname__ == "MemoryPlans.commit"
+    with pytest.raises(ValueError, match="plans.wait_for_it is 0 functions"):
+        stored("plans.wait_for_it")

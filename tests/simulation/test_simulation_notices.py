@@ -144,10 +144,10 @@ def left_behind(patch: Patch) -> None:
 
 def moved_back(patch: Patch) -> None:
     def raise_collected_until(self: Any, state: TopicState, collected_until: int) -> bool:
-        current = self._same(state)
+        current = self._store.same(state)
         if current is None or current.collected_until >= collected_until:
             return False
-        self._of(state.topic).state = replace(current, collected_until=current.collected_until - 1)
+        self._store.of(state.topic).state = replace(current, collected_until=current.collected_until - 1)
         return True
 
     patch.setattr(MemoryTopicStates, "raise_collected_until", raise_collected_until)
@@ -213,7 +213,7 @@ def rebuilt_in_part(patch: Patch) -> None:
 
 def bodies(patch: Patch) -> None:
     patch.setattr(payloads, "KEPT_MS", -86_400_000 * 2)
-    patch.setattr(payloads, "_due_day_end_ms", lambda _: 0)
+    patch.setattr(payloads, "payload_day_end_ms", lambda _: 0)
 
 
 def expired(patch: Patch) -> None:

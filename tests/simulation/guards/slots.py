@@ -19,10 +19,10 @@ def _routed_as_before(commit: Any, ports: Any, state: Any, *rest: Any) -> Any:
     return (state, *commit(ports, state, *rest)[1:])
 
 
-def _bring_back(step: Any, hand_out: Any) -> None:
-    subscription = hand_out.subscription
-    step.__self__._of(subscription.topic).subscriptions.setdefault(subscription.name, subscription)
-    step(hand_out)
+def _bring_back(move: Any, store: Any, step: Any) -> None:
+    subscription = step.subscription
+    store.of(subscription.topic).subscriptions.setdefault(subscription.name, subscription)
+    move(store, step)
 
 
 def _due_later_too(less: Any, times: Any, end_ms: int) -> Any:

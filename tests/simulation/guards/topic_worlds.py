@@ -39,7 +39,7 @@ def _deleted(world: SmallWorld) -> None:
     """Checks in the end that nothing of the topic is left."""
 
     def check() -> None:
-        items = world.service.store[TOPIC]
+        items = world.service.store.of(TOPIC)
         kinds = ("state", "subscriptions", "keys", "recurring", "imports")
         left = [kind for kind in kinds if getattr(items, kind)]
         require(not left, f"of a topic that was deleted are left: {', '.join(left)}")
