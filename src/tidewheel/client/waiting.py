@@ -23,14 +23,13 @@ from tidewheel.model.subscription_state import State
 from tidewheel.model.validation import Options
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from tidewheel.client.connection import Connection
     from tidewheel.flows.ports import Storage
     from tidewheel.flows.waiting.peek import FoundMessage
     from tidewheel.model.topic_state import TopicState
 
 MAX_PEEK = 1000
+_READING = "what reads ledgers (get, peek)"
 
 
 class MessageState(StrEnum):
@@ -139,14 +138,13 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
         CorruptLedger, ObjectMissing: a ledger is damaged or gone.
     """
     due_ms = id_deliver_at_ms(id_bytes(message_id))
-    ledgers = _ledgers()
     storage = connection.storage
     state = _topic_state(storage, topic)
     slot = due_ms // state.slot_ms
     tombstone = storage.tombstones.read(topic, slot, message_id)
     # Read again after the tombstone: if the slot is still open, any later sending sees the tombstone too.
     state = _topic_state(storage, topic)
-    found: FoundMessage | None = ledgers.find_message(storage, connection.objects, state, message_id)
+    found = find(connection, state, message_id)
     progress: tuple[SubscriptionProgress, ...] = ()
     in_time = tombstone is not None and (tombstone.certain or slot >= state.sealed)
     if in_time or (found is not None and found.cancelled):
@@ -188,9 +186,10 @@ def peek(
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_PEEK:
         raise InvalidValue("n", count, f"give a whole number from 1 to {MAX_PEEK}; go on with after=")
     after_id = _after(after)
-    ledgers = _ledgers()
+    with needs_extra(_READING, "read"):
+        from tidewheel.flows.waiting.peek import peek_messages
     state = _topic_state(connection.storage, topic)
-    found = ledgers.peek_messages(connection.storage, state, count, now_ms, after=after_id)
+    found = peek_messages(connection.storage, state, count, now_ms, after=after_id)
     return [waiting_message(each) for each in found]
 
 
@@ -200,8 +199,9 @@ def find(connection: Connection, state: TopicState, message_id: MessageId) -> Fo
     Raises:
         ExtraMissing: pyarrow is not installed.
     """
-    found: FoundMessage | None = _ledgers().find_message(connection.storage, state, message_id)
-    return found
+    with needs_extra(_READING, "read"):
+        from tidewheel.flows.waiting.peek import find_message
+    return find_message(connection.storage, state, message_id)
 
 
 def waiting_message(found: FoundMessage) -> WaitingMessage:
@@ -221,13 +221,6 @@ def waiting_message(found: FoundMessage) -> WaitingMessage:
         original_id=options.original_id,
         payload=options.payload,
     )
-
-
-def _ledgers() -> ModuleType:
-    """Imports the module for reading ledgers."""
-    with needs_extra("what reads ledgers (get, peek)", "read"):
-        from tidewheel.flows.waiting import peek
-    return peek
 
 
 def _topic_state(storage: Storage, topic: str) -> TopicState:
