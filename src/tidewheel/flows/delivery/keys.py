@@ -152,20 +152,17 @@ class _Settling:
                 # The same message at another time: it must not lose against its own earlier version.
                 if found.cancelled:
                     return False
-                if self._storage.keys.move(self._state.topic, found, _after(found, mine), None):
-                    return True
-                continue
-            if mine.version[:2] < found.floor:
+                following: tuple[KeyEntry, Tombstone | None] = _after(found, mine), None
+            elif mine.version[:2] < found.floor:
                 return False
-            newer = found.version > mine.version
-            waits = mine.deliver_at_ms > found.sent_ms
-            if newer and mine.replace and waits and not found.cancelled and not self._dead(found):
+            elif found.version > mine.version and self._alive(found):
+                # The entry is newer and stays. `mine` lives only if it was due before the newer message was sent.
+                return mine.deliver_at_ms <= found.sent_ms
+            elif found.version < mine.version and not mine.replace and self._overlap(found, mine):
                 return False
-            if not mine.replace and self._overlap(found, mine):
-                return False
-            if newer and not found.cancelled and not self._dead(found):
-                return True  # an older message whose time has passed: the entry stays
-            if self._storage.keys.move(self._state.topic, found, *self._moved(found, mine)):
+            else:
+                following = self._moved(found, mine)
+            if self._storage.keys.move(self._state.topic, found, *following):
                 return True
         raise ConcurrentModification("settle key", self._state.topic, _ATTEMPTS)
 
@@ -205,9 +202,9 @@ class _Settling:
         state = self._storage.topic_states.read(self._state.topic)
         return self._state.sealed if state is None else state.sealed
 
-    def _dead(self, found: KeyEntry) -> bool:
-        """Whether an entry names no message that can still be delivered."""
-        return self._is_dead(found, None if found.id is None else self._find(found.id))
+    def _alive(self, found: KeyEntry) -> bool:
+        """Whether an entry names a message that can still be delivered, and no cancel by key came after it."""
+        return not found.cancelled and not self._is_dead(found, None if found.id is None else self._find(found.id))
 
     def _is_dead(self, found: KeyEntry, known: Tombstone | None) -> bool:
         """Whether an entry is dead, given the tombstone of its message."""
@@ -217,12 +214,10 @@ class _Settling:
         return known is not None and (known.certain or self._sealed_now() <= known.slot)
 
     def _overlap(self, found: KeyEntry, mine: KeyEntry) -> bool:
-        """Whether the older of two messages still waited when the newer was sent."""
+        """Whether the message of an older entry still waited when `mine` was sent."""
         # After a cancel, in time or not, the next message is wanted.
         if found.id is None or found.cancelled or self._state.purged(found.deliver_at_ms, found.sent_ms):
             return False
-        if found.version > mine.version:
-            return mine.deliver_at_ms > found.sent_ms and not self._dead(found)
         named: MessageId | None = found.id
         for _ in range(_MOST_MOVES):
             if named is None or id_deliver_at_ms(id_bytes(named)) <= mine.sent_ms:
