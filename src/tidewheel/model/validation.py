@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -87,47 +88,24 @@ class Options:
         Raises:
             ValueError: the document is not valid.
         """
-        if not isinstance(document, dict) or not document.keys() <= _OPTION_NAMES:
+        if not isinstance(document, dict) or not document.keys() <= _OPTION_READERS.keys():
             raise ValueError("the options are not an object, or have an unknown name")
-        options = cls(**document)
-        for name in (options.key, options.recurring):
-            if name is not None:
-                check_key(name)
-        for name, end in (("seq", 1 << 53), ("expires_at_ms", TIMES_END_MS), ("attempt", 1 << 53)):
-            value = getattr(options, name)
-            if value is not None and (type(value) is not int or not 0 <= value < end):
-                raise ValueError(f"the option {name} is not a whole number in its range")
-        for name in ("moves", "original_id"):
-            if getattr(options, name) is not None:
-                id_bytes(getattr(options, name))
-        if not isinstance(options.replace, bool) or (options.key is None) != (options.seq is None):
-            raise ValueError("the option replace is not true or false, or a key has no seq")
-        if options.expires_at_ms is not None and options.expires_at_ms <= deliver_at_ms:
-            raise ValueError("the message expires before its due time")
-        # A reader of this topic's bodies gets the object of this name, so the object must be a body of the topic.
-        if options.payload is not None and payload_topic(options.payload) != topic:
-            raise ValueError("the option payload does not name a body of the topic")
-        if options.only is not None:
-            check_name("only", options.only)
-        if options.first_version is not None:
-            if options.key is not None:
-                raise ValueError("a message that is sent again has no key")
-            options = replace(options, first_version=_first_version(options.first_version))
+        given = {name: value for name, value in document.items() if value is not None or name == "replace"}
+        options = cls(**{name: _OPTION_READERS[name](value) for name, value in given.items()})
+        options._check_together(topic, deliver_at_ms)
         return options
 
-
-def _first_version(value: object) -> tuple[str, int, int]:
-    if not isinstance(value, (list, tuple)) or len(value) != 3:
-        raise ValueError("first_version is not a key and two numbers")
-    key, *numbers = value
-    if not all(type(number) is int and 0 <= number < 1 << 53 for number in numbers):
-        raise ValueError("first_version has a number that is not whole, negative or too large")
-    if numbers[0] >= TIMES_END_MS:
-        raise ValueError("first_version has an impossible time")
-    return check_key(key), numbers[0], numbers[1]
-
-
-_OPTION_NAMES = {f.name for f in fields(Options)}
+    def _check_together(self, topic: str, deliver_at_ms: int) -> None:
+        """Raises ValueError if options do not fit each other, the topic or the due time."""
+        if (self.key is None) != (self.seq is None):
+            raise ValueError("a key has no seq, or a seq has no key")
+        if self.expires_at_ms is not None and self.expires_at_ms <= deliver_at_ms:
+            raise ValueError("the message expires before its due time")
+        # A reader of this topic's bodies gets the object of this name, so the object must be a body of the topic.
+        if self.payload is not None and payload_topic(self.payload) != topic:
+            raise ValueError("the option payload does not name a body of the topic")
+        if self.first_version is not None and self.key is not None:
+            raise ValueError("a message that is sent again has no key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +251,55 @@ def check_key(key: object) -> str:
     if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY_CHARACTERS or _CONTROL.search(key):
         raise InvalidValue("key", key, f"give text of 1 to {MAX_KEY_CHARACTERS} characters, without control characters")
     return key
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("the option replace is not true or false")
+    return value
+
+
+def _whole(name: str, end: int) -> Callable[[object], int]:
+    """Returns the reader of a whole number from 0 to below `end`."""
+
+    def read(value: object) -> int:
+        if type(value) is not int or not 0 <= value < end:
+            raise ValueError(f"the option {name} is not a whole number in its range")
+        return value
+
+    return read
+
+
+def _message_id(value: Any) -> MessageId:
+    id_bytes(value)
+    return MessageId(value)
+
+
+def _first_version(value: object) -> tuple[str, int, int]:
+    if not isinstance(value, (list, tuple)) or len(value) != 3:
+        raise ValueError("first_version is not a key and two numbers")
+    key, *numbers = value
+    if not all(type(number) is int and 0 <= number < 1 << 53 for number in numbers):
+        raise ValueError("first_version has a number that is not whole, negative or too large")
+    if numbers[0] >= TIMES_END_MS:
+        raise ValueError("first_version has an impossible time")
+    return check_key(key), numbers[0], numbers[1]
+
+
+_OPTION_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "key": check_key,
+    "replace": _flag,
+    "seq": _whole("seq", 1 << 53),
+    "expires_at_ms": _whole("expires_at_ms", TIMES_END_MS),
+    "moves": _message_id,
+    "attempt": _whole("attempt", 1 << 53),
+    "original_id": _message_id,
+    "payload": lambda value: value,  # checked against the topic
+    "recurring": check_key,
+    "only": partial(check_name, "only"),
+    "first_version": _first_version,
+}
+"""The reader of each option: it checks a value of `Options.document`, and returns the option."""
 
 
 def moved(message: OutgoingMessage, ids: IdSource, due_ms: int, old: bytes) -> OutgoingMessage:
