@@ -207,7 +207,10 @@ def test_bad_lines_are_reported_and_the_others_are_sent(orders: Shell) -> None:
         (["x", "--delay", "nan"], "delay=nan"),
         (["x", "--delay", "-5"], "cannot be negative"),
         (["x", "--deliver-at", "tomorrow"], "--deliver-at='tomorrow'"),
-        (["x", "--deliver-at", "2027-01-16T10:00:00"], "add a time zone"),
+        (
+            ["x", "--deliver-at", "2027-01-16T10:00:00"],
+            "--deliver-at='2027-01-16T10:00:00': give an ISO 8601 time with a time zone",
+        ),
         (["x", "--delay", "1s", "--deliver-at", "2027-01-16T10:00:00Z"], "give only one of these arguments"),
         (["x", "--attribute", "kind"], "give NAME=VALUE"),
         (["x", "--attribute", "a b=c"], "attribute name='a b'"),
@@ -386,6 +389,12 @@ def test_without_the_local_extra_its_commands_say_what_to_install(monkeypatch: p
     result = CliRunner().invoke(app, ["local", "up"])
     assert result.exit_code == 1
     assert "pip install 'tidewheel[local]'" in result.stderr
+
+
+def test_settings_of_the_local_service_without_a_topic_are_refused() -> None:
+    result = CliRunner().invoke(app, ["local", "up", "--slot-s", "60"])
+    assert result.exit_code == 1
+    assert "slot_s=60: give --topic too" in result.stderr
 
 
 # ---- the target

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidewheel.cli.administration import AsJson, SubscriptionName, TopicName
+from tidewheel.cli.messages import time_of
 from tidewheel.cli.output import print_json, print_table
 from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue
@@ -30,7 +31,7 @@ def purge(
     as_json: AsJson = False,
 ) -> None:
     """Drop all messages sent to a topic before now, or only messages due in a range of time."""
-    first, last = _time("--from", start), _time("--until", end)
+    first, last = time_of(start, "--from"), time_of(end, "--until")
     if not yes:
         dropped = "all waiting messages" if start is None and end is None else "the messages due in this range"
         typer.confirm(f"Drop {dropped} of topic {topic}?", abort=True, err=True)
@@ -51,7 +52,7 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Deliver past messages again to one subscription. The setting retention_s says how long messages are kept."""
-    replayed = client(ctx).replay(topic, subscription, start=_time("--from", start), end=_time("--until", end))
+    replayed = client(ctx).replay(topic, subscription, start=time_of(start, "--from"), end=time_of(end, "--until"))
     if as_json:
         print_json(asdict(replayed))
         return
@@ -85,13 +86,6 @@ def _show(found: list[RedriveResult], as_json: bool) -> None:
         return
     rows = [(each.queue_url.rpartition("/")[2], each.dead_letter_arn, each.messages) for each in found]
     print_table(["to queue", "from dead-letter queue", "messages"], rows, "")
-
-
-def _time(option: str, text: str | None) -> datetime | None:
-    try:
-        return None if text is None else datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidValue(option, text, "give an ISO 8601 time such as 2027-01-31T09:00:00Z") from None
 
 
 def _at(at_ms: int) -> datetime:

@@ -40,6 +40,9 @@ def up(
     """Serve the stack in real time on a port, for any AWS client, until Ctrl-C. All state is in memory."""
     console = Console(stderr=True)
     wanted = [_topic(each) for each in topic or ()]
+    if settings and not wanted:
+        name, value = next(iter(settings.items()))
+        raise InvalidValue(name, value, "give --topic too, since a setting is for the topics that this command creates")
     with console.status("Deploying the stack ...") as status:
         stack = LocalTidewheel(clock="real", port=port, log_level=log_level)
         stack.open()

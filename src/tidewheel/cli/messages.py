@@ -131,12 +131,17 @@ def time_of(text: str | None, option: str = "--deliver-at") -> datetime | None:
     """Reads a time.
 
     Raises:
-        InvalidValue: the text is not a time.
+        InvalidValue: the text is not a time, or has no time zone.
     """
+    if text is None:
+        return None
     try:
-        return None if text is None else datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidValue(option, text, "give an ISO 8601 time such as 2027-01-31T09:00:00Z") from None
+        found = None
+    if found is None or found.tzinfo is None:
+        raise InvalidValue(option, text, "give an ISO 8601 time with a time zone, such as 2027-01-31T09:00:00Z")
+    return found
 
 
 def _show_receipts(receipts: list[Any], as_json: bool) -> None:
