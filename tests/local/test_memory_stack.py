@@ -46,6 +46,31 @@ def subscribed(stack: Any, *subscriptions: str) -> Any:
     return client
 
 
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"start": "tomorrow"}, "start='tomorrow'"),
+        ({"start": 5}, "start=5"),
+        ({"start": ""}, "start=''"),
+        ({"slot_seconds": 60}, "slot_seconds=60: a topic has no such setting"),
+        ({"stack_name": "a b"}, "stack_name='a b'"),
+    ],
+)
+@pytest.mark.parametrize("runtime", [LocalTidewheel, MemoryTidewheel])
+def test_a_wrong_argument_is_named_with_what_to_give(runtime: Any, arguments: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidValue, match=f"^{named}"):
+        runtime(**arguments)
+
+
+@pytest.mark.parametrize("duration", [{"days": -1}, {"days": "x"}, {"fortnights": 1}, {"seconds": float("nan")}])
+def test_a_duration_that_time_cannot_advance_by_is_refused(duration: dict[str, Any]) -> None:
+    stack = MemoryTidewheel()
+    before = stack.now()
+    with pytest.raises(InvalidValue, match=r"^duration="):
+        stack.advance(**duration)
+    assert stack.now() == before
+
+
 def in_time(messages: list[ReceivedMessage]) -> list[ReceivedMessage]:
     """The messages, each of which must have come at its very second."""
     for message in messages:
@@ -368,17 +393,17 @@ def test_a_function_that_fails_for_a_schedule_is_tried_again_after_a_minute_and_
 
 def test_a_sweep_that_fails_is_left_to_the_next_one_as_deployed() -> None:
     def wrap(service: MemoryService) -> Ports:
-        class Topics:
+        class Checks:
             """Fails whenever a sweep begins."""
 
             def __getattr__(self, name: str) -> Any:
-                return getattr(service, name)
+                return getattr(service.checks, name)
 
-            def due_for_look(self, now_ms: int) -> Due:
+            def due(self, now_ms: int) -> Due:
                 raise RuntimeError("no sweep today")
 
         ports: Any = CrashingPorts(service)
-        ports.topics = Topics()
+        ports.checks = Checks()
         return ports  # type: ignore[no-any-return]
 
     stack = MemoryTidewheel(wrap=wrap)

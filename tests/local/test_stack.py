@@ -19,6 +19,7 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from tests.local.toy import Toy
+from tidewheel import InvalidValue
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.schedule_expressions import Every, Once, parse
 
@@ -228,7 +229,7 @@ def test_unusable_arguments_are_refused() -> None:
         LocalTidewheel(clock="fast")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="real time starts now"):
         LocalTidewheel(clock="real", start="2026-01-01")
-    with pytest.raises(TypeError, match="slots"):
+    with pytest.raises(InvalidValue, match="slots=5: a topic has no such setting"):
         LocalTidewheel(slots=5)
 
 

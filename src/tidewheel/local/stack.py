@@ -13,7 +13,9 @@ from tidewheel.clock import Clock, ManualClock
 from tidewheel.errors import InvalidValue
 from tidewheel.local.pump import Failure, Pump
 from tidewheel.memory.sqs_queue import MemoryQueue
+from tidewheel.model.setting import check_names
 from tidewheel.model.settings import NewTopicSettings, TopicSettings
+from tidewheel.model.topic import check_name
 
 if TYPE_CHECKING:
     from tidewheel.client.tidewheel import Tidewheel
@@ -32,7 +34,9 @@ class Stack(ABC):
     """
 
     def __init__(self, clock: Clock, stack_name: str, topic_settings: NewTopicSettings) -> None:
+        check_name("stack_name", stack_name)
         if topic_settings:
+            check_names(TopicSettings, topic_settings, "a topic")
             TopicSettings(**topic_settings)  # type: ignore[arg-type]  # refuses settings that no topic could have
         self.clock = clock
         self.stack_name = stack_name
@@ -122,9 +126,18 @@ class Stack(ABC):
         Args:
             duration: as `datetime.timedelta` takes it: days=3, hours=1, seconds=0.5. Without arguments, handles events
                 due now.
+
+        Raises:
+            InvalidValue: the duration is negative, or `datetime.timedelta` does not take it.
         """
         self._running()
-        self._advance_to(self.clock.now_ms() + round(dt.timedelta(**duration).total_seconds() * 1000))
+        try:
+            after_ms = round(dt.timedelta(**duration).total_seconds() * 1000)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidValue("duration", duration, f"give days=3, hours=1 or seconds=0.5 ({error})") from None
+        if after_ms < 0:
+            raise InvalidValue("duration", duration, "time does not go back; give a duration of at least 0")
+        self._advance_to(self.clock.now_ms() + after_ms)
 
     def advance_to(self, when: dt.datetime) -> None:
         """Advances to a time. For a time in the past, handles events due now.
@@ -154,7 +167,16 @@ def _utc(at_ms: int) -> dt.datetime:
 
 
 def clock_from(start: str | dt.datetime | None) -> ManualClock:
-    """Returns a virtual clock that begins at a time."""
-    start = start or DEFAULT_START
-    when = dt.datetime.fromisoformat(start) if isinstance(start, str) else start
+    """Returns a virtual clock that begins at a time.
+
+    Raises:
+        InvalidValue: the start is not a time.
+    """
+    wanted = DEFAULT_START if start is None else start
+    try:
+        when = dt.datetime.fromisoformat(wanted) if isinstance(wanted, str) else wanted
+    except ValueError:
+        when = None
+    if not isinstance(when, dt.datetime):
+        raise InvalidValue("start", start, f"give ISO 8601 text such as {DEFAULT_START!r}, or a datetime")
     return ManualClock(round((when if when.tzinfo else when.replace(tzinfo=dt.UTC)).timestamp() * 1000))
