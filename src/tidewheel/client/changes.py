@@ -68,7 +68,7 @@ def cancel_all(storage: Storage, state: TopicState, now_ms: int, message_ids: It
         try:
             id_bytes(each)
         except InvalidValue as error:
-            raise InvalidValue(f"ids[{index}]", each, "give the 26 characters that send returned") from error
+            raise InvalidValue(f"ids[{index}]", each, "give the id of a receipt, which has 26 characters") from error
     if not wanted:
         raise InvalidValue("ids", [], "give at least one id")
     return cancel_many(storage, state.topic, state.slot_ms, wanted, now_ms)

@@ -112,7 +112,7 @@ def id_bytes(text: str) -> bytes:
         InvalidValue: the text is not a message id.
     """
     if not isinstance(text, str) or not _ID.match(text):
-        raise InvalidValue("message id", text, "give the 26 characters that send returned")
+        raise InvalidValue("message id", text, "give the id of a receipt, which has 26 characters")
     n = 0
     for c in text:
         n = n << 5 | _DIGITS[c]
