@@ -30,10 +30,8 @@ class Requests(Counter[str]):
 
     Counted: calls by the stack's own functions and by `stack.client()`, function invocations ("lambda.Invoke"),
     schedules fired ("scheduler.Invoke"), job runs ("glue.StartJobRun"), and the polls of event source mappings, with
-    one
-    ReceiveMessage and one DeleteMessageBatch for ten messages. Not counted: the local runtime's own requests, the
-    requests
-    of jobs, and empty polls.
+    one ReceiveMessage and one DeleteMessageBatch for ten messages. Not counted: the local runtime's own requests, the
+    requests of jobs, and empty polls.
 
     Units, all estimates: "dynamodb.write", "dynamodb.read" (twice as many in transactions), "sqs.request" (64 KiB
     each), "s3.put", "s3.get" (by request class), "lambda.invocation", "scheduler.invocation", "glue.run". An item
