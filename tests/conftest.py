@@ -81,7 +81,7 @@ def undisturbed() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests of long files, and puts long tests first: a worker that begins one last keeps the others waiting."""
+    """Marks the tests of long files, and puts them first: a worker that begins one last keeps the others waiting."""
     for item in items:
         if item.nodeid.startswith(LONG):
             item.add_marker(pytest.mark.long)

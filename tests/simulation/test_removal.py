@@ -128,5 +128,5 @@ def test_a_selector_that_does_not_match_once_says_its_findings(removal: Removal,
 
 def test_a_method_in_memory_is_found_by_its_file_and_an_unknown_method_is_refused() -> None:
     assert stored("plans.commit").__qualname__ == "MemoryPlans.commit"
-    with pytest.raises(ValueError, match="plans.wait_for_it is 0 functions"):
+    with pytest.raises(ValueError, match="wait_for_it is 0 functions"):
         stored("plans.wait_for_it")

@@ -223,6 +223,7 @@ def expired(patch: Patch) -> None:
 
 _SOON: dict[Plant, int] = {
     cancelled: 2,
+    superseded: 3,
     recurring_unfiltered: 7,
     key_kept_by_one_that_was_cancelled: 17,
     forgotten_too_soon: 6,
