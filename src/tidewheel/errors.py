@@ -253,7 +253,7 @@ class ObjectMissing(TidewheelError, LookupError):
 
     def __init__(self, object_name: str) -> None:
         self.object_name = object_name
-        super().__init__(f"object {object_name} does not exist")
+        super().__init__(f"object {object_name} does not exist; restore the object from a backup")
 
 
 class DelayTooLong(TidewheelError):

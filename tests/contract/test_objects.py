@@ -50,7 +50,7 @@ def test_a_range_behind_the_end_is_empty(objects: Objects, offset: int) -> None:
 
 
 def test_an_object_that_does_not_exist_is_missing_by_name(objects: Objects) -> None:
-    with pytest.raises(ObjectMissing, match="ledgers/none"):
+    with pytest.raises(ObjectMissing, match="ledgers/none does not exist; restore the object"):
         objects.get_range("ledgers/none", 0, 10)
 
 
