@@ -13,6 +13,7 @@ import boto3
 import botocore.session
 
 from tidewheel.clock import SystemClock
+from tidewheel.errors import InvalidValue
 from tidewheel.local import deployment
 from tidewheel.local.background import BackgroundPump
 from tidewheel.local.declarations import CustomResources
@@ -88,9 +89,9 @@ class LocalTidewheel(Stack):
         **topic_settings: Unpack[NewTopicSettings],
     ) -> None:
         if clock not in ("virtual", "real"):
-            raise ValueError(f"clock is 'virtual' or 'real', not {clock!r}")
+            raise InvalidValue("clock", clock, "give 'virtual' or 'real'")
         if clock == "real" and start is not None:
-            raise ValueError("start is for the virtual clock: real time starts now")
+            raise InvalidValue("start", start, "leave start out: real time starts now")
         self.virtual = clock == "virtual"
         super().__init__(clock_from(start) if self.virtual else SystemClock(), stack_name, topic_settings)
         self._environment = {**_ONE_CLOCK, **(environment or {})}
