@@ -44,6 +44,7 @@ LONG = (
     "tests/crash/test_repeats",
     "tests/crash/test_requests",
     "tests/crash/test_upkeep",
+    "tests/e2e/test_ordinary",
     "tests/fuzz/test_bombs",
     "tests/fuzz/test_damages",
     "tests/infra/test_bundling",
@@ -53,11 +54,15 @@ LONG = (
     "tests/local/test_end_to_end_replay",
     "tests/local/test_processes",
     "tests/packaging/",
+    "tests/simulation/test_mutants_of_",
     "tests/simulation/test_simulation_again",
     "tests/simulation/test_simulation_notices",
     "tests/soak/",
     "tests/spark/test_import",
+    "tests/spark/test_ledger_source",
+    "tests/spark/test_local_stack",
     "tests/spark/test_merge_engines",
+    "tests/spark/test_session",
 )
 """Files of minutes. Their tests have the mark `long`."""
 TOPIC = "orders"
