@@ -18,9 +18,15 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 def page(name: str) -> str:
     """Returns a document with its table as the declarations make it. The table is found by its first line."""
-    head, *rows = TABLES[name]
-    table = "".join(f"{line}\n" for line in (head, "|---" * head.count(" | ") + "|---|", *rows))
-    return re.sub(rf"^{re.escape(head)}\n(?:\|.*\n)+", lambda _: table, _text(name), count=1, flags=re.MULTILINE)
+    lines = TABLES[name]
+    made = "".join(f"{line}\n" for line in lines)
+    return re.sub(rf"^{re.escape(lines[0])}\n(?:\|.*\n)+", lambda _: made, _text(name), count=1, flags=re.MULTILINE)
+
+
+def table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    """Returns the lines of a table in Markdown."""
+    head, *others = (f"| {' | '.join(cells)} |" for cells in (headings, *rows))
+    return [head, "|---" * len(headings) + "|", *others]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,28 +42,25 @@ def _text(name: str) -> str:
     return (DOCS / name).read_text(encoding="utf-8")
 
 
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _columns() -> Iterable[str]:
-    yield _row("column", "type", "holds")
+def _columns() -> Iterable[tuple[str, ...]]:
     for each in COLUMNS:
-        yield _row(f"`{each.name}`", each.type.value + ", nullable" * each.nullable, each.holds)
+        yield f"`{each.name}`", each.type.value + ", nullable" * each.nullable, each.holds
 
 
-def _metrics() -> Iterable[str]:
-    yield _row("metric", "unit", "meaning", "emitted by", "alarm")
+def _metrics() -> Iterable[tuple[str, ...]]:
     for each in METRICS:
-        yield _row(f"`{each.name}`", each.unit, each.meaning, ", ".join(each.emitters), _link(each.alarm))
+        yield f"`{each.name}`", each.unit, each.meaning, ", ".join(each.emitters), _link(each.alarm)
 
 
 def _link(alarm: Alarm | None) -> str:
     return "" if alarm is None else f"[{alarm.title}](runbook.md#{anchor(alarm.title)})"
 
 
-TABLES = {"ledger-format.md": tuple(_columns()), "monitoring.md": tuple(_metrics())}
-"""Document -> the lines of its table without the line below the head."""
+TABLES = {
+    "ledger-format.md": table(("column", "type", "holds"), _columns()),
+    "monitoring.md": table(("metric", "unit", "meaning", "emitted by", "alarm"), _metrics()),
+}
+"""Document -> the lines of its table."""
 
 
 if __name__ == "__main__":

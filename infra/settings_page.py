@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from infra.doc_tables import table
 from infra.kept_file import write_or_check
 from tidewheel.cdk.environment import Environment
 from tidewheel.model.setting import Declared, settings_of
@@ -67,7 +68,7 @@ def page() -> str:
         seal=f"{least:g} to {most:g} minutes",
         subscription=_table(SubscriptionSettings, {"default": SubscriptionSettings()}),
         environment=_table(Environment, {"development": development, "production": production}),
-        variables=_rows(
+        variables=_lines(
             ("variable", "meaning"),
             (
                 (f"`{VARIABLE_PREFIX}{each.name.upper()}`", _meaning(each))
@@ -79,7 +80,7 @@ def page() -> str:
 
 def _table(cls: type, examples: dict[str, Any]) -> str:
     """Returns the table of a class of settings, with the values of each example in a column."""
-    return _rows(
+    return _lines(
         ("setting", *examples, "values", "meaning"),
         (
             (
@@ -93,9 +94,8 @@ def _table(cls: type, examples: dict[str, Any]) -> str:
     )
 
 
-def _rows(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [f"| {' | '.join(cells)} |" for cells in (headings, *rows)]
-    return "\n".join([lines[0], "|---" * len(headings) + "|", *lines[1:]])
+def _lines(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    return "\n".join(table(headings, rows))
 
 
 def _meaning(declared: Declared) -> str:

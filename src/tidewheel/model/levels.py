@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from tidewheel.errors import InvalidValue
 from tidewheel.model.duration import MAX_DELAY_MS, delay_ms
+from tidewheel.model.setting import is_whole
 
 DEFAULT_LEVELS_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 """RocketMQ's `messageDelayLevel`: 1s 5s 10s 30s, 1m to 10m, 20m 30m 1h 2h."""
@@ -33,7 +34,7 @@ def level_delay_ms(level: int, table: Sequence[int] | None = None) -> int:
     Raises:
         InvalidValue: the level is negative or not a whole number.
     """
-    if not isinstance(level, int) or isinstance(level, bool) or level < 0:
+    if not is_whole(level) or level < 0:
         raise InvalidValue(
             "delay_level", level, "give a whole number: 0 is now, 1 the first level of the topic's table"
         )
@@ -58,7 +59,7 @@ def check_levels(table: Sequence[int], field: str = "delay_levels") -> tuple[int
     if not isinstance(table, (list, tuple)) or not 1 <= len(table) <= MAX_LEVELS:
         raise InvalidValue(field, table, f"give a list of 1 to {MAX_LEVELS} delays in whole seconds")
     for number, delay_s in enumerate(table, 1):
-        if not isinstance(delay_s, int) or isinstance(delay_s, bool) or not 0 < delay_s <= _MAX_LEVEL_S:
+        if not is_whole(delay_s) or not 0 < delay_s <= _MAX_LEVEL_S:
             advice = f"give whole seconds above 0, at most ten years ({_MAX_LEVEL_S}); 0 is the level of no delay"
             raise InvalidValue(f"{field}, level {number}", delay_s, advice)
     return tuple(table)
@@ -137,7 +138,7 @@ class Backoff:
         Raises:
             InvalidValue: attempt is not a whole number of at least 1.
         """
-        if not isinstance(attempt, int) or isinstance(attempt, bool) or attempt < 1:
+        if not is_whole(attempt) or attempt < 1:
             raise InvalidValue("attempt", attempt, "give a whole number; 1 is the first retry")
         try:
             longest = min(float(self._maximum_ms), self._base_ms * float(self.factor) ** min(attempt - 1, _MOST_STEPS))

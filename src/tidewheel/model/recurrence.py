@@ -31,6 +31,7 @@ from cronsim import CronSim, CronSimError
 
 from tidewheel.errors import InvalidValue
 from tidewheel.model.duration import MAX_DELAY_MS, delay_ms
+from tidewheel.model.setting import is_whole
 
 MIN_PERIOD_S = 60
 """Cron's granularity, and the shortest period of a fixed rate."""
@@ -106,7 +107,7 @@ class Rule:
         """
         _check_ms("from_ms", from_ms)
         _check_ms("until_ms", until_ms)
-        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        if not is_whole(limit) or limit < 1:
             raise InvalidValue("limit", limit, "give a whole number of at least 1")
         result: list[int] = []
         due_ms = self._after(from_ms - 1)
@@ -182,7 +183,7 @@ def parse_rule(
 
 
 def _check_ms(field: str, value: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _END_MS:
+    if not is_whole(value) or not 0 <= value <= _END_MS:
         raise InvalidValue(field, value, _HOW_TIME)
     return value
 

@@ -113,6 +113,7 @@ def settings_of(cls: type) -> Mapping[str, Declared]:
     return _settings_of(cls)
 
 
+# Apart, since mypy takes no class of settings for the Hashable that a cached function wants.
 @cache
 def _settings_of(cls: type) -> Mapping[str, Declared]:
     hints = get_type_hints(cls, include_extras=True)
