@@ -62,8 +62,8 @@ test-independent: install  ## run tests on DynamoDB Local, ElasticMQ, versitygw 
 
 ##@ Try to break it
 
-simulate: install  ## run the flows under seeds of failures and crashes  ## SEEDS=100 SIMULATE="--mode calm"
-	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),100) $(SIMULATE)
+simulate: install  ## run the flows under fresh seeds of failures and crashes  ## SEEDS=100 SIMULATE="--mode calm"
+	$(BIN)/python -m tests.simulation --fresh $(or $(SEEDS),100) $(SIMULATE)
 
 crash: install  ## let each flow die at each of its AWS calls  ## CRASH="--story ingest"
 	$(BIN)/python -m tests.crash --all $(or $(CRASH),--save)

@@ -56,6 +56,7 @@ _ALL = (
         | dict.fromkeys(("early", "lost", "duplicates"), "<= 0"),
     ),
     Benchmark(name="capacity", title="Limits that a steady stream reaches"),
+    Benchmark(name="fairness", title="Waiting behind a busy topic", goals={"most_quiet_waits_s": "<= 3"}),
     Benchmark(name="growth", title="What grows with what", slow=True),
     Benchmark(
         name="merge",

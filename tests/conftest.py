@@ -39,6 +39,7 @@ gc.set_threshold(25_000, 20, 20)
 REPOSITORY = Path(__file__).resolve().parent.parent
 LONG = (
     "tests/artifact/test_story",
+    "tests/behaviour/test_half_well_every_call",
     "tests/crash/test_delivery",
     "tests/crash/test_ingest",
     "tests/crash/test_repeats",
@@ -56,6 +57,8 @@ LONG = (
     "tests/packaging/",
     "tests/simulation/test_mutants_of_",
     "tests/simulation/test_simulation_again",
+    "tests/simulation/test_simulation_ever_failed",
+    "tests/simulation/test_simulation_half_well",
     "tests/simulation/test_simulation_notices",
     "tests/soak/",
     "tests/spark/test_import",

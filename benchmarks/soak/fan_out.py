@@ -23,6 +23,9 @@ KINDS = 4
 _STEP = dt.timedelta(minutes=15)
 _FURTHEST = dt.timedelta(hours=2)
 _HOUR_MS = 3_600_000
+_TRIED_BY_A_SWEEP = 3
+_EARLY_TRIES = 4
+"""Tries of a new park by delayed jobs, before only the sweep tries it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +165,8 @@ def _report_broken(each: Run) -> None:
     # A part and an ingest call put aside one park each.
     most = stack.watch.parts + stack.watch.calls["ingest"]
     outcome.promise(0 < parks <= most, f"parks of the broken subscription: {parks:,}, at most {most:,}")
-    outcome.at_most("parks tried meanwhile, one a sweep", stack.watch.drain_jobs, sweeps + 1)
+    tries = _TRIED_BY_A_SWEEP * sweeps + _EARLY_TRIES * stack.watch.parks
+    outcome.at_most("parks tried meanwhile, by sweeps and parks", stack.watch.drain_jobs, tries)
     outcome.at_most("collection behind beside a broken queue, ms", each.collected_behind_ms(), 2 * _HOUR_MS)
 
 

@@ -50,11 +50,11 @@ class _Sweepable(Forwarding):
         super().__init__(checks)
         self._stack = stack
 
-    def due(self, now_ms: int) -> Due:
+    def due(self, now_ms: int, failed: dict[str, Exception] | None = None) -> Due:
         """What a sweep asks first."""
         if self._stack.no_sweep:
             raise StandsStill("sweep")
-        return cast("Due", self._real.due(now_ms))
+        return cast("Due", self._real.due(now_ms, failed))
 
 
 class SoakStack(MemoryTidewheel):

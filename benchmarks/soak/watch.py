@@ -12,6 +12,7 @@ import pyarrow as pa
 from benchmarks.soak.outcome import Outcome
 from tidewheel.flows.ports.buckets import Commit
 from tidewheel.flows.ports.deliveries import HandOut
+from tidewheel.flows.ports.parks import JobNote
 from tidewheel.flows.ports.queues import Refusal, Release
 from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import Bucket
@@ -24,7 +25,7 @@ from tidewheel.memory.plans import MemoryPlans
 from tidewheel.model.object_names import LEDGERS
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_ROWS, MAX_PART_SEGMENTS, Plan
-from tidewheel.model.subscription_state import DeliveryKey
+from tidewheel.model.subscription_state import DeliveryKey, State
 from tidewheel.model.topic_state import TopicState
 
 _REMEMBERED_MS = 86_400_000
@@ -206,12 +207,12 @@ class _Plans(_Watched):
         self,
         state: TopicState,
         plan: Plan | None,
-        b: int,
+        end_slot: int,
         hand_outs: Sequence[HandOut] = (),
         next_work: NextWork | None = None,
     ) -> bool:
         """Looks at the plan: its deliveries hold leases if the dispatcher delivers them itself."""
-        done: bool = self._real.commit(state, plan, b, hand_outs, next_work)
+        done: bool = self._real.commit(state, plan, end_slot, hand_outs, next_work)
         if done and plan is not None:
             deliveries = [step.delivery for step in hand_outs if step.delivery is not None]
             small = any(delivery.leases for delivery in deliveries)
@@ -255,10 +256,10 @@ class _Merges(_Watched):
 
 
 class _Parks(_Watched):
-    def put(self, park: Park) -> Any:
+    def put(self, park: Park, state: State, note: JobNote | None = None) -> Any:
         """Looks at a park of direct messages."""
         self._note(park)
-        return self._real.put(park)
+        return self._real.put(park, state, note)
 
     def spill_part(self, key: DeliveryKey, part: int, park: Park) -> Any:
         """Looks at a park of a part."""
@@ -300,7 +301,7 @@ class _Queues(Forwarding):
         self._watch.enqueued(key, parts, self._clock.now_ms())
         self._real.enqueue_parts(key, parts)
 
-    def enqueue_parks(self, keys: Sequence[ParkKey]) -> None:
+    def enqueue_parks(self, keys: Sequence[ParkKey], *, delay_s: int = 0) -> None:
         """Counts the jobs."""
         self._watch.drain_jobs += len(keys)
-        self._real.enqueue_parks(keys)
+        self._real.enqueue_parks(keys, delay_s=delay_s)

@@ -8,10 +8,12 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, pro
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from tidewheel.errors import InvalidValue, PartLeased
+from tidewheel.errors import HeldTooLong, InvalidValue, PartLeased
 from tidewheel.flows.delivery.deliver import Delivered
-from tidewheel.flows.delivery.work import do_job
-from tidewheel.model.job import DrainJob, Job, PartJob, job_of
+from tidewheel.flows.delivery.refusing import refuse
+from tidewheel.flows.delivery.work import do_job, job_in
+from tidewheel.model.job import DrainJob, Job, PartJob
+from tidewheel.model.refused import QueuedMessage
 from tidewheel.telemetry import metrics
 from tidewheel.telemetry.function import Telemetry
 
@@ -20,12 +22,13 @@ logger, service = telemetry.logger, telemetry.service
 
 
 def work(record: SQSRecord) -> None:
-    """Does the job that a record of the work queue names."""
+    """Does the job that a record of the work queue names. Refuses a record that is no job, or was held too long."""
     try:
-        job = job_of(record.body)
+        job = job_in(record.body)
     except InvalidValue as error:
-        telemetry.failed("not a job", error, sqs_message_id=record.message_id)
-        raise
+        telemetry.failed("not a job: refused", error, sqs_message_id=record.message_id)
+        refuse(service, QueuedMessage.of_record(record.raw_event), f"not a job: {error.field}: {error.advice}")
+        return
     topic, keys = log_keys(job)
     due = isinstance(job, PartJob) and job.key.replay is None
     with telemetry.step(topic=topic, due=due, correlation_id=record.message_id, **keys):
@@ -34,6 +37,10 @@ def work(record: SQSRecord) -> None:
         except PartLeased:
             logger.info("another worker has it")
             raise
+        except HeldTooLong as error:
+            telemetry.failed("held too long: refused", error, sqs_message_id=record.message_id)
+            refuse(service, QueuedMessage.of_record(record.raw_event), str(error))
+            return
         except Exception as error:
             telemetry.failed("job not done", error)
             raise
@@ -52,6 +59,11 @@ def tell(done: Delivered) -> None:
     logger.info("delivered", messages=done.messages, segments=done.segments)
     telemetry.add(metrics.PARKED, done.parked)
     telemetry.add(metrics.EXPIRED, done.expired)
+    if done.set_aside:
+        logger.warning("set aside what could not be read", parts=done.set_aside)
+    if done.damaged:
+        logger.error("damaged: see `tidewheel damaged list`")
+        telemetry.add(metrics.DAMAGED, done.damaged)
 
 
 def log_keys(job: Job) -> tuple[str, dict[str, object]]:

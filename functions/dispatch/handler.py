@@ -38,6 +38,15 @@ def handler(event: dict[str, Any], context: LambdaContext) -> None:
         telemetry.add(metrics.PLANNED, done.planned_rows)
         telemetry.add(metrics.CANCELLED, done.cancelled)
         telemetry.add(metrics.EXPIRED, done.expired)
+        if done.set_aside:
+            logger.warning("set aside what could not be read", parts=done.set_aside)
+            telemetry.add(metrics.DAMAGED, done.damaged)
+        for name, unread in (done.missed | done.passed_over).items():
+            logger.error("passed over: it cannot be read", item=name, reason=str(unread))
+            telemetry.add(metrics.DAMAGED, 1)
     if done.collect:
         with telemetry.step(topic=topic):
-            collect(service, topic)
+            collected = collect(service, topic)
+            if collected is not None and collected.held is not None:
+                logger.error("nothing is collected", reason=str(collected.held))
+                telemetry.add(metrics.DAMAGED, 1)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from tidewheel.errors import CorruptPack
 from tidewheel.flows.delivery.ingest import ingest
-from tidewheel.flows.delivery.ingest_batch import NamedPack, groups, ingest_group
-from tidewheel.model.pack import PACK_ATTRIBUTE, Pack, decode_pack
+from tidewheel.flows.delivery.ingest_batch import NamedPack, groups, ingest_group, pack_of
+from tidewheel.flows.delivery.refusing import hopeless_until_ms, refuse
+from tidewheel.model.pack import Pack
+from tidewheel.model.refused import QueuedMessage
 from tidewheel.model.settings import MAX_DELIVERY_S
 from tidewheel.telemetry import metrics
 from tidewheel.telemetry.function import Telemetry
@@ -26,49 +27,76 @@ QUARTER_MS = HALF_MS // 2
 """So much is left for packs that were read but are not begun with less."""
 
 
-def read(record: dict[str, Any]) -> Pack:
-    """Decodes one record; CorruptPack or WrongQueue sends it, alone, towards its queue's dead-letter queue."""
-    try:
-        # Lambda hands binary values over as base64 text.
-        data = base64.b64decode(record["messageAttributes"][PACK_ATTRIBUTE]["binaryValue"])
-    except KeyError:
-        raise CorruptPack(f"no Binary attribute {PACK_ATTRIBUTE!r}") from None
-    except (TypeError, ValueError) as error:
-        raise CorruptPack(str(error)) from None
-    pack = decode_pack(data, service.clock.now_ms())
-    service.settings.check_ingest_queue(record["eventSourceARN"], pack.topic)
-    return pack
+class Batch:
+    """The messages of one call.
 
+    Attributes:
+        failed: ids of messages that come again.
+    """
 
-def readable(records: list[dict[str, Any]], context: LambdaContext, failed: list[str]) -> Iterator[NamedPack]:
-    """Yields the packs of a batch as they are asked for; adds to `failed` what could not be read, or not in time."""
-    for place, record in enumerate(records):
-        if context.get_remaining_time_in_millis() < HALF_MS:
-            failed += [each["messageId"] for each in records[place:]]
-            logger.warning("packs left to the next call", extra={"packs": len(records) - place})
-            return
-        try:
-            yield record["messageId"], read(record)
-        except Exception as error:
-            telemetry.failed("pack refused", error, sqs_message_id=record["messageId"])
-            failed.append(record["messageId"])
+    def __init__(self, records: Iterable[dict[str, Any]], context: LambdaContext) -> None:
+        self._messages = {each["messageId"]: QueuedMessage.of_record(each) for each in records}
+        self._context = context
+        self.failed: list[str] = []
 
+    def ingest(self) -> None:
+        """Ingests all packs; refuses what can never be ingested."""
+        for packs in groups(self._readable()):
+            self._ingest_named(packs)
+            del packs
 
-def ingest_named(packs: list[NamedPack], context: LambdaContext) -> list[str]:
-    """Ingests packs of one topic and generation; returns the ids of those that come again."""
-    topic, first = packs[0][1].topic, packs[0][0]
+    def _has(self, left_ms: int) -> bool:
+        return bool(self._context.get_remaining_time_in_millis() >= left_ms)
 
-    def in_time() -> bool:
-        return bool(context.get_remaining_time_in_millis() >= QUARTER_MS)
-
-    with telemetry.step(topic=topic, correlation_id=first, packs=len(packs)):
-        found = ingest_group(packs, lambda some: ingest_topic(topic, some), in_time)
-        for left in found:
-            if left.error is None:
-                logger.warning("packs left to the next call", extra={"packs": len(left.names)})
+    def _readable(self) -> Iterator[NamedPack]:
+        """Yields the packs as they are asked for, until half of the time is over."""
+        for place, message in enumerate(self._messages.values()):
+            if not self._has(HALF_MS):
+                late = [*self._messages][place:]
+                logger.warning("packs left to the next call", extra={"packs": len(late)})
+                self.failed += late
+                return
+            try:
+                pack = pack_of(message)
+                service.settings.check_ingest_queue(message.queue_arn, pack.topic)
+            except Exception as error:
+                self._settle([message.id], error)
             else:
-                telemetry.failed("topic not ingested", left.error, sqs_message_ids=left.names[:10])
-    return [name for left in found for name in left.names]
+                yield message.id, pack
+
+    def _ingest_named(self, packs: list[NamedPack]) -> None:
+        """Ingests packs of one topic and generation."""
+        topic, first = packs[0][1].topic, packs[0][0]
+        with telemetry.step(topic=topic, correlation_id=first, packs=len(packs)):
+            found = ingest_group(packs, lambda some: ingest_topic(topic, some), lambda: self._has(QUARTER_MS))
+            for left in found:
+                if left.error is None:
+                    logger.warning("packs left to the next call", extra={"packs": len(left.names)})
+                    self.failed += left.names
+                else:
+                    self._settle(left.names, left.error)
+
+    def _settle(self, names: list[str], error: Exception) -> None:
+        """Refuses messages whose error is permanent; the others come again."""
+        refused, left = list[str](), list[str]()
+        until_ms = -math.inf
+        try:
+            until_ms = hopeless_until_ms(service, error)
+        except Exception as unread:
+            telemetry.failed("packs not refused", unread)
+        for name in names:
+            try:
+                done = self._has(QUARTER_MS) and self._messages[name].sent_at_ms <= until_ms
+                if done:
+                    refuse(service, self._messages[name], str(error))
+            except Exception as unsent:
+                telemetry.failed("pack not refused", unsent, sqs_message_id=name)
+                done = False
+            (refused if done else left).append(name)
+        for what, some in (("pack refused", refused), ("topic not ingested", left)):
+            if some:
+                telemetry.failed(what, error, packs=len(some), sqs_message_ids=some[:10])
+        self.failed += left
 
 
 def ingest_topic(topic: str, packs: list[Pack]) -> None:
@@ -81,13 +109,14 @@ def ingest_topic(topic: str, packs: list[Pack]) -> None:
     telemetry.add(metrics.CANCELLED, done.superseded + done.cancelled)
     telemetry.add(metrics.EXPIRED, done.expired)
     telemetry.add(metrics.PARKED, done.parked)
+    if done.unread:
+        logger.error("set aside: subscriptions cannot be read", extra={"subscriptions": done.unread})
+        telemetry.add(metrics.DAMAGED, done.unread)
 
 
 @telemetry.handler
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Ingests a batch; what could not be read or committed is reported and comes again."""
-    failed: list[str] = []
-    for packs in groups(readable(event["Records"], context, failed)):
-        failed += ingest_named(packs, context)
-        del packs
-    return {"batchItemFailures": [{"itemIdentifier": record_id} for record_id in failed]}
+    batch = Batch(event["Records"], context)
+    batch.ingest()
+    return {"batchItemFailures": [{"itemIdentifier": record_id} for record_id in batch.failed]}

@@ -1,12 +1,16 @@
-"""Sweep function: invoked by the recurring schedule."""
+"""Sweep function: invoked by a rule of EventBridge."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tidewheel.errors import CorruptMetadata
 from tidewheel.flows.ports.checks import Due
 from tidewheel.flows.upkeep.health import health
-from tidewheel.flows.upkeep.sweep import SweepResult, sweep
+from tidewheel.flows.upkeep.sweep import sweep
+from tidewheel.flows.upkeep.sweep_result import SweepResult
+from tidewheel.model.topic_state import TopicState
 from tidewheel.telemetry import metrics
 from tidewheel.telemetry.function import Telemetry
 
@@ -15,27 +19,41 @@ if TYPE_CHECKING:
 
 telemetry = Telemetry("sweep")
 logger, service = telemetry.logger, telemetry.service
+_told: set[str] = set()
+"""What the last sweep of this process could not read. `tidewheel damaged list` lists it, so it is logged once."""
 
 
 @telemetry.handler
 def handler(event: dict[str, Any], context: LambdaContext) -> None:
-    """Tells what is late, then starts again what a crash or a lost schedule left behind."""
-    # Read once for both: it is the only cost of a sweep that finds nothing.
-    due = service.checks.due(service.clock.now_ms())
-    # Before the sweep, which mends what it finds; and told at once, whatever becomes of the sweep.
-    tell_health(due)
-    swept = sweep(service, due)
-    for what, error in swept.failures.items():
-        telemetry.failed("not looked after", error, what=what)
+    """Starts again what a crash or a lost schedule left behind, and tells what was late."""
+    swept = sweep(service, tell_health)
+    tell_failures(swept.failures)
+    for topic, held in swept.held.items():
+        logger.error("nothing is collected", topic=topic, reason=str(held))
+        telemetry.add(metrics.DAMAGED, 1)
     telemetry.add(metrics.BROKEN_SUBSCRIPTIONS, len(swept.tried))
     tell(swept)
 
 
-def tell_health(due: Due) -> None:
-    """Tells how the service is, of which this is due for a look."""
-    found = health(service, due)
+def tell_failures(failures: Mapping[str, Exception]) -> None:
+    """Logs and counts what the sweep could not look after."""
+    damaged = {what for what, error in failures.items() if type(error) is CorruptMetadata}
+    telemetry.add(metrics.DAMAGED, len(damaged))
+    for what, error in failures.items():
+        if what not in damaged:
+            telemetry.failed("not looked after", error, what=what)
+        elif what not in _told:
+            logger.error("not readable", extra={"what": what, "reason": str(error)})
+    _told.clear()
+    _told.update(damaged)
+
+
+def tell_health(due: Due, states: Mapping[str, TopicState]) -> None:
+    """Tells how the service was before this sweep, at once, whatever becomes of the rest of the sweep."""
+    found = health(service, due, states)
     for what, error in found.failures.items():
-        telemetry.failed("not readable", error, what=what)
+        if type(error) is not CorruptMetadata:  # the sweep reads the same item, and tells
+            telemetry.failed("not readable", error, what=what)
     telemetry.add(metrics.OLDEST_DUE_AGE, found.oldest_due_age_ms / 1000)
     telemetry.add(metrics.UNPLANNED_SLOTS, found.unplanned_slots)
     telemetry.add(metrics.OPEN_DELIVERIES, found.open_deliveries)
@@ -53,6 +71,7 @@ def tell(swept: SweepResult) -> None:
         "broken": sorted(map(list, swept.tried)),
         "parts": swept.redriven,
         "parks": swept.drains,
+        "set_aside": swept.tries,
         "orphans": 0 if swept.orphans is None else swept.orphans.objects,
         "payloads": swept.payloads,
         "left": swept.left,

@@ -7,6 +7,7 @@ from .client.closed import Closed as Closed
 from .client.consumer import Consumer as Consumer
 from .client.consumer import DeleteFailed as DeleteFailed
 from .client.consumer_counts import ConsumerCounts as ConsumerCounts
+from .client.damaged import Damaged as Damaged
 from .client.histogram import EstimatedHistogram as EstimatedHistogram
 from .client.recurring import RecurringMessage as RecurringMessage
 from .client.retries import RetryLater as RetryLater
@@ -25,12 +26,14 @@ from .errors import ExtraMissing as ExtraMissing
 from .errors import InvalidValue as InvalidValue
 from .errors import LimitExceeded as LimitExceeded
 from .errors import NotConfigured as NotConfigured
+from .errors import NothingToRestore as NothingToRestore
 from .errors import QueueUnavailable as QueueUnavailable
 from .errors import RetentionExpired as RetentionExpired
 from .errors import SendFailed as SendFailed
 from .errors import TidewheelError as TidewheelError
 from .errors import TooManyPurges as TooManyPurges
 from .errors import TopicDeleting as TopicDeleting
+from .errors import UnknownDamaged as UnknownDamaged
 from .errors import UnknownMessage as UnknownMessage
 from .errors import UnknownRecurring as UnknownRecurring
 from .errors import UnknownSubscription as UnknownSubscription

@@ -5,7 +5,7 @@ Each error names the wrong value and the remedy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 
@@ -38,6 +38,17 @@ class UnknownTopic(TidewheelError, LookupError):
     def __init__(self, topic: str) -> None:
         self.topic = topic
         super().__init__(f"topic {topic!r} does not exist; create it with create_topic({topic!r}) or correct the name")
+
+
+class TopicReplaced(TidewheelError):
+    """The topic was deleted after the message was sent. Another topic of its name gets no message of the old topic."""
+
+    def __init__(self, topic: str, generation: str) -> None:
+        self.topic = topic
+        super().__init__(
+            f"topic {topic!r} of generation {generation} was deleted after the message was sent; another topic of its "
+            "name gets no message of the old topic"
+        )
 
 
 class UnknownSubscription(TidewheelError, LookupError):
@@ -124,6 +135,29 @@ class UnknownRecurring(UnknownMessage):
         LookupError.__init__(self, f"topic {topic!r} has no recurring message {key!r}: {advice}")
 
 
+class UnknownDamaged(TidewheelError, LookupError):
+    """Nothing with this id is set aside. It was sent or given up since, or the id is wrong."""
+
+    def __init__(self, topic: str, id: str) -> None:
+        self.topic = topic
+        self.id = id
+        super().__init__(
+            f"topic {topic!r} has nothing set aside with id {id!r}: it was sent or given up since, or the id is wrong; "
+            f"list the ids with damaged({topic!r})"
+        )
+
+
+class NothingToRestore(TidewheelError):
+    """S3 keeps no good version of an object. Production keeps versions for 7 days, development none."""
+
+    def __init__(self, object_name: str) -> None:
+        self.object_name = object_name
+        super().__init__(
+            f"S3 keeps no good version of object {object_name}: production keeps deleted and overwritten objects for 7 "
+            "days, development none; put the object back from a backup of your own, then retry"
+        )
+
+
 class NotConfigured(TidewheelError):
     """The service's settings were not found. Deploy the stack, or give its name or settings."""
 
@@ -176,7 +210,7 @@ class SendFailed(TidewheelError):
 
 
 class CorruptPack(TidewheelError):
-    """An ingest message could not be read. It goes to the dead-letter queue. Nothing else is affected."""
+    """An ingest message cannot be read. It goes to the queue of refused messages. Nothing else is affected."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"not a readable pack: {reason}")
@@ -240,6 +274,10 @@ class CorruptMetadata(TidewheelError):
     """An item of the table, or an object of such an item, is damaged or of a newer version. See the message."""
 
 
+class NewerRelease(CorruptMetadata):
+    """A newer release wrote this message or item. Upgrade Tidewheel. Messages wait four hours for a deployment."""
+
+
 class KeysNotSettled(TidewheelError):
     """An item for the key of a message cannot be read. Delete the item, or send the message without a key."""
 
@@ -256,6 +294,14 @@ class ObjectMissing(TidewheelError, LookupError):
         super().__init__(f"object {object_name} does not exist; restore the object from a backup")
 
 
+class ObjectRefused(TidewheelError):
+    """S3 refuses to read an object. Allow the function's role to read the object, and to use its KMS key."""
+
+    def __init__(self, object_name: str, reason: str) -> None:
+        self.object_name = object_name
+        super().__init__(f"object {object_name} is refused: {reason}; correct the policy of the bucket or its KMS key")
+
+
 class DelayTooLong(TidewheelError):
     """A message was to be released more than 900 s ahead, which SQS refuses. Nothing was sent.
 
@@ -270,25 +316,12 @@ class DelayTooLong(TidewheelError):
 
 
 class QueueUnavailable(TidewheelError):
-    """A subscription's queue does not exist or refuses messages. Create the queue again or correct its policy.
+    """A subscription's queue does not exist or refuses messages. Create the queue again or correct its policy."""
 
-    Attributes:
-        unsent: indexes of the messages that the queue did not take, in the batch to be sent.
-    """
-
-    def __init__(self, queue_url: str, reason: str, unsent: Sequence[int] = ()) -> None:
+    def __init__(self, queue_url: str, reason: str) -> None:
         self.queue_url = queue_url
         self.reason = reason
-        self.unsent = tuple(unsent)
         super().__init__(f"queue {queue_url} does not accept messages: {reason}")
-
-
-class NotTaken(TidewheelError):
-    """SQS did not take some messages in several tries, for its own reasons. The work is safe to retry."""
-
-    def __init__(self, queue_url: str, messages: int, tries: int, reason: str) -> None:
-        self.queue_url = queue_url
-        super().__init__(f"queue {queue_url} did not accept {messages} messages in {tries} attempts: {reason}; retry")
 
 
 class PartLeased(TidewheelError):
@@ -298,8 +331,22 @@ class PartLeased(TidewheelError):
         super().__init__(f"part {part} of {delivery} belongs to another worker; SQS delivers the job again")
 
 
+class HeldTooLong(TidewheelError):
+    """The table never took messages that the work queue held. Mend the table or rebuild the topic; redrive them."""
+
+    def __init__(self, messages: int, longest_s: int, error: Exception) -> None:
+        super().__init__(f"{messages} messages were held for {longest_s // 3600} hours, and not parked: {error}")
+
+
 class ConcurrentModification(TidewheelError):
     """Too many writers changed the same topic at once. The work is safe to retry."""
 
     def __init__(self, action: str, topic: str, attempts: int) -> None:
         super().__init__(f"{action} on topic {topic!r} met other changes in all {attempts} attempts; try again")
+
+
+class ClockDoubted(TidewheelError):
+    """The local clock and AWS's answers differ. Nothing is done by a wrong time; another machine does the work."""
+
+    def __init__(self, local: str, aws: str) -> None:
+        super().__init__(f"the local clock says {local}, and AWS says {aws}; the work is left to another machine")

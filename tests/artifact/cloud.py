@@ -137,7 +137,7 @@ class Cloud:
         self._open.callback(self.watch.close)
         self.schedules = Schedules(self.clock)
         self.functions = Functions(self.clock, self._give_up)
-        self.control = ControlPlane(self.functions, self.schedules)
+        self.control = ControlPlane(self.functions, self.schedules, self.clock)
         self._open.callback(self.control.close)
         create_resources(template, self.endpoints, self.control, self.schedules)
         specs = template.functions()

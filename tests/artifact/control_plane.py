@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from tests.artifact.execution import FunctionFailed
 from tests.artifact.functions import Functions
 from tests.artifact.http_service import JSON, HttpService, Request, Response
+from tests.artifact.moved_clock import MovedClock
 from tests.artifact.schedules import Schedules
 
 _INVOKE = "/2015-03-31/functions/"
@@ -22,11 +23,11 @@ class ControlPlane:
         job_runs: Each run of a Glue job that was asked for. None is started.
     """
 
-    def __init__(self, functions: Functions, schedules: Schedules) -> None:
+    def __init__(self, functions: Functions, schedules: Schedules, clock: MovedClock) -> None:
         self._functions, self._schedules = functions, schedules
         self.parameters: dict[str, str] = {}
         self.job_runs: list[dict[str, Any]] = []
-        self._service = HttpService(self._answer)
+        self._service = HttpService(self._answer, clock)
         self.url = self._service.url
 
     def close(self) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
+from tests.artifact.moved_clock import MovedClock
+
 JSON = {"Content-Type": "application/json"}
 
 
@@ -30,10 +32,15 @@ class Response:
 
 
 class HttpService:
-    """Answers requests to a free port of this machine, each connection in a thread of its own."""
+    """Answers requests to a free port of this machine, each connection in a thread of its own.
 
-    def __init__(self, answer: Callable[[Request], Response]) -> None:
-        self._server = _Server(("127.0.0.1", 0), _handler(answer))
+    Args:
+        answer: answers a request.
+        clock: the time of the answers. The functions doubt a clock that differs from it.
+    """
+
+    def __init__(self, answer: Callable[[Request], Response], clock: MovedClock | None = None) -> None:
+        self._server = _Server(("127.0.0.1", 0), _handler(answer, clock))
         self.address = f"127.0.0.1:{self._server.server_port}"
         self.url = f"http://{self.address}"
         self._thread = Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
@@ -54,7 +61,7 @@ class _Server(ThreadingHTTPServer):
         """Passes over clients that were killed in the middle of a request."""
 
 
-def _handler(answer: Callable[[Request], Response]) -> type[BaseHTTPRequestHandler]:
+def _handler(answer: Callable[[Request], Response], clock: MovedClock | None) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         # Headers and body leave in one packet, at once: else each answer waits 40 ms for an acknowledgement.
@@ -75,6 +82,10 @@ def _handler(answer: Callable[[Request], Response]) -> type[BaseHTTPRequestHandl
                 self.wfile.write(given.body)
 
         do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = handle_any
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            now_s = None if clock is None else clock.now_ms() // 1000
+            return super().date_time_string(now_s if timestamp is None else timestamp)
 
         def log_message(self, format: str, *args: object) -> None:
             """Says nothing."""

@@ -45,7 +45,7 @@ class QueueWatch:
         self._connections = local()
         self._visible_ms: defaultdict[str, list[int]] = defaultdict(list)
         self.sights: defaultdict[tuple[str, str], list[Sight]] = defaultdict(list)
-        self._service = HttpService(self._answer)
+        self._service = HttpService(self._answer, clock)
         self.url = self._service.url
 
     def close(self) -> None:

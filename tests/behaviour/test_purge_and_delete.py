@@ -10,6 +10,7 @@ import pytest
 from tests.behaviour.topic import Topic
 from tidewheel import InvalidValue, Rescheduled, UnknownMessage, UnknownTopic
 from tidewheel.errors import TopicDeleting
+from tidewheel.local import MemoryTidewheel
 
 
 def test_a_purge_drops_what_waits_and_what_is_on_its_way_and_nothing_that_follows(topic: Topic) -> None:
@@ -42,6 +43,32 @@ def test_what_waits_for_a_paused_subscription_is_purged_too(topic: Topic) -> Non
     topic.client.resume(topic.name, "billing")
     topic.advance(minutes=10)
     assert topic.bodies() == []
+
+
+def test_what_is_parked_for_a_paused_subscription_stays_purged_however_long_the_pause_is() -> None:
+    stack = MemoryTidewheel()
+    client = stack.client()
+    client.create_topic("orders")
+    client.create_subscription("orders", "billing")
+    client.send("orders", "before", delay="40m")
+    stack.advance(minutes=34)  # the message is handed out, so the cursor is behind it
+    client.pause("orders", "billing")
+    for kind in ("purged", "kept"):
+        client.send("orders", kind, delay="1m" if kind == "purged" else "5m")
+    stack.advance(minutes=2)
+    client.purge("orders", start=stack.now() - timedelta(hours=1), end=stack.now())
+    for _ in range(5):  # with their collections, marks out of force are forgotten
+        client.send("orders", "later", delay="1h")
+        stack.advance(days=8)
+    state = stack.service.topic_states.read("orders")
+    assert state is not None and len(state.purges) == 1
+    client.resume("orders", "billing")
+    stack.advance(hours=1)
+    assert {each.text for each in stack.service.queues.sent()} == {"before", "kept", "later"}
+    client.send("orders", "later", delay="1h")
+    stack.advance(days=2)
+    state = stack.service.topic_states.read("orders")
+    assert state is not None and state.purges == ()
 
 
 def test_a_pack_that_sqs_brings_again_does_not_bring_back_what_was_purged(topic: Topic) -> None:

@@ -103,8 +103,10 @@ class Store:
         self.subscriptions = storage.subscriptions
         self.deliveries = storage.deliveries
         self.parks = storage.parks
+        self.set_aside = storage.set_aside
         self.tombstones = storage.tombstones
         self.keys = storage.keys
+        self.sent_rows = storage.sent_rows
         self.recurring = storage.recurring
         self.checks = storage.checks
         self.deletions = storage.deletions

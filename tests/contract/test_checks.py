@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
+
+import pytest
 
 from tests.contract.builders import (
     Store,
@@ -10,6 +13,7 @@ from tests.contract.builders import (
     a_state,
 )
 from tests.contract.conftest import aws_store
+from tidewheel.aws import table_layout as layout
 from tidewheel.flows.ports.checks import DailyClaim
 from tidewheel.flows.ports.deliveries import HandOut
 from tidewheel.flows.ports.topic_states import NextWork
@@ -24,9 +28,9 @@ def test_topics_and_deliveries_are_due_from_their_next_check_on(store: Store) ->
     store.topic_states.raise_next_slot(
         store.current(), NextWork(next_slot=None, next_check_ms=6000, collect_at_ms=6000)
     )
-    assert store.checks.due(4999) == ([], [], [])
-    assert store.checks.due(5000) == ([], [delivery.key], [])
-    assert store.checks.due(6000) == (["orders"], [delivery.key], [])
+    assert store.checks.due(4999) == ([], [], [], [])
+    assert store.checks.due(5000) == ([], [delivery.key], [], [])
+    assert store.checks.due(6000) == (["orders"], [delivery.key], [], [])
 
 
 def test_what_is_due_for_the_longest_comes_first_wherever_the_index_keeps_it(store: Store) -> None:
@@ -51,7 +55,7 @@ def test_many_topics_are_due_wherever_the_index_keeps_them(store: Store) -> None
     for name in names:
         store.topic_states.create(a_state(name, next_check_ms=1))
     assert sorted(store.checks.due(1)[0]) == sorted(names)
-    assert store.checks.due(0) == ([], [], [])
+    assert store.checks.due(0) == ([], [], [], [])
 
 
 def test_daily_work_is_one_callers_until_its_time(store: Store) -> None:
@@ -82,3 +86,24 @@ def test_daily_work_that_another_process_has_done_is_remembered(dynamodb: Any) -
     assert not second.claim_daily("ORPHANS", 150, 250)
     second._table = None  # type: ignore[attr-defined]
     assert not second.claim_daily("ORPHANS", 199, 299)
+
+
+def test_a_query_that_fails_keeps_no_other_from_its_answer(dynamodb: Any) -> None:
+    store = aws_store(dynamodb)
+    for number in range(60):
+        store.topic_states.create(a_state(f"topic-{number}", next_check_ms=number))
+    table: Any = store.checks._table  # type: ignore[attr-defined]
+    query, [shard, *_] = table.query, layout.check_shards()
+
+    def refuse(condition: str, values: dict[str, Any], **more: Any) -> Any:
+        if values["shard"] == shard:
+            raise OSError("throttled")
+        return query(condition, values, **more)
+
+    failed: dict[str, Exception] = {}
+    with patch.object(table, "query", refuse):
+        found = store.checks.due(100, failed)
+        with pytest.raises(OSError, match="throttled"):
+            store.checks.due(100)
+    expected = [f"topic-{number}" for number in range(60) if layout.check_shard(f"topic-{number}") != shard]
+    assert (found.topics, list(failed)) == (expected, [shard])

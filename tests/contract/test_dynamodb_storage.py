@@ -121,9 +121,9 @@ def test_each_call_of_an_administrator_makes_the_requests_that_it_says(dynamodb:
     marked = storage.deletions.read("orders")
     assert marked is not None
     assert requests(lambda: storage.deletions.claim(marked, 9)) == {"UpdateItem": 1}
-    # Subscriptions, then the partitions of the topic, of its tombstones and of its keys.
-    assert requests(lambda: storage.deletions.delete_items("orders")) == {"Query": 19, "DeleteItem": 2}
-    assert requests(lambda: storage.deletions.delete_items("orders")) == {"Query": 19}
+    # Subscriptions, then the partitions of the topic, its tombstones, moves, sent rows and keys.
+    assert requests(lambda: storage.deletions.delete_items("orders")) == {"Query": 21, "DeleteItem": 2}
+    assert requests(lambda: storage.deletions.delete_items("orders")) == {"Query": 21}
     assert requests(lambda: storage.deletions.forget(marked)) == {"TransactWriteItems": 1}
 
 

@@ -84,7 +84,7 @@ CHANGES: dict[str, tuple[Callable[[Storage, TopicState], object], object]] = {
     "create_subscription": (lambda storage, seen: storage.subscriptions.create(seen, a_subscription("new")), False),
     "resume": (lambda storage, seen: storage.subscriptions.resume(seen, LATE), False),
     "put_recurring": (lambda storage, seen: storage.recurring.put(seen, DAILY, None, None), False),
-    "delete_recurring": (lambda storage, seen: storage.recurring.delete(seen, WEEKLY), False),
+    "delete_recurring": (lambda storage, seen: storage.recurring.delete(seen, WEEKLY.name, WEEKLY.generation), False),
     "set_purges": (lambda storage, seen: storage.topic_states.set_purges(seen, 9, ()), False),
     "open_replay": (lambda storage, seen: storage.deliveries.open_replay(seen, a_delivery(LATE)), Replay.COLLECTED),
     "mark_deleting": (lambda storage, seen: storage.deletions.mark(seen, "g2", 9), False),

@@ -171,6 +171,31 @@ def test_objects_in_memory_are_put_when_the_clock_says() -> None:
 
 
 # ---- S3
+@pytest.mark.parametrize("lost", ["deleted", "overwritten", "nothing"])
+def test_the_newest_good_version_of_an_object_is_restored(s3: Any, lost: str) -> None:
+    s3_bucket = make_s3_bucket(s3)
+    s3.put_bucket_versioning(Bucket=s3_bucket, VersioningConfiguration={"Status": "Enabled"})
+    objects = S3Objects(s3, s3_bucket=s3_bucket)
+    for data in (b"older", b"good", b"", b"good, with a longer name"):
+        objects.put("ledgers/a" if len(data) < 9 else "ledgers/ab", data)
+    objects.put("ledgers/a", b"good!")
+    if lost == "deleted":
+        objects.delete(["ledgers/a"])
+    elif lost == "overwritten":
+        objects.put("ledgers/a", b"bad")
+    with counted(s3) as counts:
+        assert objects.restore("ledgers/a", lambda read: read(0, 4) == b"good")
+    assert counts["CopyObject"] == (lost != "nothing")
+    assert objects.get_range("ledgers/a", 0, 99) == b"good!"
+
+
+def test_without_a_good_version_nothing_is_restored(objects: Objects) -> None:
+    objects.put("ledgers/a", b"bad")
+    assert not objects.restore("ledgers/a", lambda read: read(0, 4) == b"good")
+    assert not objects.restore("ledgers/none", lambda read: read(0, 4) == b"good")
+    assert objects.get_range("ledgers/a", 0, 99) == b"bad"
+
+
 @pytest.mark.parametrize(
     ("size", "requests"),
     [

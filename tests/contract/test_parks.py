@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.contract.builders import Store, a_subscription
-from tidewheel.flows.ports.parks import Parked
+from tidewheel.flows.ports.parks import JobNote, Parked
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.subscription_state import State, SubscriptionState
 
@@ -36,31 +36,47 @@ def in_state(store: Store, state: State) -> SubscriptionState:
 def parked(store: Store, **fields: Any) -> Park:
     """A park of a subscription that is paused."""
     park = a_park(in_state(store, State.PAUSED), **fields)
-    assert store.parks.put(park) is Parked.PARKED
+    assert store.parks.put(park, State.PAUSED) is Parked.PARKED
     return park
 
 
-@pytest.mark.parametrize("state", [State.PAUSED, State.BROKEN])
+@pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize(
-    "fields", [{}, {"ledger": None, "object_name": "parked/orders/billing/p1-1", "size_bytes": 10**6}]
+    "fields",
+    [
+        {"tries": 3, "refused_ms": 4000, "first_due_ms": 3000},
+        {"ledger": None, "object_name": "parked/orders/billing/p1-1", "size_bytes": 10**6},
+    ],
 )
 def test_a_park_is_read_as_it_was_put(store: Store, state: State, fields: dict[str, Any]) -> None:
     park = a_park(in_state(store, state), **fields)
-    assert store.parks.put(park) is Parked.PARKED
+    assert store.parks.put(park, state) is Parked.PARKED
     assert store.parks.read(park.key) == park
 
 
-@pytest.mark.parametrize("seen", [{}, {"generation": "s0"}, {"name": "unknown"}])
-def test_no_park_appears_for_a_subscription_that_is_active_or_another(store: Store, seen: dict[str, Any]) -> None:
-    subscription = replace(in_state(store, State.PAUSED if seen else State.ACTIVE), **seen)
-    assert store.parks.put(a_park(subscription)) is Parked.MOVED
+@pytest.mark.parametrize(
+    ("state", "seen"),
+    [
+        (State.ACTIVE, {"state": State.PAUSED}),
+        (State.ACTIVE, {"state": State.BROKEN}),
+        (State.PAUSED, {"state": State.ACTIVE}),
+        (State.BROKEN, {"state": State.ACTIVE}),
+        (State.PAUSED, {"generation": "s0"}),
+        (State.PAUSED, {"name": "unknown"}),
+    ],
+)
+def test_no_park_appears_for_a_subscription_whose_state_changed_or_that_is_another(
+    store: Store, state: State, seen: dict[str, Any]
+) -> None:
+    subscription = replace(in_state(store, state), **seen)
+    assert store.parks.put(a_park(subscription), subscription.state) is Parked.MOVED
     assert store.parks.all("orders") == []
 
 
 def test_a_park_that_is_put_again_stays_as_it_is(store: Store) -> None:
     park = parked(store)
     leased = store.parks.lease(park.key, 700, 400)
-    assert store.parks.put(replace(park, next_check_ms=9000)) is Parked.EXISTS
+    assert store.parks.put(replace(park, next_check_ms=9000), State.PAUSED) is Parked.EXISTS
     assert store.parks.read(park.key) == leased
 
 
@@ -70,10 +86,14 @@ def test_all_parks_of_a_topic_are_read_without_their_ledgers(store: Store) -> No
     for subscription in store.subscribed("a", "b", "c"):
         store.subscriptions.pause(subscription)
         for id in ("p1", "p2"):
-            made.append(a_park(subscription, id, ledger=b"x" * 50_000))
-            assert store.parks.put(made[-1]) is Parked.PARKED
-    assert store.parks.all("orders") == [replace(park, ledger=None) for park in made]
+            made.append(a_park(subscription, id, ledger=b"x" * 50_000, first_due_ms=3000))
+            assert store.parks.put(made[-1], State.PAUSED) is Parked.PARKED
+    without = [replace(park, ledger=None) for park in made]
+    assert store.parks.all("orders") == without
     assert store.parks.all("order") == []
+    [b] = [each for each in store.subscriptions.all("orders") if each.name == "b"]
+    assert store.parks.of(b) == [park for park in without if park.key.subscription == "b"]
+    assert store.parks.of(replace(b, generation=f"{b.generation}0")) == []
 
 
 def test_a_part_is_parked_and_done_in_one(store: Store) -> None:
@@ -121,12 +141,48 @@ def test_an_expired_lease_of_a_park_is_another_s_to_take(store: Store) -> None:
     assert store.parks.lease(park.key, 900, 701) == replace(park, leased_ms=900)
 
 
-def test_a_released_park_may_be_leased_at_once(store: Store) -> None:
+def test_a_park_that_is_put_off_keeps_its_counts_and_may_be_leased_at_once(store: Store) -> None:
     park = parked(store)
-    store.parks.lease(park.key, 700, 400)
-    store.parks.release(park.key)
-    assert store.parks.read(park.key) == park
+    leased = store.parks.lease(park.key, 700, 400)
+    assert leased is not None
+    later = replace(park, next_check_ms=6000, tries=2, refused_ms=700)
+    assert store.parks.put_off(leased, later)
+    assert store.parks.read(park.key) == later
+    assert store.checks.due(5999).parks == []
     assert store.parks.lease(park.key, 701, 400) is not None
+    assert not store.parks.put_off(leased, park)
+    assert store.parks.read(park.key) == replace(later, leased_ms=701)
+
+
+def test_a_leased_park_is_replaced_by_smaller_parks_in_one(store: Store) -> None:
+    park = parked(store)
+    leased = store.parks.lease(park.key, 700, 400)
+    assert leased is not None
+    smaller = [replace(park, key=replace(park.key, id=id), rows=1, tries=1) for id in ("p2", "p3")]
+    assert store.parks.replace(leased, smaller) is Parked.PARKED
+    assert store.parks.read(park.key) is None
+    assert [store.parks.read(each.key) for each in smaller] == smaller
+    assert store.parks.replace(leased, smaller) is Parked.MOVED
+
+
+def test_a_park_is_replaced_by_whom_has_its_lease_only_and_no_park_is_overwritten(store: Store) -> None:
+    park = parked(store)
+    leased = store.parks.lease(park.key, 700, 400)
+    assert leased is not None
+    other = parked_beside(store, park)
+    assert store.parks.replace(leased, [replace(other, rows=1)]) is Parked.EXISTS
+    assert store.parks.lease(park.key, 900, 701) is not None
+    assert store.parks.replace(leased, []) is Parked.MOVED
+    assert not store.parks.put_off(leased, park)
+    assert store.parks.read(other.key) == other
+    assert store.parks.read(park.key) == replace(park, leased_ms=900)
+
+
+def parked_beside(store: Store, park: Park) -> Park:
+    """One more park of the same subscription."""
+    other = replace(park, key=replace(park.key, id="p2"))
+    assert store.parks.put(other, State.PAUSED) is Parked.PARKED
+    return other
 
 
 def test_a_park_is_due_from_its_next_check_on_and_gets_its_next_check_once_by_those_who_saw_the_same(
@@ -146,6 +202,26 @@ def test_nothing_brings_a_deleted_park_back(store: Store) -> None:
     store.parks.delete([park.key, replace(park.key, id="p7"), replace(park.key, topic="unknown")])
     assert store.parks.lease(park.key, 700, 400) is None
     assert not store.parks.set_next_check(park.key, park.next_check_ms, 1)
-    store.parks.release(park.key)
+    assert not store.parks.put_off(replace(park, leased_ms=700), park)
     assert store.parks.read(park.key) is None
     assert store.checks.due(10**12).parks == []
+
+
+def test_a_park_and_the_note_of_its_job_are_put_in_one(store: Store) -> None:
+    park = a_park(in_state(store, State.ACTIVE))
+    note = JobNote("hold-1", 99)
+    assert store.parks.put(park, State.PAUSED, note) is Parked.MOVED
+    assert store.sent_rows.read("orders", "hold-1") is None
+    assert store.parks.put(park, State.ACTIVE, note) is Parked.PARKED
+    assert store.sent_rows.read("orders", "hold-1") is not None
+    assert store.parks.put(park, State.ACTIVE, JobNote("hold-2", 99)) is Parked.EXISTS
+    assert store.sent_rows.read("orders", "hold-2") is None
+
+
+def test_a_job_with_a_note_is_not_parked_again(store: Store) -> None:
+    park = a_park(in_state(store, State.ACTIVE))
+    assert store.parks.put(park, State.ACTIVE, JobNote("hold-1", 99)) is Parked.PARKED
+    store.parks.delete([park.key])
+    for state in (State.ACTIVE, State.PAUSED):
+        assert store.parks.put(park, state, JobNote("hold-1", 99)) is Parked.EXISTS
+    assert store.parks.read(park.key) is None

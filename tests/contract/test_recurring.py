@@ -133,11 +133,11 @@ def test_a_recurring_message_ends_and_is_no_longer_counted(store: Store) -> None
     state = store.topic()
     assert store.recurring.put(state, a_recurring(), None, None)
 
-    assert store.recurring.delete(state, a_recurring())
+    assert store.recurring.delete(state, "tick", a_recurring().generation)
 
     assert store.recurring.read("orders", "tick") is None
     assert store.current().recurring == 0
-    assert not store.recurring.delete(state, a_recurring())
+    assert not store.recurring.delete(state, "tick", a_recurring().generation)
     assert store.current().recurring == 0
 
 
@@ -145,7 +145,25 @@ def test_the_successor_of_a_recurring_message_is_not_ended_in_its_stead(store: S
     state = store.topic()
     assert store.recurring.put(state, a_recurring(generation="r2"), None, None)
 
-    assert not store.recurring.delete(state, a_recurring(generation="r1"))
-    assert not store.recurring.delete(a_state(generation="g9"), a_recurring(generation="r2"))
+    assert not store.recurring.delete(state, "tick", "r1")
+    assert not store.recurring.delete(a_state(generation="g9"), "tick", "r2")
 
     assert store.current().recurring == 1
+
+
+def test_a_recurring_message_that_cannot_be_read_is_ended_whatever_its_generation(store: Store) -> None:
+    state = store.topic()
+    assert store.recurring.put(state, a_recurring(), None, None)
+    assert not store.recurring.delete(state, "none", None)
+    assert store.recurring.delete(state, "tick", None)
+    assert store.recurring.read("orders", "tick") is None
+    assert store.current().recurring == 0
+
+
+def test_the_first_slot_that_a_recurring_message_missed_is_kept(store: Store) -> None:
+    store.recurring.put(store.topic(), a_recurring(), None, 105)
+    for slot in (107, 106, 109):
+        store.recurring.note_missed("orders", "tick", slot)
+    store.recurring.note_missed("orders", "none", 107)
+    assert store.recurring.read("orders", "tick") == replace(a_recurring(), missed_slot=107)
+    assert store.recurring.read("orders", "none") is None

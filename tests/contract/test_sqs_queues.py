@@ -176,6 +176,16 @@ def test_parts_go_ten_a_request() -> None:
     assert [job_of(body) for body in sqs.bodies] == [PartJob(key=KEY, part=part) for part in range(23)]
 
 
+def test_each_topic_is_a_group_of_the_work_queue() -> None:
+    sqs = Sqs()
+    service = queues(sqs)
+    service.enqueue_parts(KEY, [1])
+    service.enqueue_parks([ParkKey(topic="trials", subscription="billing", generation="s1", id="1")])
+    service.enqueue_catch_up("alarms", "billing", "s1")
+    groups = [entry["MessageGroupId"] for request in sqs.requests for entry in request["Entries"]]
+    assert groups == [KEY.topic, "trials", "alarms"]
+
+
 def test_parks_go_ten_a_request_too() -> None:
     sqs = Sqs()
     keys = [ParkKey(topic="orders", subscription="billing", generation="s1", id=str(each)) for each in range(11)]

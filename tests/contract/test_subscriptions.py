@@ -77,6 +77,25 @@ def test_a_new_subscription_lowers_a_next_slot_above_its_cursor(store: Store) ->
     assert marks == (100, AT_ONCE_MS, 5)
 
 
+def test_a_new_subscription_keeps_that_the_schedule_of_the_next_slot_is_missing(store: Store) -> None:
+    state = store.topic(next_slot=400, next_check_ms=AT_ONCE_MS, sealed=300)
+    assert store.subscriptions.create(state, a_subscription(cursor=100))
+    assert (store.current().next_slot, store.current().next_check_ms) == (100, AT_ONCE_MS)
+
+
+def test_a_change_that_did_not_see_that_a_schedule_is_missing_is_refused(store: Store) -> None:
+    store.topic(next_slot=400, next_check_ms=10**9, planned=300, sealed=300)
+    [subscription] = store.subscribed(cursor=200)
+    assert store.topic_states.raise_next_slot(store.current(), _next_work(400))
+    assert store.subscriptions.pause(subscription)
+    paused, before = replace(subscription, state=State.PAUSED), store.current()
+    assert store.topic_states.set_collect_at(before, None, AT_ONCE_MS)
+    assert not store.subscriptions.resume(before, paused)
+    assert not store.subscriptions.create(before, a_subscription("another", cursor=200))
+    assert store.subscriptions.resume(store.current(), paused)
+    assert (store.current().next_slot, store.current().next_check_ms) == (200, AT_ONCE_MS)
+
+
 @pytest.mark.parametrize("next_slot", [99, 100])
 def test_a_new_subscription_leaves_a_next_slot_that_is_low_enough(store: Store, next_slot: int) -> None:
     state = store.topic(next_slot=next_slot, next_check_ms=3)
@@ -264,6 +283,6 @@ def test_nothing_brings_a_deleted_subscription_back(store: Store) -> None:
     assert not store.subscriptions.mark_broken("orders", "billing", "s1")
     assert not store.subscriptions.set_filter(subscription, FILTER)
     assert not store.subscriptions.resume(store.current(), subscription)
-    assert store.parks.put(a_park(subscription)) is Parked.MOVED
+    assert store.parks.put(a_park(subscription), subscription.state) is Parked.MOVED
     assert now(store) is None
     assert store.parks.all("orders") == []

@@ -119,3 +119,16 @@ def test_all_that_a_tombstone_says_comes_back(store: Store) -> None:
     for each in written:
         store.tombstones.restore("orders", each)
     assert sorted(store.tombstones.all("orders"), key=lambda t: t[:2]) == sorted(written, key=lambda t: t[:2])
+
+
+def test_a_message_may_take_the_place_of_the_message_that_was_allowed_and_of_no_other(store: Store) -> None:
+    store.topic()
+    mover, moved = a_message_id(1), a_message_id(2)
+    assert not store.tombstones.may_move("orders", mover, moved)
+    store.tombstones.allow_move("orders", mover, moved, 99)
+    store.tombstones.allow_move("orders", mover, moved, 99)
+    assert store.tombstones.may_move("orders", mover, moved)
+    assert not store.tombstones.may_move("orders", moved, mover)
+    assert not store.tombstones.may_move("orders", mover, a_message_id(3))
+    assert not store.tombstones.may_move("order", mover, moved)
+    assert store.tombstones.all("orders") == []

@@ -125,10 +125,10 @@ def test_a_schedule_is_one_request_that_says_all() -> None:
     ]
 
 
-def test_a_schedule_whose_time_has_passed_fires_in_the_next_second() -> None:
+def test_a_schedule_whose_time_has_passed_fires_five_seconds_from_now() -> None:
     scheduler = Scheduler()
     scheduler_wheel(scheduler).schedule("orders", 100, NOW_MS - 90_000)
-    assert scheduler.requests[0]["ScheduleExpression"] == "at(2026-01-31T00:00:01)"
+    assert scheduler.requests[0]["ScheduleExpression"] == "at(2026-01-31T00:00:05)"
 
 
 def test_a_schedule_that_exists_is_fine_and_any_other_refusal_comes_out() -> None:

@@ -61,7 +61,7 @@ def cancelling_many(world: World) -> None:
     world.change(Promise.NEVER, "one", "two")
 
 
-@told("cancel by key", "dynamodb.PutItem", TRANSACTION, settings=KEYS_WAIT)
+@told("cancel by key", TRANSACTION, settings=KEYS_WAIT)
 def cancelling_a_key(world: World) -> None:
     world.send({"cancelled": "40m"}, key="k")
     world.advance(minutes=1)

@@ -13,7 +13,7 @@ from tests.crash.death import Point, When
 from tests.crash.story import Report, Story, explore
 from tests.crash.verdict import _unexplained
 from tests.crash.world import MortalTidewheel, World
-from tidewheel.errors import NotTaken, PartLeased
+from tidewheel.errors import PartLeased, QueueUnavailable
 from tidewheel.flows.delivery import deliver, drain, ingest, release
 from tidewheel.flows.upkeep import sweep
 from tidewheel.local.pump import Failure, PartialFailure
@@ -36,13 +36,13 @@ def found(report: Report, what: str, point: str) -> bool:
 def test_a_delivery_that_is_deleted_before_it_is_sent_is_found(
     stack: MortalTidewheel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send = deliver._send
+    send = deliver._send_ready
 
-    def delete_first(ports: Any, delivery: Any, rows: Any) -> int:
-        ports.deliveries.delete([delivery.key])
-        return send(ports, delivery, rows)
+    def delete_first(ports: Any, state: Any, ready: Any, failures: Any) -> Any:
+        ports.deliveries.delete([each.delivery.key for each in ready])
+        return send(ports, state, ready, failures)
 
-    monkeypatch.setattr(deliver, "_send", delete_first)
+    monkeypatch.setattr(deliver, "_send_ready", delete_first)
     report = explore(stack, stories_delivery.dispatching_a_small_plan, dying_after("dynamodb.DeleteItem"))
     assert found(report, "lost: 'one'", "dispatch died after call")
     assert not report.undisturbed.problems
@@ -51,13 +51,19 @@ def test_a_delivery_that_is_deleted_before_it_is_sent_is_found(
 def test_a_park_that_is_deleted_before_it_is_sent_is_found(
     stack: MortalTidewheel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send = drain._send
+    read, send = drain.parked_rows, release.send
+    drained = []
 
-    def delete_first(ports: Any, state: Any, subscription: Any, park: Any) -> Any:
-        ports.parks.delete([park.key])
-        return send(ports, state, subscription, park)
+    def remember(objects: Any, park: Any) -> Any:
+        drained.append(park.key)
+        return read(objects, park)
 
-    monkeypatch.setattr(drain, "_send", delete_first)
+    def delete_first(ports: Any, queue_url: str, messages: Any) -> Any:
+        ports.parks.delete(drained)
+        return send(ports, queue_url, messages)
+
+    monkeypatch.setattr(drain, "parked_rows", remember)
+    monkeypatch.setattr(release, "send", delete_first)
     report = explore(stack, stories_delivery.catching_up, dying_after("dynamodb.DeleteItem"))
     assert found(report, "lost: 'parked'", "deliver died after call")
     assert not report.undisturbed.problems
@@ -66,13 +72,13 @@ def test_a_park_that_is_deleted_before_it_is_sent_is_found(
 def test_a_message_that_is_sent_twice_for_no_reason_is_found(
     stack: MortalTidewheel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send = release.send
+    send = release.send_all
 
-    def twice(ports: Any, queue_url: str, messages: Any) -> int:
-        send(ports, queue_url, messages)
-        return send(ports, queue_url, messages)
+    def twice(ports: Any, sendings: Any) -> Any:
+        send(ports, sendings)
+        return send(ports, sendings)
 
-    monkeypatch.setattr(release, "send", twice)
+    monkeypatch.setattr(release, "send_all", twice)
     report = explore(stack, stories_ingest.ingesting_urgent, lambda _: False)
     assert found(report, "too many copies: 'soon'", "undisturbed")
 
@@ -82,6 +88,7 @@ def test_a_copy_after_a_death_that_had_handed_nothing_over_is_found(
 ) -> None:
     numbers = itertools.count()
     monkeypatch.setattr(ingest, "content_id", lambda _: f"{next(numbers):032x}")  # so a batch is never known again
+    monkeypatch.setattr(deliver, "without_repeats", lambda rows: rows)
     report = explore(stack, stories_ingest.ingesting_bulk, dying_after("dynamodb.TransactWriteItems"))
     assert found(report, "too many copies: 'far'", "ingest died after call")
     assert not report.undisturbed.problems
@@ -115,7 +122,7 @@ def test_a_story_that_does_not_come_to_what_it_is_about_is_found(stack: MortalTi
 
 def test_a_job_that_fails_after_a_death_is_no_problem_only_if_another_had_its_lease() -> None:
     reported = Failure(function="deliver", at_ms=0, event={}, error=PartialFailure("1 of 1"))
-    leased, refused = PartLeased("plan 1", 0), NotTaken("queue", 1, 3, "not now")
+    leased, refused = PartLeased("plan 1", 0), QueueUnavailable("queue", "not now")
 
     assert list(_unexplained([reported], [leased], died=True)) == []
     assert list(_unexplained([reported], [], died=True)) != []

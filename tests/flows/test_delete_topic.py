@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, CrashingPorts, World, once
-from tidewheel.errors import TopicDeleting, UnknownTopic
+from tidewheel.errors import TopicDeleting, TopicReplaced, UnknownTopic
 from tidewheel.flows.administration.delete_topic import LATE_MS, delete_topic, finish_deletion
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
@@ -37,8 +37,10 @@ def a_busy_world(**options: object) -> World:
     merge(world.service, TOPIC, in_process(world.service.objects), lease_s=60, everything=True)
     world.send(9 * DAY)
     collect(world.service, TOPIC)
-    for name in ("plans/orders/1-a.json.z", "imports/orders/input.csv", "aside/ledgers/orders/x", "payloads/orders/x"):
+    for name in ("plans/orders/1-a.json.z", "imports/orders/input.csv", "payloads/orders/x"):
         world.service.objects.put(name, b"x")
+    for prefix in ("ledgers", "plans", "parked"):
+        world.service.objects.put(f"aside/{prefix}/orders/x", b"x")
     return world
 
 
@@ -125,7 +127,7 @@ def test_packs_for_a_topic_that_was_deleted_are_not_those_of_its_successor() -> 
     end(world)
     world.run(QUARTER, sweeps=True)
     create_topic(world.service, world.clock, TOPIC, TopicSettings())
-    with pytest.raises(UnknownTopic):
+    with pytest.raises(TopicReplaced):
         world.ingest(pack)
 
 

@@ -130,7 +130,7 @@ def test_what_was_collected_between_two_reads_is_looked_for_again_and_a_lost_led
         find(world, sent)
     seen: list[str] = []
 
-    def buckets(topic: str) -> list[Any]:
+    def buckets(topic: str, _: object) -> list[Any]:
         seen.append(topic)
         return [bucket if len(seen) == 1 else replace(bucket, object_name="ledgers/moved")]
 

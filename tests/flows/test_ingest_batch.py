@@ -10,7 +10,8 @@ from tests.flows.world import DAY, MINUTE, TOPIC, World
 from tidewheel.errors import CorruptMetadata, KeysNotSettled
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.delivery.ingest_batch import MAX_HELD_BYTES, NamedPack, PendingPacks, groups, ingest_group
-from tidewheel.model.pack import Pack
+from tidewheel.model.pack import Arrival, Pack
+from tidewheel.model.triggers import RETENTION_S
 
 
 def named(world: World, count: int, delay_ms: int = DAY) -> list[NamedPack]:
@@ -65,6 +66,21 @@ def test_what_fails_after_the_commit_comes_again_together_and_is_stored_once(mon
     assert left.names == ["now", "m0", "m1", "m2"]
     assert ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), always) == []
     assert [bucket.rows for bucket in world.service.buckets.all(TOPIC)] == [3]
+
+
+def test_the_progress_of_a_pack_is_known_for_as_long_as_its_queue_keeps_the_pack(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, ends_s = World(), []
+    put = world.service.sent_rows.put
+
+    def watched(topic: str, name: str, below_slot: int, ttl_s: int) -> None:
+        ends_s.append(ttl_s - world.clock.now_ms() // 1000)
+        put(topic, name, below_slot, ttl_s)
+
+    monkeypatch.setattr(world.service.sent_rows, "put", watched)
+    world.ingest(replace(world.pack(MINUTE), arrival=Arrival(name="m1", retried=True)))
+    assert ends_s and min(ends_s) >= RETENTION_S
 
 
 def test_a_topic_whose_topic_state_cannot_be_read_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,10 +20,12 @@ from tests.flows.world import (
     ids_of,
     once,
 )
+from tidewheel.errors import UnknownTopic
 from tidewheel.flows.administration.cancel import Cancelled, TooLate, cancel, cancel_key, cancel_many
+from tidewheel.flows.delivery.keys import settle_keys
 from tidewheel.model.message import Message, MessageId, id_bytes, id_text
 from tidewheel.model.pack import Pack, decode_pack, packs
-from tidewheel.model.tombstone import tombstone
+from tidewheel.model.tombstone import tombstone, ttl_s
 from tidewheel.model.validation import check_message, moved
 
 DELAYS = {"in a ledger": HOUR, "direct": MINUTE}
@@ -189,6 +191,21 @@ def test_what_a_replacing_message_took_the_place_of_stays_dropped_when_others_ha
     world.ingest(old)
     world.run(2 * DAY)
     assert world.received() == once([id_of(replacing), id_of(later)])
+
+
+def test_what_a_dropped_message_had_replaced_stays_dropped_when_the_newest_is_cancelled() -> None:
+    world = World()
+    old = keyed(world, HOUR)
+    world.clock.advance_ms(1000)
+    replacing = keyed(world, HOUR, replace=True)
+    world.clock.advance_ms(1000)
+    newest = keyed(world, HOUR)
+    world.ingest(newest)
+    world.ingest(replacing)
+    assert cancel_by_id(world, id_of(newest))
+    world.ingest(old)
+    world.run(2 * HOUR)
+    assert world.received() == {}
 
 
 def test_a_replacing_message_can_bring_the_time_forward_and_push_it_back() -> None:
@@ -374,6 +391,7 @@ def successor(world: World, old: Pack, delay_ms: int) -> Pack:
     now = world.clock.now_ms()
     message = check_message(Message(body="hello"), world.ids, now)
     new = moved(message, world.ids, now + delay_ms, old.ids)
+    world.service.tombstones.allow_move(TOPIC, id_text(new.id), id_of(old), ttl_s(0, now))
     [(_, data)] = packs(TOPIC, world.state.generation, now, [new])
     return decode_pack(data, now)
 
@@ -450,6 +468,7 @@ def moved_keyed(world: World, old: Pack, delay_ms: int) -> Pack:
     now = world.clock.now_ms()
     message = Message(body="hello", key="k", replace=True)
     new = moved(check_message(message, world.ids, now), world.ids, now + delay_ms, old.ids)
+    world.service.tombstones.allow_move(TOPIC, id_text(new.id), id_of(old), ttl_s(0, now))
     [(_, data)] = packs(TOPIC, world.state.generation, now, [new])
     return decode_pack(data, now)
 
@@ -518,3 +537,34 @@ def test_an_id_is_that_of_its_due_time() -> None:
     pack = keyed(world, HOUR)
     assert id_bytes(id_of(pack)) == pack.ids
     assert int.from_bytes(pack.ids[:6]) == START_MS + HOUR
+
+
+# ---- a rebuild, and packs that come again
+def test_a_cancel_by_key_while_the_topic_is_rebuilt_changes_nothing() -> None:
+    world = World()
+    world.ingest(keyed(world, 2 * HOUR))
+    state, entry = world.state, world.service.keys.read(TOPIC, "k")
+    version_then, now_ms = version(world), world.clock.now_ms()
+    world.service.topic_states.delete(TOPIC)
+    with pytest.raises(UnknownTopic):
+        cancel_key(world.service, TOPIC, state.slot_ms, "k", version_then, now_ms)
+    assert world.service.keys.read(TOPIC, "k") == entry
+    assert world.service.topic_states.create(state)
+    other = keyed(world, 3 * HOUR)
+    world.ingest(other)
+    assert cancel_by_key(world)
+    world.run(4 * HOUR, sweeps=True)
+    assert not world.received()
+
+
+def test_a_message_that_was_too_late_to_be_cancelled_comes_although_its_pack_comes_again() -> None:
+    world = World()
+    pack = keyed(world, HOUR)
+    settle_keys(world.ports, world.state, [pack])  # and then ingest died
+    assert world.service.topic_states.seal(world.state, (START_MS + 2 * HOUR) // world.state.slot_ms) is not None
+    world.clock.set_ms(START_MS + HOUR - MINUTE)
+    late = cancel_by_key(world)
+    assert late == TooLate(id=id_of(pack))
+    world.ingest(pack)
+    world.run(HOUR, sweeps=True)
+    assert world.received() == {id_of(pack): 1}

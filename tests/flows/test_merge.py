@@ -12,11 +12,14 @@ from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, Crashin
 from tidewheel.errors import CorruptLedger
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.ports.runs import MergeSize
+from tidewheel.flows.upkeep import merge_rows
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.consider_merge import consider_merge
 from tidewheel.flows.upkeep.merge import Merged, in_process, merge
+from tidewheel.flows.upkeep.merge_planning import Merge
 from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.ledger.bucket import Bucket
+from tidewheel.model.message import id_bytes, id_deliver_at_ms
 
 LEASE_S = 900
 
@@ -49,6 +52,42 @@ def test_merged_messages_arrive_once_each_in_their_second() -> None:
     assert world.received("billing") == world.received("audit") == once(ids)
     world.assert_in_time()
     assert not world.service.objects.names("ledgers/")
+
+
+@pytest.mark.parametrize("segment_rows", [1, 2, 3, 5000])
+@pytest.mark.parametrize("step_ms", [5 * MINUTE, HOUR, DAY])
+def test_messages_due_exactly_at_a_cut_are_in_one_output(segment_rows: int, step_ms: int) -> None:
+    world = World(segment_rows=segment_rows)
+    first_ms = 2 * DAY
+    ids = [id for shift in range(3) for id in world.send(*(first_ms + (shift + i) * step_ms for i in range(6)))]
+    buckets = world.service.buckets.all(TOPIC)
+    slots = sorted({int(slot) for bucket in buckets for slot in bucket.slots})
+    slot_ms = world.state.slot_ms
+    assert all((id_deliver_at_ms(id_bytes(each)) - START_MS) % step_ms == 0 for each in ids)
+
+    work = MergeWork(
+        topic=TOPIC,
+        generation=world.state.generation,
+        settings=world.state.settings,
+        merge=Merge(sources=tuple(buckets), cuts=(*slots, slots[-1] + 1), live_bytes=1),
+    )
+    outputs = list(in_process(world.service.objects)(work))
+
+    assert [each and (each.first_slot, each.rows) for each in outputs] == [
+        (slot, sum(id_deliver_at_ms(id_bytes(each)) // slot_ms == slot for each in ids)) for slot in slots
+    ]
+
+
+def test_copies_due_exactly_when_the_next_batch_begins_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge_rows, "_BATCH_RAW_BYTES", 1)
+    world = World(segment_rows=1)
+    pack, again = world.pack(*(DAY + i * HOUR for i in range(5))), world.pack(2 * DAY)
+    world.ingest(pack)
+    world.ingest(pack, again)  # SQS brings a pack twice, in another group
+    assert len(world.service.buckets.all(TOPIC)) == 2
+    assert run_merge(world).rows == 6
+    world.run(3 * DAY, sweeps=True)
+    assert world.received() == once([*ids_of(pack), *ids_of(again)])
 
 
 def test_a_topic_with_few_ledgers_is_left_alone() -> None:

@@ -8,7 +8,10 @@ from dataclasses import replace
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, CrashingPorts, World, once
+from tidewheel.errors import ObjectRefused
 from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.recovery.audit import audit
+from tidewheel.flows.recovery.rebuild_engine import InProcess
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.merge_rows import MergeWork
@@ -58,6 +61,17 @@ def test_the_object_of_a_crashed_ingest_goes_after_the_grace_and_not_before() ->
     assert world.received() == once(kept)
 
 
+def test_the_grace_is_a_day() -> None:
+    world = a_world()
+    crashed_ingest(world)
+    engine = InProcess(objects=world.service.objects)
+    found = []
+    for later_ms in (DAY, 1):
+        world.clock.advance_ms(later_ms)
+        found.append((audit(world.service, TOPIC, engine).old_orphans, sweep_orphans(world.ports).objects))
+    assert found == [(0, 0), (1, 1)]
+
+
 def test_an_object_on_its_way_into_a_bucket_stays() -> None:
     world = a_world()
     crashed_ingest(world)
@@ -101,8 +115,8 @@ def test_the_listing_comes_before_buckets_and_buckets_before_trash() -> None:
     merges: list[object] = []
 
     class MergingAfterBuckets(MemoryBuckets):
-        def all(self, topic: str) -> list[Bucket]:
-            found = super().all(topic)
+        def all(self, topic: str, unreadable: object = None) -> list[Bucket]:
+            found = super().all(topic, unreadable)
             if not merges:
                 merges.append(None)
                 merge(world.service, TOPIC, in_process(world.service.objects), lease_s=60, everything=True)
@@ -150,7 +164,7 @@ def test_a_topic_that_is_rebuilt_meanwhile_is_left_alone() -> None:
     world.clock.advance_ms(GRACE + 1)
 
     class Rebuilding(MemoryBuckets):
-        def all(self, topic: str) -> list[Bucket]:
+        def all(self, topic: str, unreadable: object = None) -> list[Bucket]:
             items = self._store.of(topic)
             assert items.state is not None
             items.state = replace(items.state, subscriptions_version=77)
@@ -232,6 +246,30 @@ def test_an_unreadable_checkpoint_is_passed_over_and_replaced() -> None:
     world.clock.advance_ms(1)
     assert checkpoint_topic(world.ports, TOPIC)
     assert not find_checkpoints(world.service.objects, TOPIC).unreadable
+
+
+def test_a_checkpoint_that_s3_refuses_holds_no_collection_and_stays_for_a_rebuild(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = a_world()
+    assert checkpoint_topic(world.ports, TOPIC)
+    [refused] = find_checkpoints(world.service.objects, TOPIC).names
+    read = world.service.objects.get_range
+
+    def get_range(name: str, offset: int, length: int) -> bytes:
+        if name == refused:
+            raise ObjectRefused(name, "AccessDenied")
+        return read(name, offset, length)
+
+    monkeypatch.setattr(world.service.objects, "get_range", get_range)
+    with pytest.raises(ObjectRefused):
+        find_checkpoints(world.service.objects, TOPIC)
+    world.send(HOUR)
+    world.run(2 * HOUR, sweeps=True)
+    world.collect()
+    assert world.service.buckets.all(TOPIC) == []
+    names = find_checkpoints(world.service.objects, TOPIC).names
+    assert refused in names and 1 < len(names) <= 3
 
 
 def test_a_purged_wheel_is_checkpointed_with_its_mark() -> None:

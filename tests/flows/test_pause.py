@@ -13,18 +13,17 @@ import pytest
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
 from tidewheel.errors import (
     AlreadyExists,
-    ConcurrentModification,
-    NotTaken,
     QueueUnavailable,
     UnknownSubscription,
     UnknownTopic,
 )
 from tidewheel.flows.administration import pause as states
 from tidewheel.flows.administration.subscribe import create_subscription
+from tidewheel.flows.delivery.deliver import deliver_part
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.drain import drain
 from tidewheel.flows.delivery.work import do_job
-from tidewheel.flows.ports.parks import Parked
+from tidewheel.flows.ports.parks import JobNote, Parked
 from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
 from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.memory import MemoryQueues
@@ -32,9 +31,9 @@ from tidewheel.memory.parks import MemoryParks
 from tidewheel.model.filter_policy import FilterPolicy
 from tidewheel.model.job import CatchUpJob, DrainJob
 from tidewheel.model.object_names import LEDGERS, PARKED
-from tidewheel.model.park import Park
+from tidewheel.model.park import MAX_WAIT_S, Park
 from tidewheel.model.settings import LEASE_MS
-from tidewheel.model.subscription_state import State
+from tidewheel.model.subscription_state import DeliveryKey, State
 
 REDRIVE = 30 * MINUTE
 LARGE = random.Random(7).randbytes(450_000).hex()
@@ -219,14 +218,15 @@ def test_a_pause_that_comes_between_the_decision_and_the_park_changes_the_decisi
     calls: list[str] = []
 
     class Resuming(MemoryParks):
-        def put(self, park: Park) -> Parked:
+        def put(self, park: Park, state: State, note: JobNote | None = None) -> Parked:
             if not calls:
                 calls.append(park.key.id)
                 resume(world)
-            return super().put(park)
+            return super().put(park, state, note)
 
     world.service.parks.__class__ = Resuming
     ids = world.send(MINUTE)
+    world.work()
     assert world.received() == once(ids) and not parks(world)
 
 
@@ -317,17 +317,24 @@ def test_a_broken_queue_keeps_no_ledger_from_being_collected() -> None:
     assert world.received("audit") == once(ids)
 
 
-def test_one_park_a_sweep_tries_a_broken_queue_and_the_others_follow_when_it_heals() -> None:
+def test_three_parks_a_sweep_try_a_broken_queue_and_the_others_follow_when_it_heals() -> None:
     world = a_world()
     world.service.queues.remove("queue-billing")
     ids = [id for _ in range(5) for id in world.send(MINUTE)]
     assert len(parks(world)) == 5
+    world.service.queues.take_jobs()
     tried = sweep(world.ports)
-    assert tried.drains == 1
-    [job] = world.service.queues.take_jobs()
-    assert isinstance(job, DrainJob)
-    drain(world.ports, job.key)
-    assert len(parks(world)) == 5 and state(world) is State.BROKEN
+    assert tried.drains == 3
+    jobs = world.service.queues.take_jobs()
+    for job in jobs:
+        assert isinstance(job, DrainJob)
+        drain(world.ports, job.key)
+    assert [park.tries for park in parks(world)].count(1) == 3 and state(world) is State.BROKEN
+    world.service.queues.take_jobs()
+    world.clock.advance_ms(MAX_WAIT_S * 1000)
+    sweep(world.ports)
+    tried_now = {job.key for job in world.service.queues.jobs if isinstance(job, DrainJob)}
+    assert {park.key for park in parks(world) if not park.tries} <= tried_now, "the least tried park waits"
     world.service.queues.restore("queue-billing")
     world.run(10 * MINUTE, sweeps=True)
     assert world.received() == once(ids) and state(world) is State.ACTIVE
@@ -346,31 +353,30 @@ class BreakingAfter(MemoryQueues):
         return super().send(queue_url, batch)
 
 
-@pytest.mark.parametrize("delay_ms", [MINUTE, HOUR])
-def test_what_a_queue_took_before_it_broke_does_not_come_again(delay_ms: int) -> None:
-    world = a_world(inline_rows=1)
+@pytest.mark.parametrize(("delay_ms", "inline_rows"), [(MINUTE, 4000), (MINUTE, 1), (HOUR, 4000), (HOUR, 1)])
+def test_what_a_queue_took_before_it_broke_does_not_come_again(delay_ms: int, inline_rows: int) -> None:
+    world = a_world(inline_rows=inline_rows)
     world.service.queues.__class__ = BreakingAfter
     BreakingAfter.left = 1
     ids = world.send(*(delay_ms + k for k in range(35)))
-    world.run(55 * MINUTE)
+    world.run(55 * MINUTE, sweeps=True)
     assert len(world.received()) == 10
     assert [park.rows for park in parks(world)] == [25]
     BreakingAfter.left = 1
-    world.sweep()
+    world.run(10 * MINUTE, sweeps=True)
     assert len(world.received()) == 20 and [park.rows for park in parks(world)] == [15]
     BreakingAfter.left = 1000
     world.run(HOUR, sweeps=True)
     assert world.received() == once(ids)
 
 
-def test_a_batch_comes_again_when_a_subscription_breaks_and_is_resumed_at_every_try(
+def test_what_a_queue_did_not_take_is_parked_even_if_its_subscription_is_resumed_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world, tries = a_world("audit", "billing", "search"), []
+    world = a_world("audit", "billing", "search")
     mark_broken = world.service.subscriptions.mark_broken
 
     def and_resumed(topic: str, name: str, generation: str) -> bool:
-        tries.append(name)
         done = mark_broken(topic, name, generation)
         resume(world, name)
         return done
@@ -379,26 +385,119 @@ def test_a_batch_comes_again_when_a_subscription_breaks_and_is_resumed_at_every_
     pack = world.pack(MINUTE)
     with monkeypatch.context() as patch:
         patch.setattr(world.service.subscriptions, "mark_broken", and_resumed)
-        with pytest.raises(ConcurrentModification, match="sending direct"):
-            world.ingest(pack)
-    assert tries == ["billing"] * 10 and not parks(world)
+        world.ingest(pack)
+    assert state(world) is State.ACTIVE and [park.rows for park in parks(world)] == [1]
     assert world.received("audit") == world.received("search") == once(ids_of(pack))
     world.service.queues.restore("queue-billing")
-    world.ingest(pack)
+    world.work()
     assert world.received("billing") == once(ids_of(pack))
 
 
-def test_a_park_that_its_queue_does_not_take_for_now_fails_its_job_and_may_be_drained_at_once() -> None:
+def test_a_part_is_done_if_another_delivery_has_parked_its_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = a_world(inline_rows=1)
+    ids = world.send(HOUR, HOUR + 1)
+    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+    dispatch(world.ports, TOPIC)
+    world.service.queues.remove("queue-billing")
+
+    def parked_before(key: DeliveryKey, part: int, park: Park) -> Parked:
+        world.service.store.of(TOPIC).parks[park.key] = park
+        return Parked.EXISTS
+
+    held: list[object] = []
+    monkeypatch.setattr(world.service.parks, "spill_part", parked_before)
+    monkeypatch.setattr(world.service.queues, "enqueue_hold", lambda *given, **_: held.append(given))
+    world.work()
+    assert world.service.deliveries.all(TOPIC) == held == []
+    world.service.queues.restore("queue-billing")
+    world.run(HOUR, sweeps=True)
+    assert world.received() == once(ids)
+
+
+def test_a_subscription_that_changes_at_every_try_gets_its_messages_through_the_work_queue() -> None:
+    world = a_world("audit", "billing")
+    pause(world)
+    pack = world.pack(MINUTE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.service.parks, "put", lambda *_: Parked.MOVED)
+        world.ingest(pack)
+    assert not parks(world) and world.received("audit") == once(ids_of(pack))
+    resume(world)
+    world.work()
+    assert world.received("billing") == once(ids_of(pack))
+
+
+def test_messages_that_the_table_does_not_take_are_held_until_it_does() -> None:
+    world = a_world("audit", "billing")
+    pause(world)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.service.parks, "put", _refused)
+        bodies = [random.Random(k).randbytes(200_000).hex() for k in range(6)]
+        packs = [world.pack(MINUTE + k, body=body) for k, body in enumerate(bodies)]
+        world.ingest(*packs)
+        ids = [id for pack in packs for id in ids_of(pack)]
+        held = world.service.queues.take_jobs()
+        assert len(held) > 1, "one job holds more than SQS takes"
+        for job in held:  # the table still refuses
+            done = do_job(world.ports, job)
+            assert done is not None and [str(each) for each in done.failures] == ["not now"]
+    assert world.received("audit") == once(ids) and not parks(world)
+    again = world.service.queues.take_jobs()
+    assert again == held
+    for job in again * 2:
+        do_job(world.ports, job)
+    assert sum(park.rows for park in parks(world)) == len(ids)
+    resume(world)
+    world.work()
+    assert world.received("billing") == once(ids) and not parks(world)
+
+
+def test_held_messages_of_a_deleted_subscription_end() -> None:
+    world = a_world()
+    pause(world)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.service.parks, "put", _refused)
+        world.send(MINUTE)
+    delete(world)
+    world.work()
+    assert not parks(world) and not world.received()
+
+
+def _refused(*_: Any) -> Any:
+    raise OSError("not now")
+
+
+def test_a_park_that_its_queue_does_not_take_for_now_waits_30_seconds_and_may_be_drained_at_once() -> None:
     world = a_world()
     pause(world)
     ids = world.send(MINUTE)
     [park] = parks(world)
     resume(world)
+    world.service.queues.take_jobs()
     world.service.queues.refuse_if(lambda _: True, permanent=False, times=3)
-    with pytest.raises(NotTaken):
-        drain(world.ports, park.key)
-    assert [each.leased_ms for each in parks(world)] == [None] and state(world) is State.ACTIVE
+    drain(world.ports, park.key)
+    [after] = parks(world)
+    assert (after.leased_ms, after.tries) == (None, 1) and state(world) is State.ACTIVE
+    assert after.next_check_ms == world.clock.now_ms() + 60_000
+    assert world.service.queues.jobs == [DrainJob(key=park.key)]
     assert drain(world.ports, park.key) is not None
+    assert world.received() == once(ids) and not parks(world)
+
+
+def test_what_is_left_of_a_park_is_a_smaller_park() -> None:
+    world = a_world()
+    pause(world)
+    ids = world.send(*[MINUTE + number for number in range(5)], body="one by one")
+    [park] = parks(world)
+    resume(world)
+    world.service.queues.take_jobs()
+    world.service.queues.refuse_if(lambda release: ids[1] in release.header, permanent=False, times=3)
+    drained = drain(world.ports, park.key)
+    assert drained is not None and (drained.messages, drained.failures) == (4, ())
+    [left] = parks(world)
+    assert (left.key != park.key, left.rows, left.tries, left.refused_ms is None) == (True, 1, 1, False)
+    world.clock.advance_ms(left.next_check_ms - world.clock.now_ms())
+    drain(world.ports, left.key)
     assert world.received() == once(ids) and not parks(world)
 
 
@@ -452,6 +551,20 @@ def test_a_message_that_is_itself_at_fault_still_goes_to_the_queue_of_refused_me
     assert world.received() == once(good) and state(world) is State.ACTIVE and not parks(world)
 
 
+@pytest.mark.parametrize("inline_rows", [4000, 1])
+def test_a_refused_message_is_not_counted_as_sent(inline_rows: int) -> None:
+    world = a_world(inline_rows=inline_rows)
+    world.service.queues.refuse_if(lambda message: message.text == "bad", permanent=True)
+    world.send(HOUR, body="bad")
+    good = world.send(HOUR, HOUR)
+    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+    dispatched = dispatch(world.ports, TOPIC)
+    assert dispatched is not None
+    jobs = [deliver_part(world.ports, each.key, 0) for each in world.service.deliveries.all(TOPIC)]
+    assert dispatched.messages + sum(job.messages for job in jobs if job is not None) == len(good) == 2
+    assert bool(jobs) == (inline_rows == 1)
+
+
 # --- filters --------------------------------------------------------------------------------------------------
 
 
@@ -500,6 +613,7 @@ def test_a_new_filter_counts_for_what_is_handed_out_from_then_on() -> None:
     assert world.received("red") == once(early + later)
     states.set_filter(world.service, TOPIC, "red", None)
     plain = world.send(MINUTE)
+    world.work()
     assert world.received("red") == once(early + later + plain)
 
 
@@ -520,8 +634,10 @@ def test_an_existing_subscription_is_not_given_another_filter_by_creating_it_aga
 def test_a_deleted_subscription_s_work_ends_and_the_others_are_not_touched() -> None:
     world = a_world("billing", "audit", inline_rows=1)
     ids = world.send(MINUTE, HOUR, HOUR + 1, HOUR + 2, DAY)
+    world.work()
     pause(world, "audit")
     ids += world.send(MINUTE)
+    world.work()
     world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
     dispatch(world.ports, TOPIC)
     assert parks(world)

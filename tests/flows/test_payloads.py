@@ -49,6 +49,16 @@ def test_a_body_of_a_message_that_waits_stays_however_long() -> None:
     assert bodies(world) == [name]
 
 
+def test_a_body_whose_message_is_overdue_and_not_planned_stays() -> None:
+    world = World()
+    name = body(world, 3 * DAY)
+    world.send(3 * DAY)
+    for _ in range(60):
+        world.clock.advance_ms(DAY)
+        sweep_payloads(world.ports)
+    assert bodies(world) == [name]
+
+
 def test_a_body_waits_for_a_paused_subscription_and_28_days_more() -> None:
     world = World("billing", "audit")
     pause(world.service, TOPIC, "audit")
@@ -74,6 +84,23 @@ def test_a_body_of_a_parked_message_waits_for_its_drain() -> None:
     resume(world.service, world.service.queues, world.clock, TOPIC, "billing")
     world.work()
     days(world, 32)
+    assert bodies(world) == []
+
+
+def test_a_body_whose_message_was_parked_late_stays_28_days_after_its_drain() -> None:
+    world = World()
+    name = body(world, 1000)
+    pack = world.pack(1000)
+    days(world, 13)  # the ingest queue has the message until its day is handed out
+    pause(world.service, TOPIC, "billing")
+    world.ingest(pack)
+    days(world, 40)
+    assert bodies(world) == [name]
+    resume(world.service, world.service.queues, world.clock, TOPIC, "billing")
+    world.work()
+    days(world, 27)
+    assert bodies(world) == [name]
+    days(world, 4)
     assert bodies(world) == []
 
 

@@ -245,6 +245,16 @@ def test_a_collection_forgets_ranges_that_can_meet_no_message_any_more() -> None
     assert world.state.purges == (far,)
 
 
+def test_a_purge_forgets_ranges_that_can_meet_no_message_any_more() -> None:
+    world = World(collect_interval_s=60)
+    run_purge(world, 0, 40 * DAY)
+    world.clock.advance_ms(PURGE_KEPT_MS + 41 * DAY)
+    dispatch(world.ports, TOPIC)
+    collect(world.ports, TOPIC)
+    run_purge(world, 200 * DAY, 210 * DAY)
+    assert [each.first_ms - START_MS for each in world.state.purges] == [200 * DAY]
+
+
 def test_a_purge_by_a_clock_that_is_behind_undoes_no_newer_one_and_reaches_what_was_sent_since() -> None:
     world = World()
     world.clock.advance_ms(HOUR)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
+from tidewheel.client.changes import reschedule
 from tidewheel.errors import ConcurrentModification, InvalidValue, UnknownTopic
+from tidewheel.flows.administration.cancel import cancel
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.administration.subscribe import create_subscription
 from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.recovery.rebuild_engine import InProcess
@@ -24,11 +28,16 @@ from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
 from tidewheel.ledger.bucket import BucketId
 from tidewheel.model.filter_policy import FilterPolicy
-from tidewheel.model.message import MessageId
+from tidewheel.model.job import PartJob
+from tidewheel.model.message import MessageId, Receipt, id_text
 from tidewheel.model.object_names import ASIDE, LEDGERS, checkpoint_name, ledger_bucket_id, ledger_name
+from tidewheel.model.plan import Plan, PlannedSegment
+from tidewheel.model.segment import Segment
+from tidewheel.model.set_aside import SetAside, SetAsideKey
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import State
-from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.tombstone import Tombstone, tombstone
+from tidewheel.model.validation import OutgoingMessage
 from tidewheel.model.wheel import open_from
 
 LEASE_S = 7200
@@ -139,7 +148,7 @@ def test_what_was_handed_out_and_not_delivered_comes() -> None:
     lose_table(world)
     run_rebuild(world)
     for key, part in [each for group in [parts] for each in group]:
-        world.service.queues.enqueue_parts(key, [part])  # of the old generation: nobody's
+        world.service.queues.enqueue_parts(key, [part])  # of a delivery that is no more
     world.run(6 * HOUR, sweeps=True)
     assert world.received() == once(ids + late)
 
@@ -154,6 +163,30 @@ def test_cancelled_messages_stay_cancelled() -> None:
     assert run_rebuild(world).tombstones == 1
     world.run(3 * DAY, sweeps=True)
     assert world.received() == once([kept])
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_after_a_rebuild_a_late_tombstone_of_a_message_that_was_sent_cancels_nothing(lost: bool) -> None:
+    world = a_world()
+    [sent] = world.send(HOUR)
+    world.run(HOUR, sweeps=True)
+    late = tombstone(MessageId(sent), world.state.slot_ms, world.clock.now_ms(), certain=False)
+    world.service.tombstones.put(TOPIC, late)
+    checkpoint(world)
+    if lost:
+        lose_table(world)
+    run_rebuild(world, replace_index=True)
+    assert not cancel(world.service, TOPIC, world.state.slot_ms, MessageId(sent), world.clock.now_ms())
+
+
+def test_a_late_tombstone_does_not_make_every_checkpoint_look_new() -> None:
+    world = a_world()
+    [sent] = world.send(HOUR)
+    world.run(HOUR)
+    late = tombstone(MessageId(sent), world.state.slot_ms, world.clock.now_ms(), certain=False)
+    world.service.tombstones.put(TOPIC, late)
+    checkpoint(world)
+    assert not checkpoint_topic(world.ports, TOPIC)
 
 
 def test_packs_that_wait_in_the_queue_are_ingested_afterwards() -> None:
@@ -640,8 +673,9 @@ def test_a_rebuild_keeps_what_is_parked_and_it_arrives_when_it_may() -> None:
     run_rebuild(world, replace_index=True)
     after = {each.name: each for each in world.service.subscriptions.all(TOPIC)}
     assert {name: each.state for name, each in after.items()} == {name: each.state for name, each in before.items()}
-    same = {name for name in after if after[name].generation == before[name].generation}
-    assert same == {"billing", "audit"}
+    assert {name: each.generation for name, each in after.items()} == {
+        name: each.generation for name, each in before.items()
+    }
     world.service.queues.restore("queue-audit")
     world.run(HOUR, sweeps=True)
     assert world.received("audit") == once(direct) and not world.received("billing")
@@ -649,6 +683,34 @@ def test_a_rebuild_keeps_what_is_parked_and_it_arrives_when_it_may() -> None:
     world.run(2 * DAY, sweeps=True)
     for name in ("billing", "audit", "other"):
         assert world.received(name) == once(direct + later)
+
+
+def test_a_rebuild_keeps_what_is_damaged_and_direct_suspects_and_plans_the_other_suspects_anew() -> None:
+    world = a_world("billing")
+    [late] = world.send(2 * HOUR)
+    [bucket] = world.service.buckets.all(TOPIC)
+    [subscription] = world.service.subscriptions.all(TOPIC)
+    for id, name, next_check_ms in (("p", bucket.object_name, DAY), ("d", "parked/orders/x", DAY), ("b", "x", None)):
+        segment = Segment(
+            offset=4, length=9, rows=1, raw_bytes=9, first_deliver_at_ms=START_MS, last_deliver_at_ms=START_MS
+        )
+        planned = PlannedSegment(object_name=name, segment=segment, due_rows=1)
+        item = SetAside(
+            key=SetAsideKey(topic=TOPIC, subscription="billing", generation=subscription.generation, id=id),
+            plan=Plan(topic=TOPIC, first_slot=bucket.first_slot, end_slot=bucket.first_slot + 1, segments=(planned,)),
+            ranges=((0, 0, 1),),
+            start=0,
+            reason="throttled",
+            first_seen_ms=START_MS,
+            next_check_ms=next_check_ms,
+        )
+        world.service.set_aside.put(item)
+    run_rebuild(world, replace_index=True)
+    assert {each.key.id for each in world.service.set_aside.all(TOPIC)} == {"d", "b"}
+    assert all(each.key.is_of(subscription) for each in world.service.set_aside.all(TOPIC))
+    world.service.set_aside.delete([each.key for each in world.service.set_aside.all(TOPIC)])
+    world.run(3 * HOUR, sweeps=True)
+    assert world.received() == once([late])
 
 
 def test_no_sweep_takes_a_park_for_nobody_s_while_the_topic_is_rebuilt() -> None:
@@ -678,3 +740,31 @@ def test_a_filter_outlives_the_table() -> None:
     world.run(2 * HOUR, sweeps=True)
     assert world.received("red") == once([red])
     assert world.received("billing") == once([red, blue])
+
+
+def test_a_reschedule_while_the_topic_is_rebuilt_does_not_say_that_it_is_too_late() -> None:
+    world = a_world()
+    [old] = world.send(DAY)
+    state = world.state
+
+    def send_checked(messages: list[OutgoingMessage]) -> list[Receipt]:
+        world.service.topic_states.delete(TOPIC)  # ingest moves the message when the topic is back
+        return [Receipt(id=id_text(messages[0].id), topic=TOPIC, deliver_at_ms=messages[0].deliver_at_ms)]
+
+    connection: Any = SimpleNamespace(
+        storage=world.service, objects=world.service.objects, settings=SimpleNamespace(s3_bucket="bucket")
+    )
+    sender: Any = SimpleNamespace(send_checked=send_checked)
+    with pytest.raises(UnknownTopic):
+        reschedule(connection, sender, state, world.ids, world.clock.now_ms(), START_MS + 2 * DAY, old, None)
+
+
+def test_a_job_from_before_a_rebuild_whose_new_plan_has_fewer_parts_ends_well() -> None:
+    world = a_world(inline_rows=1, part_rows=5)
+    ids = world.send(*(HOUR + i for i in range(20)))
+    world.clock.set_ms(START_MS + HOUR)
+    dispatch(world.ports, TOPIC)
+    [delivery] = world.service.deliveries.all(TOPIC)
+    assert do_job(world.ports, PartJob(key=delivery.key, part=delivery.parts)) is None
+    world.run(HOUR, sweeps=True)
+    assert world.received() == once(ids)

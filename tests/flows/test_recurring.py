@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,9 +16,11 @@ from tidewheel.errors import AlreadyExists, InvalidValue, UnknownMessage
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.delivery.occurrences import store_occurrences
 from tidewheel.flows.delivery.recur import next_occupied_by
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.recovery.rebuild_engine import InProcess
+from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.orphans import sweep_orphans
 from tidewheel.model.message import Message, id_bytes, id_deliver_at_ms
@@ -109,7 +112,9 @@ def test_body_attributes_key_and_expiry_come_each_time() -> None:
     world = World()
     make(world, key="report", body={"n": 1}, every="1d", attributes={"kind": "report"}, expires_in="1h")
     world.run(2 * DAY + MINUTE, sweeps=True)
-    for sent in world.service.queues.sent("queue-billing"):
+    everything = world.service.queues.sent("queue-billing")
+    assert len(everything) == 3
+    for sent in everything:
         assert sent.text == '{"n":1}'
         assert sent.attributes == {"kind": "report"}
         assert f'"exp":{sent.deliver_at_ms + HOUR}' in sent.header
@@ -242,6 +247,15 @@ def test_what_cannot_be_made_is_told(changes: dict[str, Any], field: str | None)
     assert world.received() == Counter()
 
 
+def test_two_dispatches_that_plan_the_same_slots_put_objects_of_different_names() -> None:
+    world = World()
+    make(world, every="1h")
+    world.clock.advance_ms(3 * HOUR)
+    planned = replace(world.state, sealed=world.state.planned + 2 * HOUR // world.state.slot_ms)
+    stored = [store_occurrences(world.ports, planned, world.service.recurring.all(TOPIC)) for _ in range(2)]
+    assert len({each.object_name for each in stored if each}) == 2
+
+
 def test_a_rebuild_of_a_lost_table_brings_recurring_messages_back() -> None:
     world = World()
     make(world, every="1h")
@@ -251,11 +265,37 @@ def test_a_rebuild_of_a_lost_table_brings_recurring_messages_back() -> None:
     [kept] = storage.recurring.all(TOPIC)
     storage.store.topics.clear()
     rebuild(world.ports, TOPIC, InProcess(objects=world.ports.objects), lease_s=600)
-    assert storage.recurring.all(TOPIC) == [kept]
+    [restored] = storage.recurring.all(TOPIC)
+    assert restored.says_the_same(kept) and restored.generation == kept.generation
     assert world.state.recurring == 1
     world.run(DAY, sweeps=True)
     minutes = sorted({(id_deliver_at_ms(id_bytes(each)) - START_MS) / MINUTE for each in world.received()})
     assert [each for each in minutes if each <= 48 * 60] == [60.0 * i for i in range(49)]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("twice", [False, True])
+def test_after_a_rebuild_a_paused_subscription_gets_the_planned_occurrences_of_one_that_has_ended(
+    lost: bool, twice: bool
+) -> None:
+    world = World("billing", "audit")
+    make(world, "ended", every="1h")
+    make(world, "goes on", every="1h")
+    world.run(MINUTE)
+    pause(world.service, TOPIC, "audit")
+    world.run(5 * HOUR + 30 * MINUTE, sweeps=True)
+    end(world, "ended")
+    assert checkpoint_topic(world.ports, TOPIC)
+    if lost:
+        world.service.store.topics.clear()
+    for _ in range(1 + twice):
+        rebuild(world.ports, TOPIC, InProcess(objects=world.ports.objects), lease_s=0, replace_index=True)
+        world.run(MINUTE)
+    resume(world.service, world.service.queues, world.clock, TOPIC, "audit")
+    world.run(HOUR, sweeps=True)
+
+    for name in ("audit", "billing"):  # the first at once, from its maker
+        assert [each for each in due_minutes(world, name) if each <= 300] == sorted([60.0 * i for i in range(6)] * 2)
 
 
 def test_making_it_again_later_without_a_start_changes_nothing_whatever_the_rule() -> None:

@@ -297,6 +297,23 @@ def test_a_collection_between_the_reading_and_the_opening_is_seen() -> None:
     assert not world.service.deliveries.all(TOPIC)
 
 
+def test_a_replay_says_from_when_on_it_found_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(**KEPT)
+    ids = delivered(world)
+    [(first_slot, end_slot), *_] = world.service.plans.ranges(TOPIC)
+    read = world.service.plans.read
+
+    def collected(topic: str, slot: int) -> object:
+        return None if slot == first_slot else read(topic, slot)
+
+    monkeypatch.setattr(world.service.plans, "read", collected)
+    done = run_replay(world)
+    monkeypatch.undo()
+    world.work()
+    assert done.first_ms == end_slot * world.state.slot_ms
+    assert world.received() == Counter([*ids[:-1], *ids[1:-1]])
+
+
 def test_a_range_has_its_first_millisecond_and_not_its_last() -> None:
     for first_ms, end_ms, plans in (
         (DAY + HOUR, DAY + HOUR + 1, 1),

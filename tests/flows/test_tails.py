@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.flows.world import DAY, HOUR, START_MS, TOPIC, World, once
-from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.load_index import complete, completed, next_occupied
+from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.ledger.bucket import Bucket, encode_tail
 
 SLOT_MS = 300_000
@@ -153,10 +153,10 @@ def test_what_is_occupied_and_what_comes_next_is_the_same_with_tails_as_without(
     for at in ends:
         assert next_occupied(world.ports, coarse, at) == min((s for s in occupied if s >= at), default=None)
         end = at + random_.randint(1, 50)
-        found = [each for each in completed(world.ports, coarse, at, end, SLOT_MS) if each.occupies(at, end)]
+        found = [each for each in completed(world.ports, coarse, at, end, SLOT_MS).buckets if each.occupies(at, end)]
         assert all(bucket.complete and bucket in [_cut(each, at, end) for each in exact] for bucket in found)
     needed = [bucket for bucket in exact if bucket.slots.range_cardinality(ends[0] - 9, ends[0])]
-    found = completed(world.ports, coarse, ends[0] - 9, ends[0], SLOT_MS)
+    found = completed(world.ports, coarse, ends[0] - 9, ends[0], SLOT_MS).buckets
     assert {bucket.id for bucket in needed} <= {bucket.id for bucket in found if bucket.complete}
     assert all(bucket.segments == _cut(bucket, ends[0] - 9, ends[0]).segments for bucket in found)
 
@@ -175,7 +175,31 @@ def test_a_bucket_that_is_complete_is_not_read() -> None:
     assert complete(objects, bucket) is bucket
 
 
-def test_a_tail_that_is_damaged_or_gone_is_an_error_and_plans_nothing() -> None:
+def test_a_merge_of_ledgers_with_tails_loses_and_doubles_nothing() -> None:
+    world = World()
+    ids = spread(world, 6)
+    shrunk(world, shift=4)
+    merged = merge(world.ports, TOPIC, in_process(world.ports.objects), lease_s=900, everything=True)
+    assert merged is not None and (merged.merges, merged.rows) == (1, len(ids))
+    world.run(4 * DAY)
+    assert world.received() == once(ids)
+
+
+def test_two_ledgers_that_are_gone_are_set_aside_and_keep_no_other_waiting() -> None:
+    world = World()
+    for _ in range(2):
+        world.send(HOUR)
+    gone = world.service.objects.names("ledgers/")
+    ids = world.send(HOUR)
+    shrunk(world, shift=4)
+    world.service.objects.delete(gone)
+    world.run(HOUR)
+    assert world.received() == once(ids)
+    assert {name for item in world.service.set_aside.all(TOPIC) for name in item.objects} == set(gone)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_damaged_tail_is_replaced_by_the_footer_and_a_ledger_that_is_gone_is_set_aside(gone: bool) -> None:
     world = World()
     ids = world.send(HOUR)
     shrunk(world, shift=4)
@@ -184,11 +208,16 @@ def test_a_tail_that_is_damaged_or_gone_is_an_error_and_plans_nothing() -> None:
     world.clock.set_ms(START_MS + HOUR - LOOKAHEAD_MS)
     assert bucket.tail is not None
     world.service.objects.put(bucket.object_name, good[: bucket.tail.offset])
-    with pytest.raises(CorruptLedger):
-        dispatch(world.ports, TOPIC)
-    world.service.objects.delete([bucket.object_name])
-    with pytest.raises(ObjectMissing):
-        dispatch(world.ports, TOPIC)
+    if gone:
+        world.service.objects.delete([bucket.object_name])
+    dispatch(world.ports, TOPIC)
+    world.work()
+    if gone:
+        assert world.received() == {}
+        [item] = world.service.set_aside.all(TOPIC)
+        assert item.objects == (bucket.object_name,)
+    else:  # the footer names the same segments
+        assert world.received() == once(ids)
     world.service.objects.put(bucket.object_name, good)
     world.run(2 * HOUR, sweeps=True)
     assert world.received() == once(ids)

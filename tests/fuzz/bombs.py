@@ -121,6 +121,7 @@ def _message(number: int, data: bytes) -> MemoryMessage:
         sent_at_ms=NOW_MS,
         ready_at_ms=NOW_MS,
         visible_at_ms=NOW_MS,
+        receipt_handle=f"tidewheel_bulk/{number}",
     )
 
 

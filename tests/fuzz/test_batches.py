@@ -110,9 +110,7 @@ def _hostile_packs(generation: str) -> list[bytes | str | None]:
     return packs
 
 
-def test_hostile_packs_become_dead_letters_and_all_others_arrive(
-    service: Orders, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hostile_packs_are_refused_and_all_others_arrive(service: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
     logged: list[tuple[str, Any]] = []
     module = service.function("ingest")
     monkeypatch.setattr(module.telemetry.logger, "error", lambda message, **given: logged.append((message, given)))
@@ -126,11 +124,13 @@ def test_hostile_packs_become_dead_letters_and_all_others_arrive(
     service.stack.advance(minutes=30)
     assert service.ids() == Counter(sent), "no good one is lost, and no hostile one delivered"
     service.stack.advance(hours=4)
-    dead = service.stack.queue(service.queue_url("IngestionUrgentQueueDeadLetters"))
-    assert len(dead.everything) == len(hostile)
+    documents = service.stack.queue(service.queue_url("DeliveryRefusedQueue")).everything
+    assert len(documents) == len(hostile)
+    assert all(json.loads(each.body)["reason"] for each in documents)
+    assert service.stack.queue(service.queue_url("IngestionUrgentQueueDeadLetters")).everything == []
     assert _others(service) == before
     refused = [given for message, given in logged if message in ("pack refused", "topic not ingested")]
-    assert len({given["extra"]["sqs_message_id"] for given in refused if "sqs_message_id" in given["extra"]}) > 45
+    assert len({name for given in refused for name in given["extra"]["sqs_message_ids"]}) > 45
     assert all("exc_info" in given or given["extra"]["advice"] for given in refused), "each says why"
     assert SECRET not in repr(logged)
 
@@ -150,8 +150,9 @@ def test_hostile_jobs_do_nothing_and_all_others_are_done(service: Orders) -> Non
     sent = service.client.send_many(TOPIC, [Message(body="good", delay=1_000 + i) for i in range(30)])
     service.stack.advance(minutes=40)
     assert service.ids() == Counter(each.id for each in sent)
-    dead = service.stack.queue(service.queue_url("DeliveryWorkQueueDeadLetters"))
-    assert len(dead.everything) > 30
+    refused = service.stack.queue(service.queue_url("DeliveryRefusedQueue"))
+    assert len(refused.everything) > 30
+    assert service.stack.queue(service.queue_url("DeliveryWorkQueueDeadLetters")).everything == []
     assert _others(service) == before
 
 

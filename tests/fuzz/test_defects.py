@@ -12,7 +12,7 @@ import pytest
 from tests.fuzz.good import CHECKPOINT, IDS, ITEMS, NOW_MS, PACKS, PLAN
 from tidewheel import InvalidValue
 from tidewheel.aws.dynamodb import items
-from tidewheel.errors import CorruptMetadata, CorruptPack, UnsupportedLayout
+from tidewheel.errors import CorruptMetadata, CorruptPack, NewerRelease, UnsupportedLayout
 from tidewheel.flows.delivery.ingest import pack_rows
 from tidewheel.flows.delivery.release import releases
 from tidewheel.flows.upkeep.payloads import sweep_payloads
@@ -138,7 +138,7 @@ def test_a_plan_a_checkpoint_and_a_pack_of_a_newer_version_are_refused_as_such()
         decode_plan("orders", 1, 2, _newer(PLAN))
     with pytest.raises(UnsupportedLayout):
         decode_checkpoint(_newer(CHECKPOINT))
-    with pytest.raises(CorruptPack, match="version 3; this release reads"):
+    with pytest.raises(NewerRelease, match="version 3; this release reads"):
         decode_pack(sealed(b"\x03" + opened(PACKS[0])[1:]), NOW_MS)
 
 

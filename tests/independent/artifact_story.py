@@ -1,8 +1,8 @@
 """The story of `tests/artifact` on DynamoDB Local, ElasticMQ and versitygw; `make test-independent` names this file.
 
 Schedules, parameters and starts of functions are the harness's, as on moto. ElasticMQ's time is moved like the
-functions'. DynamoDB Local has the machine's time, which it needs for TTL alone: no item of the story expires. versitygw
-has the machine's time behind `S3Front`.
+functions'. DynamoDB Local has the machine's time, which it needs for TTL alone: no item of the story expires. Its
+answers have the moved time behind `DatedFront`. versitygw has the machine's time behind `S3Front`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tests.artifact.scenario import Scenario
 from tests.artifact.service import ArtifactService
 from tests.artifact.template import REGION
 from tests.artifact.test_story import STORY
+from tests.independent.dated_front import DatedFront
 from tests.independent.fetch import fetch
 from tests.independent.s3_front import S3Front
 from tests.independent.servers import running
@@ -33,9 +34,8 @@ def test_what_is_deployed_delivers_real_messages_once_and_in_time(parts: Parts, 
     begin = time.monotonic()
     with running(fetch(), servers, region=REGION, clock=clock.file) as found:
         front = S3Front(found["AWS_ENDPOINT_URL_S3"], servers / "objects", clock)
-        endpoints = Endpoints(
-            dynamodb=found["AWS_ENDPOINT_URL_DYNAMODB"], s3=front.url, sqs=found["AWS_ENDPOINT_URL_SQS"]
-        )
+        table = DatedFront(found["AWS_ENDPOINT_URL_DYNAMODB"], clock)
+        endpoints = Endpoints(dynamodb=table.url, s3=front.url, sqs=found["AWS_ENDPOINT_URL_SQS"])
         with Cloud(parts, logs, endpoints, clock) as cloud:
             verdict = Scenario(ArtifactService(cloud), STORY).run()
             functions = cloud.functions
@@ -44,3 +44,4 @@ def test_what_is_deployed_delivers_real_messages_once_and_in_time(parts: Parts, 
             assert verdict.messages > 300 and verdict.arrived == verdict.copies > 700
             assert functions.calls.keys() == {"ingest", "dispatch", "deliver", "sweep", "compact"}
         front.close()
+        table.close()

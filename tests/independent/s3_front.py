@@ -38,7 +38,7 @@ class S3Front:
 
     def __init__(self, s3_url: str, objects: Path, clock: MovedClock) -> None:
         self._backend, self._objects, self._clock = s3_url, objects, clock
-        self._service = HttpService(self._answer)
+        self._service = HttpService(self._answer, clock)
         self.url = self._service.url
 
     def close(self) -> None:

@@ -167,7 +167,7 @@ DENIED = {
     # Queues.
     "send to a subscription": sends("{MAIL}", (SWEEP, COMPACT, *JOB_ROLES)),
     "put a pack into an ingest queue": sends("{URGENT}"),
-    "put a job into the work queue": sends("{WORK}", (INGEST, COMPACT, *JOB_ROLES)),
+    "put a job into the work queue": sends("{WORK}", (COMPACT, *JOB_ROLES)),
     "forge a dead letter of the service": sends("{DEAD}"),
     "forge a dead letter of a subscription": sends("{MAIL}-dead"),
     "send to a queue that is only named like the service's": sends("{LOOKALIKE}"),
@@ -206,13 +206,13 @@ DENIED = {
     ),
     "delete a schedule": Denied(
         call="scheduler.delete_schedule",
-        params={"GroupName": "{GROUP}", "Name": "sweep"},
+        params={"GroupName": "{GROUP}", "Name": "orders.1"},
         action="scheduler:DeleteSchedule",
         roles=but(SWEEP),
     ),
-    "change the sweep's schedule": Denied(
+    "change a schedule": Denied(
         call="scheduler.update_schedule",
-        params={**SCHEDULE_OF_ITS_OWN, "Name": "sweep", "GroupName": "{GROUP}"},
+        params={**SCHEDULE_OF_ITS_OWN, "Name": "orders.1", "GroupName": "{GROUP}"},
         action="scheduler:UpdateSchedule",
     ),
     # Functions, jobs, settings, rights.
@@ -280,7 +280,7 @@ DENIED_TO_DECLARE = {
             "empty a queue",
             "change a queue",
             "make a schedule",
-            "change the sweep's schedule",
+            "change a schedule",
             "invoke dispatch",
             "start a merge",
             "read another parameter",

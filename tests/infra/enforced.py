@@ -22,7 +22,7 @@ from tidewheel.flows.upkeep.health import Health, health
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.jobs import JobRunner
 from tidewheel.model.message import Message
-from tidewheel.model.object_names import LEDGERS, PARKED, PAYLOADS, PLANS, topic_prefixes
+from tidewheel.model.object_names import ASIDE, LEDGERS, PARKED, PAYLOADS, PLANS, REFUSED, topic_prefixes
 from tidewheel.model.pack import PACK_ATTRIBUTE
 from tidewheel.model.settings import ServiceSettings, parameter_name
 from tidewheel.model.subscription_state import State
@@ -91,6 +91,14 @@ class World:
             Payload=json.dumps({"topic": topic} if topic else {}).encode(),
         )
         self.stack.advance()
+
+    def retry_damaged(self, topic: str) -> None:
+        """Retries all that is set aside of a topic, and waits for it."""
+        found = self.client.damaged(topic)
+        assert found
+        for each in found:
+            self.client.retry_damaged(topic, each.id)
+        self.stack.advance(hours=1)
 
     def subscription_queue(self, topic: str) -> str:
         """URL of the queue of a topic's subscription "mail"."""
@@ -187,6 +195,19 @@ def is_paused(world: World) -> None:
     world.stack.advance(minutes=5)
     assert len(world.bodies(topic)) == 3
     assert world.names(f"{PARKED}{topic}/") == []
+
+
+def is_held(world: World) -> None:
+    """What ingest cannot park waits in the work queue, whose worker parks it."""
+    topic = world.topic("held")
+    world.client.pause(topic, "mail")
+    with world.patched(tidewheel__aws__dynamodb__parks__DynamoParks__put=_refuses):
+        world.client.send(topic, "held", delay=5)
+        world.stack.advance(seconds=30)
+    world.stack.advance(minutes=10)
+    world.client.resume(topic, "mail")
+    world.stack.advance(minutes=10)
+    assert world.bodies(topic) == ["held"]
 
 
 def breaks(world: World) -> None:
@@ -324,7 +345,7 @@ def is_late_in_a_wide_ledger(world: World) -> None:
     lost = {
         "tidewheel__aws__sqs_queues__SqsQueues__enqueue_parts": lambda *_: None,
         # What it has looked after is seen half an hour later only.
-        "tidewheel__flows__upkeep__sweep___check_delivery": lambda *_: None,
+        "tidewheel__flows__upkeep__sweep__check_delivery": lambda *_: None,
         "tidewheel__aws__dynamodb__plans__MAX_INLINE_MANIFEST_BYTES": 10,
     }
     with world.patched(**lost):
@@ -409,7 +430,7 @@ def is_refused_a_merge(world: World) -> None:
         world.invoke("compact", topic)
     assert world.names(f"{LEDGERS}{topic}/") == before
     with world.patched(
-        tidewheel__aws__s3_objects__PART_BYTES=100, tidewheel__aws__s3_objects___Upload__finish=_refuses_to_finish
+        tidewheel__aws__s3_objects__PART_BYTES=100, tidewheel__aws__s3_objects___Upload__finish=_refuses
     ):
         world.invoke("compact", topic)
     assert world.names(f"{LEDGERS}{topic}/") == before
@@ -421,8 +442,8 @@ def is_refused_a_merge(world: World) -> None:
     assert len(world.bodies(topic)) == 21
 
 
-def _refuses_to_finish(_: object) -> None:
-    raise OSError("the upload failed")
+def _refuses(*_: object) -> None:
+    raise OSError("refused")
 
 
 def is_merged_large(world: World) -> None:
@@ -439,7 +460,7 @@ def is_merged_large(world: World) -> None:
 
 
 def lost_a_ledger(world: World) -> None:
-    """An object that is gone is missing, not denied: dispatch and deliver say so, and compact leaves it out."""
+    """An object that is gone is missing, not denied: deliver sets it aside, and compact leaves it out."""
     topic = world.topic("missing", max_buckets=8)
     sent = world.send_batches(topic, 7)
     name = world.names(f"{LEDGERS}{topic}/")[0]
@@ -448,11 +469,50 @@ def lost_a_ledger(world: World) -> None:
     s3.delete_object(Bucket=bucket, Key=name)
     world.client.update_topic(topic, max_buckets=2)
     world.invoke("compact", topic)
-    world.stack.advance(days=1)
-    s3.put_object(Bucket=bucket, Key=name, Body=kept)
     world.stack.advance(days=3)
+    s3.put_object(Bucket=bucket, Key=name, Body=kept)
+    world.retry_damaged(topic)
     assert world.bodies(topic) == sent
-    assert {type(each.error).__name__ for each in world.stack.failures} == {"PartialFailure"}
+
+
+def has_a_wrong_byte(world: World) -> None:
+    """Deliver keeps what it could read of a damaged ledger under `aside/`."""
+    topic = world.topic("aside")
+    sent = world.send_batches(topic, 3)
+    s3, bucket = world.stack.session.client("s3"), world.settings.s3_bucket
+    name = world.names(f"{LEDGERS}{topic}/")[0]
+    whole = s3.get_object(Bucket=bucket, Key=name)["Body"].read()
+    s3.put_object(Bucket=bucket, Key=name, Body=whole[:50] + bytes([whole[50] ^ 255]) + whole[51:])
+    world.stack.advance(days=3)
+    assert world.names(f"{ASIDE}{LEDGERS}{topic}/")
+    s3.put_object(Bucket=bucket, Key=name, Body=whole)
+    world.retry_damaged(topic)
+    assert world.bodies(topic) == sent
+
+
+def lost_a_plan(world: World) -> None:
+    """Deliver makes a plan anew whose object is gone."""
+    topic = world.topic("planless")
+    world.client.pause(topic, "mail")
+    sent = world.send_batches(topic, 3)
+    with world.patched(tidewheel__aws__dynamodb__plans__MAX_INLINE_MANIFEST_BYTES=10):
+        world.stack.advance(days=3)
+    names = world.names(f"{PLANS}{topic}/")
+    assert names
+    for name in names:
+        world.stack.session.client("s3").delete_object(Bucket=world.settings.s3_bucket, Key=name)
+    world.client.resume(topic, "mail")
+    world.stack.advance(days=1)
+    assert world.bodies(topic) == sent
+
+
+def is_foreign_and_large(world: World) -> None:
+    """What is refused, and too large for the queue of refused messages, is an object."""
+    before = len(world.names(REFUSED))
+    for url in (world.settings.bulk_queue_url, world.settings.work_queue_url):
+        world.stack.session.client("sqs").send_message(QueueUrl=url, MessageBody=secrets.token_urlsafe(786_430))
+    world.stack.advance(hours=1)
+    assert len(world.names(REFUSED)) == before + 2
     world.stack.failures.clear()
 
 
@@ -490,6 +550,9 @@ def is_deleted(world: World) -> None:
     topic = world.topic("deleted")
     world.client.send(topic, "x", delay="1d", key="k")
     world.client.cancel(topic, world.client.send(topic, "y", delay="1d").id)
+    moved = world.client.send(topic, "z", delay="1d").id
+    world.stack.advance(minutes=10)
+    world.client.reschedule(topic, moved, delay="2d")
     world.stack.advance(minutes=10)
     for prefix in topic_prefixes(topic):
         world.put(f"{prefix}z")
@@ -527,6 +590,7 @@ FLOWS: dict[str, Callable[[World], None]] = {
         goes_direct,
         comes_twice,
         is_paused,
+        is_held,
         breaks,
         breaks_half_way,
         is_left_by_its_subscription,
@@ -541,6 +605,9 @@ FLOWS: dict[str, Callable[[World], None]] = {
         is_refused_a_merge,
         is_merged_large,
         lost_a_ledger,
+        has_a_wrong_byte,
+        lost_a_plan,
+        is_foreign_and_large,
         has_orphans,
         is_deleted,
         is_collected_by_dispatch,

@@ -17,12 +17,15 @@ from infra.application import BUNDLING_STACKS, build_app
 from tests.conftest import REPOSITORY, SKEW, TOPIC, Orders
 from tests.infra.cloudwatch import STACK, Points, Series, fires, reference, series_in
 from tests.local.told import TELLING, points
+from tidewheel.aws.scheduler_wheel import SchedulerWheel
 from tidewheel.cdk.alarms import anchor
+from tidewheel.clock import Clock
 from tidewheel.cost.assumptions import Assumptions
 from tidewheel.cost.prices import ALARM_MONTH, LOGS_GB, METRIC_MONTH
 from tidewheel.errors import InvalidValue
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message
+from tidewheel.telemetry import function as telemetry
 from tidewheel.telemetry import metrics
 
 RUNBOOK = REPOSITORY / "docs" / "runbook.md"
@@ -118,12 +121,45 @@ def no_merge(service: Orders, patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def no_schedules(service: Orders, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SchedulerWheel, "schedule", fail)
+    service.client.send_recurring(TOPIC, "ticks", "x", every="1m")
+
+
+class Ahead:
+    """A clock that is four minutes ahead."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms() + 240_000
+
+
+def wrong_clock(service: Orders, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(telemetry, "_DOUBT_S", 0)
+    patch.setattr(service.function("ingest").telemetry._clock, "local", Ahead(service.stack.clock))
+    service.client.send(TOPIC, "x", delay="70m")
+
+
+def no_object(service: Orders, patch: pytest.MonkeyPatch) -> None:
+    service.client.send(TOPIC, "x", delay="70m")
+    service.stack.advance(minutes=10)
+    s3 = service.stack.session.client("s3")
+    [bucket] = [each["Name"] for each in s3.list_buckets()["Buckets"]]
+    for found in s3.list_objects_v2(Bucket=bucket, Prefix=f"ledgers/{TOPIC}/")["Contents"]:
+        s3.delete_object(Bucket=bucket, Key=found["Key"])
+
+
 SCENARIOS: dict[str, tuple[Callable[[Orders, pytest.MonkeyPatch], None], int]] = {
     "OldestDue": (no_dispatch, 90),
     "UnplannedSlots": (no_plan, 90),
     "OpenDeliveries": (no_deliver, 150),
     "BrokenSubscriptions": (no_queue, 90),
     "Failures": (no_deliver, 90),
+    "ScheduleRefused": (no_schedules, 20),
+    "ClockDoubted": (wrong_clock, 5),
+    "Damaged": (no_object, 110),
     "Merges": (no_merge, 10),
 }
 
@@ -292,7 +328,8 @@ def test_a_sweep_that_does_not_run_raises_an_alarm_by_its_silence(alarms: dict[s
 
 
 def test_every_bad_end_of_every_job_is_told_to_the_topic(production: dict[str, Any]) -> None:
-    [rule] = [each["Properties"] for each in production.values() if each["Type"] == "AWS::Events::Rule"]
+    rules = [each["Properties"] for each in production.values() if each["Type"] == "AWS::Events::Rule"]
+    [rule] = [each for each in rules if "EventPattern" in each]
     jobs = [name for name, each in production.items() if each["Type"] == "AWS::Glue::Job"]
     assert sorted(reference(each) for each in rule["EventPattern"]["detail"]["jobName"]) == sorted(jobs)
     assert rule["EventPattern"]["source"] == ["aws.glue"]
@@ -349,7 +386,7 @@ def test_development_has_no_alarms_no_dashboard_and_tells_of_jobs_all_the_same(t
     )
     types = [each["Type"] for each in resources.values()]
     assert ALARM not in types and "AWS::CloudWatch::Dashboard" not in types
-    assert types.count("AWS::Events::Rule") == types.count("AWS::SNS::Topic") == 1
+    assert types.count("AWS::Events::Rule") == 2 and types.count("AWS::SNS::Topic") == 1
 
 
 def test_alarms_on_metrics_that_nothing_emits_are_left_out(alarms: dict[str, dict[str, Any]]) -> None:

@@ -23,6 +23,8 @@ from tidewheel.local.emulator.iam_policy import Request, allowed, matching
 from tidewheel.local.emulator.iam_requests import requests_of
 from tidewheel.local.emulator.iam_resources import asked
 from tidewheel.model.message import Message
+from tidewheel.model.plan import Plan, PlannedSegment
+from tidewheel.model.set_aside import SetAside, SetAsideKey
 from tidewheel.model.settings import ServiceSettings, parameter_name
 
 MINE, OTHER, NEW = "orders", "orders2", "new"
@@ -120,6 +122,12 @@ def all_dead(world: World, topic: str) -> None:
     sqs = world.stack.session.client("sqs")
     for arn in world.dead_letter_queues():
         sqs.send_message(QueueUrl=sqs.get_queue_url(QueueName=arn.rpartition(":")[2])["QueueUrl"], MessageBody="dead")
+    urgent_arn = f"arn:aws:sqs:us-east-1:123456789012:{world.settings.urgent_queue_url.rpartition('/')[2]}"
+    document = {"queue_arn": urgent_arn, "attributes": {}, "body": "x"}
+    s3 = world.stack.session.client("s3")
+    s3.put_object(Bucket=world.settings.s3_bucket, Key="refused/1.json", Body=json.dumps(document).encode())
+    reference = json.dumps({"queue_arn": urgent_arn, "object_name": "refused/1.json"})
+    sqs.send_message(QueueUrl=world.settings.refused_queue_url, MessageBody=reference)
 
 
 def something_delivered(world: World, topic: str) -> None:
@@ -143,6 +151,49 @@ def retry_once(tw: Tidewheel, world: World, topic: str) -> None:
 
 def redrive(tw: Tidewheel, world: World, topic: str) -> None:
     tw.redrive(topic, "mail")
+
+
+def something_damaged(world: World, topic: str) -> None:
+    """A ledger that is set aside, overwritten with rubbish in an S3 bucket that keeps versions."""
+    something_waiting(world, topic)
+    set_aside(world.stack, topic, "mail", "restore", "give-up")
+
+
+def set_aside(stack: LocalTidewheel, topic: str, subscription: str, *ids: str) -> None:
+    """Overwrites a topic's last ledger with rubbish, where a version is kept, and sets it aside with these ids."""
+    connection = stack.client()._connection
+    storage, s3_bucket = connection.storage, connection.settings.s3_bucket
+    s3 = stack.session.client("s3")
+    bucket = storage.buckets.all(topic)[-1]
+    s3.put_bucket_versioning(Bucket=s3_bucket, VersioningConfiguration={"Status": "Enabled"})
+    s3.copy_object(
+        Bucket=s3_bucket,
+        Key=bucket.object_name,
+        CopySource={"Bucket": s3_bucket, "Key": bucket.object_name},
+        MetadataDirective="REPLACE",
+    )
+    stack.advance(seconds=1)  # moto lists versions of the same moment in any order
+    s3.put_object(Bucket=s3_bucket, Key=bucket.object_name, Body=b"rubbish")
+    stack.advance(seconds=1)
+    segment = PlannedSegment(object_name=bucket.object_name, segment=bucket.segments[0], due_rows=1)
+    for id in ids:
+        storage.set_aside.put(
+            SetAside(
+                key=SetAsideKey(topic=topic, subscription=subscription, generation="s1", id=id),
+                plan=Plan(topic=topic, first_slot=1, end_slot=2, segments=(segment,)),
+                ranges=((0, 0, 1),),
+                start=0,
+                reason="damaged",
+                first_seen_ms=0,
+                next_check_ms=None,
+            )
+        )
+
+
+def restore_and_give_up(tw: Tidewheel, world: World, topic: str) -> None:
+    assert len(tw.damaged(topic)) == 2
+    tw.restore_damaged(topic, "mail:restore")
+    tw.give_up_damaged(topic, "mail:give-up", "no backup")
 
 
 def recur(tw: Tidewheel, world: World, topic: str) -> None:
@@ -260,6 +311,7 @@ CALLS = {
     "peek of an administrator": Call(role=ADMINISTRATOR, prepare=something_waiting, do=lambda tw, w, t: tw.peek(t)),
     "stats of an administrator": Call(role=ADMINISTRATOR, do=lambda tw, w, t: tw.stats(t)),
     "redrive of the service": Call(role=ADMINISTRATOR, prepare=all_dead, do=lambda tw, w, t: tw.redrive_service()),
+    "damaged": Call(role=ADMINISTRATOR, prepare=something_damaged, do=restore_and_give_up),
     "pause and resume": Call(role=ADMINISTRATOR, prepare=something_waiting, do=pause_and_resume),
 }
 ONE_TOPIC = [name for name, call in CALLS.items() if call.role != ADMINISTRATOR]

@@ -62,6 +62,9 @@ def jobs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         topic = world.topic("orders")
         world.send_batches(topic, 3)
         world.client.send_recurring(topic, "weekly", "x", every="7d")
+        paused = world.topic("paused")
+        world.client.pause(paused, "mail")
+        world.client.send_recurring(paused, "hourly", "x", every="1h")
         # Nothing else waits in this topic, so the import arms the wheel.
         alone = world.topic("imported")
         stack.run_job("import_messages", topic=topic, input=some_file(tmp_path_factory))
@@ -77,6 +80,8 @@ def jobs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         lose_table(world, topic)
         reports["rebuild"] = stack.run_job("rebuild_index", topic=topic)
         stack.run_job("rebuild_index", topic=topic, replace=True)
+        # Its planned occurrences are objects.
+        stack.run_job("rebuild_index", topic=paused, replace=True)
         reports["aside"] = world.names(ASIDE)
         access = stack._emulator.access
         assert access is not None

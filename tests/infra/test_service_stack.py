@@ -196,18 +196,12 @@ def test_batches_are_as_large_and_as_patient_as_the_contract_says(
     assert properties.get("MaximumBatchingWindowInSeconds", 0) == window_s
 
 
-def test_the_sweep_runs_every_five_minutes_in_the_group(stack: StackTemplate) -> None:
-    schedule = stack.resource("AWS::Scheduler::Schedule")
-    properties = schedule["Properties"]
-    group = stack.one("AWS::Scheduler::ScheduleGroup")
-    [group_id] = stack.of_type("AWS::Scheduler::ScheduleGroup")
-    assert properties["Name"] == "sweep"
-    assert properties["ScheduleExpression"] == "rate(5 minutes)"
-    assert properties["GroupName"] == group["Name"]
-    assert group_id in schedule["DependsOn"]
-    assert properties["Target"]["Input"] == "{}"
-    assert properties["Target"]["Arn"]["Fn::GetAtt"][0].startswith("TimingWheelSweep")
-    assert "DeadLetterConfig" in properties["Target"]
+def test_a_rule_starts_the_sweep_every_five_minutes_and_no_schedule_does(stack: StackTemplate) -> None:
+    rule = stack.one("AWS::Events::Rule", "TimingWheelSweepRule")
+    assert rule["ScheduleExpression"] == "rate(5 minutes)"
+    [target] = rule["Targets"]
+    assert "TimingWheelSweep" in str(target["Arn"]) and target["Input"] == "{}"
+    assert not stack.of_type("AWS::Scheduler::Schedule")
 
 
 def test_the_table_has_the_keys_and_the_index_of_the_contract(stack: StackTemplate) -> None:

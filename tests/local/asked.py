@@ -31,9 +31,9 @@ def batch_window(service: Orders) -> Callable[[], object]:
 
 
 def sweep(service: Orders) -> None:
-    """Invokes the sweep, counted as if its schedule had fired."""
+    """Invokes the sweep, counted as if its rule had fired."""
     service.invoke("sweep")
-    service.stack.requests.invoked(by_schedule=True)
+    service.stack.requests.invoked()
 
 
 def counts(service: Orders) -> Counts:

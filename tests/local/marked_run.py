@@ -88,6 +88,10 @@ def corrupt_packs(service: Orders) -> None:
         data = sealed(bytes([2]) + zlib.compress(json.dumps(whole | change).encode()))
         attribute = {"DataType": "Binary", "BinaryValue": data}
         sqs.send_message(QueueUrl=url, MessageBody="{}", MessageAttributes={PACK_ATTRIBUTE: attribute})
+    # An unknown topic waits, so this call fails.
+    lost = sealed(bytes([2]) + zlib.compress(json.dumps(whole | {"topic": "nobody", "bodies": [MARKER]}).encode()))
+    unknown = {"DataType": "Binary", "BinaryValue": lost}
+    sqs.send_message(QueueUrl=url, MessageBody=MARKER, MessageAttributes={PACK_ATTRIBUTE: unknown})
     garbage = {"DataType": "Binary", "BinaryValue": sealed(b"\x01" + MARKER.encode())}
     sqs.send_message(QueueUrl=url, MessageBody=MARKER, MessageAttributes={PACK_ATTRIBUTE: garbage})
     service.stack.advance(minutes=20)

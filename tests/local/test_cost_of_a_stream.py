@@ -54,7 +54,7 @@ def test_the_calculator_is_within_fifteen_percent_of_a_stream_that_was_counted(
     stream = Stream(workload, Assumptions(batching_pollers=1, receives_a_second=1000), TopicSettings())
     expected = units_a_day(stream.runs())
     days = counted_hours / 24
-    a_sweep = {"scheduler.invocation": 1, "lambda.invocation": 1, "dynamodb.read": 16}
+    a_sweep = {"lambda.invocation": 1, "dynamodb.read": 16}
     by_calculator = sum(prices.dollars(unit, count * days) for unit, count in expected.items())
     by_calculator += sum(prices.dollars(unit, count * sweeps) for unit, count in a_sweep.items())
     by_count = sum(prices.dollars(unit, count) for unit, count in counted.items())

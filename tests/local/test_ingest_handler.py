@@ -33,7 +33,7 @@ class Time:
 
     def __init__(self, module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left_ms = 10 * module.HALF_MS
-        self._left_after: dict[str, dict[int, int]] = {"decode_pack": {}, "ingest": {}}
+        self._left_after: dict[str, dict[int, int]] = {"pack_of": {}, "ingest": {}}
         monkeypatch.setattr(LambdaContext, "get_remaining_time_in_millis", lambda _: self.left_ms)
         for name in self._left_after:
             monkeypatch.setattr(module, name, self._timed(name, getattr(module, name)))
@@ -68,6 +68,8 @@ def records(service: Orders, *topics: str) -> dict[str, dict[str, Any]]:
         name = id_text(checked.id)
         found[name] = {
             "messageId": name,
+            "body": "a pack",
+            "attributes": {"ApproximateReceiveCount": "1", "SentTimestamp": str(now_ms)},
             "eventSourceARN": "arn:aws:sqs:us-east-1:" + ":".join(queue_of(service).split("/")[-2:]),
             "messageAttributes": {PACK_ATTRIBUTE: value},
         }
@@ -98,7 +100,7 @@ def test_exactly_the_packs_that_are_not_read_in_time_come_again(
     names = list(batch)
     with monkeypatch.context() as patch:
         time = Time(service.function("ingest"), patch)
-        time.runs_out("decode_pack", in_time, service.function("ingest").HALF_MS - 1)
+        time.runs_out("pack_of", in_time, service.function("ingest").HALF_MS - 1)
         assert ingest(service, list(batch.values())) == names[in_time:]
     assert ingest(service, [batch[name] for name in names[in_time:]]) == []
     assert received(service) == once(names), "what did not come again is stored, and nothing is stored twice"
@@ -113,7 +115,7 @@ def test_packs_that_are_read_and_not_begun_in_time_come_again_too(
     with monkeypatch.context() as patch:
         module = service.function("ingest")
         time = Time(module, patch)
-        time.runs_out("decode_pack", 4, module.HALF_MS - 1)
+        time.runs_out("pack_of", 4, module.HALF_MS - 1)
         time.runs_out("ingest", 1, module.QUARTER_MS - 1)
         assert ingest(service, list(batch.values())) == [*rest, second, fourth]
     assert received(service) == once([first, third])

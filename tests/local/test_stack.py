@@ -32,7 +32,7 @@ def test_two_stacks_one_after_the_other_share_nothing(tmp_path: Path) -> None:
         first = toy.module("worker")
     with Toy(tmp_path) as toy:
         assert toy.module("worker") is not first
-        assert toy.count() == (0, 0, 0) and toy.schedules() == ["sweep"]
+        assert toy.count() == (0, 0, 0) and toy.schedules() == []
         assert toy.table.scan(TableName="table")["Count"] == 0
         assert not toy.stack.requests["sqs.SendMessage"]
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.conftest import SKEW, TOPIC, Orders
 from tests.local.told import TELLING, Point, documents, points, total
-from tidewheel.errors import InvalidValue
+from tidewheel.errors import CorruptMetadata, InvalidValue, NewerRelease
+from tidewheel.flows.ports.checks import Due
+from tidewheel.flows.upkeep.health import Health
+from tidewheel.flows.upkeep.sweep import SweepResult
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message
 from tidewheel.telemetry import metrics
@@ -110,6 +113,39 @@ def test_a_value_that_an_errors_cause_quotes_is_not_logged(service: Orders, monk
     [(message, given)] = logged
     assert (message, given["extra"]["field"]) == ("topic not ingested", "body")
     assert "exc_info" not in given and "a secret" not in str(given)
+
+
+def test_an_item_that_cannot_be_read_is_counted_by_each_sweep_and_told_once(
+    service: Orders, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, logged, failures = service.function("sweep"), [], {}
+
+    def failing(_: object, tell_health: Callable[..., None]) -> SweepResult:
+        tell_health(Due([], [], [], []), {})
+        return SweepResult(failures=dict(failures))
+
+    monkeypatch.setattr(module, "sweep", failing)
+    monkeypatch.setattr(module, "health", lambda *_: Health(failures=dict(failures)))
+    monkeypatch.setattr(module.telemetry.logger, "error", lambda message, **given: logged.append((message, given)))
+
+    def sweep_with(error: Exception | None) -> None:
+        failures.clear()
+        failures.update({} if error is None else {"a delivery": error})
+        service.invoke("sweep")
+
+    damage = CorruptMetadata("item DELIVERY#x is not readable")
+    sweep_with(damage)
+    sweep_with(damage)
+    sweep_with(None)
+    sweep_with(damage)
+    assert [(message, given["extra"]["what"]) for message, given in logged] == [("not readable", "a delivery")] * 2
+    found = told(capsys)
+    assert (total(found, "Damaged"), total(found, "Failures")) == (3, 0)
+    sweep_with(NewerRelease("a newer release"))
+    sweep_with(ValueError())
+    assert [message for message, _ in logged[2:]] == ["not readable", "not looked after"] * 2
+    found = told(capsys)
+    assert (total(found, "Damaged"), total(found, "Failures")) == (0, 4)
 
 
 def test_a_replay_and_a_drained_park_are_delivered_but_not_late(

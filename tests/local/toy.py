@@ -98,14 +98,12 @@ def template(**mapping: Any) -> dict[str, Any]:
                     **mapping,
                 },
             },
-            "SweepSchedule": {
-                "Type": "AWS::Scheduler::Schedule",
+            "SweepRule": {
+                "Type": "AWS::Events::Rule",
                 "Properties": {
-                    "Name": "sweep",
-                    "GroupName": {"Ref": "Group"},
-                    "FlexibleTimeWindow": {"Mode": "OFF"},
+                    "Name": "toy-sweep",
                     "ScheduleExpression": "rate(5 minutes)",
-                    "Target": {"Arn": {"Fn::GetAtt": ["Sweep", "Arn"]}, "RoleArn": "arn:aws:iam::1:role/r"},
+                    "Targets": [{"Id": "Target0", "Arn": {"Fn::GetAtt": ["Sweep", "Arn"]}, "Input": "{}"}],
                 },
             },
         }

@@ -2,11 +2,12 @@
 
     python -m tests.simulation                          seeds 0 to 99 in each mode
     python -m tests.simulation --seeds 1000:2000        these; a number n means 0:n
+    python -m tests.simulation --fresh 100              seeds that nobody has chosen; it says which
     python -m tests.simulation --seed 7 --mode faults   one; its violation with a short trace
     python -m tests.simulation --seed 7 --mode faults --trace      with every step
 
-It ends with 1 if a promise was broken, and says how to see it again. Ctrl-C prints the sums of the runs that have
-ended, keeps no file of them, and ends with 130.
+It ends with 1 if a promise was broken, and prints each failure with the command that shows it again. Ctrl-C prints the
+sums of the runs that have ended, keeps no file of them, and ends with 130.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,8 +29,10 @@ from tests.simulation.runs import Figures, all_runs, table
 from tests.simulation.service import STEPS, Simulation, Violation
 from tidewheel.errors import InvalidValue
 
-MOST_SHOWN = 5
-"""Failures that are shown with their traces."""
+MOST_TRACES = 5
+"""Failures that are shown with their traces; of others, the violation and the command."""
+_SEEDS = 1 << 40
+"""Fresh seeds are below this number."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,6 +70,7 @@ def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="N|A:B",
         help="n for 0 to n - 1, or a:b for a to b - 1 (default 100)",
     )
+    which.add_argument("--fresh", type=at_least(1), metavar="N", help="n seeds in a row from a random one")
     which.add_argument("--seed", type=at_least(0), help="one seed")
     parser.add_argument("--mode", choices=[*MODES, "all"], default="all", help="what goes wrong (default all)")
     parser.add_argument(
@@ -80,6 +85,10 @@ def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--trace shows the steps of one run: give --seed with it")
     if given.seed is not None and (given.json or given.save or given.jobs):
         parser.error("--json, --save and --jobs are for the sums over --seeds: leave them out with --seed")
+    if given.fresh is not None:
+        first = secrets.randbelow(_SEEDS)
+        given.seeds = range(first, first + given.fresh)
+        print(f"seeds {first}:{first + given.fresh}", flush=True)
     try:
         if given.json is not None:
             check_file(given.json)
@@ -97,8 +106,9 @@ def _count(figures: Figures, seeds: range, modes: Sequence[str], steps: int, job
         try:
             for number, run in enumerate(all_runs(seeds, modes, steps, jobs), 1):
                 figures.add(run)
-                if run.violation is not None and figures.failed <= MOST_SHOWN:
-                    print(f"\nseed {run.seed}, {run.mode}: {run.violation}\n{run.story}\n", flush=True)
+                if run.violation is not None:
+                    shown = run.story if figures.failed <= MOST_TRACES else run.story.partition("\n")[0]
+                    print(f"\nseed {run.seed}, {run.mode}: {run.violation}\n{shown}\n", flush=True)
                 status.update(f"{number:,} of {total:,} runs, {figures.failed} broke a promise ...")
         except KeyboardInterrupt:
             return True
@@ -106,8 +116,7 @@ def _count(figures: Figures, seeds: range, modes: Sequence[str], steps: int, job
 
 
 def _one(seed: int, mode: str, steps: int, trace: bool) -> int:
-    odds, unreliable = MODES[mode]
-    simulation = Simulation(seed=seed, odds=odds, unreliable=unreliable, steps=steps)
+    simulation = Simulation(seed=seed, mode=MODES[mode], steps=steps)
     violation: Violation | None = None
     try:
         simulation.run()

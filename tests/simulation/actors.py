@@ -11,7 +11,7 @@ from typing import Any
 from tests.simulation.interleaving import Died, Task
 from tests.stored_ports import STORED_PORTS
 from tidewheel.clock import ManualClock
-from tidewheel.errors import ConcurrentModification, NotTaken, PartLeased
+from tidewheel.errors import ConcurrentModification, PartLeased
 from tidewheel.flows.ports.parallel import in_order
 from tidewheel.memory import MemoryService
 
@@ -27,7 +27,7 @@ class CallFailed(Exception):
     """The call took effect, and its answer was lost."""
 
 
-EXPECTED = (CallFailed, ConcurrentModification, PartLeased, NotTaken)
+EXPECTED = (CallFailed, ConcurrentModification, PartLeased)
 """What a function may end with, besides well: its trigger comes again."""
 
 
@@ -103,7 +103,7 @@ class _Objects(_Port):
 class _Buckets(_Port):
     """All buckets come in two pages: what is written in between is in the later page, or in neither."""
 
-    def all(self, topic: str) -> Any:
+    def all(self, topic: str, unreadable: object = None) -> Any:
         second = self._actor.second_page
 
         def page(first: bool) -> Any:

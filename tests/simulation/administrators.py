@@ -36,11 +36,16 @@ _FOREVER_MS = 1 << 62
 
 
 class Administrators:
-    """The administrators of one world."""
+    """The administrators of one world.
 
-    def __init__(self, world: World, settings: dict[str, TopicSettings]) -> None:
+    Args:
+        crowd: how many subscriptions the first topic has besides the others.
+    """
+
+    def __init__(self, world: World, settings: dict[str, TopicSettings], *, crowd: int = 0) -> None:
         self.world = world
         self.settings = settings
+        self._crowd = crowd
         self.queues_gone: set[str] = set()
         self._names = 0
 
@@ -62,6 +67,11 @@ class Administrators:
             for name in LASTING:
                 reader = self._reader(life, name, self.random.choice(POLICIES) if name == "billing" else None)
                 self._subscribe(self.world.service, life, reader, "latest")
+        first = self.world.promises.life(next(iter(self.settings)))
+        assert first is not None
+        for number in range(self._crowd):
+            reader = self._reader(first, f"crowd-{number}", self.random.choice(POLICIES))
+            self._subscribe(self.world.service, first, reader, "latest")
 
     def _begun(self, topic: str, state: TopicState) -> TopicLife:
         known = self.world.promises.of_generation(topic, state.generation)
@@ -141,17 +151,31 @@ class Administrators:
 
             self._start("subscribe", life, create)
             return
-        for reader in life.readers:
-            if reader.name == "third":
-                reader.ended = True
+
+        def end() -> None:
+            for reader in life.readers:
+                if reader.name == "third":
+                    reader.ended = True
 
         def delete(ports: FaultyPorts) -> None:
             try:
                 delete_subscription(ports, life.name, "third")
             except UnknownSubscription:
                 return
+            finally:  # also one that was made after this began
+                end()
+
+        end()
 
         self._start("unsubscribe", life, delete)
+
+    def subscribe_where_nobody_is(self) -> None:
+        """Subscribes to rebuilt topics without a subscription, whose messages wait for one."""
+        for topic in self.world.rested_ms:
+            state, life = self.world.service.topic_states.read(topic), self.world.promises.life(topic)
+            if state is None or life is None or life.ending or self.world.service.subscriptions.all(topic):
+                continue
+            self._subscribe(self.world.service, life, self._reader(life, LASTING[0], None), "earliest")
 
     def pause_or_resume(self, life: TopicLife) -> None:
         """Pauses or resumes a lasting subscription."""
@@ -161,9 +185,12 @@ class Administrators:
         promises, owner = self.world.promises, (life.name, reader.name)
 
         def stop(ports: FaultyPorts) -> None:
-            reader.hindered = True
             resumes = promises.resumes[owner]
-            pause(ports, life.name, reader.name)
+            try:
+                self._hinder(life.name, reader.name)
+                pause(ports, life.name, reader.name)
+            finally:
+                self._hinder(life.name, reader.name)
             state = self.world.service.topic_states.read(life.name)
             if promises.resumes[owner] == resumes and not promises.resuming[owner] and state is not None:
                 if reader.pause is None:
@@ -184,14 +211,31 @@ class Administrators:
         else:
             self._start("resume", life, go_on)
 
+    def _hinder(self, topic: str, name: str) -> None:
+        for reader in self.world.promises.named(topic, name):
+            reader.hindered = True
+
     def set_filter(self, life: TopicLife) -> None:
         """Changes which messages a subscription gets."""
         reader = life.reader("billing")
         if reader is None or not reader.made:
             return
         policy = self.random.choice(POLICIES)
-        reader.policies.append(policy)
-        self._start("set filter", life, lambda ports: _void(set_filter(ports, life.name, "billing", policy)))
+
+        def change(ports: FaultyPorts) -> None:
+            # Who has the name when the call takes effect; not always who had it when the call began.
+            self._allow_filter(life.name, policy)
+            try:
+                set_filter(ports, life.name, "billing", policy)
+            finally:
+                self._allow_filter(life.name, policy)
+
+        self._start("set filter", life, change)
+
+    def _allow_filter(self, topic: str, policy: str | None) -> None:
+        for reader in self.world.promises.named(topic, "billing"):
+            if policy not in reader.policies:
+                reader.policies.append(policy)
 
     def queue_comes_and_goes(self, life: TopicLife) -> None:
         """Breaks or heals a queue."""
@@ -208,6 +252,20 @@ class Administrators:
             reader.broken_off += any(each.topic in (None, life.name) for each in self.world.running)
             self.world.count("client: a queue is gone")
         self.world.note(f"{queue} {'is gone' if queue in self.queues_gone else 'is back'}")
+
+    def something_lasts(self, life: TopicLife) -> None:
+        """Begins a fault that lasts."""
+        lasting = self.world.lasting
+        assert lasting is not None
+        reader = life.reader(lasting.victim)
+        fault = lasting.begin(self.world.now_ms, None if reader is None or not reader.made else reader.queue_url)
+        if fault is None:
+            return
+        if reader is not None and fault.queue_url is not None:
+            reader.refused_for_long = True
+        last_s = (fault.until_ms - self.world.now_ms) // 1000
+        self.world.count(f"fault: {fault.kind} for long")
+        self.world.note(f"{fault.kind} {fault.queue_url or ''} refused for {last_s} s, share {fault.share}")
 
     # ---- purge, replay
     def purge(self, life: TopicLife) -> None:
@@ -234,6 +292,11 @@ class Administrators:
                 known_ms = 0 if state is None else state.last_purge_ms
                 purging.sent_before_ms = max(known_ms, self.world.now_ms + 2 * MAX_SKEW_MS)
             if state is None or state.generation != life.generation:
+                for other in promises.lives:  # a topic of the same name was purged in its place
+                    if other is not life and other.name == life.name:
+                        other.purges.append(purging)
+                for each in promises.sent.values():
+                    each.purge_doubt = each.purge_doubt or (each.topic.name == life.name and purging.drops(each))
                 return
             self.world.count("client: purged")
             purging.sent_before_ms = done.sent_before_ms
@@ -254,7 +317,7 @@ class Administrators:
             try:
                 enqueue = None if alone else ports.queues.enqueue_parts
                 storage: Any = copy(ports)
-                storage.deliveries = _Opening(ports.deliveries, self.world, life, reader)
+                storage.deliveries = _Opening(ports.deliveries, self.world)
                 done = replay(storage, ports.clock, life.name, reader.name, enqueue=enqueue)
             except (InvalidValue, RetentionExpired):
                 return
@@ -301,23 +364,20 @@ class Administrators:
 class _Opening:
     """The deliveries of one who replays: what is opened is noted, whether or not the answer is lost."""
 
-    def __init__(self, deliveries: Any, world: World, life: TopicLife, reader: Reader) -> None:
-        self._deliveries, self._world, self._life, self._reader = deliveries, world, life, reader
+    def __init__(self, deliveries: Any, world: World) -> None:
+        self._deliveries, self._world = deliveries, world
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._deliveries, name)
 
     def open_replay(self, state: TopicState, delivery: Delivery) -> Replay:
         """Opens a delivery; it may be handed out by the sweep before the answer is here."""
-        items = self._world.service.store.of(self._life.name)
+        items = self._world.service.store.of(delivery.key.topic)
         try:
             answer: Replay = self._deliveries.open_replay(state, delivery)
             return answer
         finally:
             plan = items.plans.get(delivery.key.plan)
-            if delivery.key in items.deliveries and plan is not None:
-                self._world.promises.replaying(self._life, self._reader, delivery, plan.end_slot)
-
-
-def _void(_: object) -> None:
-    """Ignores a result."""
+            owner = self._world.promises.reader_of(delivery.queue_url)
+            if delivery.key in items.deliveries and plan is not None and owner is not None:
+                self._world.promises.replaying(*owner, delivery, plan.end_slot)

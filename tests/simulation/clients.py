@@ -60,7 +60,8 @@ class Clients:
         for delay in delays:
             colour = random.choice(COLOURS)
             body = UNSENDABLE if kind == "refused" and random.random() < 0.3 else f"after {delay} s"
-            message = Message(body=body, delay=delay, attributes={} if colour is None else {"colour": colour})
+            attributes = {} if colour is None else {"colour": colour}
+            message = Message(body=body, attributes=attributes, **self._when(state, delay))
             if kind in ("key", "upsert"):
                 message = replace(message, key=random.choice(KEYS), replace=kind == "upsert")
             elif kind == "expiry":
@@ -72,6 +73,15 @@ class Clients:
                 self._send(ports, life, wanted)
 
         self.world.start("send", call, topic=life.name)
+
+    def _when(self, state: TopicState, delay: int) -> dict[str, Any]:
+        """Returns a delay, or as often a time on the edge of a slot, a minute, an hour or a day."""
+        if self.random.random() < 0.5:
+            return {"delay": delay}
+        edges_ms = [state.slot_ms, 60_000, 3_600_000, *([86_400_000] if self._days else [])]
+        edge_ms = self.random.choice(edges_ms)
+        due_ms = -(-(self.world.now_ms + delay * 1000) // edge_ms) * edge_ms
+        return {"deliver_at": due_ms / 1000}
 
     def _delays(self, state: TopicState) -> list[int]:
         random = self.random
@@ -122,7 +132,7 @@ class Clients:
     ) -> None:
         for _, data in packs(life.name, state.generation, state.sent_at_ms(now_ms), checked):
             pack = decode_pack(data, now_ms)
-            queued = Queued(content=pack, visible_ms=self.world.now_ms)
+            queued = Queued(content=pack, visible_ms=self.world.now_ms, id=f"{ports.task.name}/{self.world.step}")
 
             def take(queued: Queued = queued) -> None:
                 self.triggers.packs.append(queued)
@@ -193,8 +203,8 @@ class Clients:
             self.promises.never(asked, "was cancelled", self.world.step)
             return
         state = self.world.service.topic_states.read(asked.topic.name)
-        if self.world.was_at_rest(asked.topic.name):
-            return  # a topic without a topic state counts as sealed
+        if self.world.was_at_rest(asked.topic.name) or asked.topic.ending:
+            return  # a topic without a topic state counts as sealed, and another may have its name since
         if state is not None and named.deliver_at_ms // asked.topic.slot_ms >= state.sealed:
             raise Violation(f"{named.id}: too late, said a cancel, but its slot is open", asked.topic.name, named.id)
 

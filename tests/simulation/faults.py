@@ -11,14 +11,27 @@ from functools import partial
 from random import Random
 from typing import Any
 
+import pyarrow as pa
+
 from tests.simulation.interleaving import Died, Task
+from tests.simulation.lasting import LastingFaults
 from tests.simulation.naming import named
 from tests.stored_ports import TABLE_PORTS
 from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, QueueUnavailable
+from tidewheel.flows.delivery.parking import parked_rows
+from tidewheel.flows.ports.buckets import Commit
 from tidewheel.flows.ports.parallel import in_order
+from tidewheel.flows.ports.parks import JobNote, Parked
 from tidewheel.flows.ports.queues import Refusal, Release
+from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.memory import MemoryService
+from tidewheel.model.checked_clock import CheckedClock
+from tidewheel.model.job import HoldJob
+from tidewheel.model.message import id_text
+from tidewheel.model.park import Park, ParkKey
+from tidewheel.model.subscription_state import DeliveryKey
+from tidewheel.model.topic_state import TopicState
 
 
 class CallFailed(Exception):
@@ -51,8 +64,31 @@ class Odds:
 
 NO_FAULTS = Odds()
 FAULTS = Odds(fails_before=0.01, fails_after=0.01, dies_before=0.005, dies_after=0.005, throttled=0.005, half_sent=0.02)
-MODES: dict[str, tuple[Odds, bool]] = {"calm": (NO_FAULTS, False), "late": (NO_FAULTS, True), "faults": (FAULTS, True)}
-"""Name -> the odds, and whether triggers are unreliable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """What goes wrong in a run.
+
+    Attributes:
+        odds: how likely single calls go wrong.
+        unreliable: whether triggers come late, twice or never, and functions are killed.
+        lasting: whether AWS refuses the same calls for minutes or hours.
+        family: what lasts then; None: the seed decides.
+    """
+
+    odds: Odds = NO_FAULTS
+    unreliable: bool = False
+    lasting: bool = False
+    family: str | None = None
+
+
+MODES = {
+    "calm": Mode(),
+    "late": Mode(unreliable=True),
+    "faults": Mode(odds=FAULTS, unreliable=True),
+    "half_well": Mode(lasting=True),
+}
 _PAGED = 0.3
 """How likely a query takes two pages."""
 
@@ -85,6 +121,8 @@ class Faults:
         refused: told each message that a queue refused for good: the document that is kept.
         removed: told after each call that deletes objects or items.
         exercised: how often each call was made, with which answer, and each fault injected.
+        lasting: faults that last, if this run has any.
+        right_ms: the true time, which AWS's answers tell.
     """
 
     random: Random
@@ -94,11 +132,20 @@ class Faults:
     refused: Callable[[Mapping[str, object]], None] = _ignore
     removed: Callable[[], None] = _ignore
     exercised: Counter[str] = field(default_factory=Counter)
+    lasting: LastingFaults | None = None
+    right_ms: Callable[[], int] = lambda: 0
 
     def around(self, task: Task, what: str, call: Callable[[], Any], detail: str = "") -> Any:
         """Makes a call as one step of a task."""
         task.pause()
+        task.calls.append(what)
         odds = self.odds()
+        before_ms = None if task.clock is None else task.clock.local.before_call_ms()
+        if self.lasting is not None and self.lasting.refuses(task, what):
+            self.exercised["fault: lasts"] += 1
+            self.exercised[f"faulty: {what}"] += 1
+            self.trace(f"{task.name}: {what}{detail} refused")
+            raise throttled(what)
         if odds is not NO_FAULTS:
             chance = self.random.random()
             for likely, effect, kind, fault in (
@@ -111,7 +158,12 @@ class Faults:
                 if chance < likely:
                     self._inject(task, what, call, detail, effect, kind, fault)
                 chance -= likely
-        answer = call()
+        try:
+            answer = call()
+        finally:
+            if task.clock is not None and before_ms is not None:
+                after_ms, aws_ms = task.clock.local.now_ms(), self.right_ms() // 1000 * 1000
+                task.clock.observe(before_ms, after_ms, aws_ms)
         self.exercised[what + _answer(answer)] += 1
         self.trace(f"{task.name}: {what}{detail}{_answer(answer)}")
         return answer
@@ -223,6 +275,77 @@ class FaultyPlans(FaultyQueries):
         return done
 
 
+class FaultyParks(FaultyQueries):
+    """Parks. Their messages count as sent by whoever parks them, since some drain sends them."""
+
+    def __init__(self, service: MemoryService, task: Task, faults: Faults) -> None:
+        super().__init__("parks", service.parks, task, faults, QUERIES["parks"])
+        self._service = service
+
+    def put(self, park: Park, state: Any, note: JobNote | None = None) -> Parked:
+        """Parks messages."""
+        return self._put("put", park, park, state, note)
+
+    def spill_part(self, key: DeliveryKey, part: int, park: Park) -> Parked:
+        """Parks the messages of a part."""
+        return self._put("spill_part", park, key, part, park)
+
+    def _put(self, name: str, park: Park, *args: Any) -> Parked:
+        def call() -> Parked:
+            answer: Parked = getattr(self._port, name)(*args)
+            if answer is Parked.PARKED:
+                data = park.ledger
+                if park.object_name is not None:
+                    data = self._service.objects.get_range(park.object_name, 0, park.size_bytes)
+                assert data is not None
+                note_sent(self._service, self._task, park.key, data)
+            return answer
+
+        done: Parked = self._faults.around(self._task, f"parks.{name}", call, named(args))
+        return done
+
+
+def note_sent(service: MemoryService, task: Task, key: ParkKey, ledger: bytes) -> None:
+    """Counts the messages of a ledger as sent to a subscription by a task."""
+    owner = service.subscriptions.read(key.topic, key.subscription)
+    park = Park(key=key, rows=0, size_bytes=len(ledger), next_check_ms=0, ledger=ledger)
+    if owner is not None:
+        ids = parked_rows(service.objects, park).column("message_id").cast(pa.binary()).to_pylist()
+        task.sent += [(owner.queue_url, id_text(each)) for each in ids]
+
+
+class _AsItems:
+    """Buckets as items of the table: the index of a large one is in its ledger alone.
+
+    The messages of a ledger count as sent by whoever commits it, since some dispatch sends them.
+    """
+
+    def __init__(self, service: MemoryService, task: Task) -> None:
+        self._service, self._task, self._buckets = service, task, service.buckets
+
+    def commit(self, state: TopicState, bucket: Bucket, *args: Any) -> Commit:
+        """Commits a ledger."""
+        answer = self._buckets.commit(state, bucket, *args)
+        if answer is Commit.COMMITTED:
+            data = self._service.objects.get_range(bucket.object_name, 0, bucket.size_bytes)
+            for each in self._service.subscriptions.all(state.topic):
+                key = ParkKey(topic=state.topic, subscription=each.name, generation=each.generation, id="")
+                note_sent(self._service, self._task, key, data)
+        return answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._buckets, name)
+
+    def all(self, topic: str, unreadable: object = None) -> list[Bucket]:
+        """Reads all buckets."""
+        return [each.without_tail() for each in self._buckets.all(topic)]
+
+    def read(self, topic: str, bucket_id: BucketId) -> Bucket | None:
+        """Reads a bucket."""
+        found = self._buckets.read(topic, bucket_id)
+        return None if found is None else found.without_tail()
+
+
 QUERIES: dict[str, dict[str, Callable[[Any], Any]]] = {
     "buckets": {"all": lambda each: each.id},
     "subscriptions": {"all": lambda each: each.name},
@@ -255,20 +378,29 @@ class FaultyObjects(FaultyPort):
 class FaultyQueues(FaultyPort):
     """Batches of which some messages are not taken for now."""
 
+    def __init__(self, service: MemoryService, task: Task, faults: Faults) -> None:
+        super().__init__("queues", service.queues, task, faults)
+        self._service = service
+
     def send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
         """Sends the messages that the queue takes."""
-        likely = self._faults.odds().half_sent
+        likely, lasting = self._faults.odds().half_sent, self._faults.lasting
         refused = [i for i in range(len(batch)) if likely and self._faults.random.random() < likely]
+        if lasting is not None:
+            refused = [i for i in range(len(batch)) if lasting.refuses_message(queue_url)]
         taken = [i for i in range(len(batch)) if i not in refused]
         if refused:
             self._faults.exercised["fault: half sent"] += 1
 
         def call() -> list[Refusal]:
+            if lasting is not None and lasting.denies(queue_url):
+                raise QueueUnavailable(queue_url, "KMS.DisabledException: the key is disabled")
             some = [batch[i] for i in taken]
             found = self._port.send(queue_url, some) if some else []
             not_taken = {each.index for each in found}
             for place, (release, delay_s) in enumerate(some):
                 if place not in not_taken:
+                    self._task.sent.append((queue_url, release.header[7:33]))
                     self._faults.took(queue_url, release, delay_s)
             return [Refusal(taken[each.index], each.permanent, each.code, each.reason) for each in found] + [
                 Refusal(i, False, "ServiceUnavailable", "not now") for i in refused
@@ -278,6 +410,16 @@ class FaultyQueues(FaultyPort):
         answer: list[Refusal] = self._faults.around(self._task, "queues.send", call, detail)
         return answer
 
+    def enqueue_hold(self, job: HoldJob, *, delay_s: int = 0) -> None:
+        """Puts messages that the table does not take into the work queue."""
+
+        def call() -> None:
+            self._port.enqueue_hold(job, delay_s=delay_s)
+            key = ParkKey(topic=job.topic, subscription=job.subscription, generation=job.generation, id="")
+            note_sent(self._service, self._task, key, job.ledger)
+
+        self._faults.around(self._task, "queues.enqueue_hold", call, f" {job.topic}/{job.subscription}")
+
     def refuse(self, document: Mapping[str, object]) -> None:
         """Keeps a message that SQS refuses."""
 
@@ -285,20 +427,23 @@ class FaultyQueues(FaultyPort):
             self._port.refuse(document)
             self._faults.refused(document)
 
-        self._faults.around(self._task, "queues.refuse", call, f" {document['header']}")
+        self._faults.around(self._task, "queues.refuse", call, f" {document.get('header', document.get('reason'))}")
 
 
 class FaultyPorts:
     """All ports of a service for one task, with the task's own clock and failures."""
 
-    def __init__(self, service: MemoryService, task: Task, faults: Faults, skew_ms: int) -> None:
-        self.task, self.faults = task, faults
+    def __init__(self, service: MemoryService, task: Task, faults: Faults, clock: Clock) -> None:
+        self.task, self.faults, self.clock = task, faults, clock
         for name in TABLE_PORTS:
             queries = FaultyPlans if name == "plans" else FaultyQueries
-            setattr(self, name, queries(name, getattr(service, name), task, faults, QUERIES.get(name, {})))
+            port = _AsItems(service, task) if name == "buckets" else getattr(service, name)
+            setattr(self, name, queries(name, port, task, faults, QUERIES.get(name, {})))
         self.objects: Any = FaultyObjects("objects", service.objects, task, faults)
-        self.queues: Any = FaultyQueues("queues", service.queues, task, faults)
+        self.parks: Any = FaultyParks(service, task, faults)
+        self.queues: Any = FaultyQueues(service, task, faults)
         self.wheel: Any = FaultyPort("wheel", service.wheel, task, faults)
         self.runs: Any = FaultyPort("runs", service.runs, task, faults)
-        self.clock = SkewedClock(service.clock, skew_ms)
+        if isinstance(clock, CheckedClock):
+            task.clock, clock.ask = clock, lambda: self.topic_states.read("")  # type: ignore[attr-defined]
         self.parallel, self.max_skew_ms = in_order, service.max_skew_ms

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from greenlet import greenlet
 
+from tidewheel.model.checked_clock import CheckedClock
+
 
 class Died(BaseException):
     """The function was killed. Nothing after this has an effect."""
@@ -26,6 +28,10 @@ class Task:
         error: what it ended with; None while it runs, or if it ended well.
         over: whether it has ended.
         dead: whether it was killed.
+        sent: what queues took from it: (queue, message id).
+        troubled: whether AWS refused to keep what it has done.
+        clock: its clock, if AWS's answers check it.
+        calls: of ports that it has made.
     """
 
     def __init__(self, name: str, call: Callable[[Task], None], started_ms: int) -> None:
@@ -34,6 +40,10 @@ class Task:
         self.error: BaseException | None = None
         self.over = False
         self.dead = False
+        self.sent: list[tuple[str, str]] = []
+        self.troubled = False
+        self.clock: CheckedClock | None = None
+        self.calls: list[str] = []
         self._call = call
         self._greenlet = greenlet(self._run)
 

@@ -71,6 +71,7 @@ class Reader:
         ended: whether somebody began to delete it.
         replays: deliveries that were opened to replay something to it.
         hindered: whether anybody began to pause it, or its queue was ever gone: what comes may then be late.
+        refused_for_long: whether its queue refuses messages for a long time, or ever did.
         broken_off: how often its queue went away while something of its topic was under way: what was sent of a part,
             or of a batch, is then sent again.
         again_from: slots from which everything may come once more: a rebuild has planned it anew.
@@ -84,6 +85,7 @@ class Reader:
     ended: bool = False
     replays: list[Replaying] = field(default_factory=list)
     hindered: bool = False
+    refused_for_long: bool = False
     broken_off: int = 0
     again_from: list[int] = field(default_factory=list)
     pause: Pause | None = None
@@ -188,6 +190,7 @@ class Repeated:
         text, colour: of each occurrence.
         made_ms: when its maker was told so; None: never.
         planned, sealed: the topic's marks before somebody began to end it, and after; None: nobody did.
+        missed: whether its item was damaged: occurrences are then missing.
     """
 
     name: str
@@ -200,6 +203,7 @@ class Repeated:
     made_ms: int | None = None
     planned: int | None = None
     sealed: int | None = None
+    missed: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -299,6 +303,10 @@ class Promises:
                 if reader.queue_url == queue_url:
                     return life, reader
         return None
+
+    def named(self, topic: str, name: str) -> Iterator[Reader]:
+        """Yields all readers that ever had a name, in any life of a topic."""
+        yield from (each for life in self.lives if life.name == topic for each in life.readers if each.name == name)
 
     def family(self, sent: Sent) -> Iterator[Sent]:
         """Yields a message and all its replacements, also refused replacements."""

@@ -78,18 +78,20 @@ class Rules:
                 return found
 
             client_ms = ports.clock.now_ms()
-            self.clients.triggers.sweep_in_time()  # its maker may not create schedules: the next sweep does
-            make(
-                ports,
-                send_early,
-                read_topic_state,
-                client_ms,
-                name,
-                message,
-                rule,
-                starts_now=True,
-                replaces=False,
-            )
+            try:
+                make(
+                    ports,
+                    send_early,
+                    read_topic_state,
+                    client_ms,
+                    name,
+                    message,
+                    rule,
+                    starts_now=True,
+                    replaces=False,
+                )
+            finally:  # its maker may not create schedules: the next sweep does
+                self.clients.triggers.sweep_in_time()
             item = self.world.service.recurring.read(life.name, name)
             if item is not None and made.planned is None:
                 made.first_ms, made.made_ms = item.first_ms, self.world.now_ms

@@ -35,8 +35,7 @@ class Run:
 
 def one_run(seed: int, mode: str, steps: int) -> Run:
     """Runs one seed in one mode."""
-    odds, unreliable = MODES[mode]
-    simulation = Simulation(seed=seed, odds=odds, unreliable=unreliable, steps=steps)
+    simulation = Simulation(seed=seed, mode=MODES[mode], steps=steps)
     violation, story = None, ""
     try:
         simulation.run()

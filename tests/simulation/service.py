@@ -15,17 +15,22 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import lru_cache
 from random import Random
 from unittest.mock import patch
 
 from tests.simulation.administrators import LASTING, REBUILD_LEASE_S, Administrators
 from tests.simulation.checks import Checks
 from tests.simulation.clients import UNSENDABLE, Clients
-from tests.simulation.faults import MODES, NO_FAULTS, Odds
+from tests.simulation.damage import Damages
+from tests.simulation.faults import MODES, NO_FAULTS, Mode
+from tests.simulation.lasting import LastingFaults
 from tests.simulation.promises import Promises, TopicLife, Violation
 from tests.simulation.rules import Rules
 from tests.simulation.story import story
+from tests.simulation.thresholds import drawn
 from tests.simulation.triggers import SWEEP_MS, Triggers
 from tests.simulation.watching import Watch
 from tests.simulation.world import CALM_MS, MAX_SKEW_MS, START_MS, Running, World
@@ -33,18 +38,26 @@ from tidewheel.clock import ManualClock
 from tidewheel.errors import UnknownSubscription
 from tidewheel.flows.administration.pause import resume
 from tidewheel.flows.ports.runs import MergeSize
+from tidewheel.flows.ports.topic_states import AT_ONCE_MS
+from tidewheel.ledger import ledger
 from tidewheel.memory import MemoryService
+from tidewheel.model.set_aside import REFUSED_AFTER_MS
 from tidewheel.model.settings import TopicSettings
 
-__all__ = ["Odds", "Simulation", "Violation"]
+__all__ = ["Simulation", "Violation"]
 
 DAY_MS = 86_400_000
 TOPICS = ("orders", "trials", "alarms")
 STEPS = 2500
+LIVELY_MS = 610_000 + CALM_MS
+"""How long a message waits at most after the last fault has ended, beside the time that functions take."""
 _HEALED_MS = 8 * 3_600_000
 """From the last message that is due: some sweeps find what is left, and what they start may find more."""
 _RULES_MS = 1_800_000
 """How long recurring messages go on while all is well."""
+_CROWDS = (*[0] * 20, 3, 12, 47, 60)
+_MANY = (*_CROWDS, 120, 198)
+"""Subscriptions besides the others. A dispatch hands out to 49 in one transaction."""
 _REBUILDS = 3
 """Of a topic whose rebuild has died, when nothing goes wrong any more: the first waits for a lease at most."""
 _EXPIRES = 0.7
@@ -54,6 +67,9 @@ _RARE_SWEEP_MS = 3_600_000
 _HEALED_DAYS = (1, 1, 28, 1, 28, 1, 1)
 """Orphans are kept for a day, tombstones for 28, large bodies for 28 once a collection has passed them."""
 
+_READ_ONCE = lru_cache(maxsize=1_000)(ledger._read)
+"""The same bytes are read for each of many subscriptions."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Simulation:
@@ -61,16 +77,13 @@ class Simulation:
 
     Args:
         seed: decides everything.
-        odds: how likely calls go wrong.
+        mode: what goes wrong. If nothing does, every message must come exactly once.
         steps: after so many everything is healed.
-        unreliable: whether triggers come late, twice or never, and functions are killed. If they do not, and no call
-            goes wrong, every message must come exactly once.
     """
 
     seed: int
-    odds: Odds = NO_FAULTS
+    mode: Mode = MODES["late"]
     steps: int = STEPS
-    unreliable: bool = True
     random: Random = field(init=False)
     world: World = field(init=False)
     triggers: Triggers = field(init=False)
@@ -81,7 +94,9 @@ class Simulation:
     checks: Checks = field(init=False)
     at_once: int = field(init=False)
     wheel_alone: bool = field(init=False)
+    unasked: bool = field(init=False)
     rebuilds: float = field(init=False)
+    damages: Damages | None = field(init=False)
 
     def __post_init__(self) -> None:
         random = self.random = Random(self.seed)
@@ -90,8 +105,9 @@ class Simulation:
         service.queues.refuse_if(lambda release: release.text == UNSENDABLE, permanent=True)
         least_ms = random.choice([-MAX_SKEW_MS, -MAX_SKEW_MS // 2, 0])
         self.world = World(
-            odds=self.odds,
-            unreliable=self.unreliable,
+            odds=self.mode.odds,
+            unreliable=self.mode.unreliable,
+            lasting=LastingFaults(random, self.mode.family) if self.mode.lasting else None,
             random=random,
             clock=clock,
             service=service,
@@ -101,15 +117,20 @@ class Simulation:
         # What is in time where all is calm is so by the wheel alone: the sweep, and whoever dispatches without being
         # asked to, would hide that a schedule is missing.
         self.wheel_alone = self.world.calm and self.seed % 2 == 1
+        self.unasked = self.wheel_alone or (self.mode.lasting and self.seed % 2 == 1)
         self.triggers = Triggers(self.world, _RARE_SWEEP_MS if self.wheel_alone else SWEEP_MS)
         # What is rebuilt comes late, and some of it again: most runs do without, so that they can be exact.
-        self.rebuilds = 1 if self.seed % 8 == 2 else 0
+        damaged = self.world.lasting is not None and self.world.lasting.family == "damage"
+        self.damages = Damages(self.world) if damaged else None
+        self.rebuilds = 1 if self.seed % 8 == 2 and not damaged else 0
         self.clients = Clients(self.world, self.triggers, days=self.seed % 8 == 0)
         topics = TOPICS[: random.choice([1, 1, 2, 3])]
-        self.administrators = Administrators(self.world, {each: self._settings() for each in topics})
+        settings = {each: self._settings() for each in topics}
+        crowd = random.choice(_MANY if self.mode.lasting else _CROWDS)
+        self.administrators = Administrators(self.world, settings, crowd=crowd)
         self.rules = Rules(self.world, self.clients)
-        self.watch = Watch(self.world)
-        self.checks = Checks(self.world, calm=self.world.calm)
+        self.watch = Watch(self.world, self.damages)
+        self.checks = Checks(self.world, self.damages, calm=self.world.calm)
         self.at_once = random.randint(3, 8)
 
     @property
@@ -139,7 +160,13 @@ class Simulation:
         Raises:
             Violation: a promise was broken; a note says how to see it again.
         """
-        with patch.object(os, "urandom", self.random.randbytes), patch.object(secrets, "token_hex", self._hex):
+        with ExitStack() as stack:
+            stack.enter_context(patch.object(os, "urandom", self.random.randbytes))
+            stack.enter_context(patch.object(secrets, "token_hex", self._hex))
+            stack.enter_context(patch.object(ledger, "_read", _READ_ONCE))
+            if self.world.lasting is not None:
+                dispatches = stack.enter_context(drawn(self.seed))["MOST_DISPATCHES"]
+                self.world.sweeps = -(-len(self.administrators.settings) // dispatches)
             try:
                 self.administrators.prepare()
                 for _ in range(self.steps):
@@ -154,7 +181,7 @@ class Simulation:
 
     def command(self) -> str:
         """Returns the command that repeats this run."""
-        mode = next((name for name, kind in MODES.items() if kind == (self.odds, self.unreliable)), "faults")
+        mode = next((name for name, kind in MODES.items() if kind == self.mode), "faults")
         steps = "" if self.steps == STEPS else f" --steps {self.steps}"
         return f"python -m tests.simulation --seed {self.seed} --mode {mode}{steps}"
 
@@ -166,9 +193,9 @@ class Simulation:
         return TopicSettings(
             slot_s=random.choice([10, 60, 300]),
             lookahead_s=random.choice([60, 300, 480]),
-            segment_rows=random.choice([1, 2, 5000]),
-            inline_rows=random.choice([1, 3, 2000]),
-            part_rows=random.choice([1, 2, 1000]),
+            segment_rows=random.choice([1, 2, random.randint(3, 20), 5000]),
+            inline_rows=random.choice([1, 3, random.randint(4, 60), 2000]),
+            part_rows=random.choice([1, 2, random.randint(3, 20), 1000]),
             max_buckets=random.choice([2, 3, 64]),
             collect_interval_s=random.choice([60, 1800]),
             retention_s=random.choice([0, 0, 7200]),
@@ -199,14 +226,24 @@ class Simulation:
         return running[0]
 
     def _step(self, running: Running) -> None:
+        if self.world.lasting is not None:
+            for fault in self.world.lasting.ended(self.world.now_ms):
+                self.world.note(f"{fault.kind} {fault.queue_url or ''} work again")
+        if self.damages is not None:
+            self.damages.mend(self.world.now_ms)
         self.world.advance(running)
         self.watch.marks()
 
     def _pass(self, duration_ms: int | None) -> None:
-        """Lets time pass, for a while or until the next event. In a calm run, functions take little time."""
+        """Lets time pass, for a while or until the next event. In a calm run, functions take little time.
+
+        There, all that is due begins before more time passes: in the service, hundreds of functions run side by side.
+        """
         now_ms, oldest_ms = self.world.now_ms, self.world.oldest_ms()
+        if self.world.brisk and duration_ms is not None and self.triggers.next_ms() <= now_ms:
+            return
         if (
-            self.world.calm
+            self.world.brisk
             and duration_ms is not None
             and oldest_ms is not None
             and now_ms + duration_ms - oldest_ms > CALM_MS
@@ -236,14 +273,22 @@ class Simulation:
             (0.4, administrators.purge),
             (0.4, administrators.change_settings),
             (1, administrators.replay),
-            (0.7, self.rules.make_or_end),
+            (0.7 if self.damages is None else 2, self.rules.make_or_end),
             (1 if life.ending else 0.1, administrators.delete_topic),
             (self.rebuilds, administrators.rebuild),
             (2, self._merge),
-            (0 if self.wheel_alone else 4, lambda life: self.triggers.dispatch_now(life.name)),
+            (0 if self.unasked else 4, lambda life: self.triggers.dispatch_now(life.name)),
         ]
+        if self.world.lasting is not None:
+            actions.append((3, self.administrators.something_lasts))
+            actions.append((0 if self.damages is None else 3, self._damage))
+            actions.append((0.5, lambda _: self.triggers.strangers.put()))
         weights = [weight for weight, _ in actions]
         self.random.choices([action for _, action in actions], weights)[0](life)
+
+    def _damage(self, life: TopicLife) -> None:
+        assert self.damages is not None
+        self.damages.begin(life)
 
     def _merge(self, life: TopicLife) -> None:
         self.triggers.merge(life.name, MergeSize.LARGE, everything=self.random.random() < 0.7)
@@ -253,6 +298,8 @@ class Simulation:
         """Heals the world without failures. Running work ends, waiting work is done, and time passes."""
         world = self.world
         world.note("healed")
+        if world.lasting is not None:
+            world.lasting.heal()
         world.odds, world.unreliable = NO_FAULTS, False
         while world.running:  # what they have in hands may come as late as before
             self._step(world.running[0])
@@ -260,15 +307,37 @@ class Simulation:
         for queue in self.administrators.queues_gone:
             world.service.queues.restore(queue)
         self._rebuild_what_is_at_rest()
+        if world.lasting is not None:
+            if self.damages is not None:
+                self.damages.mend(float("inf"))
+            self._all_comes_soon(world.healed_ms)
+        self.administrators.subscribe_where_nobody_is()
         self._until_ms(world.now_ms + _RULES_MS)
         self._end_all_rules()
         self._resume_all()
         last_ms = max((each.deliver_at_ms for each in self.promises.sent.values()), default=0)
         until_ms = max(last_ms, world.now_ms) + _HEALED_MS
+        if self.damages is not None and self.damages.losses:
+            until_ms += REFUSED_AFTER_MS  # where all ledgers of a topic are lost, they are damaged then
         self._until_ms(until_ms)
+        self.triggers.strangers.check()
+        if self.damages is not None:
+            self.damages.give_up()
         for days in _HEALED_DAYS:
             for _ in range(2):
                 self._long(days * DAY_MS // 2)
+
+    def _all_comes_soon(self, healed_ms: int) -> None:
+        """Lets as much time pass as the longest pause of a drain and two sweeps. Then all that was due has come.
+
+        Raises:
+            Violation: something waits for longer.
+        """
+        self._until_idle()
+        while self.world.now_ms < healed_ms + LIVELY_MS:
+            self._pass(None)
+            self._until_idle()
+        self.checks.came(healed_ms)
 
     def _long(self, duration_ms: int) -> None:
         """Lets days pass. Packs come back from dead letters, and the table's TTL deletes expired items."""
@@ -324,14 +393,18 @@ class Simulation:
                         continue
 
     def _skip_sweeps(self) -> None:
-        """Skips sweeps that would find nothing, and some others."""
+        """Skips sweeps that would find nothing, and some others, but never one that a caller has asked for."""
         items = self.world.service.store.topics.values()
         looks = [each.next_check_ms for of in items for each in of.deliveries.values()]
         looks += [each.next_check_ms for of in items for each in of.parks.values()]
         looks += [of.state.next_check_ms for of in items if of.state is not None and of.state.next_check_ms is not None]
         least_ms = min(looks, default=self.world.now_ms + DAY_MS)
+        if least_ms == AT_ONCE_MS:
+            return
         triggers = self.triggers
-        triggers.next_sweep_ms = max(triggers.next_sweep_ms, least_ms, self.world.now_ms + _RARE_SWEEP_MS)
+        # Schedules that were refused are missing until the sweep that finds their slots due.
+        rare_ms = _RARE_SWEEP_MS if self.world.lasting is None else 0
+        triggers.next_sweep_ms = max(triggers.next_sweep_ms, least_ms, self.world.now_ms + rare_ms)
 
     def _until_idle(self) -> None:
         while True:

@@ -21,8 +21,10 @@ from tests.simulation.healing import SECOND, SLOT_S, START_MS, TOPIC, Healing, d
 from tests.simulation.interleaving import Task
 from tidewheel.clock import ManualClock
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
-from tidewheel.flows.delivery.dispatch import dispatch, make_plan
+from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
+from tidewheel.flows.delivery.load_index import Indexes
+from tidewheel.flows.delivery.planning import make_plan
 from tidewheel.memory import MemoryService
 from tidewheel.model.message import IdSource, Message, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack, decode_pack, packs
@@ -165,7 +167,7 @@ class SmallWorld(Healing):
         boundary = open_from(self.clock.now_ms(), self.settings)
         state = storage.topic_states.seal(self.state, boundary)
         assert state is not None
-        plan = make_plan(self.service, state, storage.buckets.all(TOPIC))
+        plan = make_plan(self.service, state, Indexes(storage.buckets.all(TOPIC), []))
         require(storage.plans.commit(state, plan, boundary), "arranging: the plan was refused")
 
     # ---- while actors move

@@ -4,11 +4,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.simulation import __main__ as command
+from tests.simulation.faults import MODES
 from tests.simulation.runs import Run, one_run
 from tests.simulation.service import Simulation, Violation
 from tests.simulation.story import MOST_LINES
@@ -89,7 +91,7 @@ def test_a_run_that_fails_raises_what_was_broken(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(MemoryPlans, "commit", lambda *_: True)
 
     with pytest.raises(Violation):
-        Simulation(seed=0, steps=300, unreliable=False).run()
+        Simulation(seed=0, steps=300, mode=MODES["calm"]).run()
 
 
 def test_the_command_adds_up_what_was_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,9 +101,37 @@ def test_the_command_adds_up_what_was_done(tmp_path: Path, capsys: pytest.Captur
 
     shown = capsys.readouterr().out
     assert code == 0
-    assert "6 runs (2 calm, 2 late, 2 faults)" in shown
+    assert "8 runs (2 calm, 2 late, 2 faults, 2 half_well)" in shown
     assert "no promise was broken" in shown
     assert '"failed": 0' in document.read_text()
+
+
+def test_every_failure_is_printed_with_its_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(seeds: range, modes: list[str], steps: int, jobs: int) -> Iterator[Run]:
+        for seed in seeds:
+            run = one_run(seed, modes[0], steps)
+            yield replace(run, violation=f"{seed} broke", story=f"again: see {seed}\na step of {seed}")
+
+    monkeypatch.setattr(command, "all_runs", failing)
+
+    assert command.main(["--fresh", "7", "--mode", "calm", "--steps", "5"]) == 1
+
+    shown = capsys.readouterr().out
+    first, end = map(int, shown.split()[1].split(":"))
+    assert end == first + 7
+    for seed in range(first, end):
+        assert f"seed {seed}, calm: {seed} broke\nagain: see {seed}\n" in shown
+    assert shown.count("a step of ") == command.MOST_TRACES
+
+
+def test_fresh_seeds_differ_each_time(capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        command.main(["--fresh", "1", "--mode", "calm", "--steps", "5", "--jobs", "1"])
+
+    first, second = (line for line in capsys.readouterr().out.splitlines() if line.startswith("seeds "))
+    assert first != second
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from tests.simulation.faults import FaultyPorts
 from tests.simulation.interleaving import Task
 from tests.simulation.promises import Violation
+from tests.simulation.strangers import Strangers
 from tests.simulation.world import START_MS, World
 from tidewheel.flows.delivery.deliver import Delivered
 from tidewheel.flows.delivery.dispatch import dispatch
@@ -18,9 +19,11 @@ from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.upkeep.collect import Collected, collect
 from tidewheel.flows.upkeep.merge import Merged, in_process, merge
-from tidewheel.flows.upkeep.sweep import SweepResult, sweep
+from tidewheel.flows.upkeep.sweep import sweep
+from tidewheel.flows.upkeep.sweep_result import SweepResult
+from tidewheel.model.job import job_of
 from tidewheel.model.message import id_text
-from tidewheel.model.pack import Pack
+from tidewheel.model.pack import Arrival, Pack
 from tidewheel.model.triggers import SWEEP_INTERVAL_S, URGENT_QUEUE, WORK_QUEUE
 
 SWEEP_MS = SWEEP_INTERVAL_S * 1000
@@ -48,6 +51,13 @@ class Queued:
     content: Any
     visible_ms: int
     received: int = 0
+    id: str = ""
+
+    @property
+    def pack(self) -> Pack:
+        """The pack, as SQS hands it out."""
+        pack: Pack = self.content
+        return replace(pack, arrival=Arrival(name=self.id, retried=self.received > 1))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -73,6 +83,7 @@ class Triggers:
         packs: the ingest queue.
         jobs: the work queue.
         calls: asynchronous calls of dispatch that are to come.
+        strangers: messages of other programs, in both queues.
         next_sweep_ms: when the sweep's schedule fires.
     """
 
@@ -81,6 +92,7 @@ class Triggers:
         self.packs: list[Queued] = []
         self.jobs: list[Queued] = []
         self.calls: list[Call] = []
+        self.strangers = Strangers(world)
         self._sweep_ms = sweep_ms
         self.next_sweep_ms = START_MS + sweep_ms
 
@@ -94,6 +106,7 @@ class Triggers:
         times = [self.next_sweep_ms]
         times += [each.visible_ms for each in (*self.packs, *self.jobs)]
         times += [each.at_ms for each in self.calls]
+        times += [each.visible_ms for each in self.strangers.waiting]
         times += [fires_ms for _, _, fires_ms in self.world.service.wheel.schedules.values()]
         return min(times)
 
@@ -112,6 +125,7 @@ class Triggers:
             starts.append(self._sweep)
         if service.runs.merges:
             starts.append(self._merge)
+        starts += self.strangers.starts(INGEST_MS)
         if not starts:
             return False
         self.world.random.choice(starts)()
@@ -120,8 +134,9 @@ class Triggers:
     def _take(self) -> None:
         """Takes the triggers from the work queue, the schedules and the functions."""
         world, service, now_ms = self.world, self.world.service, self.world.now_ms
-        if service.queues.work_queue.everything:
-            self.jobs += (Queued(content=job, visible_ms=now_ms) for job in service.queues.take_jobs())
+        if waiting := service.queues.work_queue.everything:
+            self.jobs += (Queued(content=job_of(each.body), visible_ms=each.visible_at_ms) for each in waiting)
+            service.queues.work_queue.purge()
         for topic, _, _ in service.wheel.take_due(now_ms):
             if self._goes_wrong("schedule lost", 0.1):
                 continue
@@ -156,7 +171,7 @@ class Triggers:
             each.received += 1
         if aside_ms:
             return
-        packs: list[Pack] = [each.content for each in batch]
+        packs = [each.pack for each in batch]
         ids = [id_text(pack.ids[i : i + 16]) for pack in packs for i in range(0, len(pack.ids), 16)]
 
         def call(ports: FaultyPorts) -> None:

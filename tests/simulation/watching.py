@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
+from tests.simulation.damage import Damages
 from tests.simulation.promises import Promises, Reader, Repeated, Sent, TopicLife, Violation
 from tests.simulation.world import LONGEST_MS, MAX_SKEW_MS, World
 from tidewheel.flows.ports.queues import Release
@@ -22,8 +23,10 @@ class Watch:
     A promise that is broken inside a function is kept, since the function's own error handling must not hide it.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, damages: Damages | None) -> None:
         self._world = world
+        self._damages = damages
+        self._gone: set[str] = set() if damages is None else damages.gone
         self._calm = world.calm
         self._states: dict[str, TopicState] = {}
         self._cursors: dict[tuple[str, str, str], int] = {}
@@ -47,7 +50,7 @@ class Watch:
         # What the service makes of the time is no measure of it: the sender's own word is, or that of the id.
         due_ms = id_deliver_at_ms(id_bytes(message_id)) if sent is None else sent.deliver_at_ms
         visible_ms = self._world.now_ms + delay_s * 1000
-        if visible_ms < due_ms:
+        if visible_ms < due_ms - self._world.most_early_ms:
             self._break(f"{message_id} can be received {due_ms - visible_ms} ms before its time", message_id)
         owner = self._promises.reader_of(queue_url)
         if owner is None:
@@ -68,7 +71,7 @@ class Watch:
                 self._check_late(reader, message_id, due_ms, rule.made_ms, visible_ms)
         else:
             self._break(f"{message_id} came to {reader.name}, but nobody sent it", life.name, message_id)
-        if "ref" in header and not self._world.service.objects.names(header["ref"]):
+        if "ref" in header and header["ref"] not in self._gone and not self._world.service.objects.names(header["ref"]):
             self._break(f"{message_id} was handed out without its body {header['ref']}", life.name, message_id)
 
     def _where_it_is(self, life: TopicLife, reader: Reader) -> tuple[TopicLife, Reader]:
@@ -89,7 +92,10 @@ class Watch:
         if sent.never is not None:
             self._break(f"{sent.id} {sent.never}, and came to {reader.name}", life.name, sent.id)
         # A function with a clock that may be behind has read the time, and may then have stood still.
-        if sent.expires_at_ms is not None and now_ms > sent.expires_at_ms + LONGEST_MS + MAX_SKEW_MS:
+        if (
+            sent.expires_at_ms is not None
+            and now_ms > sent.expires_at_ms + LONGEST_MS + MAX_SKEW_MS + self._world.most_early_ms
+        ):
             self._break(f"{sent.id} came to {reader.name} long after it had expired", life.name, sent.id)
         if reader.takes(sent) == {False}:
             self._break(f"{sent.id} came to {reader.name}, which does not take it", life.name, sent.id)
@@ -115,11 +121,20 @@ class Watch:
     ) -> None:
         """Bounds the lateness of a first copy in a calm run. `known_ms` is the time of the sender's answer."""
         first = self._promises.copies[reader.queue_url, message_id] == 1
-        if not self._calm or not first or known_ms is None or reader.hindered:
+        touched = self._damages is not None and message_id in self._damages.touched
+        if not self._timely(reader) or not first or known_ms is None or touched:
             return
         late_ms = visible_ms - max(due_ms, known_ms)
         if late_ms > self._world.most_late_ms(due_ms):
             self._break(f"{message_id} came to {reader.name} {late_ms} ms late", message_id)
+
+    def _timely(self, reader: Reader) -> bool:
+        """Whether nothing may delay what a reader gets."""
+        lasting = self._world.lasting
+        if lasting is None:
+            return self._calm and not reader.hindered
+        known = lasting.family in ("queues", "key", "wheel", "damage")
+        return known and not reader.hindered and not reader.refused_for_long
 
     def _rule_of(self, life: TopicLife, message_id: MessageId, due_ms: int, name: str | None) -> Repeated | None:
         """Returns the recurring message of an occurrence. Returns None for any other message."""
@@ -134,6 +149,8 @@ class Watch:
 
     def refused(self, document: Mapping[str, object]) -> None:
         """A message that SQS refuses was kept, with the reason."""
+        if "header" not in document:  # of another program
+            return
         header = json.loads(str(document["header"]))
         self._promises.refused.add((str(document["queue_url"]), header["id"]))
 
@@ -145,7 +162,7 @@ class Watch:
             if items.state is None or items.state.deleting_at_ms is not None:
                 continue
             for name, why in _needed(items):
-                if name not in there:
+                if name not in there and name not in self._gone:
                     self._break(f"{name} is gone, but {why} needs it", topic, name)
 
     # ---- marks
@@ -193,6 +210,11 @@ def _needed(items: TopicItems) -> Iterator[tuple[str, str]]:
         owner = items.subscriptions.get(park.key.subscription)
         if park.object_name is not None and owner is not None and owner.generation == park.key.generation:
             yield park.object_name, f"a park of {owner.name}"
+    for item in items.set_aside.values():
+        # Of a deleted subscription nothing is tried: the sweep deletes the item.
+        if not item.damaged and item.key.is_of(items.subscriptions.get(item.key.subscription)):
+            for name in item.objects:
+                yield name, f"suspect {item.key.id}"
     cursors = [each.cursor for each in items.subscriptions.values()]
     wanted = {plan for plan in items.plans if any(cursor <= plan for cursor in cursors)}
     for key in items.deliveries:

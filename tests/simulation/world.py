@@ -9,13 +9,26 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from tests.simulation.faults import CallFailed, Faults, FaultyPorts, Odds
+from tests.simulation.faults import CallFailed, Faults, FaultyPorts, Odds, SkewedClock
 from tests.simulation.interleaving import Died, Task
+from tests.simulation.lasting import LastingFaults
 from tests.simulation.promises import Promises, Violation
-from tidewheel.clock import ManualClock
-from tidewheel.errors import ConcurrentModification, NotTaken, PartLeased, QueueUnavailable, TidewheelError
+from tidewheel.clock import Clock, ManualClock
+from tidewheel.errors import (
+    ClockDoubted,
+    ConcurrentModification,
+    CorruptLedger,
+    CorruptMetadata,
+    InvalidValue,
+    ObjectMissing,
+    PartLeased,
+    QueueUnavailable,
+    TidewheelError,
+)
 from tidewheel.memory import MemoryService
+from tidewheel.model.checked_clock import CheckedClock
 from tidewheel.model.settings import MAX_FUNCTION_S
+from tidewheel.model.triggers import SWEEP_INTERVAL_S
 
 START_MS = 1_767_225_600_000
 MAX_SKEW_MS = 100
@@ -23,12 +36,17 @@ LONGEST_MS = MAX_FUNCTION_S * 1000
 """How long anything lives that is under way; a client, too."""
 CALM_MS = 60_000
 """A function takes no longer where nothing goes wrong."""
-_CALM_LATE_MS = 3 * CALM_MS
-"""Of a message whose ingest, dispatch and delivery each take as long as they may; less than a sweep away."""
 _IN_TIME_MS = 1000 + 2 * MAX_SKEW_MS
-"""Of any other: SQS's delays are whole seconds, by clocks that may differ."""
-EXPECTED = (CallFailed, ConcurrentModification, PartLeased, NotTaken, QueueUnavailable, Died)
+"""Of a message that nothing delays: SQS's delays are whole seconds, by clocks that may differ."""
+_CALM_LATE_MS = 3 * CALM_MS + _IN_TIME_MS
+"""Of a message whose ingest, dispatch and delivery each take as long as they may; less than a sweep away."""
+_SWEEP_MS = SWEEP_INTERVAL_S * 1000 + CALM_MS
+"""Until a sweep has come, and has started a dispatch."""
+EXPECTED = (CallFailed, ClockDoubted, ConcurrentModification, PartLeased, QueueUnavailable, Died)
 """What a function may end with, besides well."""
+
+DAMAGE = (CorruptLedger, CorruptMetadata, InvalidValue, ObjectMissing)
+"""What a function that meets damage may end with, or report."""
 
 Ended = Callable[[Task], None]
 
@@ -57,6 +75,8 @@ class World:
 
     Attributes:
         odds, unreliable: as the simulation was asked for; healed, nothing goes wrong any more.
+        lasting: faults that last; None: there are none in this run.
+        excused: (queue, message) -> functions that sent the message, and died or could not note that they had.
         skews_ms: the least and the most that a clock is off; SQS's own is right.
         step: grows with each call and each event.
         running: who is under way, in the order in which they get their turn.
@@ -65,6 +85,7 @@ class World:
         deleted: names of topics that somebody ever began to delete: their functions may find nothing.
         at_rest: topics that are being rebuilt, or whose rebuild died: there is no topic state.
         rested_ms: topic -> when its last rebuild ended.
+        sweeps: after how many sweeps each overdue topic was dispatched, as one sweep starts a limited number.
     """
 
     odds: Odds
@@ -72,6 +93,8 @@ class World:
     random: Random
     clock: ManualClock
     service: MemoryService
+    lasting: LastingFaults | None = None
+    excused: Counter[tuple[str, str]] = field(default_factory=Counter)
     faults: Faults = field(init=False)
     promises: Promises = field(default_factory=Promises)
     skews_ms: tuple[int, int] = (-MAX_SKEW_MS // 2, MAX_SKEW_MS // 2)
@@ -83,10 +106,13 @@ class World:
     deleted: set[str] = field(default_factory=set)
     at_rest: set[str] = field(default_factory=set)
     rested_ms: dict[str, int] = field(default_factory=dict)
+    sweeps: int = 1
     trace: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.faults = Faults(self.random, lambda: self.odds, self.note)
+        self.faults = Faults(
+            self.random, lambda: self.odds, self.note, lasting=self.lasting, right_ms=self.clock.now_ms
+        )
 
     @property
     def exercised(self) -> Counter[str]:
@@ -96,11 +122,23 @@ class World:
     @property
     def calm(self) -> bool:
         """Whether nothing goes wrong."""
+        return self.brisk and self.lasting is None
+
+    @property
+    def brisk(self) -> bool:
+        """Whether functions take little time, and all triggers come in time."""
         return self.odds.none and not self.unreliable
 
     def most_late_ms(self, due_ms: int) -> int:
-        """Returns the maximum lateness of a message in a calm run."""
+        """Returns the maximum lateness of a message that no fault of its own delays."""
+        if self.lasting is not None:
+            return _CALM_LATE_MS + (self.sweeps * _SWEEP_MS if self.lasting.family == "wheel" else 0)
         return _IN_TIME_MS if self.healed_ms is not None and due_ms > self.healed_ms else _CALM_LATE_MS
+
+    @property
+    def most_early_ms(self) -> int:
+        """How early a message may come: by the error of a clock that no function notices."""
+        return 0 if self.lasting is None else self.lasting.undoubted_ms
 
     @property
     def now_ms(self) -> int:
@@ -127,20 +165,28 @@ class World:
         call: Callable[[FaultyPorts], Any],
         *,
         topic: str | None = None,
-        limit_ms: int = LONGEST_MS,
+        limit_ms: int | None = None,
         ended: Ended | None = None,
         administers: bool = False,
     ) -> None:
-        """Begins a function with its own clock. The function stops before its first call."""
+        """Begins a function or client with its own clock. It stops before its first call.
+
+        Args:
+            limit_ms: how long the function lives; None: it is a client.
+        """
         self.names += 1
         skew_ms = self.random.randint(*self.skews_ms)
+        clock: Clock = SkewedClock(self.clock, skew_ms)
+        if self.lasting is not None and limit_ms is not None:
+            clock = CheckedClock(self.lasting.clock(self.clock, skew_ms))
 
         def run(task: Task) -> None:
-            call(FaultyPorts(self.service, task, self.faults, skew_ms))
+            call(FaultyPorts(self.service, task, self.faults, clock))
 
         task = Task(f"{name} {self.names}", run, self.now_ms)
         self.note(f"{task.name}: begins")
-        running = Running(task=task, topic=topic, limit_ms=limit_ms, ended=ended, administers=administers)
+        longest_ms = LONGEST_MS if limit_ms is None else limit_ms
+        running = Running(task=task, topic=topic, limit_ms=longest_ms, ended=ended, administers=administers)
         self.running.insert(self.random.randint(0, len(self.running)), running)
 
     def start_client(
@@ -172,6 +218,11 @@ class World:
             self.running.remove(running)
             if task.dead:
                 self.count("function died")
+            if isinstance(task.error, ClockDoubted):
+                self.count("fault: clock doubted")
+            at_rest = task.error is not None and running.topic is not None and self.was_at_rest(running.topic)
+            if task.dead or task.troubled or at_rest or isinstance(task.error, ClockDoubted):
+                self.excused.update(set(task.sent))
             self._judge(running)
             if running.ended is not None:
                 running.ended(task)
@@ -189,6 +240,8 @@ class World:
     def tolerates(self, error: BaseException, topic: str | None) -> bool:
         """Whether a function may end with an error."""
         if isinstance(error, EXPECTED):
+            return True
+        if self.lasting is not None and self.lasting.family == "damage" and isinstance(error, DAMAGE):
             return True
         some = self.deleted or self.at_rest or self.rested_ms
         gone = topic in self.deleted or self.was_at_rest(topic) if topic is not None else bool(some)

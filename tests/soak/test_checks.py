@@ -59,9 +59,9 @@ class Queues(Forwarding):
         for _ in range(self._times):
             self._real.enqueue_parts(*job)
 
-    def enqueue_parks(self, *job: Any) -> None:
+    def enqueue_parks(self, *job: Any, **options: Any) -> None:
         for _ in range(self._times):
-            self._real.enqueue_parks(*job)
+            self._real.enqueue_parks(*job, **options)
 
 
 def queues(**changes: Any) -> Tamper:
@@ -196,7 +196,7 @@ def test_a_catch_up_that_starts_dispatches_many_times_is_seen() -> None:
     said(outage.run(OUTAGE, tamper=five_dispatches), "dispatches to catch up")
 
 
-def test_a_broken_queue_that_is_tried_more_than_once_a_sweep_is_seen() -> None:
+def test_a_broken_queue_that_is_tried_too_often_is_seen() -> None:
     said(fan_out.run(FAN_OUT, tamper=queues(times=3)), "parks tried meanwhile", "drains enqueued, by parks")
 
 

@@ -235,6 +235,22 @@ def test_times_are_read_as_they_are_written(bench: Bench) -> None:
     assert (found, dict(report.rejected)) == (expected, {})
 
 
+def test_columns_of_local_times_and_dates_are_in_the_given_zone_and_instants_are_not(bench: Bench) -> None:
+    at_us = (START_MS + DAY) * 1000
+    columns = {
+        "local": pa.array([at_us], pa.timestamp("us")),
+        "date": pa.array([at_us // (DAY * 1000)], pa.date32()),
+        "instant": pa.array([at_us], pa.timestamp("us", "UTC")),
+    }
+    for name, times in columns.items():
+        path = bench.folder / f"{name}.parquet"
+        pq.write_table(pa.table({"deliver_at": times, "body": [name]}), path)
+        assert bench.run(path, time_zone="Asia/Tokyo").imported == 1
+    found = {row["payload"].decode(): row["deliver_at_ms"] - START_MS - DAY for row in bench.rows()}
+    assert found == {"local": -9 * HOUR, "date": -9 * HOUR, "instant": 0}
+    assert [bench.run(bench.folder / f"{name}.parquet").imported for name in columns] == [0, 0, 1]
+
+
 # --- rejects --------------------------------------------------------------------------------------------------
 
 

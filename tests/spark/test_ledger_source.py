@@ -293,7 +293,7 @@ def test_ledgers_are_read_again_if_a_merge_replaced_some_meanwhile() -> None:
     reads: list[str] = []
 
     class Merging(MemoryBuckets):
-        def all(self, topic: str) -> Any:
+        def all(self, topic: str, unreadable: object = None) -> Any:
             reads.append(topic)
             if len(reads) > 1:
                 return super().all(topic)

@@ -69,7 +69,7 @@ def test_the_command_line_merges_on_local_spark(spark: SparkSession, monkeypatch
         assert done.exit_code == 0, done.output
         assert "4 ledgers became 1 in 1 merges, 20 messages rewritten" in done.output
         gone = CliRunner().invoke(app, ["merge", "nothing"], obj=target)
-        assert gone.exit_code == 1 and "there is none" in gone.output
+        assert gone.exit_code == 1 and "'nothing' does not exist" in gone.output
         assert received(stack) == bodies
 
 

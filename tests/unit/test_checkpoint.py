@@ -12,7 +12,8 @@ import pytest
 from tidewheel.errors import CorruptMetadata
 from tidewheel.model.checkpoint import Checkpoint, checkpoint_of, decode_checkpoint, encode_checkpoint
 from tidewheel.model.checksum import opened, sealed
-from tidewheel.model.message import MessageId
+from tidewheel.model.message import Encoding, MessageId
+from tidewheel.model.recurring import Recurring
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, State, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
@@ -88,6 +89,22 @@ def test_purged_ranges_are_kept_and_checkpoints_without_any_are_read() -> None:
     assert decode_checkpoint(encode_checkpoint(checkpoint)) == checkpoint
     assert not checkpoint.says_the_same(a_checkpoint())
     assert "purges" not in json.loads(zlib.decompress(opened(encode_checkpoint(a_checkpoint()))))
+
+
+def test_a_recurring_message_is_kept_whole() -> None:
+    first = Recurring(
+        topic="orders",
+        name="daily",
+        generation="r1",
+        rule="{}",
+        first_ms=5,
+        text="hello",
+        encoding=Encoding.TEXT,
+        attributes={"color": "red"},
+        expires_in_ms=60_000,
+    )
+    checkpoint = a_checkpoint(recurring=(first, replace(first, name="weekly", attributes={}, expires_in_ms=None)))
+    assert decode_checkpoint(encode_checkpoint(checkpoint)) == checkpoint
 
 
 def test_a_replay_does_not_take_a_cursor_back() -> None:

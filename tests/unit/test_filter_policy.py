@@ -247,6 +247,8 @@ def test_anything_but_is_the_opposite_for_a_value_that_is_there(refused: list[st
         ("{'a': ['b']}", "filter_policy", "not JSON"),
         ('{"a": [NaN]}', "filter_policy", "NaN is not JSON"),
         ({"a": [float("inf")]}, "filter_policy", "not JSON"),
+        ({1: ["a"]}, "filter_policy", "a name is text"),
+        ({"$or": [{"a": ["b"]}, {None: ["b"]}]}, "filter_policy", "a name is text"),
         ({"a": {1, 2}}, "filter_policy", "set is not JSON"),
         pytest.param(f'{{"a": [{"9" * 5000}]}}', "filter_policy", "not JSON", id="5000 digits"),
         pytest.param('{"a":' * 100_000, "filter_policy", "characters", id="long"),

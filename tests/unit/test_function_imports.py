@@ -52,6 +52,7 @@ def loaded_by(*functions: str) -> set[str]:
         env={
             "PATH": os.environ["PATH"],
             "HOME": os.environ.get("HOME", "/"),
+            "PYTHONPATH": str(REPOSITORY / "src"),
             "AWS_DEFAULT_REGION": "eu-central-1",
             "AWS_ACCESS_KEY_ID": "testing",
             "AWS_SECRET_ACCESS_KEY": "testing",

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidewheel.errors import InvalidValue
-from tidewheel.model.job import CatchUpJob, DrainJob, Job, PartJob, job_body, job_of
+from tidewheel.errors import InvalidValue, NewerRelease
+from tidewheel.model.job import CatchUpJob, DrainJob, HoldJob, Job, PartJob, job_body, job_of
 from tidewheel.model.park import ParkKey
 from tidewheel.model.subscription_state import DeliveryKey
 
@@ -19,6 +19,12 @@ NUMBERS = st.integers(0, 10**12 - 1)
 JOBS = st.one_of(
     st.builds(lambda o, plan, part: PartJob(key=DeliveryKey(**o, plan=plan), part=part), OWNERS, NUMBERS, NUMBERS),
     st.builds(lambda o, id: DrainJob(key=ParkKey(**o, id=id)), OWNERS, NAMES),
+    st.builds(
+        lambda o, since_s, ledger: HoldJob(**o, since_s=since_s, ledger=ledger),
+        OWNERS,
+        st.integers(0, 10**11),
+        st.binary(),
+    ),
     st.builds(lambda o: CatchUpJob(**o), OWNERS),
 )
 OWNER = '"topic": "t", "subscription": "s", "generation": "g"'
@@ -48,13 +54,14 @@ def test_a_part_s_message_is_five_fields_of_json() -> None:
         "[]",
         "{}",
         f'{{{OWNER}, "plan": 1}}',
-        f'{{{OWNER}, "kind": "newer"}}',
-        f'{{{OWNER}, "plan": 1, "part": 0, "kind": "newer"}}',
         f'{{{OWNER}, "plan": 1, "part": 0, "park": "p"}}',
         f'{{{OWNER}, "plan": 1, "part": "0"}}',
         f'{{{OWNER}, "plan": 1, "part": -1}}',
         f'{{{OWNER}, "plan": true, "part": 0}}',
         f'{{{OWNER}, "park": 7}}',
+        f'{{{OWNER}, "hold": "no base64!", "since": 7}}',
+        f'{{{OWNER}, "hold": 7, "since": 7}}',
+        f'{{{OWNER}, "hold": ""}}',
         f'{{{OWNER}, "park": "p#q"}}',
         f'{{{OWNER}, "plan": 1, "part": 0, "replay": "../r"}}',
         f'{{{OWNER}, "plan": 1000000000000, "part": 0}}',
@@ -66,6 +73,12 @@ def test_a_part_s_message_is_five_fields_of_json() -> None:
 def test_what_is_not_a_job_is_an_invalid_value(body: str) -> None:
     with pytest.raises(InvalidValue, match="work queue message"):
         job_of(body)
+
+
+@pytest.mark.parametrize("more", ["", '"plan": 1, "part": 0, '])
+def test_a_job_of_a_newer_release_is_told_from_what_is_no_job(more: str) -> None:
+    with pytest.raises(NewerRelease, match="upgrade"):
+        job_of(f'{{{OWNER}, {more}"kind": "newer"}}')
 
 
 @given(JOBS)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidewheel.errors import CorruptPack
+from tidewheel.errors import CorruptPack, NewerRelease
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.duration import MAX_DELAY_MS
 from tidewheel.model.message import MAX_MESSAGE_BYTES, SQS_MAX_BYTES, Encoding, IdSource, Message
@@ -112,7 +112,7 @@ def test_a_pack_holds_at_most_ten_thousand_messages() -> None:
 @given(st.binary(max_size=300))
 def test_hostile_bytes_only_ever_raise_corrupt_pack(data: bytes) -> None:
     for each in (data, sealed(data), sealed(b"\x01" + data), sealed(b"\x01" + zlib.compress(data))):
-        with pytest.raises(CorruptPack):
+        with pytest.raises((CorruptPack, NewerRelease)):
             decode_pack(each, NOW_MS)
 
 
@@ -208,12 +208,14 @@ def test_other_versions_cut_packs_and_trailing_bytes_are_refused() -> None:
         (b"", "too few"),
         (good[:-3], "checksum"),
         (good + b"x", "checksum"),
-        (sealed(b"\x03" + opened(good)[1:]), "version 3"),
+        (sealed(b"\x00" + opened(good)[1:]), "version 0"),
         (sealed(opened(good)[:-3]), "cut short"),
         (sealed(opened(good) + b"x"), "followed by"),
     ):
         with pytest.raises(CorruptPack, match=reason):
             decode_pack(data, NOW_MS)
+    with pytest.raises(NewerRelease, match="version 3"):
+        decode_pack(sealed(b"\x03" + opened(good)[1:]), NOW_MS)
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,12 @@ def test_the_sqs_body_is_a_line_for_people() -> None:
     assert sqs.taken[0][1]["MessageBody"] == '{"topic": "orders", "messages": 2}'
 
 
+def test_each_topic_is_a_group_of_the_ingest_queues() -> None:
+    sqs = Sqs()
+    sender(sqs).send([Message(body="soon", delay=1), Message(body="later", delay="3h")])
+    assert {(url, entry["MessageGroupId"]) for url, entry in sqs.taken} == {("urgent", "orders"), ("bulk", "orders")}
+
+
 @pytest.mark.parametrize(("within_s", "key"), [(HOUR_S // 2, None), (HOUR_S, "k")])
 def test_what_is_due_within_half_an_hour_goes_urgent_with_a_key_within_an_hour_and_the_rest_bulk(
     within_s: int, key: str | None

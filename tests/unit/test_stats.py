@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -222,7 +223,8 @@ def test_parts_that_are_left_of_a_delivery_are_sealed(memory: MemoryTidewheel) -
     original = memory.service.queues.enqueue_parts
     object.__setattr__(memory.service.queues, "enqueue_parts", drop)
     memory.advance(hours=1, minutes=50)
-    [(key, parts)] = drawn
+    # Parts that nobody began are enqueued again by each sweep.
+    key, parts = drawn[0]
     assert client.stats("orders").sealed == 100
     for part in range(4):
         memory.service.deliveries.part_done(key, part)
@@ -331,6 +333,13 @@ def test_statistics_fit_80_columns(memory: MemoryTidewheel) -> None:
         text = stats_text(client.stats("orders"), by, 80, blocks=True)
         assert max(map(len, text.splitlines())) <= 80, text
     assert "2026-01-01 02:00:00 UTC" in text
+
+
+def test_statistics_tell_how_much_could_not_be_read_and_where_to_look(memory: MemoryTidewheel) -> None:
+    found = topic(memory).stats("orders")
+    assert "unreadable" not in stats_text(found, None, 80, blocks=True)
+    text = stats_text(replace(found, unreadable=2), None, 80, blocks=True)
+    assert re.search(r"unreadable +2 \(see tidewheel damaged list orders\)", text)
 
 
 def test_messages_are_one_line_each_with_whole_ids_and_bodies_cut_to_the_width(memory: MemoryTidewheel) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from tidewheel.errors import ObjectMissing
+from tidewheel.errors import ObjectMissing, ObjectRefused
 from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.ledger.sink import Sink
 from tidewheel.model.object_names import random_attempt
@@ -51,6 +51,7 @@ class S3Objects:
 
         Raises:
             ObjectMissing: there is no such object.
+            ObjectRefused: the caller may not read it, or, without the right to list, there is none.
         """
         if length <= 0:
             return b""
@@ -64,6 +65,8 @@ class S3Objects:
                     raise ObjectMissing(name) from None
                 case "InvalidRange" | "416":
                     return b""
+                case "AccessDenied" | "403" as code:
+                    raise ObjectRefused(name, error.response["Error"].get("Message", code)) from error
                 case _:
                     raise
         return answer["Body"].read()
@@ -118,6 +121,31 @@ class S3Objects:
         """
         self.copy(name, to)
         self._client.delete_object(Bucket=self._s3_bucket, Key=name)
+
+    def restore(self, name: str, whole: Callable[[Callable[[int, int], bytes]], bool]) -> bool:
+        """Lists the object's versions, reads them from the newest on, and copies the first that is whole."""
+        paginator: Any = self._client.get_paginator("list_object_versions")
+        for page in paginator.paginate(Bucket=self._s3_bucket, Prefix=name):
+            for found in page.get("Versions", ()):
+                if found["Key"] == name and whole(self._reader(name, found["VersionId"])):
+                    if not found["IsLatest"]:
+                        source: Any = {"Bucket": self._s3_bucket, "Key": name, "VersionId": found["VersionId"]}
+                        self._client.copy_object(Bucket=self._s3_bucket, Key=name, CopySource=source)
+                    return True
+        return False
+
+    def _reader(self, name: str, version: str) -> Callable[[int, int], bytes]:
+        def read(offset: int, length: int) -> bytes:
+            span = f"bytes={offset}-{offset + length - 1}"
+            try:
+                answer = self._client.get_object(Bucket=self._s3_bucket, Key=name, VersionId=version, Range=span)
+            except ClientError as error:
+                if error.response["Error"]["Code"] in ("InvalidRange", "416"):  # the version is shorter
+                    return b""
+                raise
+            return answer["Body"].read()
+
+        return read
 
     def delete(self, names: Iterable[str]) -> None:
         """Deletes objects, up to 1000 in each request.

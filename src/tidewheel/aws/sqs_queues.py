@@ -11,9 +11,10 @@ from botocore.exceptions import ClientError
 
 from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.ports.queues import Refusal, Release
-from tidewheel.model.job import CatchUpJob, DrainJob, Job, PartJob, job_body
+from tidewheel.model.job import CatchUpJob, DrainJob, HoldJob, Job, PartJob, SetAsideJob, job_body, topic_of
 from tidewheel.model.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES
 from tidewheel.model.park import ParkKey
+from tidewheel.model.set_aside import SetAside
 from tidewheel.model.subscription_state import DeliveryKey
 
 if TYPE_CHECKING:
@@ -118,7 +119,8 @@ class SqsQueues:
             return [refusal for entry in entries for refusal in self._send(queue_url, [entry])]
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
         if fault or status >= 500 or status == 429 or _throttled(code):
-            return [Refusal(int(entry["Id"]), fault, code, reason) for entry in entries]
+            # The request failed as a whole, so no single message is the reason.
+            return [Refusal(int(entry["Id"]), fault, code, reason, throttled=not fault) for entry in entries]
         raise error
 
     def enqueue_parts(self, key: DeliveryKey, parts: Sequence[int]) -> None:
@@ -129,20 +131,32 @@ class SqsQueues:
         """
         self._enqueue([PartJob(key=key, part=part) for part in parts])
 
-    def enqueue_parks(self, keys: Sequence[ParkKey]) -> None:
+    def enqueue_parks(self, keys: Sequence[ParkKey], *, delay_s: int = 0) -> None:
         """Sends parks to the work queue to be drained, as `enqueue_parts` does."""
-        self._enqueue([DrainJob(key=key) for key in keys])
+        self._enqueue([DrainJob(key=key) for key in keys], delay_s)
+
+    def enqueue_hold(self, job: HoldJob, *, delay_s: int = 0) -> None:
+        """Sends held messages to the work queue, as `enqueue_parts` does."""
+        self._enqueue([job], delay_s)
+
+    def enqueue_set_aside(self, items: Sequence[SetAside]) -> None:
+        """Sends tries of set-aside items to the work queue, as `enqueue_parts` does."""
+        self._enqueue([SetAsideJob(key=each.key, tries=each.tries) for each in items])
 
     def enqueue_catch_up(self, topic: str, subscription: str, generation: str) -> None:
         """Sends a resumed subscription's job to the work queue, as `enqueue_parts` does."""
         self._enqueue([CatchUpJob(topic=topic, subscription=subscription, generation=generation)])
 
-    def _enqueue(self, jobs: Sequence[Job]) -> None:
+    def _enqueue(self, jobs: Sequence[Job], delay_s: int = 0) -> None:
         for start in range(0, len(jobs), BATCH):
             entries: list[Entry] = [
-                {"Id": id_, "MessageBody": job_body(job)}
+                # SQS's fair queues: a topic with many parts does not keep other topics' parts waiting.
+                {"Id": id_, "MessageBody": job_body(job), "MessageGroupId": topic_of(job)}
                 for id_, job in zip(_IDS, jobs[start : start + BATCH], strict=False)
             ]
+            if delay_s:
+                for entry in entries:
+                    entry["DelaySeconds"] = delay_s
             for attempt in range(ATTEMPTS):
                 if attempt:
                     self._sleep(_BACKOFF_S * 2**attempt)
@@ -184,7 +198,8 @@ def _refusal(queue_url: str, entry: Mapping[str, Any]) -> Refusal:
     code, reason = str(entry["Code"]), str(entry.get("Message", ""))
     if _unavailable(code):
         raise QueueUnavailable(queue_url, f"{code}: {reason}")
-    return Refusal(int(entry["Id"]), bool(entry["SenderFault"]) and not _throttled(code), code, reason)
+    throttled = _throttled(code)
+    return Refusal(int(entry["Id"]), bool(entry["SenderFault"]) and not throttled, code, reason, throttled)
 
 
 def refused_body(document: Mapping[str, object]) -> str:

@@ -7,6 +7,7 @@
     subscription  T#<topic>                SUB#<name>
     delivery      T#<topic>                DELIVERY#<subscription>#<generation>#<first slot>, and #<id> of a replay
     park          T#<topic>                PARK#<subscription>#<generation>#<id>
+    set aside     T#<topic>                ASIDE#<subscription>#<generation>#<id>
     trash         T#<topic>                TRASH#<sealed>#<id>
     recurring     T#<topic>                RECUR#<name>
     merge lease   T#<topic>                MERGE
@@ -14,12 +15,14 @@
     claim         T#<topic>                CLAIM#<subscription, or nothing>#<owner>
     tombstone     T#<topic>#TOMB           <slot>#<message id>
     key           T#<topic>#KEY#<00 to 15> <key>
+    move          T#<topic>#MOVE           <id of the message that moves another>
+    sent rows     T#<topic>#SENT           <SQS message id of a pack>
     daily work    SERVICE                  <name>
 
 Slots have 12 digits, so that keys sort in the order of slots. Names contain no '#' (`topic.check_name`).
 
-Topic states, deliveries and parks with a next check are also in the sparse index `checks`, whose keys are
-`check_shard` and `next_check_ms`.
+Topic states, deliveries, parks and set-aside items with a next check are also in the sparse index `checks`, whose keys
+are `check_shard` and `next_check_ms`.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from zlib import crc32
 from tidewheel.ledger.bucket import BucketId
 from tidewheel.model.message import MessageId
 from tidewheel.model.park import ParkKey
+from tidewheel.model.set_aside import SetAsideKey
 from tidewheel.model.subscription_state import DeliveryKey
 
 PARTITION_KEY = "pk"
@@ -46,6 +50,7 @@ PLANS = "PLAN#"
 SUBSCRIPTIONS = "SUB#"
 DELIVERIES = "DELIVERY#"
 PARKS = "PARK#"
+SET_ASIDE = "ASIDE#"
 TRASH = "TRASH#"
 MERGE = "MERGE"
 IMPORTS = "IMPORT#"
@@ -58,6 +63,8 @@ EVERY_BESIDE = "T#*#*"
 """IAM policy pattern for the partitions of all topics' tombstones and keys."""
 EVERY_TOMBSTONES = "T#*#TOMB"
 EVERY_KEYS = "T#*#KEY#*"
+EVERY_MOVES = "T#*#MOVE"
+EVERY_SENT_ROWS = "T#*#SENT"
 SERVICE = "SERVICE"
 """The partition of items that belong to no topic."""
 
@@ -67,6 +74,8 @@ Key = tuple[str, str]
 _TOPIC = "T#"
 _TOMBSTONES = "#TOMB"
 _KEYS = "#KEY#"
+_MOVES = "#MOVE"
+_SENT_ROWS = "#SENT"
 KEY_SHARDS = 16
 _SLOT_DIGITS = 12
 
@@ -77,7 +86,7 @@ def slot_text(slot: int) -> str:
 
 
 def topic_partition(topic: str) -> str:
-    """Returns the partition of a topic's items, except tombstones and keys."""
+    """Returns the partition of a topic's items, except its tombstones, keys, moves and sent rows."""
     return _TOPIC + topic
 
 
@@ -138,7 +147,12 @@ def parse_delivery_key(key: Key) -> DeliveryKey:
 
 def park_key(key: ParkKey) -> Key:
     """Returns a park's key."""
-    return topic_partition(key.topic), f"{PARKS}{key.subscription}#{key.generation}#{key.id}"
+    return topic_partition(key.topic), f"{parks_prefix(key.subscription, key.generation)}{key.id}"
+
+
+def parks_prefix(subscription: str, generation: str) -> str:
+    """Returns the prefix of the sort keys of a subscription's parks."""
+    return f"{PARKS}{subscription}#{generation}#"
 
 
 def parse_park_key(key: Key) -> ParkKey:
@@ -149,6 +163,21 @@ def parse_park_key(key: Key) -> ParkKey:
     """
     _, subscription, generation, id = key[1].split("#")
     return ParkKey(topic=topic_of(key[0]), subscription=subscription, generation=generation, id=id)
+
+
+def set_aside_key(key: SetAsideKey) -> Key:
+    """Returns a set-aside item's key."""
+    return topic_partition(key.topic), f"{SET_ASIDE}{key.subscription}#{key.generation}#{key.id}"
+
+
+def parse_set_aside_key(key: Key) -> SetAsideKey:
+    """Returns the SetAsideKey of a set-aside item's key in the table.
+
+    Raises:
+        ValueError: the key is not a set-aside item's.
+    """
+    _, subscription, generation, id = key[1].split("#")
+    return SetAsideKey(topic=topic_of(key[0]), subscription=subscription, generation=generation, id=id)
 
 
 def trash_key(topic: str, sealed: int, trash_id: str) -> Key:
@@ -187,6 +216,21 @@ def parse_tombstone_key(key: Key) -> tuple[int, MessageId]:
     return int(slot), MessageId(message_id)
 
 
+def moves_partition(topic: str) -> str:
+    """Returns the partition of a topic's moves."""
+    return _TOPIC + topic + _MOVES
+
+
+def move_key(topic: str, message_id: MessageId) -> Key:
+    """Returns the key of the item that allows a message to move another message."""
+    return moves_partition(topic), message_id
+
+
+def sent_rows_key(topic: str, name: str) -> Key:
+    """Returns the key of the progress of a pack."""
+    return _TOPIC + topic + _SENT_ROWS, name
+
+
 def recurring_key(topic: str, name: str) -> Key:
     """Returns a recurring message's key."""
     return topic_partition(topic), RECURRING + name
@@ -214,7 +258,8 @@ def key_partitions(topic: str) -> list[str]:
 
 def partitions(topic: str) -> list[str]:
     """Returns all partitions with items of a topic."""
-    return [topic_partition(topic), tombstone_partition(topic), *key_partitions(topic)]
+    beside = [tombstone_partition(topic), moves_partition(topic), sent_rows_key(topic, "")[0]]
+    return [topic_partition(topic), *beside, *key_partitions(topic)]
 
 
 def _key_partition(topic: str, number: int) -> str:

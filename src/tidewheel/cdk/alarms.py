@@ -193,7 +193,7 @@ class Alarms(Construct):
         self._alarm(
             "Scheduler",
             "Scheduler errors and throttles",
-            "EventBridge Scheduler cannot invoke dispatch or the sweep, or is throttled.",
+            "EventBridge Scheduler cannot invoke dispatch, or is throttled.",
             _together(ALL, [watched.of_scheduler(name) for name in UNSCHEDULED]),
             seen=2,
             periods=3,

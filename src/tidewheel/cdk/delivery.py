@@ -12,9 +12,9 @@ from tidewheel.cdk.functions import python_function
 from tidewheel.cdk.nag_suppressions import acknowledge_wildcards
 from tidewheel.cdk.names import service_name
 from tidewheel.cdk.queues import grant_queue_sends, read_queue, source_queue, terminal_queue
-from tidewheel.cdk.storage import ITEM_WRITES, TOPICS, Storage
+from tidewheel.cdk.storage import SENT_ROWS, TOMBSTONES, TOPICS, TOPICS_AND_SENT_ROWS, Storage
 from tidewheel.client.subscription_queues import ROLE_TAG, STACK_TAG, SUBSCRIPTION
-from tidewheel.model.object_names import LEDGERS, PARKED, PLANS
+from tidewheel.model.object_names import ASIDE, LEDGERS, PARKED, PLANS, REFUSED
 from tidewheel.model.triggers import WORK_QUEUE
 
 DELIVER_TIMEOUT = Duration.seconds(60)
@@ -29,7 +29,7 @@ class Delivery(Construct):
 
     Attributes:
         work_queue: Holds parts of deliveries and parks; each is the work of a function call.
-        refused_queue: Holds messages that SQS refused permanently.
+        refused_queue: Holds messages that SQS, ingest or deliver refused permanently.
         deliver: The function that sends a part or a park.
         roles: Roles that may send to the subscriptions' queues, in the order of their grants.
     """
@@ -43,7 +43,7 @@ class Delivery(Construct):
         self.roles: list[iam.IRole] = []
         self.work_queue = source_queue(self, "WorkQueue", environment, WORK_QUEUE)
         self.refused_queue = terminal_queue(
-            self, "RefusedQueue", environment, why="It is read by people only: what SQS refused ends here."
+            self, "RefusedQueue", environment, why="It is read by people only: what was refused ends here."
         )
         self.deliver = python_function(
             self,
@@ -55,9 +55,15 @@ class Delivery(Construct):
             memory_mib=environment.deliver_memory_mib,
         )
         read_queue(self.deliver, self.work_queue, WORK_QUEUE, max_concurrency=environment.work_concurrency)
-        storage.grant_items(self.deliver, TOPICS, *ITEM_WRITES, "dynamodb:ConditionCheckItem")
+        reads = ("dynamodb:GetItem", "dynamodb:Query")
+        storage.grant_items(self.deliver, TOPICS, *reads, "dynamodb:DeleteItem", "dynamodb:UpdateItem")
+        storage.grant_items(self.deliver, TOMBSTONES, "dynamodb:Query")  # a plan that is made anew needs them
+        storage.grant_items(self.deliver, SENT_ROWS, "dynamodb:GetItem")
+        # One transaction puts a park and the note of its job, and checks the subscription.
+        storage.grant_items(self.deliver, TOPICS_AND_SENT_ROWS, "dynamodb:ConditionCheckItem", "dynamodb:PutItem")
         storage.grant_objects(self.deliver, "s3:GetObject", prefixes=(LEDGERS, PLANS, PARKED))
         storage.grant_objects(self.deliver, "s3:PutObject", "s3:DeleteObject", prefixes=(PARKED,))
+        storage.grant_objects(self.deliver, "s3:PutObject", prefixes=(ASIDE, REFUSED))
         grant_queue_sends(self.deliver, self.work_queue)
         storage.grant_listing(self.deliver)
         self.grant_sends(self.deliver)

@@ -10,10 +10,10 @@ from constructs import Construct
 from tidewheel.cdk.delivery import Delivery
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.functions import python_function
-from tidewheel.cdk.queues import read_queue, source_queue
-from tidewheel.cdk.storage import OF_TOPICS, TOMBSTONES, TOPICS, Storage
+from tidewheel.cdk.queues import grant_queue_sends, read_queue, source_queue
+from tidewheel.cdk.storage import OF_PACKS, OF_TOPICS, TOMBSTONES, TOPICS, Storage
 from tidewheel.cdk.timing_wheel import TimingWheel
-from tidewheel.model.object_names import LEDGERS, PARKED
+from tidewheel.model.object_names import LEDGERS, PARKED, REFUSED
 from tidewheel.model.triggers import INGEST_TIMEOUT_S, URGENT_QUEUE, bulk_queue
 
 
@@ -60,11 +60,15 @@ class Ingestion(Construct):
         reads = ("dynamodb:GetItem", "dynamodb:Query")
         storage.grant_items(self.ingest, TOPICS, *reads, "dynamodb:UpdateItem")
         storage.grant_items(self.ingest, TOMBSTONES, *reads)
+        storage.grant_items(self.ingest, OF_PACKS, "dynamodb:GetItem")
         # One transaction moves a key, puts a tombstone and checks the topic's state.
         storage.grant_items(self.ingest, OF_TOPICS, "dynamodb:ConditionCheckItem", "dynamodb:PutItem")
         storage.grant_objects(self.ingest, "s3:PutObject", "s3:DeleteObject", prefixes=(LEDGERS, PARKED))
+        storage.grant_objects(self.ingest, "s3:PutObject", prefixes=(REFUSED,))
         timing_wheel.grant_schedule(self.ingest)
         delivery.grant_sends(self.ingest)
+        # Parks of direct messages are drained by jobs.
+        grant_queue_sends(self.ingest, delivery.work_queue)
 
     @property
     def queues(self) -> list[sqs.Queue]:

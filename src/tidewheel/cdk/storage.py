@@ -18,6 +18,7 @@ from tidewheel.cdk.encryption import key_of
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.nag_suppressions import acknowledge, acknowledge_wildcards
 from tidewheel.cdk.names import service_name
+from tidewheel.model.object_names import REFUSED
 
 TLS_VERSION = 1.2
 """The oldest TLS version that the S3 bucket accepts."""
@@ -50,6 +51,12 @@ A single statement must allow such a transaction, since IAM may compare the stat
 transaction.
 """
 TOMBSTONES = Partitions(like=(layout.EVERY_TOMBSTONES,))
+OF_PACKS = Partitions(like=(layout.EVERY_MOVES, layout.EVERY_SENT_ROWS))
+SENT_ROWS = Partitions(like=(layout.EVERY_SENT_ROWS,))
+TOPICS_AND_SENT_ROWS = Partitions(
+    like=(layout.EVERY_TOPIC,), not_like=(layout.EVERY_KEYS, layout.EVERY_MOVES, layout.EVERY_TOMBSTONES)
+)
+"""Both, for a transaction that puts a park and the note of its job."""
 KEYS = Partitions(like=(layout.EVERY_KEYS,))
 DAILY_WORK = Partitions(like=(layout.SERVICE,))
 
@@ -166,9 +173,13 @@ class Storage(Construct):
 def _lifecycle_rules(deleted_object_days: int | None) -> list[s3.LifecycleRule]:
     """Returns the lifecycle rules.
 
-    Unfinished uploads are removed after a day, deleted and overwritten objects after `deleted_object_days`.
+    Unfinished uploads are removed after a day, refused messages after the queue's time and a day, and deleted and
+    overwritten objects after `deleted_object_days`.
     """
-    rules = [s3.LifecycleRule(id="abort-multipart-uploads", abort_incomplete_multipart_upload_after=Duration.days(1))]
+    rules = [
+        s3.LifecycleRule(id="abort-multipart-uploads", abort_incomplete_multipart_upload_after=Duration.days(1)),
+        s3.LifecycleRule(id="forget-refused-messages", prefix=REFUSED, expiration=Duration.days(15)),
+    ]
     if deleted_object_days is not None:
         rules.append(
             s3.LifecycleRule(

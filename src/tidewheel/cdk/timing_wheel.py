@@ -1,15 +1,16 @@
 """Deploys the coarse timing wheel and the sweep.
 
-One-time schedules invoke dispatch. The sweep repairs lost schedules.
+One-time schedules invoke dispatch. A rule of its own starts the sweep, which repairs lost schedules.
 """
 
 from __future__ import annotations
 
 from aws_cdk import ArnFormat, Aws, Duration, RemovalPolicy, Stack
+from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
-from aws_cdk.aws_scheduler_targets import LambdaInvoke
+from aws_cdk.aws_events_targets import LambdaFunction
 from constructs import Construct
 
 from tidewheel.aws.scheduler_wheel import MAX_RETRIES
@@ -20,7 +21,7 @@ from tidewheel.cdk.functions import limit_asynchronous_calls, python_function
 from tidewheel.cdk.nag_suppressions import acknowledge_wildcards
 from tidewheel.cdk.names import resource_name, service_name
 from tidewheel.cdk.queues import grant_queue_sends, terminal_queue
-from tidewheel.cdk.storage import DAILY_WORK, KEYS, TOMBSTONES, TOPICS, Storage
+from tidewheel.cdk.storage import DAILY_WORK, KEYS, OF_PACKS, TOMBSTONES, TOPICS, Storage
 from tidewheel.model.object_names import ASIDE, CHECKPOINTS, IMPORTS, LEDGERS, PARKED, PAYLOADS, PLANS, collections_name
 from tidewheel.model.settings import MAX_DELIVERY_S
 from tidewheel.model.triggers import RETRIES
@@ -42,7 +43,7 @@ class TimingWheel(Construct):
         dead_letters: Queue of invocations that the scheduler gave up.
         dispatch_arn: ARN of the dispatch function, formatted from its name: dispatch creates schedules for itself, so
             its own variables hold its ARN, and a reference would be a cycle.
-        role: The role with which a schedule invokes its function; the role has no other permissions.
+        role: The role with which a schedule invokes dispatch; the role has no other permissions.
         dispatch: Seals, plans and hands out the slots that are due.
         sweep: Starts dispatch for topics whose schedule was lost, and clears up after crashes.
     """
@@ -57,7 +58,7 @@ class TimingWheel(Construct):
         storage: Storage,
         delivery: Delivery,
     ) -> None:
-        """Creates the group, the role, both functions and the sweep's schedule."""
+        """Creates the group, the role, both functions and the sweep's rule."""
         super().__init__(scope, id_)
         self.group_name = service_name(self)
         self.dead_letters = terminal_queue(
@@ -72,7 +73,7 @@ class TimingWheel(Construct):
             resource_name=resource_name(self, "dispatch"),
             arn_format=ArnFormat.COLON_RESOURCE_NAME,
         )
-        group = scheduler.ScheduleGroup(
+        scheduler.ScheduleGroup(
             self,
             "Group",
             schedule_group_name=self.group_name,
@@ -99,7 +100,7 @@ class TimingWheel(Construct):
             memory_mib=environment.sweep_memory_mib,
         )
         self._limit_calls(environment)
-        self._schedule_sweep(group, environment)
+        self._start_sweeps(environment)
         self._allow_dispatching(storage, delivery)
         self._allow_sweeping(storage)
 
@@ -139,50 +140,51 @@ class TimingWheel(Construct):
             self,
             "ScheduleRole",
             assumed_by=iam.ServicePrincipal(SCHEDULER, conditions={"StringEquals": own}),
-            description="Lets the schedules of Tidewheel invoke dispatch and sweep",
+            description="Lets the schedules of Tidewheel invoke dispatch",
         )
         grant_queue_sends(role, self.dead_letters)
         grant_key(role, self, "sqs")
         return role
 
     def _limit_calls(self, environment: Environment) -> None:
-        """Limits the retries of asynchronous calls, by schedules and by the sweep, which calls dispatch."""
+        """Limits the retries of asynchronous calls, by schedules, the rule and the sweep."""
         limit_asynchronous_calls(
             self.dispatch, max_age=DISPATCH_AGE, retries=RETRIES["dispatch"], dead_letters=self.dead_letters
         )
         interval = Duration.seconds(environment.sweep_interval_s)
         limit_asynchronous_calls(self.sweep, max_age=interval, retries=RETRIES["sweep"], dead_letters=self.dead_letters)
 
-    def _schedule_sweep(self, group: scheduler.IScheduleGroup, environment: Environment) -> None:
-        """Creates the recurring schedule. A late sweep has no value once the next sweep is due."""
+    def _start_sweeps(self, environment: Environment) -> None:
+        """Creates the rule that starts the sweep. A late sweep has no value once the next sweep is due.
+
+        EventBridge is another service than EventBridge Scheduler. So an outage of the scheduler does not stop the
+        sweep, which does the scheduler's work then.
+        """
         interval = Duration.seconds(environment.sweep_interval_s)
-        schedule = scheduler.Schedule(
+        events.Rule(
             self,
-            "SweepSchedule",
-            schedule_name="sweep",
-            schedule_group=group,
-            schedule=scheduler.ScheduleExpression.rate(interval),
+            "SweepRule",
+            rule_name=resource_name(self, "sweep"),
+            schedule=events.Schedule.rate(interval),
             description="Tidewheel: heals lost schedules",
-            target=LambdaInvoke(
-                self.sweep,
-                input=scheduler.ScheduleTargetInput.from_object({}),
-                # The target's default grants would include versions of the function.
-                role=self.role.without_policy_updates(),
-                dead_letter_queue=self.dead_letters,
-                max_event_age=interval,
-                retry_attempts=MAX_RETRIES,
-            ),
+            targets=[
+                LambdaFunction(
+                    self.sweep,
+                    event=events.RuleTargetInput.from_object({}),
+                    max_event_age=interval,
+                    retry_attempts=MAX_RETRIES,
+                )
+            ],
         )
-        # The schedule has the group's name, which is the service's name, so there is no reference to the group.
-        schedule.node.add_dependency(group)
 
     def _allow_dispatching(self, storage: Storage, delivery: Delivery) -> None:
         """Allows dispatch its work, including collecting, and the sweep the same except sending.
 
         The sweep does not send messages, since it starts dispatch for sending.
         """
-        invoked = [function.function_arn for function in (self.dispatch, self.sweep)]
-        self.role.add_to_policy(iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=invoked))
+        self.role.add_to_policy(
+            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[self.dispatch.function_arn])
+        )
         for function in (self.dispatch, self.sweep):
             storage.grant_items(
                 function, TOPICS, "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"
@@ -207,6 +209,7 @@ class TimingWheel(Construct):
         )
         # All items of a deleted topic are deleted.
         storage.grant_items(self.sweep, KEYS, "dynamodb:DeleteItem", "dynamodb:Query")
+        storage.grant_items(self.sweep, OF_PACKS, "dynamodb:DeleteItem", "dynamodb:Query")
         storage.grant_objects(self.sweep, "s3:DeleteObject", prefixes=(ASIDE, IMPORTS, PARKED, PAYLOADS))
         # The marks say how far each topic's large bodies have been handed out.
         marks = collections_name("*")

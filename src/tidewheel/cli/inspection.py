@@ -163,6 +163,8 @@ def stats_text(found: TopicStats, by: Bars | None, width: int, blocks: bool) -> 
         ("last due", _time(found.last_due_at, " UTC")),
         ("ledgers", f"{found.buckets:,} ({found.ledger_bytes:,} bytes)"),
     ]
+    if found.unreadable:
+        pairs.append(("unreadable", f"{found.unreadable:,} (see tidewheel damaged list {found.topic})"))
     text = _lines(pairs) + "\n"
     if found.subscriptions:
         text += _table(_SUBSCRIPTION_COLUMNS, [_subscription_row(each) for each in found.subscriptions], width)

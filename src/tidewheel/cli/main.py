@@ -13,7 +13,18 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from tidewheel.cli import administration, changes, cost, documentation, history, inspection, jobs, messages, policies
+from tidewheel.cli import (
+    administration,
+    changes,
+    cost,
+    damaged,
+    documentation,
+    history,
+    inspection,
+    jobs,
+    messages,
+    policies,
+)
 from tidewheel.cli.output import print_error
 from tidewheel.cli.target import Target
 from tidewheel.errors import TidewheelError, needs_extra
@@ -45,6 +56,7 @@ app = typer.Typer(
 )
 app.add_typer(administration.topics, name="topics")
 app.add_typer(administration.subscriptions, name="subscriptions")
+app.add_typer(damaged.damaged, name="damaged")
 app.add_typer(policies.policy, name="policy")
 app.command()(messages.send)
 app.command()(messages.receive)

@@ -141,6 +141,10 @@ class AsyncTidewheel:
     purge = _awaitable(Tidewheel.purge)
     replay = _awaitable(Tidewheel.replay)
     redrive = _awaitable(Tidewheel.redrive)
+    damaged = _awaitable(Tidewheel.damaged)
+    retry_damaged = _awaitable(Tidewheel.retry_damaged)
+    restore_damaged = _awaitable(Tidewheel.restore_damaged)
+    give_up_damaged = _awaitable(Tidewheel.give_up_damaged)
     redrive_service = _awaitable(Tidewheel.redrive_service)
 
     async def create_subscription(

@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tidewheel.client.connection import Connection
-from tidewheel.errors import InvalidValue, UnknownMessage
+from tidewheel.errors import InvalidValue, UnknownMessage, UnknownTopic
 from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key, cancel_many
 from tidewheel.flows.ports import Storage
 from tidewheel.model.message import IdSource, MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.object_names import payload_name
-from tidewheel.model.tombstone import tombstone
+from tidewheel.model.tombstone import tombstone, ttl_s
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import OutgoingMessage, check_key, due_at_ms, moved
 
@@ -101,11 +101,16 @@ def reschedule(
 ) -> Rescheduled | CancelResult:
     """Moves a message to another time. See `Tidewheel.reschedule`.
 
-    First the new message is put into an ingest queue, then the old message's tombstone names the new message. Ingest
-    does the same conditional write before it commits the new message. So client and ingest see the same outcome, and
-    exactly one of the two messages comes. If the writes stop
+    First an item allows the new message to move the old message. Ingest ignores a move without the item, so whoever may
+    only send moves nothing. Then the new message is put into an ingest queue, then the old message's tombstone names
+    the new message. Ingest does the same conditional write before it commits the new message. So client and ingest see
+    the same outcome, and exactly one of the two messages comes. If the writes stop
+        after the move is allowed: nothing was done.
         after the new message is sent: ingest finishes the move.
         after the tombstone: the move is complete.
+
+    Raises:
+        UnknownTopic: the topic is deleted, or its index is being rebuilt. In the second case the move may still happen.
     """
     from tidewheel.client.waiting import find
 
@@ -123,11 +128,17 @@ def reschedule(
     if state.purged(found.checked.deliver_at_ms, found.sent_at_ms):
         return Cancelled(id=old)
     new = _with_own_payload(connection, state.topic, moved(found.checked, ids, due_ms, id_bytes(old)))
+    storage.tombstones.allow_move(state.topic, id_text(new.id), old, ttl_s(due_ms, now_ms))
     [receipt] = sender.send_checked([new])
     outcome = storage.tombstones.cancel(state.topic, tombstone(old, state.slot_ms, now_ms, to=id_text(new.id)))
     if outcome.done or (outcome.found is not None and outcome.found.to == receipt.id):
         return Rescheduled(receipt=receipt, old_id=old)
-    return TooLate(id=old) if outcome.found is None else Cancelled(id=old)
+    if outcome.found is not None:
+        return Cancelled(id=old)
+    now = storage.topic_states.read(state.topic)
+    if now is None or id_deliver_at_ms(id_bytes(old)) // now.slot_ms >= now.sealed:
+        raise UnknownTopic(state.topic)  # its index is being rebuilt, or was just now: ingest decides afterwards
+    return TooLate(id=old)
 
 
 def _current(storage: Storage, state: TopicState, message_id: str | None, key: str | None) -> MessageId | Cancelled:

@@ -102,6 +102,8 @@ class Consumer:
     def receive(self, *, max_messages: int = 10, wait_s: int = 0) -> list[ReceivedMessage]:
         """Receives messages from the queue. Messages to drop are acknowledged and left out.
 
+        A message whose large body cannot be had is left out with a warning, and comes again.
+
         Args:
             max_messages: the most messages to return; above ten, SQS is called several times.
             wait_s: how long to wait for the first message, 0 to 20 seconds.
@@ -111,13 +113,17 @@ class Consumer:
             UnknownTopic, UnknownSubscription: it does not exist.
         """
         receiving.check_receive(max_messages, wait_s)
+        return receiving.with_bodies(self._tw._connection, self._receive(max_messages, wait_s))
+
+    def _receive(self, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
+        """Receives messages without the bodies kept in S3. Acknowledges and leaves out messages to drop."""
         taken = receiving.receive(self._tw._connection.sqs, self._queue_url, max_messages, wait_s)
         dropped = [message for message in taken if self._drops(message)]
         if dropped:
             self._acknowledge(dropped)
             gone = {message.receipt_handle for message in dropped}
             taken = [message for message in taken if message.receipt_handle not in gone]
-        return receiving.with_bodies(self._tw._connection, taken)
+        return taken
 
     def retry_later(
         self,
@@ -185,7 +191,7 @@ class Consumer:
             message = parse_received(record)
             if self._drops(message):
                 return None
-            return self._call(fetch_payload(self._tw._connection, message), function)
+            return self._call(self._with_body(message), function)
 
         return handle
 
@@ -228,9 +234,9 @@ class Consumer:
     ) -> None:
         """Receives messages, calls a function with each and acknowledges them, until `stop` is set.
 
-        An error of the function is logged. The message then comes again after the queue's visibility time-out, which
-        must be longer than a batch takes. RetryLater sends the message again instead. An error while receiving ends
-        the run.
+        An error of the function is logged, and so is a large body that cannot be had. The message then comes again
+        after the queue's visibility time-out, which must be longer than a batch takes. RetryLater sends the message
+        again instead. An error while receiving ends the run.
 
         Args:
             function: gets the messages in turn; run several threads or processes for more at once.
@@ -247,7 +253,7 @@ class Consumer:
         stop = stop or threading.Event()
         with Interrupts(stop) as interrupts:
             while not stop.is_set():
-                messages = self.receive(max_messages=batch, wait_s=wait_s)
+                messages = self._receive(batch, wait_s)
                 for i, message in enumerate(messages):
                     if stop.is_set():
                         receiving.give_back(self._tw._connection.sqs, self._queue_url, messages[i:])
@@ -257,13 +263,22 @@ class Consumer:
 
     def _work(self, message: ReceivedMessage, function: Callable[[ReceivedMessage], object]) -> None:
         try:
-            self._call(message, function)
+            # Here, not when the batch is received: S3 may take long for one body, and the others have a time-out.
+            self._call(self._with_body(message), function)
         except Exception:
             _log.exception("message %s was not handled; it comes again after its visibility time-out", message.id)
         else:
             self._acknowledge([message])
 
     # ---- inside
+    def _with_body(self, message: ReceivedMessage) -> ReceivedMessage:
+        """Reads a large body. A message whose body cannot be had counts as failed."""
+        try:
+            return fetch_payload(self._tw._connection, message)
+        except Exception:
+            self._count("failed")
+            raise
+
     def _call(self, message: ReceivedMessage, function: Callable[[ReceivedMessage], T]) -> T | None:
         """Calls the function. When the call returns, the caller acknowledges the message."""
         with self._held(message):

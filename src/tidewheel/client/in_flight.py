@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tidewheel.errors import CorruptMetadata, ObjectMissing
 from tidewheel.flows.ports import Storage
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.plan import Plan
@@ -33,6 +34,7 @@ def undelivered(
     buckets: Sequence[Bucket],
     subscriptions: Sequence[SubscriptionState],
     opened: Sequence[Delivery],
+    unreadable: dict[str, Exception],
 ) -> Undelivered:
     """Estimates the planned messages that are not delivered to all subscriptions yet.
 
@@ -42,11 +44,15 @@ def undelivered(
 
     Args:
         buckets: the topic's buckets, complete or not; the occupied slots of a bucket improve the estimate.
+        unreadable: gets the error of each plan that cannot be read.
     """
     exact = {each.object_name: each for each in buckets if not each.slot_shift}
     not_handed_out = min((each.cursor for each in subscriptions), default=state.planned)
     left = _shares_left(subscriptions, opened, not_handed_out)
-    found = [_in_delivery(storage, state, exact, left), _not_handed_out(storage, state, exact, not_handed_out)]
+    found = [
+        _in_delivery(storage, state, exact, left, unreadable),
+        _not_handed_out(storage, state, exact, not_handed_out, unreadable),
+    ]
     slots = [each.first_slot for each in found if each.first_slot is not None]
     return Undelivered(sum(each.rows for each in found), min(slots, default=None))
 
@@ -65,28 +71,46 @@ def _shares_left(
 
 
 def _in_delivery(
-    storage: Storage, state: TopicState, exact: Mapping[str, Bucket], left: Mapping[int, float]
+    storage: Storage,
+    state: TopicState,
+    exact: Mapping[str, Bucket],
+    left: Mapping[int, float],
+    unreadable: dict[str, Exception],
 ) -> Undelivered:
     rows = shares = 0.0
     first: int | None = None
     for a in sorted(left)[:MAX_PLANS]:
-        plan = storage.plans.read(state.topic, a)
+        try:
+            plan = storage.plans.read(state.topic, a)
+        except (CorruptMetadata, ObjectMissing) as error:
+            unreadable[f"plan {a}"] = error
+            continue
         if plan is not None:
             rows, shares = rows + left[a] * _rows(plan, state, exact), shares + left[a]
             first = _first_slot(plan, state) if first is None else first
     return Undelivered(rows * sum(left.values()) / shares if shares else 0.0, first)
 
 
-def _not_handed_out(storage: Storage, state: TopicState, exact: Mapping[str, Bucket], start: int) -> Undelivered:
+def _not_handed_out(
+    storage: Storage,
+    state: TopicState,
+    exact: Mapping[str, Bucket],
+    start: int,
+    unreadable: dict[str, Exception],
+) -> Undelivered:
     rows, at = 0.0, start
     first: int | None = None
     for _ in range(MAX_PLANS):
-        plan = storage.plans.next(state.topic, at) if at < state.planned else None
+        try:
+            plan = storage.plans.next(state.topic, at) if at < state.planned else None
+        except (CorruptMetadata, ObjectMissing) as error:
+            unreadable[f"plan after {at}"] = error
+            break
         if plan is None or plan.first_slot >= state.planned:
             return Undelivered(rows, first)
         rows, at = rows + _rows(plan, state, exact), plan.end_slot
         first = _first_slot(plan, state) if first is None else first
-    return Undelivered(rows * (state.planned - start) / (at - start), first)
+    return Undelivered(rows * (state.planned - start) / max(1, at - start), first)
 
 
 def _rows(plan: Plan, state: TopicState, exact: Mapping[str, Bucket]) -> float:

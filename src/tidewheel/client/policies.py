@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 from tidewheel.aws import table_layout as layout
 from tidewheel.errors import InvalidValue
-from tidewheel.model.object_names import LEDGERS, PARKED, PAYLOADS, topic_prefix
+from tidewheel.model.object_names import LEDGERS, PARKED, PAYLOADS, PLANS, REFUSED, topic_prefix
 from tidewheel.model.settings import ServiceSettings, parameter_name, roles_parameter_name
 from tidewheel.model.topic import check_name
 
@@ -76,6 +76,9 @@ class _Place:
     def arn(self, service: str, resource: str) -> str:
         return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{resource}"
 
+    def bucket_arn(self, s3_bucket: str) -> str:
+        return f"arn:{self.partition}:s3:::{s3_bucket}"
+
     def object_arn(self, s3_bucket: str, name: str) -> str:
         return f"arn:{self.partition}:s3:::{s3_bucket}/{name}"
 
@@ -118,7 +121,9 @@ def sender_statements(
     readable = [layout.topic_partition(topic), *(marks if changes or looks else [])]
     statements = [_reading_settings(settings, place), _items(settings, place, reads, readable)]
     if changes:
-        statements.append(_items(settings, place, ["dynamodb:PutItem"], marks, checked=[layout.topic_partition(topic)]))
+        written = [*marks, *[layout.moves_partition(topic)] * ("reschedule" in wanted)]
+        checked = [layout.topic_partition(topic)]
+        statements.append(_items(settings, place, ["dynamodb:PutItem"], written, checked=checked))
     if wanted & {"send", "reschedule"}:
         statements.append(_sending(settings, topic, place))
     ledgers, payloads = (
@@ -236,21 +241,32 @@ def administrator_statements(
         _allow(["ssm:GetParameter"], [*_reading_settings(settings, place)["Resource"], roles]),
         _allow([f"dynamodb:{name}" for name in items], [_table_arn(settings, place)]),
         _allow([f"sqs:{name}" for name in queues], [place.arn("sqs", f"{settings.stack}-*")]),
-        _allow(["sqs:SendMessage"], [_queue_arn(settings.work_queue_url, place)]),
-        _allow(["s3:GetObject"], [place.object_arn(settings.s3_bucket, f"{LEDGERS}*")]),
+        _allow(
+            ["sqs:SendMessage"],
+            [_queue_arn(url, place) for url in (settings.work_queue_url, settings.refused_queue_url)],
+        ),
+        # `restore_damaged` copies an earlier version of an object over the damaged one.
+        _allow(["s3:ListBucketVersions"], [place.bucket_arn(settings.s3_bucket)]),
+        _allow(
+            ["s3:GetObject", "s3:GetObjectVersion", "s3:PutObject"],
+            [place.object_arn(settings.s3_bucket, f"{prefix}*") for prefix in (LEDGERS, PLANS, PARKED)],
+        ),
         _allow(["s3:DeleteObject"], [place.object_arn(settings.s3_bucket, f"{PARKED}*")]),
         *(_redriving(settings, dead_letter_queues, place) if dead_letter_queues else ()),
-        *_key_use(settings, place, decrypt=["dynamodb", "s3", "sqs"], encrypt=["sqs"]),
+        *_key_use(settings, place, decrypt=["dynamodb", "s3", "sqs"], encrypt=["s3", "sqs"]),
     ]
 
 
 def _redriving(settings: ServiceSettings, dead_letter_queues: Sequence[str], place: _Place) -> list[Statement]:
-    """Allows to move dead letters of the service's queues back. SQS uses the caller's rights."""
+    """Allows to move dead letters and refused messages of the service's queues back. SQS uses the caller's rights."""
     sources = [_queue_arn(url, place) for url in settings.own_queue_urls]
     dead = [_queue_arn(queue, place) for queue in dead_letter_queues]
+    refused = _queue_arn(settings.refused_queue_url, place)
     moving = ("DeleteMessage", "GetQueueUrl", "ListDeadLetterSourceQueues", "ReceiveMessage", "StartMessageMoveTask")
     return [
-        _allow(["sqs:GetQueueAttributes"], [*sources, *dead]),
+        _allow(["sqs:GetQueueAttributes"], [*sources, *dead, refused]),
+        _allow(["sqs:DeleteMessage", "sqs:ReceiveMessage"], [refused]),
+        _allow(["s3:GetObject"], [place.object_arn(settings.s3_bucket, f"{REFUSED}*")]),
         _allow([f"sqs:{name}" for name in moving], dead),
         _allow(["sqs:SendMessage"], sources),
     ]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tidewheel.client.payloads import fetch_payload
-from tidewheel.errors import InvalidValue, ObjectMissing, TidewheelError
+from tidewheel.errors import InvalidValue, TidewheelError
 from tidewheel.model.received import ReceivedMessage, parse_received
 
 if TYPE_CHECKING:
@@ -76,14 +76,14 @@ def receive(sqs: SQSClient, queue_url: str, max_messages: int, wait_s: int) -> l
 def with_bodies(connection: Connection, messages: Iterable[ReceivedMessage]) -> list[ReceivedMessage]:
     """Reads the bodies kept in S3, with a GET for each.
 
-    A message is skipped with a warning if its body is gone (it was handed out over 28 days ago) or could not have been
-    written by a client.
+    A message is skipped with a warning if its body cannot be had, for whatever reason: S3 answers 403 for a missing
+    object to a client that must not list. The message comes again until the queue's dead-letter policy removes it.
     """
     found: list[ReceivedMessage] = []
     for each in messages:
         try:
             found.append(fetch_payload(connection, each))
-        except (ObjectMissing, InvalidValue) as error:
+        except Exception as error:  # missing, refused, too slow: no other message of the batch may fail with it
             _log.warning("message %s passed over: its body cannot be read: %s", each.id, error)
     return found
 

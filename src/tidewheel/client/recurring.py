@@ -15,7 +15,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from tidewheel.errors import AlreadyExists, ConcurrentModification, InvalidValue, UnknownRecurring
+from tidewheel.errors import (
+    AlreadyExists,
+    ConcurrentModification,
+    CorruptMetadata,
+    InvalidValue,
+    TidewheelError,
+    UnknownRecurring,
+)
 from tidewheel.flows.ports import Storage
 from tidewheel.model.duration import delay_ms
 from tidewheel.model.message import IdSource, Message
@@ -81,7 +88,13 @@ def make(
         ConcurrentModification: the topic changed during every attempt.
     """
     state = read_topic_state()
-    known = storage.recurring.read(state.topic, key)
+    try:
+        known = _known(storage, state.topic, key)
+    except CorruptMetadata:
+        if not replaces:
+            raise AlreadyExists("recurring message", key, "a content that cannot be read; give replace=True") from None
+        end(storage, read_topic_state, key)
+        known = None
     if starts_now and known is not None:
         rule = _as_begun(rule, Rule.from_json(known.rule))
     wanted = _checked(state, key, message, rule, now_ms)
@@ -112,7 +125,7 @@ def make(
 
 
 def end(storage: Storage, read_topic_state: Callable[[], TopicState], key: str) -> None:
-    """Ends a recurring message. Occurrences not planned yet do not come.
+    """Ends a recurring message, readable or not. Occurrences not planned yet do not come.
 
     Raises:
         UnknownRecurring: no recurring message has this key.
@@ -121,10 +134,15 @@ def end(storage: Storage, read_topic_state: Callable[[], TopicState], key: str) 
     check_key(key)
     for _ in range(_ATTEMPTS):
         state = read_topic_state()
-        seen = storage.recurring.read(state.topic, key)
-        if seen is None:
-            raise UnknownRecurring(state.topic, key)
-        if storage.recurring.delete(state, seen):
+        try:
+            seen = storage.recurring.read(state.topic, key)
+        except CorruptMetadata:
+            generation = None
+        else:
+            if seen is None:
+                raise UnknownRecurring(state.topic, key)
+            generation = seen.generation
+        if storage.recurring.delete(state, key, generation):
             return
     raise ConcurrentModification("cancel_recurring", state.topic, _ATTEMPTS)
 
@@ -142,6 +160,21 @@ def described(recurring: Recurring, now_ms: int) -> RecurringMessage:
         next_at=None if next_ms is None else datetime.fromtimestamp(next_ms / 1000, UTC),
         body=recurring.text,
     )
+
+
+def _known(storage: Storage, topic: str, key: str) -> Recurring | None:
+    """Reads a recurring message with its rule.
+
+    Raises:
+        CorruptMetadata: it cannot be read.
+    """
+    found = storage.recurring.read(topic, key)
+    try:
+        if found is not None:
+            Rule.from_json(found.rule)
+    except (TidewheelError, ValueError) as error:
+        raise CorruptMetadata(f"the rule of recurring message {key!r} is not readable ({error})") from None
+    return found
 
 
 def _checked(state: TopicState, key: str, message: Message, rule: Rule, now_ms: int) -> Recurring:

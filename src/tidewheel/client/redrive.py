@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from tidewheel.client.restoring import restore_refused
 from tidewheel.errors import InvalidValue, QueueUnavailable
+from tidewheel.flows.ports.objects import Objects
 from tidewheel.model.settings import ServiceSettings
 
 if TYPE_CHECKING:
@@ -57,13 +59,24 @@ def redrive_queue(sqs: SQSClient, queue_url: str) -> RedriveResult:
     return RedriveResult(queue_url=queue_url, dead_letter_arn=arn, messages=messages, task=task)
 
 
-def redrive_service_queues(sqs: SQSClient, settings: ServiceSettings) -> list[RedriveResult]:
-    """Starts to move the dead letters of the service's ingest queues and work queue back.
+def redrive_service_queues(sqs: SQSClient, objects: Objects, settings: ServiceSettings) -> list[RedriveResult]:
+    """Starts to move the dead letters of the service's ingest queues and work queue back. Restores refused messages.
 
     Raises:
         InvalidValue, QueueUnavailable: as for `redrive_queue`; the moves of the queues before this queue go on.
+        ObjectMissing: the object of a refused message was deleted.
     """
-    return [redrive_queue(sqs, url) for url in settings.own_queue_urls]
+    moves = [redrive_queue(sqs, url) for url in settings.own_queue_urls]
+    refused_url = settings.refused_queue_url
+    try:
+        moved, arn = restore_refused(sqs, objects, settings)
+    except ClientError as error:
+        answer = error.response["Error"]
+        raise QueueUnavailable(refused_url, f"refused messages stay: {answer['Code']}: {answer['Message']}") from error
+    return moves + [
+        RedriveResult(queue_url=url, dead_letter_arn=arn, messages=messages, task=None)
+        for url, messages in moved.items()
+    ]
 
 
 def service_dead_letters(sqs: SQSClient, settings: ServiceSettings) -> list[str]:

@@ -13,12 +13,13 @@ from botocore.exceptions import ClientError
 from tidewheel.client.histogram import DAY_S, DAYS, HOUR_S, HOURS, EstimatedHistogram, histogram, loads
 from tidewheel.client.in_flight import undelivered
 from tidewheel.client.subscription_queues import dead_letter_url_of
-from tidewheel.errors import ObjectMissing
+from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.delivery.load_index import complete
 from tidewheel.flows.ports import Storage
 from tidewheel.flows.ports.objects import Objects
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.delayed_index import next_slot
+from tidewheel.model.park import Park
 from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 
@@ -84,6 +85,8 @@ class TopicStats:
         next_due_at: start of the first slot with messages that are not planned yet; None when nothing waits.
         last_due_at: start of the last slot with such messages.
         subscriptions: by name.
+        unreadable: items of the table, plans and ledgers' indexes that could not be read, and are not counted anywhere
+            else. `tidewheel damaged list` names the items.
     """
 
     topic: str
@@ -100,6 +103,7 @@ class TopicStats:
     next_due_at: datetime | None
     last_due_at: datetime | None
     subscriptions: tuple[SubscriptionStats, ...]
+    unreadable: int
 
 
 def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int) -> TopicStats:
@@ -108,27 +112,26 @@ def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int
     Requests: a query each of buckets, subscriptions, open deliveries and parks; two of SQS for each subscription; a
     range GET for each large ledger whose index is in its tail; and reads of plans that are being delivered or were not
     handed out, at most twice MAX_PLANS.
-
-    Raises:
-        CorruptLedger, ObjectMissing: a ledger's tail is damaged or gone.
     """
     slot_ms = state.slot_ms
-    buckets = storage.buckets.all(state.topic)
-    try:
-        live = _indexed(storage.objects, buckets, state)
-    except ObjectMissing:  # collected since its name was read
-        buckets = storage.buckets.all(state.topic)
-        live = _indexed(storage.objects, buckets, state)
-    subscriptions = storage.subscriptions.all(state.topic)
-    opened = storage.deliveries.all(state.topic)
-    left = undelivered(storage, state, buckets, subscriptions, opened)
+    unreadable: dict[str, Exception] = {}
+    buckets = storage.buckets.all(state.topic, unreadable)
+    live, missing = _indexed(storage.objects, buckets, state)
+    if missing:  # perhaps collected since their names were read
+        buckets = storage.buckets.all(state.topic, unreadable)
+        live, missing = _indexed(storage.objects, buckets, state)
+    unreadable |= missing
+    subscriptions = storage.subscriptions.all(state.topic, unreadable)
+    opened = storage.deliveries.all(state.topic, unreadable)
+    left = undelivered(storage, state, buckets, subscriptions, opened, unreadable)
     waiting = loads(live, state.sealed, slot_ms)
     unplanned = sum(each.rows for each in loads(live, state.planned, slot_ms))
     by_hour = histogram(waiting, now_ms, slot_ms, bar_s=HOUR_S, bars=HOURS)
     next_due = next_slot(live, state.planned)
     first_slots = [slot for slot in (left.first_slot, next_due) if slot is not None]
     depths = _Depths(sqs)
-    shown = _subscriptions(storage, state, subscriptions, opened, depths)
+    parks = storage.parks.all(state.topic, unreadable)
+    shown = _subscriptions(state, subscriptions, opened, parks, depths)
     return TopicStats(
         topic=state.topic,
         waiting=by_hour.total,
@@ -144,20 +147,30 @@ def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int
         next_due_at=_slot_at(next_due, slot_ms),
         last_due_at=_slot_at(max((bucket.last_slot for bucket in live), default=None), slot_ms),
         subscriptions=shown,
+        unreadable=len(unreadable),
     )
 
 
-def _indexed(objects: Objects, buckets: Sequence[Bucket], state: TopicState) -> list[Bucket]:
-    """Returns the complete buckets of ledgers with unplanned messages."""
-    wanted = (complete(objects, each) for each in buckets if each.last_slot >= state.planned)
-    return [each for each in wanted if each.last_slot >= state.planned]
+def _indexed(
+    objects: Objects, buckets: Sequence[Bucket], state: TopicState
+) -> tuple[list[Bucket], dict[str, Exception]]:
+    """Returns the complete buckets of ledgers with unplanned messages, and the errors of ledgers without an index."""
+    found: list[Bucket] = []
+    unreadable: dict[str, Exception] = {}
+    for each in buckets:
+        if each.last_slot >= state.planned:
+            try:
+                found.append(complete(objects, each))
+            except (CorruptLedger, ObjectMissing) as error:
+                unreadable[each.object_name] = error
+    return [each for each in found if each.last_slot >= state.planned], unreadable
 
 
 def _subscriptions(
-    storage: Storage,
     state: TopicState,
     subscriptions: Sequence[SubscriptionState],
     opened: Sequence[Delivery],
+    parks: Sequence[Park],
     depths: _Depths,
 ) -> tuple[SubscriptionStats, ...]:
     open_parts = Counter[tuple[str, str]]()
@@ -165,7 +178,7 @@ def _subscriptions(
         key = delivery.key
         open_parts[key.subscription, key.generation] += max(0, delivery.parts - len(delivery.done))
     parked = Counter[tuple[str, str]]()
-    for park in storage.parks.all(state.topic):
+    for park in parks:
         parked[park.key.subscription, park.key.generation] += park.rows
     found = []
     for each in subscriptions:

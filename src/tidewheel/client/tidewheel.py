@@ -12,9 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from tidewheel import clock as _clock
-from tidewheel.client import changes, receiving, recurring, subscriptions, topics, waiting
+from tidewheel.client import changes, damaged, receiving, recurring, subscriptions, topics, waiting
 from tidewheel.client.changes import Rescheduled
 from tidewheel.client.connection import Connection
+from tidewheel.client.damaged import Damaged
 from tidewheel.client.recurring import RecurringMessage
 from tidewheel.client.redrive import RedriveResult, redrive_queue, redrive_service_queues
 from tidewheel.client.sender import Sender
@@ -285,7 +286,7 @@ class Tidewheel:
         """
         self._cache.state(topic)
         now_ms = self._clock.now_ms()
-        return [recurring.described(each, now_ms) for each in self._connection.storage.recurring.all(topic)]
+        return [recurring.described(each, now_ms) for each in self._connection.storage.recurring.all(topic, {})]
 
     def cancel_recurring(self, topic: str, key: str) -> None:
         """Ends a recurring message.
@@ -497,7 +498,7 @@ class Tidewheel:
             UnknownTopic: the topic does not exist.
         """
         self._cache.state(topic)
-        return [Subscription.of(each) for each in self._connection.storage.subscriptions.all(topic)]
+        return [Subscription.of(each) for each in self._connection.storage.subscriptions.all(topic, {})]
 
     def pause(self, topic: str, subscription: str) -> Subscription:
         """Stops deliveries to a subscription until `resume`. No message is lost.
@@ -600,17 +601,60 @@ class Tidewheel:
         """
         return redrive_queue(self._connection.sqs, self._cache.subscription(topic, subscription).queue_url)
 
+    def damaged(self, topic: str) -> list[Damaged]:
+        """Lists what cannot be read: messages that are set aside or parked, and items of the table.
+
+        Raises:
+            InvalidValue: the name is not usable.
+            UnknownTopic: the topic does not exist.
+        """
+        return damaged.listed(self._connection, check_name("topic", topic))
+
+    def retry_damaged(self, topic: str, id: str) -> None:
+        """Lets the next sweep read a part that is set aside again.
+
+        Messages that can be read then are sent, without those that were cancelled or purged. If the part still cannot
+        be read, it is damaged again.
+
+        Raises:
+            UnknownTopic, UnknownDamaged: it does not exist, or was sent since.
+            ConcurrentModification: the service is trying at this moment; list again.
+        """
+        damaged.retry(self._connection, self._clock, check_name("topic", topic), id)
+
+    def restore_damaged(self, topic: str, id: str) -> None:
+        """Copies S3's last good versions of a part's objects back, and then retries.
+
+        Raises:
+            NothingToRestore: S3 keeps no good version of the named objects; all others are restored. Production keeps
+                versions for 7 days, development none.
+            UnknownTopic, UnknownDamaged, ConcurrentModification: as for `retry_damaged`.
+        """
+        damaged.restore(self._connection, self._clock, check_name("topic", topic), id)
+
+    def give_up_damaged(self, topic: str, id: str, reason: str) -> None:
+        """Deletes a damaged part permanently, and puts a record with the reason into the queue of refused messages.
+
+        Bytes that could be read stay under `aside/` in S3 for 28 days after they were found damaged.
+
+        Raises:
+            InvalidValue: the service still tries to read the part.
+            UnknownTopic, UnknownDamaged: it does not exist, or was sent since.
+        """
+        damaged.give_up(self._connection, check_name("topic", topic), id, reason)
+
     # ---- the service
 
     def redrive_service(self) -> list[RedriveResult]:
-        """Moves the dead letters of the service's ingest queues and work queue back.
+        """Moves dead letters and refused messages back to the service's ingest queues and work queue.
 
-        Call this after the cause is removed.
+        Call this after the cause is removed. Messages that SQS refused for a subscription's queue stay.
 
         Raises:
             QueueUnavailable: SQS refuses; the moves of the queues before this queue go on.
+            ObjectMissing: the object of a refused message was deleted; the moves go on.
         """
-        return redrive_service_queues(self._connection.sqs, self._connection.settings)
+        return redrive_service_queues(self._connection.sqs, self._connection.objects, self._connection.settings)
 
     def _sender(self, state: TopicState) -> Sender:
         return Sender(self._connection, self._cache, state, self._clock, self._ids)

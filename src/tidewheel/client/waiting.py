@@ -96,7 +96,7 @@ class SubscriptionProgress:
     Attributes:
         handed_out: whether the message's plan was handed out to the subscription.
         delivered: whether its queue certainly has the message; False while the subscription has parked messages, since
-            this message may be among them.
+            this message may be among them, or something that could tell cannot be read.
     """
 
     name: str
@@ -135,7 +135,8 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
         InvalidValue: the id is not valid.
         UnknownTopic: the topic does not exist.
         ExtraMissing: pyarrow is not installed.
-        CorruptLedger, ObjectMissing: a ledger is damaged or gone.
+        CorruptLedger, CorruptMetadata, ObjectMissing: something that may hold the message cannot be read, and nothing
+            else holds the message.
     """
     due_ms = id_deliver_at_ms(id_bytes(message_id))
     storage = connection.storage
@@ -181,7 +182,7 @@ def peek(
         InvalidValue: `count` or `after` is not usable.
         UnknownTopic: the topic does not exist.
         ExtraMissing: pyarrow is not installed.
-        CorruptLedger, ObjectMissing: a ledger is damaged or gone.
+        CorruptLedger, CorruptMetadata, ObjectMissing: a ledger or its item is damaged or gone.
     """
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_PEEK:
         raise InvalidValue("n", count, f"give a whole number from 1 to {MAX_PEEK}; go on with after=")
@@ -247,19 +248,20 @@ def _progress(storage: Storage, topic: str, slot: int, plan: int | None) -> tupl
     perhaps to a park.
     """
     subscriptions = [each for each in storage.subscriptions.all(topic) if each.start <= slot]
+    unreadable: dict[str, Exception] = {}
     opened = {
         (each.key.subscription, each.key.generation)
-        for each in storage.deliveries.all(topic)
+        for each in storage.deliveries.all(topic, unreadable)
         if each.key.plan == plan and each.key.replay is None and not each.complete
     }
-    parked = {(each.key.subscription, each.key.generation) for each in storage.parks.all(topic)}
+    parked = {(each.key.subscription, each.key.generation) for each in storage.parks.all(topic, unreadable)}
     busy = opened | parked
     return tuple(
         SubscriptionProgress(
             name=each.name,
             state=each.state,
             handed_out=each.cursor > slot,
-            delivered=each.cursor > slot and (each.name, each.generation) not in busy,
+            delivered=each.cursor > slot and not unreadable and (each.name, each.generation) not in busy,
         )
         for each in subscriptions
     )

@@ -23,21 +23,21 @@ CLIENT_FLOWS: Mapping[str, Flow] = {
     "send": _flow({"sqs.SendMessageBatch": 1}, {"sqs.request": 1}),
     # Writes the tombstone and checks the topic state.
     "cancel by id": _flow({"dynamodb.TransactWriteItems": 1}, {"dynamodb.write": 4}),
-    # Reads the key's entry first.
+    # Reads the key's entry, and writes it with the tombstone.
     "cancel by key": _flow(
-        {"dynamodb.GetItem": 1, "dynamodb.PutItem": 1, "dynamodb.TransactWriteItems": 1},
-        {"dynamodb.read": 1, "dynamodb.write": 5},
+        {"dynamodb.GetItem": 1, "dynamodb.TransactWriteItems": 1}, {"dynamodb.read": 1, "dynamodb.write": 6}
     ),
-    # Reads the message, writes its tombstone and sends it again.
+    # Reads the message, writes that it may be replaced, writes its tombstone and sends it again.
     "reschedule": _flow(
         {
             "dynamodb.GetItem": 3,
             "dynamodb.Query": 1,
             "s3.GetObject": 1,
+            "dynamodb.PutItem": 1,
             "dynamodb.TransactWriteItems": 1,
             "sqs.SendMessageBatch": 1,
         },
-        {"dynamodb.read": 4, "s3.get": 1, "dynamodb.write": 4, "sqs.request": 1},
+        {"dynamodb.read": 4, "s3.get": 1, "dynamodb.write": 5, "sqs.request": 1},
     ),
     # Reads topic state, tombstone and buckets, and the segment of a ledger.
     "get": _flow(
@@ -152,6 +152,10 @@ NOT_COUNTED: Mapping[str, str] = {
     "topics": _LISTING,
     "subscriptions": _LISTING,
     "recurring": _LISTING,
+    "damaged": _LISTING,
+    "retry_damaged": _SELDOM,
+    "restore_damaged": _SELDOM,
+    "give_up_damaged": _SELDOM,
     "redrive": "SQS moves the messages itself",
     "redrive_service": "SQS moves the messages itself",
 }

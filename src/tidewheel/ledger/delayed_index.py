@@ -23,7 +23,7 @@ def due_segments(buckets: Iterable[Bucket], first_slot: int, end_slot: int, slot
         PlannedSegment(
             object_name=bucket.object_name,
             segment=segment,
-            due_rows=_due_rows(segment, first_slot * slot_ms, end_slot * slot_ms),
+            due_rows=due_rows_of(segment, first_slot * slot_ms, end_slot * slot_ms),
         )
         for bucket in buckets
         if bucket.occupies(first_slot, end_slot)
@@ -37,7 +37,7 @@ def due_segments(buckets: Iterable[Bucket], first_slot: int, end_slot: int, slot
     return tuple(found)
 
 
-def _due_rows(segment: Segment, from_ms: int, until_ms: int) -> int:
+def due_rows_of(segment: Segment, from_ms: int, until_ms: int) -> int:
     """Estimates the rows of a segment that are due in [from_ms, until_ms).
 
     The estimate spreads the rows evenly over the segment's span.

@@ -5,9 +5,10 @@ These are functions, mappings, jobs, custom resources and the table that the swe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from tidewheel.client.declared import TOPIC_TYPE
 from tidewheel.local.emulator import Emulator
@@ -15,6 +16,17 @@ from tidewheel.local.emulator import resources as deployed
 from tidewheel.local.handlers import ASYNC_RETRIES, FunctionSpec
 from tidewheel.local.jobs import JOB_ARGUMENT, JobSpec
 from tidewheel.local.sqs_events import MappingSpec
+from tidewheel.model.schedule_expressions import Every, parse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rule:
+    """Describes a target of an EventBridge rule that starts functions at a rate."""
+
+    name: str
+    every: Every
+    function_arn: str
+    event: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +37,7 @@ class Deployment:
     mappings: list[MappingSpec]
     jobs: list[JobSpec]
     custom: list[deployed.Custom]
+    rules: list[Rule]
     table_name: str | None
 
 
@@ -45,7 +58,10 @@ def read(resources: Iterable[deployed.Resource]) -> Deployment:
     jobs = [_job(resource) for resource in resources if isinstance(resource, deployed.Job)]
     tables = {spec.environment["TIDEWHEEL_TABLE"] for spec in functions if "TIDEWHEEL_TABLE" in spec.environment}
     table_name = min(tables, default=None)
-    return Deployment(functions=functions, mappings=mappings, jobs=jobs, custom=custom, table_name=table_name)
+    rules = [rule for resource in resources if isinstance(resource, deployed.Rule) for rule in _rules(resource)]
+    return Deployment(
+        functions=functions, mappings=mappings, jobs=jobs, custom=custom, rules=rules, table_name=table_name
+    )
 
 
 def check_polling(deployed: Deployment, emulator: Emulator) -> None:
@@ -90,6 +106,17 @@ def _async_retries(resources: list[deployed.Resource]) -> dict[str, int]:
         for resource in resources
         if isinstance(resource, deployed.EventInvokeConfig)
     }
+
+
+def _rules(resource: deployed.Rule) -> Iterator[Rule]:
+    """Yields the targets of a rule at a rate. A rule that waits for events has none here."""
+    expression = resource.properties.get("ScheduleExpression")
+    if expression is not None:
+        every = parse(expression)
+        assert isinstance(every, Every), "a rule has a rate, never one time"
+        for target in resource.properties["Targets"]:
+            event = json.loads(target.get("Input", "{}"))
+            yield Rule(name=resource.name, every=every, function_arn=target["Arn"], event=event)
 
 
 def _job(resource: deployed.Job) -> JobSpec:

@@ -131,7 +131,7 @@ class LocalTidewheel(Stack):
                 deployed.jobs, self._job_runner, stack_name=self.stack_name, endpoint_of=endpoint_of, clock=self.clock
             )
             triggers = EmulatedTriggers(
-                self._emulator, self.clock, handlers, self._jobs, deployed.table_name, self.requests
+                self._emulator, self.clock, handlers, self._jobs, deployed.rules, deployed.table_name, self.requests
             )
             self._pump = Pump(
                 self.clock,

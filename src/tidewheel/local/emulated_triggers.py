@@ -1,13 +1,13 @@
-"""Makes invocations of moto's schedules, and of requested starts of functions and jobs.
+"""Makes invocations of moto's schedules, of rules at a rate, and of requested starts of functions and jobs.
 
-A recurring schedule of the sweep is skipped when the table's index of checks is empty, since the sweep would find
+A rule's start of the sweep is skipped when the table's index of checks is empty, since the sweep would find
 nothing.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -15,13 +15,13 @@ from typing import Any
 from moto.scheduler.models import Schedule
 
 from tidewheel.clock import Clock
+from tidewheel.local.deployment import Rule
 from tidewheel.local.emulator import Emulator
 from tidewheel.local.emulator.starts import JobStart
 from tidewheel.local.handlers import Handler
 from tidewheel.local.jobs import Jobs
 from tidewheel.local.meter import Requests
 from tidewheel.local.pump import Invocation, Kind, Trigger
-from tidewheel.model.schedule_expressions import Every
 
 _SWEEP = "sweep"
 
@@ -34,6 +34,7 @@ class EmulatedTriggers:
         clock: the stack's time.
         handlers: the functions, by ARN.
         jobs: the stack's jobs.
+        rules: start functions at a rate.
         table_name: the table with the index of checks.
         requests: counts the invocations.
     """
@@ -44,6 +45,7 @@ class EmulatedTriggers:
         clock: Clock,
         handlers: Mapping[str, Handler],
         jobs: Jobs,
+        rules: Sequence[Rule],
         table_name: str | None,
         requests: Requests,
     ) -> None:
@@ -51,9 +53,10 @@ class EmulatedTriggers:
         self._clock = clock
         self._handlers = handlers
         self._jobs = jobs
+        self._rules = rules
         self._table_name = table_name
         self._requests = requests
-        self._last_tick_ms: dict[int, int] = {}
+        self._last_tick_ms: dict[Rule, int] = {}
         self._created_ms = clock.now_ms()
 
     def waiting(self) -> list[Trigger]:
@@ -65,34 +68,34 @@ class EmulatedTriggers:
         due = self._emulator.schedules.next_due()
         if due is not None:
             yield due.at_ms, Kind.ONCE, partial(self._fire_once, due.schedule)
-        for schedule, every in self._emulator.schedules.recurring:
-            at_ms = self._next_tick_ms(schedule, every)
+        for rule in self._rules:
+            at_ms = self._next_tick_ms(rule)
             if at_ms is not None:
-                yield at_ms, Kind.RECURRING, partial(self._fire_again, schedule, at_ms)
+                yield at_ms, Kind.RECURRING, partial(self._tick, rule, at_ms)
         started_ms = self._emulator.starts.next_ms()
         if started_ms is not None:
             yield started_ms, Kind.START, self._start
 
-    def _next_tick_ms(self, schedule: Schedule, every: Every) -> int | None:
-        handler = self._handlers.get(schedule.target["Arn"])
+    def _next_tick_ms(self, rule: Rule) -> int | None:
+        handler = self._handlers.get(rule.function_arn)
         if handler is None:
             return None
-        from_ms = self._last_tick_ms.get(id(schedule), self._created_ms) + 1
+        from_ms = self._last_tick_ms.get(rule, self._created_ms) + 1
         if handler.spec.folder == _SWEEP and self._table_name is not None:
             next_check_ms = self._emulator.least_next_check_ms(self._table_name)
             if next_check_ms is None:
                 return None
             # Earlier ticks without work stay without work.
             from_ms = max(from_ms, next_check_ms, self._clock.now_ms())
-        return every.first_at_or_after_ms(self._created_ms, from_ms)
+        return rule.every.first_at_or_after_ms(self._created_ms, from_ms)
 
     def _fire_once(self, schedule: Schedule) -> list[Invocation]:
         self._emulator.schedules.fired(schedule)
         return [self._scheduled(schedule)]
 
-    def _fire_again(self, schedule: Schedule, at_ms: int) -> list[Invocation]:
-        self._last_tick_ms[id(schedule)] = at_ms
-        return [self._scheduled(schedule)]
+    def _tick(self, rule: Rule, at_ms: int) -> list[Invocation]:
+        self._last_tick_ms[rule] = at_ms
+        return [self._invocation(rule.function_arn, rule.event, caller=f"rule {rule.name}")]
 
     def _scheduled(self, schedule: Schedule) -> Invocation:
         target = schedule.target

@@ -6,14 +6,17 @@ same groups. Failures that a handler would only log are stored in `logged`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from tidewheel.errors import CorruptPack
+from tidewheel.errors import HeldTooLong, InvalidValue
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
-from tidewheel.flows.delivery.ingest_batch import NamedPack, groups, ingest_group
-from tidewheel.flows.delivery.work import do_job
+from tidewheel.flows.delivery.ingest_batch import NamedPack, groups, ingest_group, pack_of
+from tidewheel.flows.delivery.refusing import hopeless_until_ms, refuse
+from tidewheel.flows.delivery.work import do_job, job_in
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.upkeep.collect import collect
@@ -22,8 +25,8 @@ from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.local.event_source import Failed
 from tidewheel.local.pump import Failure
 from tidewheel.memory.sqs_message import MemoryMessage
-from tidewheel.model.job import job_of
-from tidewheel.model.pack import PACK_ATTRIBUTE, Pack, decode_pack
+from tidewheel.model.checked_clock import begin_invocation, unchecked_ms
+from tidewheel.model.refused import QueuedMessage
 from tidewheel.model.settings import MAX_FUNCTION_S
 
 
@@ -40,37 +43,58 @@ class MemoryFunctions:
 
     def ingest(self, batch: Sequence[MemoryMessage]) -> Failed:
         """As `functions/ingest/handler.py`. Calls the flow once for each topic and generation."""
+        begin_invocation(self._ports.clock)
+        messages = {each.id: _queued(each) for each in batch}
         failed: dict[str, Exception] = {}
-        for packs in groups(self._readable(batch, failed)):
-            failed |= self._ingest_group(packs)
+        for packs in groups(self._readable(messages, failed)):
+            topic = packs[0][1].topic
+            for left in ingest_group(packs, partial(ingest, self._ports, topic), lambda: True):
+                assert left.error is not None
+                self._settle([messages[name] for name in left.names], left.error, failed)
             del packs
         return failed
 
-    def _readable(self, batch: Sequence[MemoryMessage], failed: dict[str, Exception]) -> Iterator[NamedPack]:
-        for message in batch:
+    def _readable(self, messages: Mapping[str, QueuedMessage], failed: dict[str, Exception]) -> Iterator[NamedPack]:
+        for message in messages.values():
             try:
-                yield message.id, self._read(message)
+                yield message.id, pack_of(message)
             except Exception as error:
-                failed[message.id] = error
+                self._settle([message], error, failed)
 
-    def _ingest_group(self, packs: list[NamedPack]) -> dict[str, Exception]:
-        topic = packs[0][1].topic
-        found = ingest_group(packs, lambda some: ingest(self._ports, topic, some), lambda: True)
-        return {name: left.error for left in found for name in left.names if left.error is not None}
-
-    def _read(self, message: MemoryMessage) -> Pack:
-        data = message.message_attributes.get(PACK_ATTRIBUTE, {}).get("BinaryValue")
-        if data is None:
-            raise CorruptPack(f"no Binary attribute {PACK_ATTRIBUTE!r}")
-        return decode_pack(data, self._ports.clock.now_ms())
+    def _settle(self, messages: Sequence[QueuedMessage], error: Exception, failed: dict[str, Exception]) -> None:
+        until_ms = -math.inf
+        try:
+            until_ms = hopeless_until_ms(self._ports, error)
+        except Exception as unread:
+            self._log("ingest", messages[0].id, unread)
+        for message in messages:
+            try:
+                if message.sent_at_ms <= until_ms:
+                    refuse(self._ports, message, str(error))
+                    self._log("ingest", message.id, error)
+                    continue
+            except Exception as unsent:
+                self._log("ingest", message.id, unsent)
+            failed[message.id] = error
 
     def deliver(self, batch: Sequence[MemoryMessage]) -> Failed:
         """As `functions/deliver/handler.py`. Does each job by itself."""
+        begin_invocation(self._ports.clock)
         failed: dict[str, Exception] = {}
         for message in batch:
             try:
-                job = job_of(message.body)
-                done = do_job(self._ports, job)
+                try:
+                    job = job_in(message.body)
+                except InvalidValue as error:
+                    refuse(self._ports, _queued(message), f"not a job: {error.field}: {error.advice}")
+                    self._log("deliver", message.id, error)
+                    continue
+                try:
+                    done = do_job(self._ports, job)
+                except HeldTooLong as error:
+                    refuse(self._ports, _queued(message), str(error))
+                    self._log("deliver", message.id, error)
+                    continue
             except Exception as error:
                 failed[message.id] = error
                 continue
@@ -80,6 +104,7 @@ class MemoryFunctions:
 
     def dispatch(self, topic: str) -> None:
         """As `functions/dispatch/handler.py`. Dispatches a topic, and collects it when due."""
+        begin_invocation(self._ports.clock)
         done = dispatch(self._ports, topic)
         if done is None:
             return
@@ -90,14 +115,29 @@ class MemoryFunctions:
 
     def sweep(self) -> None:
         """As `functions/sweep/handler.py`."""
+        begin_invocation(self._ports.clock)
         for what, error in sweep(self._ports).failures.items():
             self._log("sweep", what, error)
 
     def compact(self, topic: str, size: MergeSize) -> None:
         """As `functions/compact/handler.py`. Also does large merges, which on AWS run as a Glue job."""
+        begin_invocation(self._ports.clock)
         merged = merge(self._ports, topic, in_process(self._ports.objects), lease_s=MAX_FUNCTION_S, largest=size)
         for error in [] if merged is None else merged.skipped:
             self._log("compact", topic, error)
 
     def _log(self, function: str, event: Any, error: Exception) -> None:
-        self.logged.append(Failure(function=function, at_ms=self._ports.clock.now_ms(), event=event, error=error))
+        self.logged.append(Failure(function=function, at_ms=unchecked_ms(self._ports.clock), event=event, error=error))
+
+
+def _queued(message: MemoryMessage) -> QueuedMessage:
+    """Returns a message as a function receives it. The queue's ARN is its name's, as receipt handles begin with it."""
+    assert message.receipt_handle is not None
+    return QueuedMessage(
+        id=message.id,
+        body=message.body,
+        attributes=message.message_attributes,
+        sent_at_ms=message.sent_at_ms,
+        receives=message.receive_count,
+        queue_arn=message.receipt_handle.partition("/")[0],
+    )

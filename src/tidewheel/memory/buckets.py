@@ -55,7 +55,7 @@ class MemoryBuckets:
         with self._store.lock:
             return self._store.of(topic).buckets.get(bucket_id)
 
-    def all(self, topic: str) -> list[Bucket]:
+    def all(self, topic: str, unreadable: object = None) -> list[Bucket]:  # noqa: ARG002
         with self._store.lock:
             return list(self._store.of(topic).buckets.values())
 

@@ -14,16 +14,20 @@ class MemoryChecks:
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
 
-    def due(self, now_ms: int) -> Due:
+    def due(self, now_ms: int, failed: dict[str, Exception] | None = None) -> Due:  # noqa: ARG002
         with self._store.lock:
             states = [items.state for items in self._store.topics.values() if items.state is not None]
             deliveries = [delivery for items in self._store.topics.values() for delivery in items.deliveries.values()]
             parks = [park for items in self._store.topics.values() for park in items.parks.values()]
+            asides = [item for items in self._store.topics.values() for item in items.set_aside.values()]
+            waiting = [(each.next_check_ms, each.key) for each in asides if each.next_check_ms is not None]
+            suspects = sorted(waiting, key=lambda each: each[0])
             topics = sorted((each.next_check_ms, each.topic) for each in states if each.next_check_ms is not None)
             return Due(
                 [topic for next_check_ms, topic in topics if next_check_ms <= now_ms],
                 [each.key for each in sorted(deliveries, key=_next_check_ms) if each.next_check_ms <= now_ms],
                 [each.key for each in sorted(parks, key=_next_check_ms) if each.next_check_ms <= now_ms],
+                [key for next_check_ms, key in suspects if next_check_ms <= now_ms],
             )
 
     def next_check_ms(self) -> int | None:
@@ -32,7 +36,7 @@ class MemoryChecks:
             checked = (
                 each.next_check_ms
                 for items in self._store.topics.values()
-                for each in (items.state, *items.deliveries.values(), *items.parks.values())
+                for each in (items.state, *items.deliveries.values(), *items.parks.values(), *items.set_aside.values())
                 if each is not None
             )
             return min((each for each in checked if each is not None), default=None)

@@ -40,7 +40,7 @@ class MemoryDeliveries:
         with self._store.lock:
             return self._store.of(key.topic).deliveries.get(key)
 
-    def all(self, topic: str) -> list[Delivery]:
+    def all(self, topic: str, unreadable: object = None) -> list[Delivery]:  # noqa: ARG002
         with self._store.lock:
             return list(self._store.of(topic).deliveries.values())
 

@@ -103,6 +103,13 @@ class MemoryObjects:
                 raise ObjectMissing(name)
             self._objects[to] = self._objects.pop(name)._replace(put_at_ms=self._now_ms())
 
+    def restore(self, name: str, whole: Callable[[Callable[[int, int], bytes]], bool]) -> bool:
+        """Returns whether the object is whole. No earlier versions are kept."""
+        try:
+            return whole(lambda offset, length: self.get_range(name, offset, length))
+        except ObjectMissing:
+            return False
+
     def delete(self, names: Iterable[str]) -> None:
         """Deletes objects."""
         with self._lock:

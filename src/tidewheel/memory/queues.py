@@ -13,9 +13,10 @@ from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.ports.queues import Refusal, Release
 from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.sqs_message import SqsError
-from tidewheel.model.job import CatchUpJob, DrainJob, Job, PartJob, job_body, job_of
+from tidewheel.model.job import CatchUpJob, DrainJob, HoldJob, Job, PartJob, SetAsideJob, job_body, job_of
 from tidewheel.model.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES
 from tidewheel.model.park import ParkKey
+from tidewheel.model.set_aside import SetAside
 from tidewheel.model.settings import SQS_MAX_DELAY_S
 from tidewheel.model.subscription_state import DeliveryKey
 
@@ -181,7 +182,7 @@ class MemoryQueues:
     def _take(self, queue_url: str, index: int, release: Release, delay_s: int) -> Refusal | None:
         rule = self._rule_for(release)
         if rule is not None:
-            return Refusal(index, rule.permanent, rule.code, rule.reason)
+            return Refusal(index, rule.permanent, rule.code, rule.reason, "Throttl" in rule.code)
         if self._sqs is not None:
             try:
                 self._sqs.queue(queue_url).put(release.text, _attributes(release), delay_s)
@@ -214,19 +215,27 @@ class MemoryQueues:
         """Puts parts of a delivery into the work queue."""
         self._enqueue(PartJob(key=key, part=part) for part in parts)
 
-    def enqueue_parks(self, keys: Sequence[ParkKey]) -> None:
+    def enqueue_parks(self, keys: Sequence[ParkKey], *, delay_s: int = 0) -> None:
         """Puts parks into the work queue to be drained."""
-        self._enqueue(DrainJob(key=key) for key in keys)
+        self._enqueue((DrainJob(key=key) for key in keys), delay_s)
+
+    def enqueue_hold(self, job: HoldJob, *, delay_s: int = 0) -> None:
+        """Puts held messages into the work queue."""
+        self._enqueue([job], delay_s)
+
+    def enqueue_set_aside(self, items: Sequence[SetAside]) -> None:
+        """Puts tries of set-aside items into the work queue."""
+        self._enqueue(SetAsideJob(key=each.key, tries=each.tries) for each in items)
 
     def enqueue_catch_up(self, topic: str, subscription: str, generation: str) -> None:
         """Puts a resumed subscription's job into the work queue."""
         self._enqueue([CatchUpJob(topic=topic, subscription=subscription, generation=generation)])
 
-    def _enqueue(self, jobs: Iterable[Job]) -> None:
+    def _enqueue(self, jobs: Iterable[Job], delay_s: int = 0) -> None:
         # The lock keeps this out of take_jobs, which would drop a job put between its two steps.
         with self._lock:
             for job in jobs:
-                self.work_queue.put(job_body(job))
+                self.work_queue.put(job_body(job), delay_s=delay_s)
 
     def refuse(self, document: Mapping[str, object]) -> None:
         """Stores a refused message as JSON. An oversized field is cut and named in the document."""

@@ -36,17 +36,23 @@ class MemoryRecurring:
         with self._store.lock:
             return self._store.of(topic).recurring.get(name)
 
-    def all(self, topic: str) -> list[Recurring]:
+    def all(self, topic: str, unreadable: object = None) -> list[Recurring]:  # noqa: ARG002
         with self._store.lock:
             return [each for _, each in sorted(self._store.of(topic).recurring.items())]
 
-    def delete(self, state: TopicState, seen: Recurring) -> bool:
+    def note_missed(self, topic: str, name: str, slot: int) -> None:
+        with self._store.lock:
+            found = self._store.of(topic).recurring.get(name)
+            if found is not None and found.missed_slot is None:
+                self._store.of(topic).recurring[name] = replace(found, missed_slot=slot)
+
+    def delete(self, state: TopicState, name: str, generation: str | None) -> bool:
         with self._store.lock:
             items, current = self._store.of(state.topic), self._store.same(state)
-            found = items.recurring.get(seen.name)
-            if current is None or found is None or found.generation != seen.generation:
+            found = items.recurring.get(name)
+            if current is None or found is None or generation not in (None, found.generation):
                 return False
-            del items.recurring[seen.name]
+            del items.recurring[name]
             items.state = replace(current, recurring=current.recurring - 1)
             return True
 

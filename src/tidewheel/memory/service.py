@@ -19,11 +19,14 @@ from tidewheel.memory.plans import MemoryPlans
 from tidewheel.memory.queues import MemoryQueues
 from tidewheel.memory.recurring import MemoryRecurring
 from tidewheel.memory.runs import MemoryRuns
+from tidewheel.memory.sent_rows import MemorySentRows
+from tidewheel.memory.set_aside import MemorySetAsideItems
 from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.store import MemoryStore
 from tidewheel.memory.subscriptions import MemorySubscriptions
 from tidewheel.memory.tombstones import MemoryTombstones
 from tidewheel.memory.topic_states import MemoryTopicStates
+from tidewheel.memory.unreadable import MemoryUnreadableItems
 from tidewheel.memory.wheel import MemoryWheel
 from tidewheel.model.settings import FunctionSettings
 
@@ -47,8 +50,11 @@ class MemoryService:
     subscriptions: MemorySubscriptions
     deliveries: MemoryDeliveries
     parks: MemoryParks
+    set_aside: MemorySetAsideItems
+    unreadable: MemoryUnreadableItems
     tombstones: MemoryTombstones
     keys: MemoryKeys
+    sent_rows: MemorySentRows
     recurring: MemoryRecurring
     checks: MemoryChecks
     deletions: MemoryDeletions
@@ -82,8 +88,11 @@ class MemoryService:
             subscriptions=MemorySubscriptions(store),
             deliveries=MemoryDeliveries(store),
             parks=MemoryParks(store),
+            set_aside=MemorySetAsideItems(store),
+            unreadable=MemoryUnreadableItems(),
             tombstones=MemoryTombstones(store),
             keys=MemoryKeys(store),
+            sent_rows=MemorySentRows(store),
             recurring=MemoryRecurring(store),
             checks=MemoryChecks(store),
             deletions=MemoryDeletions(store),

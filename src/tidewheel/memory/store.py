@@ -13,6 +13,7 @@ from tidewheel.model.message import MessageId
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.plan import Plan
 from tidewheel.model.recurring import Recurring
+from tidewheel.model.set_aside import SetAside, SetAsideKey
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import LAYOUT, TopicState, check_layout
@@ -28,8 +29,11 @@ class TopicItems:
     subscriptions: dict[str, SubscriptionState] = field(default_factory=dict)
     deliveries: dict[DeliveryKey, Delivery] = field(default_factory=dict)
     parks: dict[ParkKey, Park] = field(default_factory=dict)
+    set_aside: dict[SetAsideKey, SetAside] = field(default_factory=dict)
     tombstones: dict[tuple[int, MessageId], Tombstone] = field(default_factory=dict)
     keys: dict[str, KeyEntry] = field(default_factory=dict)
+    moves: dict[MessageId, tuple[MessageId, int]] = field(default_factory=dict)
+    sent_rows: dict[str, tuple[int, int]] = field(default_factory=dict)
     recurring: dict[str, Recurring] = field(default_factory=dict)
     trash: dict[tuple[int, str], Trash] = field(default_factory=dict)
     imports: set[str] = field(default_factory=set)
@@ -71,7 +75,7 @@ class MemoryStore:
         return state is not None and state.layout <= LAYOUT and state.sealed <= slot
 
     def expire(self, now_s: int, goes: Callable[[], bool] = lambda: True) -> None:
-        """Deletes tombstones and keys with an expired ttl.
+        """Deletes tombstones, keys, moves and progress with an expired ttl.
 
         DynamoDB's TTL does so too, some days late and in any order.
 
@@ -84,3 +88,7 @@ class MemoryStore:
                     del items.tombstones[tombstone]
                 for key in [key for key, each in items.keys.items() if each.ttl_s < now_s and goes()]:
                     del items.keys[key]
+                for mover in [id for id, (_, ttl_s) in items.moves.items() if ttl_s < now_s and goes()]:
+                    del items.moves[mover]
+                for pack in [pack for pack, (_, ttl_s) in items.sent_rows.items() if ttl_s < now_s and goes()]:
+                    del items.sent_rows[pack]

@@ -24,14 +24,15 @@ class MemorySubscriptions:
             if subscription.name in items.subscriptions or current is None or current.collected_until > cursor:
                 return False
             lower = above(state.next_slot, cursor)
-            if above(current.next_slot, cursor) != lower:
+            if above(current.next_slot, cursor) != lower or _unscheduled_since(state, current, lower=lower):
                 return False
             items.subscriptions[subscription.name] = subscription
             items.state = replace(
                 current, subscriptions_version=current.subscriptions_version + 1, work_version=current.work_version + 1
             )
             if lower:
-                next_check_ms = AT_ONCE_MS if cursor >= state.sealed else state.check_at(cursor, state.collect_at_ms)
+                at_once = cursor >= state.sealed or state.next_check_ms == AT_ONCE_MS
+                next_check_ms = AT_ONCE_MS if at_once else state.check_at(cursor, state.collect_at_ms)
                 items.state = replace(items.state, next_slot=cursor, next_check_ms=next_check_ms)
             return True
 
@@ -39,7 +40,7 @@ class MemorySubscriptions:
         with self._store.lock:
             return self._store.of(topic).subscriptions.get(name)
 
-    def all(self, topic: str) -> list[SubscriptionState]:
+    def all(self, topic: str, unreadable: object = None) -> list[SubscriptionState]:  # noqa: ARG002
         with self._store.lock:
             return [each for _, each in sorted(self._store.of(topic).subscriptions.items())]
 
@@ -63,12 +64,13 @@ class MemorySubscriptions:
             if (current.generation, current.state) != (subscription.generation, subscription.state):
                 return False
             lower = above(state.next_slot, cursor)
-            if above(marks.next_slot, cursor) != lower:
+            if above(marks.next_slot, cursor) != lower or _unscheduled_since(state, marks, lower=lower):
                 return False
             items.subscriptions[current.name] = replace(current, state=State.ACTIVE)
             items.state = replace(marks, work_version=marks.work_version + 1)
             if lower:
-                next_check_ms = AT_ONCE_MS if cursor >= state.sealed else state.check_at(cursor, state.collect_at_ms)
+                at_once = cursor >= state.sealed or state.next_check_ms == AT_ONCE_MS
+                next_check_ms = AT_ONCE_MS if at_once else state.check_at(cursor, state.collect_at_ms)
                 items.state = replace(items.state, next_slot=cursor, next_check_ms=next_check_ms)
             return True
 
@@ -96,3 +98,8 @@ class MemorySubscriptions:
             else:
                 kept[current.name] = changed
             return True
+
+
+def _unscheduled_since(seen: TopicState, current: TopicState, *, lower: bool) -> bool:
+    """Returns whether the schedule of a next slot that is lowered is missing since the topic state was read."""
+    return lower and AT_ONCE_MS == current.next_check_ms != seen.next_check_ms

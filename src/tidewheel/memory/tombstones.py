@@ -60,6 +60,14 @@ class MemoryTombstones:
                 if tombstones[each].ttl_s < expired_before_s:
                     del tombstones[each]
 
+    def allow_move(self, topic: str, mover: MessageId, moved: MessageId, ttl_s: int) -> None:
+        with self._store.lock:
+            self._store.of(topic).moves[mover] = moved, ttl_s
+
+    def may_move(self, topic: str, mover: MessageId, moved: MessageId) -> bool:
+        with self._store.lock:
+            return self._store.of(topic).moves.get(mover, ("", 0))[0] == moved
+
     def restore(self, topic: str, tombstone: Tombstone) -> None:
         with self._store.lock:
             self._store.of(topic).tombstones[tombstone[:2]] = tombstone

@@ -7,7 +7,7 @@ An encoded checkpoint is sealed (`tidewheel.model.checksum`), a zlib stream of J
      "created_at_ms": ...,                                     left out if it is unknown
      "purges": [[first_ms, end_ms, sent_before_ms], ...],      left out if there are none
      "subscriptions": [[name, generation, queue_url, cursor, start, state], ...], and filter_policy, created_at_ms
-     "tombstones": [[slot, message id, ttl_s], ...],     with the id of the message it was moved to, if any
+     "tombstones": [[slot, message id, ttl_s], ...],     and the id of the message it was moved to, 0 if it is uncertain
      "recurring": [[name, generation, rule, first_ms, text, encoding, attributes, expires_in_ms], ...]}    likewise
 
 Subscriptions are sorted by name, tombstones by slot and id. Names and trailing values added by a newer release are
@@ -121,7 +121,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
             [*_subscription_marks(each), *_known(each.filter_policy, each.created_at_ms)]
             for each in checkpoint.subscriptions
         ],
-        "tombstones": [each[:3] if each.to is None else each[:4] for each in checkpoint.tombstones],
+        "tombstones": [_tombstone_values(each) for each in checkpoint.tombstones],
     }
     if checkpoint.created_at_ms is not None:
         document["created_at_ms"] = checkpoint.created_at_ms
@@ -204,9 +204,18 @@ def _known(filter_policy: str | None, created_at_ms: int | None) -> list[str | i
     return [filter_policy, created_at_ms]
 
 
-def _tombstone(slot: int, message_id: str, ttl_s: int, to: str | None = None, *_: object) -> Tombstone:
+def _tombstone_values(each: Tombstone) -> list[str | int | None]:
+    """Returns the values of a tombstone, without trailing usual values."""
+    if not each.certain:
+        return [*each[:4], 0]
+    return list(each[:3] if each.to is None else each[:4])
+
+
+def _tombstone(
+    slot: int, message_id: str, ttl_s: int, to: str | None = None, certain: int = 1, *_: object
+) -> Tombstone:
     moved_to = None if to is None else MessageId(text(to))
-    return Tombstone(whole(slot), MessageId(text(message_id)), whole(ttl_s), moved_to)
+    return Tombstone(whole(slot), MessageId(text(message_id)), whole(ttl_s), moved_to, bool(whole(certain)))
 
 
 def _recurring_values(each: Recurring) -> list[Any]:

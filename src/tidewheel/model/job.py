@@ -2,22 +2,26 @@
 
 part        {"topic": ..., "subscription": ..., "generation": ..., "plan": ..., "part": ...}, and "replay" of a replay
 drain       {"topic": ..., "subscription": ..., "generation": ..., "park": ...}
+set aside   {"topic": ..., "subscription": ..., "generation": ..., "aside": ..., "tries": ...}
+hold        {"topic": ..., "subscription": ..., "generation": ..., "hold": the ledger of a park, in base64}
 catch up    {"topic": ..., "subscription": ..., "generation": ...}
 
 Unknown fields are ignored: a newer release adds only fields that a function may ignore without harm. A job of a new
-kind has the field `kind`, which this release refuses. SQS then delivers the job again, and after five times moves it to
-the dead-letter queue.
+kind has the field `kind`, which this release does not know. SQS then delivers the job again, and at last moves it to
+the dead-letter queue. A message that is no job at all is refused.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from dataclasses import dataclass
 from typing import Any
 
-from tidewheel.errors import InvalidValue
+from tidewheel.errors import InvalidValue, NewerRelease
 from tidewheel.model.park import ParkKey
+from tidewheel.model.set_aside import SetAsideKey
 from tidewheel.model.subscription_state import DeliveryKey
 from tidewheel.model.topic import check_name
 from tidewheel.model.untrusted import json_of
@@ -54,7 +58,50 @@ class CatchUpJob:
     generation: str
 
 
-Job = PartJob | DrainJob | CatchUpJob
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAsideJob:
+    """Tries to read a set-aside item again.
+
+    Attributes:
+        tries: of the item when the job was made. The job is void once another has tried.
+    """
+
+    key: SetAsideKey
+    tries: int
+
+    @property
+    def topic(self) -> str:
+        """The item's topic."""
+        return self.key.topic
+
+    @property
+    def subscription(self) -> str:
+        """The item's subscription."""
+        return self.key.subscription
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldJob:
+    """Parks messages that the table did not take at first.
+
+    Attributes:
+        since_s: when the messages were held first, in seconds of Unix time.
+        ledger: the ledger of the park.
+    """
+
+    topic: str
+    subscription: str
+    generation: str
+    since_s: int
+    ledger: bytes
+
+
+Job = PartJob | DrainJob | HoldJob | CatchUpJob | SetAsideJob
+
+
+def topic_of(job: Job) -> str:
+    """Returns the topic to which a job belongs."""
+    return job.key.topic if isinstance(job, PartJob | DrainJob) else job.topic
 
 
 def job_body(job: Job) -> str:
@@ -66,6 +113,10 @@ def job_body(job: Job) -> str:
                 own["replay"] = key.replay
         case DrainJob(key=key):
             own = {"park": key.id}
+        case SetAsideJob(key=key, tries=tries):
+            own = {"aside": key.id, "tries": tries}
+        case HoldJob() as key:
+            own = {"hold": base64.b64encode(key.ledger).decode(), "since": key.since_s}
         case CatchUpJob() as key:
             own = {}
     return json.dumps({"topic": key.topic, "subscription": key.subscription, "generation": key.generation, **own})
@@ -76,6 +127,7 @@ def job_of(body: str) -> Job:
 
     Raises:
         InvalidValue: the text is not a job.
+        NewerRelease: the job is of a newer release.
     """
     try:
         document = json_of(body)
@@ -85,11 +137,15 @@ def job_of(body: str) -> Job:
         raise InvalidValue("work queue message", body, _ADVICE)
     own: dict[str, type] = {}
     if "kind" in document:
-        raise InvalidValue("work queue message", body, f"kind {document['kind']!r} is a newer release's: upgrade")
+        raise NewerRelease(f"a job of kind {document['kind']!r} is a newer release's: upgrade Tidewheel")
     if "plan" in document or "part" in document:
         own = {"plan": int, "part": int} | ({"replay": str} if "replay" in document else {})
     elif "park" in document:
         own = {"park": str}
+    elif "aside" in document:
+        own = {"aside": str, "tries": int}
+    elif "hold" in document:
+        own = {"hold": str, "since": int}
     return _job(_checked(document, body, _OWNER | own))
 
 
@@ -102,6 +158,8 @@ def _checked(document: dict[str, Any], body: str, kinds: dict[str, type]) -> dic
             raise InvalidValue(f"work queue message: {name}", value, _ADVICE)
         if name in ("topic", "subscription"):
             check_name(f"work queue message: {name}", value)
+        elif name == "hold":
+            _ledger(str(value))
         elif isinstance(value, str) and not _PART_OF_A_KEY.match(value):
             raise InvalidValue(f"work queue message: {name}", value, _ADVICE)
     return {name: document[name] for name in kinds}
@@ -113,4 +171,16 @@ def _job(document: dict[str, Any]) -> Job:
         return PartJob(key=DeliveryKey(**document), part=part)
     if "park" in document:
         return DrainJob(key=ParkKey(id=document.pop("park"), **document))
+    if "aside" in document:
+        tries = document.pop("tries")
+        return SetAsideJob(key=SetAsideKey(id=document.pop("aside"), **document), tries=tries)
+    if "hold" in document:
+        return HoldJob(ledger=_ledger(document.pop("hold")), since_s=document.pop("since"), **document)
     return CatchUpJob(**document)
+
+
+def _ledger(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise InvalidValue("work queue message: hold", text[:100], f"{_ADVICE} ({error})") from None

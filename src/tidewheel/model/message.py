@@ -57,7 +57,7 @@ class Encoding(IntEnum):
 class IdSource:
     """Makes message ids in the order of sending.
 
-    Ids made for the same millisecond count up.
+    Ids made for the same millisecond count up, by random steps, so that no id tells another.
     """
 
     def __init__(self) -> None:
@@ -71,9 +71,9 @@ class IdSource:
         """Returns the 16 bytes of a new id for a delivery time in milliseconds."""
         with self._lock:
             if deliver_at == self._last_ms and self._process == os.getpid():
-                self._last += 1
+                self._last += 1 + int.from_bytes(os.urandom(5))
             else:
-                # The top random bit stays free, so that counting up cannot reach the time's bits.
+                # The top random bit stays free, so that counting up does not reach the time's bits.
                 self._last = int.from_bytes(os.urandom(10)) & ((1 << 79) - 1)
                 self._last_ms = deliver_at
                 self._process = os.getpid()  # a fork must not count on from its parent's id

@@ -15,6 +15,8 @@
     payloads/<topic>/collected.json            times and slots of collections, for the deletion of bodies
     imports/<topic>/_<import id>.json          an import's cuts; beside them, its files and rejects
     aside/<old name>                           objects that a rebuild took out of service
+    aside/<name>@<offset>                      copies of damaged segments, and of whole objects with offset 0
+    refused/<SQS message id>-<attempt>.json    refused messages of the service's own queues that are too large for SQS
 
 The attempt is unique. So no try overwrites an earlier try's object, which may be listed already.
 """
@@ -36,8 +38,10 @@ PAYLOADS = "payloads/"
 CHECKPOINTS = "checkpoints/"
 IMPORTS = "imports/"
 ASIDE = "aside/"
+REFUSED = "refused/"
 
 _LEDGER = re.compile(r"/\d+-([^-/]+)-[^-/]+\.parquet\Z")
+_OCCURRENCES = re.compile(rf"{PLANS}[^/]+/(\d+)-([^-/]+)\.parquet")
 _PAYLOAD = re.compile(rf"{PAYLOADS}([A-Za-z0-9_-]{{1,48}})/\d{{4}}-\d\d-\d\d/[A-Z0-9]{{26}}-[0-9a-f]{{8,16}}\Z")
 _DAY_MS = 86_400_000
 
@@ -47,6 +51,11 @@ def random_attempt() -> str:
     return secrets.token_hex(8)
 
 
+def refused_name(sqs_message_id: str, attempt: str) -> str:
+    """Returns the name of a refused message's document."""
+    return f"{REFUSED}{sqs_message_id}-{attempt}.json"
+
+
 def topic_prefix(prefix: str, topic: str) -> str:
     """Returns the prefix of a topic's objects under a prefix of this module."""
     return f"{prefix}{topic}/"
@@ -54,13 +63,13 @@ def topic_prefix(prefix: str, topic: str) -> str:
 
 def topic_prefixes(topic: str) -> tuple[str, ...]:
     """Returns the prefixes of all objects of a topic. No object of another topic has these prefixes."""
-    own = (LEDGERS, PLANS, PARKED, CHECKPOINTS, PAYLOADS, IMPORTS, ASIDE + LEDGERS)
+    own = (LEDGERS, PLANS, PARKED, CHECKPOINTS, PAYLOADS, IMPORTS, ASIDE + LEDGERS, ASIDE + PLANS, ASIDE + PARKED)
     return tuple(topic_prefix(prefix, topic) for prefix in own)
 
 
 def topic_of(name: str) -> str:
     """Returns the topic in an object's name."""
-    return name.split("/")[1]
+    return name.removeprefix(ASIDE).split("/")[1]
 
 
 def ledger_name(topic: str, first_slot: int, slot_ms: int, bucket_id: str, attempt: str) -> str:
@@ -87,6 +96,12 @@ def manifest_name(topic: str, first_slot: int, attempt: str) -> str:
 def occurrences_name(topic: str, first_slot: int, attempt: str) -> str:
     """Returns the name of the object with a plan's recurring messages."""
     return f"{PLANS}{topic}/{first_slot}-{attempt}.parquet"
+
+
+def parse_occurrences_name(name: str) -> tuple[int, str] | None:
+    """Returns the first slot and the attempt in the name of an object with recurring messages, or None."""
+    found = _OCCURRENCES.fullmatch(name)
+    return None if found is None else (int(found[1]), found[2])
 
 
 def park_name(key: ParkKey, attempt: str) -> str:
@@ -122,6 +137,16 @@ def payload_day_end_ms(name: str) -> int | None:
 def collections_name(topic: str) -> str:
     """Returns the name of the record of a topic's collections."""
     return f"{PAYLOADS}{topic}/collected.json"
+
+
+def copy_name(name: str, offset: int = 0) -> str:
+    """Returns the name of a copy of a damaged segment, or of a whole object if the offset is 0."""
+    return f"{ASIDE}{name}@{offset}"
+
+
+def is_copy(name: str) -> bool:
+    """Returns whether a name under `ASIDE` is of a copy, and not of an object that a rebuild took out of service."""
+    return "@" in name
 
 
 def cuts_name(topic: str, import_id: str) -> str:

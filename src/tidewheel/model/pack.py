@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidewheel.errors import CorruptPack, InvalidValue
+from tidewheel.errors import CorruptPack, InvalidValue, NewerRelease
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.duration import MAX_DELAY_MS
 from tidewheel.model.message import (
@@ -65,6 +65,23 @@ _NO_ATTRIBUTES: dict[str, str] = {}
 _CLOCK_TOLERANCE_MS = 86_400_000
 
 
+SENDER_SKEW_MS = 300_000
+"""How far a sender's clock may be off SQS's. AWS refuses requests of a clock that is five minutes off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """How SQS handed out a pack.
+
+    Attributes:
+        name: of the pack's progress. A pack that is redriven keeps its name, and not its SQS message id.
+        retried: whether an earlier try may have sent messages.
+    """
+
+    name: str
+    retried: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pack:
     """Messages of one topic, as columns of equal length.
@@ -73,6 +90,7 @@ class Pack:
         ids: 16 bytes a message, concatenated.
         attributes, options: None when no message has any.
         raw_bytes: size of the JSON. The pack takes a few times as much memory.
+        arrival: None if the pack did not come from a queue.
     """
 
     topic: str
@@ -84,6 +102,7 @@ class Pack:
     attributes: Sequence[Mapping[str, str]] | None
     options: Sequence[Options | None] | None = None
     raw_bytes: int = 0
+    arrival: Arrival | None = None
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -158,11 +177,12 @@ def decode_pack(data: bytes, now_ms: int) -> Pack:
 
     Args:
         data: the attribute's bytes.
-        now_ms: ingest's time. Delivery times more than ten years after it are refused.
+        now_ms: when SQS took the pack. Delivery times more than ten years after it are refused.
 
     Raises:
         CorruptPack: the data is not a pack, is too large, has columns that do not match, or has a message that cannot
             be delivered.
+        NewerRelease: the pack has a newer version.
     """
     raw = _decompressed(data)
     document = _document(raw)
@@ -216,6 +236,8 @@ def _fault(error: Exception) -> str:
 def _decompressed(data: bytes) -> bytes:
     try:
         rest = opened(data)
+        if rest[0] > max(_VERSIONS):
+            raise NewerRelease(f"pack version {rest[0]}; this release reads versions {_VERSIONS}: upgrade Tidewheel")
         if rest[0] not in _VERSIONS:
             raise CorruptPack(f"version {rest[0]}; this release reads versions {_VERSIONS}")
         return decompressed(rest[1:], MAX_RAW_BYTES)

@@ -1,18 +1,22 @@
 """Defines parks, which hold messages that a subscription's queue cannot take yet.
 
-    put ----> waiting ----> leased by a worker ----> deleted, when its messages are sent
-                 ^                  |
-                 +------------------+  the queue refuses; or the worker dies, and its lease ends
+    put ----> waiting ----> leased by a worker ----> deleted, when its messages are sent or dropped
+                 ^                  |      |
+                 |                  |      +-------> replaced by smaller parks, when the queue takes some
+                 +------------------+  the queue takes none; or the worker dies, and its lease ends
 
 A park belongs to one generation of a subscription. Once that generation is deleted, the park has no owner.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 MAX_INLINE_PARK_BYTES = 300_000
 """A park's larger ledger is an object, because an item has at most 400 KB."""
+MAX_WAIT_S = 300
+"""The longest wait between two tries of a park: a period of the sweep."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,10 @@ class Park:
         ledger: the ledger's bytes. None if the ledger is an object, or was not read.
         object_name: the ledger's object, if any.
         leased_ms: when a worker took the park.
+        tries: drains after which messages of the park were left.
+        refused_ms: when the queue first refused these messages for their own sake, while it took others.
+        first_due_ms: when the first message is due. None: the park was put before releases recorded the time.
+        unreadable: why the last drain could not read the ledger. None if it could.
     """
 
     key: ParkKey
@@ -51,3 +59,17 @@ class Park:
     ledger: bytes | None = None
     object_name: str | None = None
     leased_ms: int | None = None
+    tries: int = 0
+    refused_ms: int | None = None
+    first_due_ms: int | None = None
+    unreadable: str | None = None
+
+    @property
+    def wait_s(self) -> int:
+        """Seconds until the next try: 30, doubled with each try up to 300."""
+        return min(30 << min(self.tries, 4), MAX_WAIT_S)
+
+
+def least_tried(parks: Iterable[Park]) -> list[Park]:
+    """Returns parks in the order in which they are tried."""
+    return sorted(parks, key=lambda park: (park.tries, park.key.id))

@@ -48,6 +48,23 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unindexed:
+    """A ledger whose index could not be read when the plan was made.
+
+    Whoever delivers it reads the index again, then the rows of the plan's range.
+
+    Attributes:
+        tail: the place of the ledger's index, as in its bucket.
+        size_bytes, rows: of the whole ledger.
+    """
+
+    object_name: str
+    tail: str
+    size_bytes: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The messages due in slots [first_slot, end_slot) of a topic.
 
@@ -56,6 +73,7 @@ class Plan:
         cancelled: ids that are not sent.
         occurrences: the object with the rows of recurring messages, if any. Deleted with the plan.
         part_rows: approximate rows of a part. The segments and part_rows determine the parts.
+        unindexed: ledgers without a readable index. Each is a part of its own, behind the parts of the segments.
     """
 
     topic: str
@@ -65,6 +83,7 @@ class Plan:
     cancelled: frozenset[MessageId] = frozenset()
     part_rows: int = 1000
     occurrences: str | None = None
+    unindexed: tuple[Unindexed, ...] = ()
 
     @property
     def due_rows(self) -> int:
@@ -76,8 +95,13 @@ class Plan:
         """Memory for reading all segments."""
         return sum(planned.segment.raw_bytes for planned in self.segments)
 
+    @property
+    def part_count(self) -> int:
+        """How many parts a delivery of this plan has."""
+        return len(self.parts()) + len(self.unindexed)
+
     def parts(self) -> tuple[tuple[Piece, ...], ...]:
-        """Cuts the plan into units of work. Every call returns the same cut."""
+        """Cuts the segments into units of work. Every call returns the same cut."""
         return tuple(self._parts())
 
     def _parts(self) -> Iterator[tuple[Piece, ...]]:
@@ -143,6 +167,8 @@ def encode_plan(plan: Plan) -> bytes:
         "cancelled": sorted(plan.cancelled),
         "part_rows": plan.part_rows,
     }
+    if plan.unindexed:
+        document["unindexed"] = [[u.object_name, u.tail, u.size_bytes, u.rows] for u in plan.unindexed]
     return sealed(zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 6))
 
 
@@ -175,6 +201,7 @@ def decode_plan(
         segments = tuple(_planned(objects, *each) for each in document["segments"])
         cancelled = frozenset(_message_id(each) for each in document["cancelled"])
         part_rows = whole(document["part_rows"], 1)
+        unindexed = tuple(_unindexed(*each) for each in document.get("unindexed", ()))
     except (KeyError, TypeError, ValueError, IndexError) as error:
         place = "the table" if object_name is None else f"object {object_name}, bytes 0-{len(manifest) - 1}"
         raise CorruptMetadata(
@@ -189,7 +216,12 @@ def decode_plan(
         cancelled=cancelled,
         part_rows=part_rows,
         occurrences=occurrences,
+        unindexed=unindexed,
     )
+
+
+def _unindexed(object_name: str, tail: str, size_bytes: int, rows: int, *_: object) -> Unindexed:
+    return Unindexed(object_name=text(object_name), tail=text(tail), size_bytes=whole(size_bytes), rows=whole(rows, 1))
 
 
 def _planned(

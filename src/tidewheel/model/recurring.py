@@ -31,6 +31,7 @@ class Recurring:
             creation.
         text, encoding, attributes: as a queue carries them.
         expires_in_ms: how long after its due time each occurrence may be handed out. None: no limit.
+        missed_slot: from which slot no occurrence was planned, because this could not be read. None: none was missed.
     """
 
     topic: str
@@ -42,6 +43,7 @@ class Recurring:
     encoding: Encoding
     attributes: Mapping[str, str]
     expires_in_ms: int | None = None
+    missed_slot: int | None = None
 
     def says_the_same(self, other: Recurring) -> bool:
         """Returns whether both deliver the same messages at the same times from now on."""

@@ -24,6 +24,8 @@ VARIABLE_PREFIX = "TIDEWHEEL_"
 SCHEDULER_LATENESS_S = 60
 """EventBridge Scheduler invokes a target within a minute of its time (its documented precision)."""
 
+MAX_RETENTION_S = 3653 * 86_400
+"""Ten years, as the longest delay."""
 MAX_SKEW_MS = 60_000
 """The limit on `max_skew_ms`, which delays every message. If clocks differ by more, repair the clocks."""
 
@@ -91,7 +93,10 @@ class TopicSettings:
     retention_s: Annotated[
         int,
         Setting(
-            "Time for which ledgers are kept for `replay` after all subscriptions have passed them.", unit="s", least=0
+            "Time for which ledgers are kept for `replay` after all subscriptions have passed them.",
+            unit="s",
+            least=0,
+            most=MAX_RETENTION_S,
         ),
     ] = 0
     max_waiting: Annotated[

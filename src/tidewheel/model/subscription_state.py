@@ -8,7 +8,9 @@ PAUSED <--------- ACTIVE, BROKEN             ACTIVE ---------> BROKEN
 state     plans              direct messages      parts that a worker has     parks
 ACTIVE    are handed out     are sent             are sent                    are drained
 PAUSED    wait               are parked           are sent                    wait
-BROKEN    are handed out     are parked           are parked when refused     are drained: that tries the queue
+BROKEN    are handed out     are parked           are sent                    are drained: that tries the queue
+
+What a queue does not take is parked in each state.
 """
 
 from __future__ import annotations

@@ -153,12 +153,17 @@ class TopicState:
         """Returns the send timestamp, the later of now and the last known purge."""
         return max(now_ms, self.last_purge_ms)
 
-    def purges_in_force(self, now_ms: int) -> tuple[Purge, ...]:
+    def purges_in_force(self, now_ms: int, held_from: int | None) -> tuple[Purge, ...]:
         """Returns the purged ranges that may still affect a message.
 
-        Such a message is in a ledger, or on its way to ingest.
+        Such a message is in a ledger, on its way to ingest, in a park, or set aside.
+
+        Args:
+            now_ms: the time.
+            held_from: the first slot with a message in a park or set aside. None: there is no such message.
         """
-        collected_ms = self.collected_until * self.slot_ms
+        slots = self.collected_until, self.collected_until if held_from is None else held_from
+        collected_ms = min(slots) * self.slot_ms
         return tuple(
             each for each in self.purges if each.end_ms > collected_ms or each.sent_before_ms + PURGE_KEPT_MS > now_ms
         )

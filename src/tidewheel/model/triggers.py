@@ -15,11 +15,20 @@ SWEEP_INTERVAL_S = 300
 RETRIES: Mapping[str, int] = {"dispatch": 2, "sweep": 0, "compact": 0}
 """Function -> Lambda's retries of an asynchronous call that failed. The next sweep does the work of a failed sweep."""
 
-OUTAGE_S = 4 * 3600
-"""The longest outage of S3, DynamoDB or Lambda after which no person must act: packs are retried for this time.
+UNKNOWN_WAIT_S = 4 * 3600
+"""How long a pack for an unknown topic, or of a newer release, waits for a rebuild or a deployment.
 
-After this time, packs become dead letters, which people redrive. The time is not longer, since a damaged pack, or a
-pack for a deleted topic, is reported only when it becomes a dead letter.
+After this time, the pack is refused. A pack that no wait can help is refused at its first receive.
+"""
+
+HOLD_S = 13 * 86_400
+"""How long the work queue holds messages that the table does not take as a park. After this time, they are refused."""
+
+RECEIVES = 1000
+"""The receives after which a pack is a dead letter, which people redrive. SQS's maximum.
+
+Only an outage of S3, DynamoDB or Lambda takes so many: 33 hours of the urgent queue, and a week of the bulk queue. A
+person must act only after a longer outage.
 """
 
 RETENTION_S = 14 * 86_400
@@ -59,15 +68,13 @@ def bulk_queue(window_s: float = BULK_WINDOW_S) -> SourceQueue:
     visibility_s = 6 * INGEST_TIMEOUT_S + math.ceil(window_s)
     return SourceQueue(
         visibility_s=visibility_s,
-        receives=math.ceil(OUTAGE_S / visibility_s),
+        receives=RECEIVES,
         batch_size=10_000,
         window_s=window_s,
     )
 
 
-URGENT_QUEUE = SourceQueue(
-    visibility_s=2 * INGEST_TIMEOUT_S, receives=math.ceil(OUTAGE_S / (2 * INGEST_TIMEOUT_S)), batch_size=10
-)
+URGENT_QUEUE = SourceQueue(visibility_s=2 * INGEST_TIMEOUT_S, receives=RECEIVES, batch_size=10)
 """The queue of packs with messages that are due soon.
 
 A message is invisible for twice the function's time-out. AWS recommends six times, and requires once. A batch whose

@@ -16,6 +16,8 @@ from __future__ import annotations
 from tidewheel.errors import DelayTooLong
 from tidewheel.model.settings import SQS_MAX_DELAY_S, TopicSettings
 
+SOONEST_S = 5
+
 
 def open_from(now_ms: int, settings: TopicSettings) -> int:
     """Returns the first slot that stays open to ledgers.
@@ -49,9 +51,10 @@ def schedule_prefix(topic: str) -> str:
 def schedule_time_s(fires_at: int, now_ms: int) -> int:
     """Returns the whole Unix second of a schedule.
 
-    The second is in the future, and never before `fires_at` ms.
+    The second is never before `fires_at` ms, and at least SOONEST_S in the future: EventBridge Scheduler refuses a time
+    that has passed when the request arrives.
     """
-    return max(-(-fires_at // 1000), now_ms // 1000 + 1)
+    return max(-(-fires_at // 1000), -(-now_ms // 1000) + SOONEST_S)
 
 
 def fine_delay_s(deliver_at_ms: int, now_ms: int, max_skew_ms: int) -> int:

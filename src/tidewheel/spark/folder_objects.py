@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -89,6 +89,13 @@ class FolderObjects:
             (self._root / name).replace(self._parent_made(to))
         except FileNotFoundError:
             raise ObjectMissing(name) from None
+
+    def restore(self, name: str, whole: Callable[[Callable[[int, int], bytes]], bool]) -> bool:
+        """Returns whether the object is whole. No earlier versions are kept."""
+        try:
+            return whole(lambda offset, length: self.get_range(name, offset, length))
+        except ObjectMissing:
+            return False
 
     def delete(self, names: Iterable[str]) -> None:
         """Deletes objects, one after the other."""

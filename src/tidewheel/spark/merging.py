@@ -83,7 +83,9 @@ def merge_buckets(job: Job) -> Merged | None:
         progress=progress,
     )
     if merged is None:
-        job.say(f"topic {topic}: there is none, or another merge of it is under way")
+        gone = job.service.topic_states.read(topic) is None
+        reason = "does not exist; correct the name" if gone else "has another merge under way; try again later"
+        job.say(f"topic {topic!r} {reason}")
         return None
     job.say(
         f"topic {topic}: {merged.sources} ledgers became {merged.outputs} in {merged.merges} merges, "

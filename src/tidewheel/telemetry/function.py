@@ -8,10 +8,11 @@ to them.
 from __future__ import annotations
 
 import os
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeVar
 
 import boto3
@@ -19,15 +20,21 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from tidewheel import clock as clocks
+from tidewheel.aws.dates import watch_dates
 from tidewheel.aws.service import Service
 from tidewheel.errors import InvalidValue
+from tidewheel.model.checked_clock import CheckedClock
 from tidewheel.telemetry import metrics as own
 from tidewheel.telemetry.metrics import DIMENSION, NAMESPACE, Metric
 from tidewheel.telemetry.request_count import RequestCount
 from tidewheel.telemetry.samples import sample
 from tidewheel.telemetry.watched_queues import WatchedQueues
+from tidewheel.telemetry.watched_wheel import WatchedWheel
 
 Answer = TypeVar("Answer")
+_DOUBT_S = 5
+"""How long a call lasts on after its clock was doubted."""
 
 
 class Telemetry:
@@ -56,9 +63,15 @@ class Telemetry:
         session = boto3.session.Session()
         # Before any client is made, because a client copies the session's hooks when it is made.
         self._requests = RequestCount(session.events)
-        self.service = Service.cold_start(session, environ)
-        self._queues = WatchedQueues(self.service.queues, self.service.clock)
+        self._clock = CheckedClock(clocks.current())
+        watch_dates(session.events, self._clock)
+        self.service = Service.cold_start(session, environ, self._clock)
+        # No topic has this name: the cheapest read that each function may make.
+        self._clock.ask = partial(self.service.topic_states.read, "")
+        # By the local clock: a message that was sent is not to fail for a measure.
+        self._queues = WatchedQueues(self.service.queues, self._clock.local)
         self.service.queues = self._queues
+        self.service.wheel = WatchedWheel(self.service.wheel, self._schedule_refused)
         self._values: defaultdict[str, float] = defaultdict(float)
 
     def add(self, metric: Metric, value: float) -> None:
@@ -106,7 +119,14 @@ class Telemetry:
             try:
                 return call(event, context)
             finally:
+                doubt = self._clock.doubt()
+                if doubt is not None:
+                    self.failed("clock doubted", doubt)
+                    self.add(own.CLOCK_DOUBTED, 1)
                 self.flush()
+                if doubt is not None:
+                    # A machine that fails at once would be given more work than the others.
+                    time.sleep(_DOUBT_S)
 
         return handle
 
@@ -129,6 +149,11 @@ class Telemetry:
         if values:
             self._write(values, requests)
 
+    def _schedule_refused(self, topic: str, slot: int, error: Exception) -> None:
+        """Counts a schedule that the scheduler refused. The sweep dispatches the topic without a schedule."""
+        self.add(own.SCHEDULE_REFUSED, 1)
+        self.logger.warning("schedule refused", exc_info=error, extra={"topic": topic, "slot": slot})
+
     def _write(self, values: Mapping[str, Sequence[float]], requests: Mapping[str, int]) -> None:
         record = EphemeralMetrics(namespace=NAMESPACE)
         # A service name would be a second dimension, and each function's metrics would be billed separately.
@@ -146,6 +171,7 @@ class Telemetry:
         self._values.clear()
         self._queues.take_account()
         self._requests.take()
+        self._clock.forget()
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

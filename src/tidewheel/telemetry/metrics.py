@@ -183,6 +183,42 @@ FAILURES = Metric(
         periods=6,
     ),
 )
+SCHEDULE_REFUSED = Metric(
+    name="ScheduleRefused",
+    meaning="schedules that EventBridge Scheduler refused or did not answer; the sweep starts these dispatches",
+    emitters=("ingest", "dispatch", "sweep"),
+    graph="Errors of functions",
+    alarm=Alarm(
+        name="ScheduleRefused",
+        title="Schedules refused",
+        says="EventBridge Scheduler refuses schedules; only the sweep starts dispatches.",
+        seen=2,
+        periods=6,
+    ),
+)
+CLOCK_DOUBTED = Metric(
+    name="ClockDoubted",
+    meaning="calls on a machine whose clock differs from AWS's by more than 2 s, or jumps; other machines do the work",
+    emitters=("ingest", "dispatch", "deliver", "sweep", "compact"),
+    graph="Errors of functions",
+    alarm=Alarm(
+        name="ClockDoubted",
+        title="Clock doubted",
+        says="The clock of a function's machine is wrong; it sends, seals and deletes nothing.",
+    ),
+)
+DAMAGED = Metric(
+    name="Damaged",
+    meaning="what cannot be read: damaged parts, recurring messages, subscriptions, held collections",
+    emitters=("ingest", "dispatch", "deliver", "sweep"),
+    graph="Errors of functions",
+    alarm=Alarm(
+        name="Damaged",
+        title="Damaged data",
+        says="Stored data cannot be read; its own messages do not come, all others do.",
+        periods=12,
+    ),
+)
 UNREADABLE_LEDGERS = Metric(
     name="UnreadableLedgers",
     meaning="ledgers that a merge could not read and left as they are",
@@ -217,6 +253,9 @@ METRICS = (
     OPEN_DELIVERIES,
     BROKEN_SUBSCRIPTIONS,
     FAILURES,
+    SCHEDULE_REFUSED,
+    CLOCK_DOUBTED,
+    DAMAGED,
     UNREADABLE_LEDGERS,
     REQUESTS,
     BACKLOG,

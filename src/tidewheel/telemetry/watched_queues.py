@@ -9,7 +9,9 @@ from threading import Lock
 
 from tidewheel.clock import Clock
 from tidewheel.flows.ports.queues import Queues, Refusal, Release
+from tidewheel.model.job import HoldJob
 from tidewheel.model.park import ParkKey
+from tidewheel.model.set_aside import SetAside
 from tidewheel.model.subscription_state import DeliveryKey
 
 
@@ -79,17 +81,27 @@ class WatchedQueues:
         """Forwards the call."""
         self._queues.enqueue_parts(key, parts)
 
-    def enqueue_parks(self, keys: Sequence[ParkKey]) -> None:
+    def enqueue_parks(self, keys: Sequence[ParkKey], *, delay_s: int = 0) -> None:
         """Forwards the call."""
-        self._queues.enqueue_parks(keys)
+        self._queues.enqueue_parks(keys, delay_s=delay_s)
+
+    def enqueue_hold(self, job: HoldJob, *, delay_s: int = 0) -> None:
+        """Forwards the call."""
+        self._queues.enqueue_hold(job, delay_s=delay_s)
+
+    def enqueue_set_aside(self, items: Sequence[SetAside]) -> None:
+        """Forwards the call."""
+        self._queues.enqueue_set_aside(items)
 
     def enqueue_catch_up(self, topic: str, subscription: str, generation: str) -> None:
         """Forwards the call."""
         self._queues.enqueue_catch_up(topic, subscription, generation)
 
     def refuse(self, document: Mapping[str, object]) -> None:
-        """Forwards the document and records the message's id and SQS's code."""
+        """Forwards the document and records the message's id and SQS's code, if SQS refused the message."""
         self._queues.refuse(document)
+        if "header" not in document:
+            return
         header = json.loads(str(document["header"]))
         with self._lock:
             self._sent.refused.append((str(header["id"]), str(document["code"])))

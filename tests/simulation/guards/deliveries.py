@@ -10,7 +10,8 @@ from tests.simulation.guard import Guard, stored
 from tests.simulation.guards import delivery_worlds as worlds
 from tests.simulation.removal import always, instead, keyword, never
 from tidewheel.flows.administration import replay as replaying
-from tidewheel.flows.delivery import deliver, dispatch
+from tidewheel.flows.delivery import deliver, due_rows, planning
+from tidewheel.flows.upkeep import due_checks
 from tidewheel.flows.upkeep import sweep as sweeping
 from tidewheel.model.subscription_state import Delivery
 
@@ -38,7 +39,7 @@ GUARDS = (
         instead("read", _or_a_new_one),
         worlds.SLOW,
     ),
-    Guard("a delivery goes when all of its parts are done", deliver.deliver_part, always("complete"), worlds.TWICE),
+    Guard("a delivery goes when all of its parts are done", deliver._done, always("complete"), worlds.TWICE),
     Guard(
         "a part whose lease has ended is another worker's",
         stored("deliveries.lease_part"),
@@ -47,20 +48,20 @@ GUARDS = (
     ),
     Guard(
         "an open delivery is started again",
-        sweeping._check_delivery,
+        due_checks.check_delivery,
         instead("enqueue_parts"),
         worlds.DYING_DISPATCH,
     ),
-    Guard("a complete delivery whose worker died goes", sweeping._check_delivery, never("complete"), worlds.DYING),
+    Guard("a complete delivery whose worker died goes", due_checks.check_delivery, never("complete"), worlds.DYING),
     Guard(
         "a topic whose next slot is due is dispatched",
-        sweeping.check_topic,
-        never("fires_at_ms"),
+        sweeping._dispatch_overdue,
+        never("at_ms now_ms"),
         worlds.DYING_DISPATCH,
     ),
     Guard(
         "the next slot names the next occupied slot",
-        dispatch._next_work,
+        planning.next_work_of,
         instead("next_occupied", _nine_slots_later),
         worlds.DYING_DISPATCH,
     ),
@@ -70,7 +71,7 @@ GUARDS = (
         never("next_check_ms"),
         worlds.TWO_SWEEPS,
     ),
-    Guard("a subscription gets what is due from its start on", deliver._its_rows, never("start"), worlds.LATER),
+    Guard("a subscription gets what is due from its start on", due_rows.rows_of, never(".start"), worlds.LATER),
     Guard(
         "a plan that was read for an old subscription is not handed out to a new one",
         stored("deliveries.unmoved"),
@@ -97,7 +98,7 @@ GUARDS = (
     ),
     Guard(
         "deliveries of a subscription that is gone go, too",
-        sweeping._check_delivery,
+        due_checks.check_delivery,
         instead("subscriptions.read", lambda *_: SimpleNamespace(generation=ANY)),
         worlds.UNSUBSCRIBED,
     ),

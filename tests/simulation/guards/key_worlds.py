@@ -11,6 +11,8 @@ from tests.simulation.small_world import SmallWorld
 from tidewheel.flows.administration.cancel import cancel, cancel_key, cancel_many
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.delivery.ingest import ingest
+from tidewheel.model.message import id_text
+from tidewheel.model.pack import Pack
 from tidewheel.model.validation import Options
 
 _REPLACE = {"key": "k", "replace": True}
@@ -156,10 +158,28 @@ def _moves(slot: int = 9) -> tuple[SmallWorld, Any]:
     return world, Options(moves=world.id_of("a"))
 
 
+def _move(world: SmallWorld, moving: Options, **due: Any) -> Pack:
+    """Returns the pack of a reschedule, whose client has allowed the move."""
+    batch = world.pack(None, moving, **due)
+    assert moving.moves is not None
+    ttl_s = world.clock.now_ms() // 1000 + 10**7
+    world.service.tombstones.allow_move(TOPIC, id_text(batch.ids), moving.moves, ttl_s)
+    return batch
+
+
+def _forged_move() -> SmallWorld:
+    """A message names another message, and nobody allowed it to take the other's place."""
+    world, moving = _moves()
+    batch = world.pack(None, moving, m=9)
+    world.want("billing", messages="am")
+    world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
+    return world
+
+
 def _move_and_dispatch() -> SmallWorld:
     """A message is moved while its slot is dispatched, and comes at one of the two times."""
     world, moving = _moves(5)
-    batch = world.pack(None, moving, m=9)
+    batch = _move(world, moving, m=9)
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
     world.act("dispatch", dispatch_as_function)
     _exactly_one(world, "a", "m")
@@ -169,7 +189,7 @@ def _move_and_dispatch() -> SmallWorld:
 def _two_moves() -> SmallWorld:
     """A message is moved by two clients at once."""
     world, moving = _moves()
-    first, second = world.pack(None, moving, m=9), world.pack(None, moving, n=10)
+    first, second = _move(world, moving, m=9), _move(world, moving, n=10)
     world.unwanted.add(("billing", "a"))
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [first]), again=True)
     world.act("another ingest", lambda ports: ingest(ports, TOPIC, [second]), again=True)
@@ -180,7 +200,7 @@ def _two_moves() -> SmallWorld:
 def _move_and_cancel() -> SmallWorld:
     """A message is moved, and cancelled by its old id."""
     world, moving = _moves()
-    batch = world.pack(None, moving, m=9)
+    batch = _move(world, moving, m=9)
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
     world.act("cancel", lambda ports: _cancel(world, ports, "a", "m"))
     return world
@@ -190,7 +210,7 @@ def _move_and_cancel_many() -> SmallWorld:
     """A message is moved, and cancelled by its old id together with another message."""
     world = SmallWorld("billing")
     world.send(a=9, c=9)
-    batch = world.pack(None, Options(moves=world.id_of("a")), m=9)
+    batch = _move(world, Options(moves=world.id_of("a")), m=9)
 
     def cancels(ports: Any) -> None:
         ids = [world.id_of("a"), world.id_of("c")]
@@ -225,7 +245,7 @@ def _moved_and_again() -> SmallWorld:
     world = SmallWorld("billing")
     batch = world.send(a=(9, _REPLACE))
     moving = Options(moves=world.id_of("a"))
-    ingest(world.service, TOPIC, [world.pack(None, moving, m=(9, _REPLACE))])
+    ingest(world.service, TOPIC, [_move(world, moving, m=(9, _REPLACE))])
     world.act("ingest again", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
     world.act("cancel", lambda ports: _cancel(world, ports, "a", "m"))
     return world
@@ -236,7 +256,7 @@ def _move_upsert_and_cancel() -> SmallWorld:
     world = SmallWorld("billing")
     world.send(a=(9, _REPLACE))
     upsert = world.pack(b=(9, _REPLACE))
-    moved = world.pack(None, Options(moves=world.id_of("a")), m=(9, _REPLACE))
+    moved = _move(world, Options(moves=world.id_of("a")), m=(9, _REPLACE))
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [upsert]), again=True)
     world.act("ingest of the moved", lambda ports: ingest(ports, TOPIC, [moved]), again=True)
     world.act("cancel", lambda ports: _cancel(world, ports, "a", "m"))
@@ -254,6 +274,7 @@ WAS_CANCELLED = Scenario(name="no duplicate: cancelled", build=lambda: _no_dupli
 WAS_PURGED = Scenario(name="no duplicate: purged", build=lambda: _no_duplicate("purged"), most=0)
 WAS_DUE = Scenario(name="no duplicate: due before", build=lambda: _no_duplicate("due"), most=0)
 MOVE_DISPATCH = Scenario(name="reschedule against dispatch", build=_move_and_dispatch)
+FORGED_MOVE = Scenario(name="a forged move", build=_forged_move, most=0)
 TWO_MOVES = Scenario(name="two reschedules", build=_two_moves)
 MOVE_CANCEL = Scenario(name="reschedule against cancel", build=_move_and_cancel)
 MOVE_CANCEL_MANY = Scenario(name="reschedule against a cancel of two", build=_move_and_cancel_many)

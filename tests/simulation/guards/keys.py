@@ -53,7 +53,7 @@ GUARDS = (
     Guard(
         "a message in the ingest queue loses against a cancel by key",
         settling._Settling._settle,
-        never("floor"),
+        never("version floor"),
         worlds.KEY_QUEUED,
     ),
     Guard(
@@ -72,7 +72,7 @@ GUARDS = (
     Guard(
         "keys are settled before anything is sent",
         ingesting.ingest,
-        moved("settle_keys", after="send_direct"),
+        moved("settle_keys", after="_commit"),
         worlds.DIRECT,
     ),
     Guard(
@@ -101,6 +101,12 @@ GUARDS = (
     ),
     Guard(
         "a message whose move came too late is dropped", settling._Settling.move, instead("_drop"), worlds.MOVE_DISPATCH
+    ),
+    Guard(
+        "a message takes another's place only if that was allowed",
+        settling._with_allowed_moves,
+        never("may_move"),
+        worlds.FORGED_MOVE,
     ),
     Guard("a message is moved once", stored("tombstones.cancel"), never("certain to"), worlds.TWO_MOVES),
     Guard(

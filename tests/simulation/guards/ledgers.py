@@ -15,6 +15,7 @@ from tidewheel.flows.delivery import direct, due_rows
 from tidewheel.flows.upkeep import collect as collecting
 from tidewheel.flows.upkeep import merge as merging
 from tidewheel.flows.upkeep import orphans
+from tidewheel.model import needed as needing
 
 _FOREVER = 10**12
 _DELETED = ("buckets", "plans", "objects")
@@ -25,11 +26,11 @@ def _swap_what_is_left(swap: Any, merges: Any, state: Any, sources: Any, *rest: 
     return swap(merges, state, [each for each in sources if each.id in left], *rest)
 
 
-def _end_a_slot_earlier(buckets: Any, topic: str) -> Any:
-    return [
-        SimpleNamespace(id=each.id, object_name=each.object_name, last_slot=each.last_slot - 1)
-        for each in buckets(topic)
+def _end_a_slot_earlier(delete: Any, ports: Any, state: Any, buckets: Any, *rest: Any) -> Any:
+    earlier = [
+        SimpleNamespace(id=each.id, object_name=each.object_name, last_slot=each.last_slot - 1) for each in buckets
     ]
+    return delete(ports, state, earlier, *rest)
 
 
 def _delete_only_after_a_raise(collect: Any, ports: Any, topic: str) -> Any:
@@ -115,13 +116,13 @@ GUARDS = (
     ),
     Guard(
         "a collection waits for open deliveries",
-        collecting.collect,
-        reads("plan", lambda _: _FOREVER),
-        worlds.COLLECT_DISPATCH,
+        needing.needed,
+        reads("key", lambda _: SimpleNamespace(plan=_FOREVER)),
+        worlds.COLLECT_HAND_OUT,
     ),
     Guard(
         "a collection waits for the least cursor",
-        collecting.collect,
+        needing.needed,
         reads("cursor", lambda _: _FOREVER),
         worlds.COLLECT_PAUSED,
     ),
@@ -134,7 +135,7 @@ GUARDS = (
     Guard(
         "a ledger stays until its last slot is behind all cursors",
         collecting._delete,
-        instead("buckets.all", _end_a_slot_earlier),
+        wrapped(_end_a_slot_earlier),
         worlds.COLLECT_NEXT,
     ),
     Guard(

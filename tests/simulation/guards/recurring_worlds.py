@@ -83,12 +83,12 @@ def _recurring_again() -> SmallWorld:
     seen = world.service.recurring.read(TOPIC, "tick")
 
     def ends(ports: Any) -> None:
-        ports.recurring.delete(ports.topic_states.read(TOPIC), seen)
+        ports.recurring.delete(ports.topic_states.read(TOPIC), "tick", seen.generation)
 
     def anew(ports: Any) -> None:
         found = ports.recurring.read(TOPIC, "tick")
         if found is not None:
-            ports.recurring.delete(ports.topic_states.read(TOPIC), found)
+            ports.recurring.delete(ports.topic_states.read(TOPIC), "tick", found.generation)
         rule = parse_rule(None, 2 * _EVERY_SLOTS * SLOT_S, start_ms=START_MS)
         message = Message(body="another")
         made = lambda: ports.topic_states.read(TOPIC)  # noqa: E731

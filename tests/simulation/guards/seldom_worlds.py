@@ -129,6 +129,7 @@ def _imported_twice() -> SmallWorld:
 
     world.act("import", imports)
     world.act("import again, and merge", imports_and_merges)
+    world.looks.append(lambda: require(world.state.waiting <= 3, f"{world.state.waiting} messages wait, of 3"))
     return world
 
 

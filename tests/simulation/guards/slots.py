@@ -15,10 +15,6 @@ _LATER_SLOTS = 10
 _FOREVER = 10**12
 
 
-def _routed_as_before(commit: Any, ports: Any, state: Any, *rest: Any) -> Any:
-    return (state, *commit(ports, state, *rest)[1:])
-
-
 def _bring_back(move: Any, store: Any, step: Any) -> None:
     subscription = step.subscription
     store.of(subscription.topic).subscriptions.setdefault(subscription.name, subscription)
@@ -37,9 +33,7 @@ GUARDS = (
         never("above"),
         worlds.BEYOND,
     ),
-    Guard(
-        "a commit lowers the next slot to its first slot", commit.commit_and_schedule, instead("_lowered"), worlds.FIRST
-    ),
+    Guard("a commit lowers the next slot to its first slot", commit.commit_bucket, instead("_lowered"), worlds.FIRST),
     Guard(
         "a commit is seen by whoever raises the next slot",
         stored("buckets.commit"),
@@ -61,12 +55,6 @@ GUARDS = (
     ),
     Guard("sealed never goes back", stored("topic_states.seal"), always("sealed"), worlds.TWO_DISPATCHES),
     Guard(
-        "what is direct is decided by the topic state of the commit",
-        ingest.ingest,
-        instead("_commit", _routed_as_before),
-        worlds.BOUNDARY,
-    ),
-    Guard(
         "what is due too soon for its schedule is sealed, and goes direct",
         ingest._seal_what_is_due,
         never(".sealed"),
@@ -74,7 +62,7 @@ GUARDS = (
     ),
     Guard(
         "a ledger creates its schedule when the schedule of the next slot has fired",
-        commit.commit_and_schedule,
+        commit.commit_bucket,
         never("_scheduled"),
         worlds.LOWERED,
     ),
@@ -112,7 +100,7 @@ GUARDS = (
     Guard(
         "a cursor steps over what no plan holds, and not over a plan made since",
         dispatch.hand_out,
-        together(moved("plans.next", after="subscriptions.read"), moved("topic_states.read", after="plans.next")),
+        together(moved("_next_plan", after="subscriptions.read"), moved("topic_states.read", after="_next_plan")),
         worlds.GAP,
     ),
     Guard(

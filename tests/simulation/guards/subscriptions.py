@@ -9,12 +9,11 @@ from tests.simulation.guards import subscription_worlds as worlds
 from tests.simulation.removal import always, instead, keyword, moved, never, wrapped
 from tidewheel.flows.administration import pause as pausing
 from tidewheel.flows.delivery import deliver, direct, dispatch, drain, parking
-from tidewheel.flows.upkeep import orphans
-from tidewheel.flows.upkeep import sweep as sweeping
+from tidewheel.flows.upkeep import due_checks, orphans
 from tidewheel.model.subscription_state import State, SubscriptionState
 
 
-def _done_without_a_park(_: Any, ports: Any, state: Any, key: Any, part: int, rows: Any) -> None:
+def _done_without_a_park(_: Any, ports: Any, state: Any, key: Any, part: int, rows: Any, **__: Any) -> None:
     ports.deliveries.part_done(key, part)
 
 
@@ -41,17 +40,17 @@ GUARDS = (
         moved("topic_states.read", after="subscriptions.read"),
         worlds.PAUSED_MEANWHILE,
     ),
-    Guard("a paused subscription gets nothing that goes direct", direct._send_or_park, always("ACTIVE"), worlds.PAUSED),
+    Guard("a paused subscription gets nothing that goes direct", direct._send_at_once, always("ACTIVE"), worlds.PAUSED),
     Guard(
         "what a paused subscription must not have yet is kept for it",
-        direct._send_or_park,
-        always("put_aside"),
+        direct._park_all,
+        instead("put_aside", lambda *_, **__: None),
         worlds.PAUSED,
     ),
     Guard(
         "nothing is parked for a subscription after the resume that would drain it",
         stored("parks.put"),
-        never("ACTIVE"),
+        never(".state"),
         worlds.RESUMED,
     ),
     Guard(
@@ -85,15 +84,19 @@ GUARDS = (
         moved("parks.delete", after="objects.delete"),
         worlds.DRAIN_DIES,
     ),
-    Guard("an old park is drained", sweeping._check_park, instead("enqueue_parks"), worlds.DRAIN_DIES),
+    Guard("an old park is drained", due_checks._enqueue_park, instead("enqueue_parks"), worlds.DRAIN_DIES),
     Guard("a park is not drained while its subscription is paused", drain.drain, never("PAUSED"), worlds.PAUSED_AGAIN),
     Guard(
         "a drain brings nothing that was purged",
-        drain._send,
+        drain._drain,
         instead("without_purged", lambda _, rows, __: rows),
         worlds.PARKED_PURGED,
     ),
     Guard("an object that a park names is no orphan", orphans._parked_named, never("object_name"), worlds.PARKED_LONG),
+    # No worker is slower than a lease, so no world holds the next three.
+    Guard("a park is replaced by who has its lease", stored("parks.replace"), never("leased_ms")),
+    Guard("no park is overwritten by what is left of another", stored("parks.replace"), never("any")),
+    Guard("a park is put off by who has its lease", stored("parks.put_off"), never("leased_ms")),
     Guard("a park that is there already is not put again", stored("parks.put"), never("parks"), worlds.PARKING),
     Guard(
         "a park that finds itself put keeps its object",
@@ -113,7 +116,7 @@ GUARDS = (
     ),
     Guard(
         "what a queue refuses of a part is parked",
-        deliver._set_aside,
+        deliver._park_rest,
         instead("spill", _done_without_a_park),
         worlds.REFUSED_PAUSED,
     ),
@@ -131,20 +134,20 @@ GUARDS = (
     ),
     Guard(
         "of a part that a queue took in part, the rest is parked",
-        deliver.deliver_part,
+        deliver._park_rest,
         instead("take", _take_all),
         worlds.GOES_IN_DELIVERY,
     ),
     Guard(
         "of direct messages that a queue took in part, the rest is parked",
-        direct._send_or_park,
+        direct._send_at_once,
         instead("take", _take_all),
         worlds.GOES_IN_DIRECT,
     ),
     Guard(
         "of a park that a queue took in part, the rest is parked anew",
-        drain._send,
-        never("num_rows"),
+        drain._settle,
+        always("num_rows"),
         worlds.GOES_IN_DRAIN,
     ),
     Guard("a part of which the park is there already is parked once", stored("parks.spill_part"), never("parks")),

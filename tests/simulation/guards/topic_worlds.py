@@ -10,7 +10,7 @@ from tests.simulation.exploring import Scenario
 from tests.simulation.healing import HOUR, MINUTE, TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
 from tests.stored_ports import TABLE_CALLS
-from tidewheel.errors import TopicDeleting, UnknownTopic
+from tidewheel.errors import TopicDeleting, TopicReplaced, UnknownTopic
 from tidewheel.flows.administration.delete_topic import delete_topic, finish_deletion
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
 from tidewheel.flows.administration.update_topic import update_topic
@@ -49,7 +49,7 @@ def _deleted(world: SmallWorld) -> None:
 
 
 def _ingest_if_there(ports: Any, *batch: Any) -> None:
-    with suppress(UnknownTopic):  # what is sent to a topic that is no more, is dropped
+    with suppress(UnknownTopic, TopicReplaced):  # what is sent to a topic that is no more, is dropped
         ingest(ports, TOPIC, batch)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.simulation.guard import Guard, stored
 from tests.simulation.guards import recurring_worlds, seldom_worlds
 from tests.simulation.guards import topic_worlds as worlds
-from tests.simulation.removal import always, early, instead, keyword, never, reads
+from tests.simulation.removal import always, early, instead, keyword, never, reads, together
 from tidewheel.flows.administration import delete_topic as deleting
-from tidewheel.flows.delivery import dispatch
+from tidewheel.flows.delivery import dispatch, planning
 from tidewheel.flows.delivery import ingest as ingesting
 from tidewheel.flows.recovery import rebuild as rebuilding
 from tidewheel.flows.upkeep import orphans, payloads
@@ -25,7 +25,7 @@ GUARDS = (
     ),
     Guard(
         "a deletion comes to its end though its caller has died",
-        sweeping.check_topic,
+        sweeping._dispatch_overdue,
         instead("append ended"),
         worlds.DELETE_INGEST,
     ),
@@ -86,7 +86,7 @@ GUARDS = (
     ),
     Guard(
         "a recurring message keeps the sweep looking",
-        dispatch._next_work,
+        planning.next_work_of,
         instead("next_occupied_by"),
         recurring_worlds.RECUR_DISPATCH,
     ),
@@ -132,7 +132,7 @@ GUARDS = (
     Guard(
         "a large body stays until its message was handed out, and longer",
         payloads._sweep_topic,
-        instead("_marks", lambda *_: [(0, _FOREVER_MS)]),
+        together(instead("_marks", lambda *_: [(0, _FOREVER_MS)]), instead("_collected_ms", lambda *_: _FOREVER_MS)),
         seldom_worlds.LARGE_BODY,
     ),
     Guard("daily work is done once a day", stored("checks.claim_daily"), never("now_ms")),

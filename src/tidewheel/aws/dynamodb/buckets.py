@@ -68,9 +68,9 @@ class DynamoBuckets:
         item = self._table.get(layout.bucket_key(topic, bucket_id))
         return None if item is None else items.decode_bucket(item)
 
-    def all(self, topic: str) -> list[Bucket]:
+    def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Bucket]:
         found = self._table.query_prefix(layout.topic_partition(topic), layout.BUCKETS)
-        return [items.decode_bucket(item) for item in found]
+        return items.readable(found, items.decode_bucket, layout.BUCKETS, unreadable)
 
     def delete(self, topic: str, bucket_id: BucketId) -> None:
         """Deletes a bucket with a single DeleteItem."""

@@ -16,21 +16,28 @@ class DynamoChecks:
         self._table = table
         self._not_before_ms: dict[str, int] = {}
 
-    def due(self, now_ms: int) -> Due:
+    def due(self, now_ms: int, failed: dict[str, Exception] | None = None) -> Due:
         """Finds due checks with a query for each of the index's 16 shards."""
         due: list[Item] = []
         for shard in layout.check_shards():
-            due += self._table.query(
-                "check_shard = :shard AND next_check_ms <= :now",
-                {"shard": shard, "now": now_ms},
-                index=layout.CHECK_INDEX,
-            )
-        found = Due([], [], [])
+            try:
+                due += self._table.query(
+                    "check_shard = :shard AND next_check_ms <= :now",
+                    {"shard": shard, "now": now_ms},
+                    index=layout.CHECK_INDEX,
+                )
+            except Exception as error:
+                if failed is None:
+                    raise
+                failed[shard] = error
+        found = Due([], [], [], [])
         for key in map(items.key_of, sorted(due, key=items.next_check_ms_of)):
             if key[1] == layout.STATE:
                 found.topics.append(layout.topic_of(key[0]))
             elif key[1].startswith(layout.PARKS):
                 found.parks.append(layout.parse_park_key(key))
+            elif key[1].startswith(layout.SET_ASIDE):
+                found.set_aside.append(layout.parse_set_aside_key(key))
             else:
                 found.deliveries.append(layout.parse_delivery_key(key))
         return found

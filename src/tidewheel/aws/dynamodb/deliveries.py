@@ -56,9 +56,9 @@ class DynamoDeliveries:
     def read(self, key: DeliveryKey) -> Delivery | None:
         return _delivery(self._table.get(layout.delivery_key(key)))
 
-    def all(self, topic: str) -> list[Delivery]:
+    def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Delivery]:
         found = self._table.query_prefix(layout.topic_partition(topic), layout.DELIVERIES)
-        return [items.decode_delivery(item) for item in found]
+        return items.readable(found, items.decode_delivery, layout.DELIVERIES, unreadable)
 
     def lease_part(self, key: DeliveryKey, part: int, now_ms: int, expired_before_ms: int) -> Delivery | None:
         """Leases a part with a single UpdateItem.

@@ -11,13 +11,13 @@ before a parser sees the bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import NamedTuple, TypeVar
 
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb.writes import Item, Value, item_of
-from tidewheel.errors import CorruptMetadata, TidewheelError, UnsupportedLayout
+from tidewheel.errors import CorruptMetadata, NewerRelease, TidewheelError, UnsupportedLayout
 from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import Bucket, BucketId, Tail
@@ -26,7 +26,9 @@ from tidewheel.ledger.slots import decode_slots, encode_slots
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import Encoding, MessageId, id_bytes
 from tidewheel.model.park import Park
+from tidewheel.model.plan import Plan, decode_plan, encode_plan
 from tidewheel.model.recurring import Recurring
+from tidewheel.model.set_aside import SetAside
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
@@ -63,7 +65,7 @@ def _reading(decode: Callable[[Item], T]) -> Callable[[Item], T]:
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, TidewheelError) as error:
             reason = str(error) if isinstance(error, TidewheelError) else repr(error)
             raise CorruptMetadata(f"item {_name(item)} is not readable ({reason}); rebuild the index") from None
-        raise CorruptMetadata(
+        raise NewerRelease(
             f"item {_name(item)} has version {version}; this release reads version {VERSION}: upgrade Tidewheel"
         )
 
@@ -105,6 +107,26 @@ def _attributes(item: Item) -> dict[str, str]:
 def key_of(item: Item) -> layout.Key:
     """Returns an item's key."""
     return _text(item, layout.PARTITION_KEY), _text(item, layout.SORT_KEY)
+
+
+def readable(
+    found: Iterable[Item], decode: Callable[[Item], T], prefix: str, unreadable: dict[str, Exception] | None
+) -> list[T]:
+    """Returns the items that can be read. Puts the name behind the prefix, and the error, of each other into a dict.
+
+    Raises:
+        CorruptMetadata: an item cannot be read, and there is no dict.
+        NewerRelease: an item waits for an upgrade of this release.
+    """
+    values = []
+    for item in found:
+        try:
+            values.append(decode(item))
+        except CorruptMetadata as error:
+            if unreadable is None or isinstance(error, NewerRelease):
+                raise
+            unreadable[key_of(item)[1].removeprefix(prefix)] = error
+    return values
 
 
 def next_check_ms_of(item: Item) -> int:
@@ -275,6 +297,15 @@ def decode_plan_item(item: Item) -> PlanItem:
     )
 
 
+@_reading
+def decode_plan_in_table(item: Item) -> PlanItem:
+    """Reads a plan's item and the manifest in it. A manifest that is an object is not read."""
+    plan = decode_plan_item(item)
+    if plan.manifest is not None:
+        decode_plan(plan.topic, plan.first_slot, plan.end_slot, plan.manifest)
+    return plan
+
+
 def encode_subscription(subscription: SubscriptionState) -> Item:
     """Returns a subscription's item."""
     return item_of(
@@ -351,6 +382,10 @@ def encode_park(park: Park) -> Item:
         "ledger": park.ledger,
         "object_name": park.object_name,
         "leased_ms": park.leased_ms,
+        "tries": park.tries or None,
+        "refused_ms": park.refused_ms,
+        "first_due_ms": park.first_due_ms,
+        "unreadable": park.unreadable,
     }
     return item_of(layout.park_key(park.key), fields | check_fields(park.key.topic, park.next_check_ms))
 
@@ -366,7 +401,63 @@ def decode_park(item: Item) -> Park:
         ledger=_binary(item, "ledger") if "ledger" in item else None,
         object_name=_text(item, "object_name") if "object_name" in item else None,
         leased_ms=_optional(item, "leased_ms"),
+        tries=_optional(item, "tries") or 0,
+        refused_ms=_optional(item, "refused_ms"),
+        first_due_ms=_optional(item, "first_due_ms"),
+        unreadable=_text(item, "unreadable") if "unreadable" in item else None,
     )
+
+
+def encode_set_aside(item: SetAside) -> Item:
+    """Returns a set-aside item."""
+    return item_of(layout.set_aside_key(item.key), set_aside_fields(item))
+
+
+def set_aside_fields(item: SetAside) -> dict[str, Value | None]:
+    """Returns the attributes of a set-aside item, without its key."""
+    return {
+        "v": VERSION,
+        "first_slot": item.plan.first_slot,
+        "end_slot": item.plan.end_slot,
+        "manifest": encode_plan(item.plan),
+        "ranges": json.dumps(item.ranges, separators=(",", ":")),
+        "start_slot": item.start,
+        "filter_policy": item.filter_policy,
+        "first_ms": item.first_ms,
+        "end_ms": item.end_ms,
+        "reason": item.reason,
+        "first_seen_ms": item.first_seen_ms,
+        "tries": item.tries,
+        "damage": item.damage,
+        **check_fields(item.key.topic, item.next_check_ms),
+    }
+
+
+@_reading
+def decode_set_aside(item: Item) -> SetAside:
+    """Reads a set-aside item."""
+    first_slot, end_slot = _number(item, "first_slot"), _number(item, "end_slot")
+    plan = decode_plan(_topic(item), first_slot, end_slot, _binary(item, "manifest"))
+    return SetAside(
+        key=layout.parse_set_aside_key(key_of(item)),
+        plan=plan,
+        ranges=tuple(_range(plan, *each) for each in json_of(_text(item, "ranges"))),
+        start=_number(item, "start_slot"),
+        filter_policy=_text(item, "filter_policy") if "filter_policy" in item else None,
+        first_ms=_optional(item, "first_ms"),
+        end_ms=_optional(item, "end_ms"),
+        reason=_text(item, "reason"),
+        first_seen_ms=_number(item, "first_seen_ms"),
+        tries=_number(item, "tries"),
+        damage=_number(item, "damage"),
+        next_check_ms=_optional(item, layout.CHECK_SORT_KEY),
+    )
+
+
+def _range(plan: Plan, number: object, first_row: object, end_row: object, *_: object) -> tuple[int, int, int]:
+    if whole(number) >= len(plan.segments):
+        raise ValueError(f"segment {number} of {len(plan.segments)}")
+    return whole(number), whole(first_row), whole(end_row)
 
 
 def encode_trash(topic: str, trash: Trash) -> Item:
@@ -401,6 +492,28 @@ def decode_tombstone(item: Item) -> Tombstone:
     return Tombstone(slot, message_id, _number(item, layout.TTL_ATTRIBUTE), moved_to, "uncertain" not in item)
 
 
+def encode_move(topic: str, mover: MessageId, moved: MessageId, ttl_s: int) -> Item:
+    """Returns the item that allows a message to move another message."""
+    return item_of(layout.move_key(topic, mover), {"v": VERSION, layout.TTL_ATTRIBUTE: ttl_s, "moves": moved})
+
+
+@_reading
+def decode_move(item: Item) -> MessageId | None:
+    """Reads which message may be moved."""
+    return _message_id(item, "moves")
+
+
+def encode_sent_rows(key: layout.Key, below_slot: int, ttl_s: int) -> Item:
+    """Returns the item of a pack's progress."""
+    return item_of(key, {"v": VERSION, layout.TTL_ATTRIBUTE: ttl_s, "below_slot": below_slot})
+
+
+@_reading
+def decode_sent_rows(item: Item) -> int:
+    """Reads the slot below which all rows of a pack were sent."""
+    return _number(item, "below_slot")
+
+
 def encode_recurring(recurring: Recurring) -> Item:
     """Returns a recurring message's item."""
     fields: dict[str, Value | None] = {
@@ -412,6 +525,7 @@ def encode_recurring(recurring: Recurring) -> Item:
         "encoding": int(recurring.encoding),
         "attributes": json.dumps(dict(recurring.attributes)) if recurring.attributes else None,
         "expires_in_ms": recurring.expires_in_ms,
+        "missed_slot": recurring.missed_slot,
     }
     return item_of(layout.recurring_key(recurring.topic, recurring.name), fields)
 
@@ -429,6 +543,7 @@ def decode_recurring(item: Item) -> Recurring:
         encoding=Encoding(_number(item, "encoding")),
         attributes=_attributes(item),
         expires_in_ms=_optional(item, "expires_in_ms"),
+        missed_slot=_optional(item, "missed_slot"),
     )
 
 

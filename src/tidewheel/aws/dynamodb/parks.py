@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb import items
 from tidewheel.aws.dynamodb.table import Table
-from tidewheel.aws.dynamodb.writes import Change, Check, Put, Write
-from tidewheel.flows.ports.parks import Parked
+from tidewheel.aws.dynamodb.writes import Change, Check, Delete, Put, Write
+from tidewheel.flows.ports.parks import JobNote, Parked
 from tidewheel.model.park import Park, ParkKey
-from tidewheel.model.subscription_state import DeliveryKey, State
+from tidewheel.model.subscription_state import DeliveryKey, State, SubscriptionState
 
-_WITHOUT_LEDGER = "pk, sk, v, #rows, size_bytes, next_check_ms, object_name, leased_ms"
+_WITHOUT_LEDGER = (
+    "pk, sk, v, #rows, size_bytes, next_check_ms, object_name, leased_ms, tries, refused_ms, first_due_ms, unreadable"
+)
 
 
 class DynamoParks:
@@ -21,18 +24,22 @@ class DynamoParks:
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    def put(self, park: Park) -> Parked:
+    def put(self, park: Park, state: State, note: JobNote | None = None) -> Parked:
         """Puts a park in a single transaction."""
         key = park.key
         owner = Check(
             key=layout.subscription_key(key.topic, key.subscription),
-            condition="generation = :generation AND (#state = :paused OR #state = :broken)",
-            values={"generation": key.generation, "paused": State.PAUSED.value, "broken": State.BROKEN.value},
+            condition="generation = :generation AND #state = :state",
+            values={"generation": key.generation, "state": state.value},
         )
-        failed = self._transact_park(park, owner, "put_park")
+        writes: list[Write] = [owner]
+        if note is not None:
+            item = items.encode_sent_rows(layout.sent_rows_key(key.topic, note.name), 0, note.ttl_s)
+            writes.append(Put(item=item, if_absent=True))
+        failed = self._transact_park(park, writes, "put_park")
         if not failed:
             return Parked.PARKED
-        return Parked.EXISTS if 0 in failed else Parked.MOVED
+        return Parked.MOVED if failed == [1] else Parked.EXISTS
 
     def spill_part(self, key: DeliveryKey, part: int, park: Park) -> Parked:
         """Moves a part to a park in a single transaction."""
@@ -43,7 +50,7 @@ class DynamoParks:
             sets={f"leases.#{part}": None},
             adds={"done": frozenset((part,))},
         )
-        failed = self._transact_park(park, done, "spill_part")
+        failed = self._transact_park(park, [done], "spill_part")
         if not failed:
             return Parked.PARKED
         return Parked.MOVED if 1 in failed else Parked.EXISTS
@@ -53,9 +60,15 @@ class DynamoParks:
         item = self._table.get(layout.park_key(key))
         return None if item is None else items.decode_park(item)
 
-    def all(self, topic: str) -> list[Park]:
+    def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Park]:
         found = self._table.query_prefix(layout.topic_partition(topic), layout.PARKS, projection=_WITHOUT_LEDGER)
-        return [items.decode_park(item) for item in found]
+        return items.readable(found, items.decode_park, layout.PARKS, unreadable)
+
+    def of(self, subscription: SubscriptionState) -> list[Park]:
+        prefix = layout.parks_prefix(subscription.name, subscription.generation)
+        partition = layout.topic_partition(subscription.topic)
+        found = self._table.query_prefix(partition, prefix, projection=_WITHOUT_LEDGER)
+        return items.readable(found, items.decode_park, prefix, {})
 
     def lease(self, key: ParkKey, now_ms: int, expired_before_ms: int) -> Park | None:
         """Leases a park with a single UpdateItem.
@@ -72,10 +85,27 @@ class DynamoParks:
         done, item = self._table.update(change, action="lease_park", topic=key.topic, returns=True)
         return items.decode_park(item) if done and item is not None else None
 
-    def release(self, key: ParkKey) -> None:
-        """Releases a park's lease with a single UpdateItem."""
-        change = Change(key=layout.park_key(key), condition="attribute_exists(pk)", sets={"leased_ms": None})
-        self._table.update(change, action="release_park", topic=key.topic)
+    def replace(self, leased: Park, parks: Sequence[Park]) -> Parked:
+        """Replaces a park in a single transaction."""
+        gone = Delete(key=layout.park_key(leased.key), **_leased(leased))
+        puts = [Put(item=items.encode_park(park), if_absent=True) for park in parks]
+        failed = self._table.transact([gone, *puts], action="replace_park", topic=leased.key.topic)
+        if not failed:
+            return Parked.PARKED
+        return Parked.MOVED if 0 in failed else Parked.EXISTS
+
+    def put_off(self, leased: Park, park: Park) -> bool:
+        """Ends a park's lease with a single UpdateItem."""
+        sets = {
+            "leased_ms": None,
+            layout.CHECK_SORT_KEY: park.next_check_ms,
+            "tries": park.tries,
+            "refused_ms": park.refused_ms,
+            "unreadable": park.unreadable,
+        }
+        change = Change(key=layout.park_key(leased.key), sets=sets, **_leased(leased))
+        done, _ = self._table.update(change, action="put_off_park", topic=leased.key.topic)
+        return done
 
     def set_next_check(self, key: ParkKey, seen_next_check_ms: int, next_check_ms: int) -> bool:
         """Sets a park's next check with a single UpdateItem."""
@@ -93,6 +123,12 @@ class DynamoParks:
         for key in keys:
             self._table.delete(layout.park_key(key), action="delete_parks", topic=key.topic)
 
-    def _transact_park(self, park: Park, other: Write, action: str) -> list[int]:
+    def _transact_park(self, park: Park, others: Sequence[Write], action: str) -> list[int]:
         put = Put(item=items.encode_park(park), if_absent=True)
-        return self._table.transact([put, other], action=action, topic=park.key.topic)
+        return self._table.transact([put, *others], action=action, topic=park.key.topic)
+
+
+def _leased(park: Park) -> dict[str, Any]:
+    """Returns the condition that a park is leased as read."""
+    assert park.leased_ms is not None
+    return {"condition": "leased_ms = :leased", "values": {"leased": park.leased_ms}}

@@ -10,12 +10,13 @@ from tidewheel.aws.dynamodb.deliveries import hand_out_writes
 from tidewheel.aws.dynamodb.items import PlanItem
 from tidewheel.aws.dynamodb.table import Table
 from tidewheel.aws.dynamodb.writes import Change, Item, Put, Value, Write
+from tidewheel.errors import CorruptMetadata, NewerRelease
 from tidewheel.flows.ports.deliveries import HandOut
 from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.model import object_names
 from tidewheel.model.plan import Plan, decode_plan, encode_plan
-from tidewheel.model.topic_state import TopicState
+from tidewheel.model.topic_state import ALL_SEALED, TopicState
 
 MAX_INLINE_MANIFEST_BYTES = 300_000
 """Larger manifests are stored in S3, since an item has at most 400 KB."""
@@ -73,7 +74,16 @@ class DynamoPlans:
 
     def ranges(self, topic: str) -> list[tuple[int, int]]:
         found = self._table.query_prefix(layout.topic_partition(topic), layout.PLANS, projection="pk, sk, v, end_slot")
-        return [(plan.first_slot, plan.end_slot) for plan in map(items.decode_plan_item, found)]
+        ranges: list[tuple[int, int]] = []
+        for item in reversed(list(found)):
+            first_slot = layout.plan_slot(items.key_of(item)[1])
+            try:
+                ranges.append((first_slot, items.decode_plan_item(item).end_slot))
+            except NewerRelease:
+                raise
+            except CorruptMetadata:  # nothing is due between its end and the next plan
+                ranges.append((first_slot, ranges[-1][0] if ranges else ALL_SEALED))
+        return ranges[::-1]
 
     def objects(self, topic: str) -> frozenset[str]:
         partition, projection = layout.topic_partition(topic), "pk, sk, v, end_slot, object_name, occurrences"
@@ -86,7 +96,10 @@ class DynamoPlans:
         item = self._table.delete(layout.plan_key(topic, first_slot), action="delete_plan", topic=topic, returns=True)
         if item is None:
             return None
-        plan = items.decode_plan_item(item)
+        try:
+            plan = items.decode_plan_item(item)
+        except CorruptMetadata:  # the orphan sweep deletes its objects
+            return None
         if plan.object_name is not None:
             self._objects.delete([plan.object_name])
         return plan.occurrences

@@ -50,18 +50,26 @@ class DynamoRecurring:
         item = self._table.get(layout.recurring_key(topic, name))
         return None if item is None else items.decode_recurring(item)
 
-    def all(self, topic: str) -> list[Recurring]:
+    def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Recurring]:
         """Lists recurring messages with a query for each page."""
         found = self._table.query_prefix(layout.topic_partition(topic), layout.RECURRING)
-        return [items.decode_recurring(item) for item in found]
+        return items.readable(found, items.decode_recurring, layout.RECURRING, unreadable)
 
-    def delete(self, state: TopicState, seen: Recurring) -> bool:
-        """Deletes a recurring message in a single transaction."""
-        delete = Delete(
-            key=layout.recurring_key(state.topic, seen.name),
-            condition="generation = :generation",
-            values={"generation": seen.generation},
+    def note_missed(self, topic: str, name: str, slot: int) -> None:
+        """Notes a slot with a single UpdateItem, whatever else the item holds."""
+        change = Change(
+            key=layout.recurring_key(topic, name),
+            condition="attribute_exists(pk) AND attribute_not_exists(missed_slot)",
+            sets={"missed_slot": slot},
         )
+        self._table.update(change, action="note_missed", topic=topic)
+
+    def delete(self, state: TopicState, name: str, generation: str | None) -> bool:
+        """Deletes a recurring message in a single transaction."""
+        condition, values = "attribute_exists(pk)", dict[str, Value]()
+        if generation is not None:
+            condition, values = "generation = :generation", {"generation": generation}
+        delete = Delete(key=layout.recurring_key(state.topic, name), condition=condition, values=values)
         change = Change(
             key=layout.topic_state_key(state.topic),
             condition=items.SAME_TOPIC,

@@ -15,10 +15,13 @@ from tidewheel.aws.dynamodb.merges import DynamoMerges
 from tidewheel.aws.dynamodb.parks import DynamoParks
 from tidewheel.aws.dynamodb.plans import DynamoPlans
 from tidewheel.aws.dynamodb.recurring import DynamoRecurring
+from tidewheel.aws.dynamodb.sent_rows import DynamoSentRows
+from tidewheel.aws.dynamodb.set_aside import DynamoSetAsideItems
 from tidewheel.aws.dynamodb.subscriptions import DynamoSubscriptions
 from tidewheel.aws.dynamodb.table import Table
 from tidewheel.aws.dynamodb.tombstones import DynamoTombstones
 from tidewheel.aws.dynamodb.topic_states import DynamoTopicStates
+from tidewheel.aws.dynamodb.unreadable import DynamoUnreadableItems
 from tidewheel.flows.ports.objects import Objects
 
 if TYPE_CHECKING:
@@ -59,8 +62,11 @@ class DynamoStorage:
         self.subscriptions = DynamoSubscriptions(requests)
         self.deliveries = DynamoDeliveries(requests)
         self.parks = DynamoParks(requests)
+        self.set_aside = DynamoSetAsideItems(requests)
+        self.unreadable = DynamoUnreadableItems(requests)
         self.tombstones = DynamoTombstones(requests)
         self.keys = DynamoKeys(requests)
+        self.sent_rows = DynamoSentRows(requests)
         self.recurring = DynamoRecurring(requests)
         self.checks = DynamoChecks(requests)
         self.deletions = DynamoDeletions(requests)

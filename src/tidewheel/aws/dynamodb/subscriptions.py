@@ -25,14 +25,14 @@ class DynamoSubscriptions:
         the transaction is refused, and the caller reads the topic state again, as for the other conditions.
         """
         cursor = subscription.cursor
+        as_read, values = _as_read(state, cursor)
         failed = self._table.transact(
             [
                 Put(item=items.encode_subscription(subscription), if_absent=True),
                 Change(
                     key=layout.topic_state_key(state.topic),
-                    condition=f"collected_until <= :cursor AND {items.SAME_TOPIC} AND "
-                    + items.next_slot_comparison(above(state.next_slot, cursor), ":cursor"),
-                    values={"cursor": cursor, "generation": state.generation},
+                    condition=f"collected_until <= :cursor AND {items.SAME_TOPIC} AND {as_read}",
+                    values=values,
                     sets=_lowered(state, cursor),
                     adds={"subscriptions_version": 1, "work_version": 1},
                 ),
@@ -46,9 +46,9 @@ class DynamoSubscriptions:
         item = self._table.get(layout.subscription_key(topic, name))
         return None if item is None else items.decode_subscription(item)
 
-    def all(self, topic: str) -> list[SubscriptionState]:
+    def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[SubscriptionState]:
         found = self._table.query_prefix(layout.topic_partition(topic), layout.SUBSCRIPTIONS)
-        return [items.decode_subscription(item) for item in found]
+        return items.readable(found, items.decode_subscription, layout.SUBSCRIPTIONS, unreadable)
 
     def pause(self, subscription: SubscriptionState) -> bool:
         """Pauses a subscription with a single UpdateItem."""
@@ -68,9 +68,11 @@ class DynamoSubscriptions:
     def resume(self, state: TopicState, subscription: SubscriptionState) -> bool:
         """Resumes a subscription in a single transaction.
 
-        As in `create`, the comparison of next_slot with the cursor is a condition.
+        As in `create`, the comparison of next_slot with the cursor is a condition, and a schedule that is missing since
+        `state` was read refuses the transaction.
         """
         cursor = subscription.cursor
+        as_read, values = _as_read(state, cursor)
         failed = self._table.transact(
             [
                 Change(
@@ -81,9 +83,8 @@ class DynamoSubscriptions:
                 ),
                 Change(
                     key=layout.topic_state_key(state.topic),
-                    condition=f"{items.SAME_TOPIC} AND "
-                    + items.next_slot_comparison(above(state.next_slot, cursor), ":cursor"),
-                    values={"cursor": cursor, "generation": state.generation},
+                    condition=f"{items.SAME_TOPIC} AND {as_read}",
+                    values=values,
                     sets=_lowered(state, cursor),
                     adds={"work_version": 1},
                 ),
@@ -122,9 +123,24 @@ class DynamoSubscriptions:
         return done
 
 
+def _as_read(state: TopicState, cursor: int) -> tuple[str, dict[str, Value]]:
+    """Returns the condition, with its values, that next_slot compares with a cursor as read.
+
+    If next_slot is lowered, no schedule of the higher slot may be missing since, as this change would forget it.
+    """
+    lower = above(state.next_slot, cursor)
+    condition = items.next_slot_comparison(lower, ":cursor")
+    values: dict[str, Value] = {"cursor": cursor, "generation": state.generation}
+    if not lower or state.next_check_ms == AT_ONCE_MS:
+        return condition, values
+    condition += f" AND (attribute_not_exists({layout.CHECK_SORT_KEY}) OR {layout.CHECK_SORT_KEY} <> :at_once)"
+    return condition, values | {"at_once": AT_ONCE_MS}
+
+
 def _lowered(state: TopicState, cursor: int) -> dict[str, Value | None]:
     """Returns the attributes of a topic state whose next slot is lowered to a cursor. Empty if it is low enough."""
     if not above(state.next_slot, cursor):
         return {}
-    next_check_ms = AT_ONCE_MS if cursor >= state.sealed else state.check_at(cursor, state.collect_at_ms)
+    at_once = cursor >= state.sealed or state.next_check_ms == AT_ONCE_MS
+    next_check_ms = AT_ONCE_MS if at_once else state.check_at(cursor, state.collect_at_ms)
     return {"next_slot": cursor, **items.check_fields(state.topic, next_check_ms)}

@@ -73,6 +73,19 @@ class DynamoTombstones:
                 key = layout.tombstone_key(topic, each.slot, each.id)
                 self._table.delete(key, action="delete_tombstones", topic=topic)
 
+    def allow_move(self, topic: str, mover: MessageId, moved: MessageId, ttl_s: int) -> None:
+        """Allows a move with a single PutItem."""
+        put = Put(item=items.encode_move(topic, mover, moved, ttl_s))
+        self._table.put(put, action="allow_move", topic=topic)
+
+    def may_move(self, topic: str, mover: MessageId, moved: MessageId) -> bool:
+        """Reads an allowed move with a single GetItem. An item that is not readable allows nothing."""
+        item = self._table.get(layout.move_key(topic, mover))
+        try:
+            return item is not None and items.decode_move(item) == moved
+        except CorruptMetadata:
+            return False
+
     def restore(self, topic: str, tombstone: Tombstone) -> None:
         """Restores a tombstone with a single PutItem."""
         put = Put(item=items.encode_tombstone(topic, tombstone))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidewheel.errors import ConcurrentModification
+from tidewheel.errors import ConcurrentModification, UnknownTopic
 from tidewheel.flows.ports import Storage
 from tidewheel.flows.ports.tombstones import MAX_CANCELS
 from tidewheel.model.key import KeyEntry
@@ -100,8 +100,8 @@ def cancel_key(
 ) -> CancelResult:
     """Cancels the message of a key, and older messages with the key in ingest queues.
 
-    The key's entry becomes a cancelled entry with a new version, so that older messages lose against it. Then the
-    message that the entry names is cancelled. If it stops between the two, a repetition does the second.
+    The key's entry becomes a cancelled entry with a new version, so that older messages lose against it. The message
+    that the entry names is cancelled in the same transaction. If its slot is sealed, only the entry changes.
 
     Args:
         version: the caller's clock in ms, and its count.
@@ -112,6 +112,7 @@ def cancel_key(
             the newest is cancelled if possible.
 
     Raises:
+        UnknownTopic: a rebuild has taken the topic away; nothing was done.
         ConcurrentModification: others changed the key under every attempt; try again.
     """
     for _ in range(_ATTEMPTS):
@@ -129,22 +130,45 @@ def cancel_key(
             tail_ms=0 if found is None else found.tail_ms,
             ttl_s=max(now_ms, 0 if found is None else found.deliver_at_ms) // 1000 + KEPT_S,
         )
-        done = (
-            storage.keys.claim(topic, entry) is None if found is None else storage.keys.move(topic, found, entry, None)
-        )
-        if done:
-            return _cancel_named(storage, topic, slot_ms, entry, now_ms)
+        if found is None:
+            if storage.keys.claim(topic, entry) is None:
+                return Cancelled(id=None)
+        elif found.id is None:
+            if storage.keys.move(topic, found, entry, None):
+                return Cancelled(id=None)
+        else:
+            wanted = tombstone(found.id, slot_ms, now_ms)
+            result = _cancel_named(storage, topic, found, entry, wanted, now_ms)
+            if result is not None:
+                return result
     raise ConcurrentModification("cancel key", topic, _ATTEMPTS)
 
 
-def _cancel_named(storage: Storage, topic: str, slot_ms: int, entry: KeyEntry, now_ms: int) -> CancelResult:
-    if entry.id is None:
-        return Cancelled(id=None)
-    outcome = storage.tombstones.cancel(topic, tombstone(entry.id, slot_ms, now_ms))
-    found = outcome.found
-    if not outcome.done and (found is None or not found.certain):
-        return TooLate(id=entry.id)
-    if entry.tail_ms > now_ms:
-        return TooLate(id=entry.id)
-    # A replacement of the entry's message that is not in the entry yet loses against the cancel.
-    return Cancelled(id=entry.id if found is None or found.to is None else found.to)
+def _cancel_named(
+    storage: Storage, topic: str, found: KeyEntry, entry: KeyEntry, wanted: Tombstone, now_ms: int
+) -> CancelResult | None:
+    """Cancels a key's entry and the message that it names. Returns None if the key has changed."""
+    named: MessageId | None = wanted.id
+    if not storage.keys.move(topic, found, entry, wanted):
+        known = storage.tombstones.read(topic, wanted.slot, wanted.id)
+        if known is None and not _is_sealed(storage, topic, wanted.slot):
+            return None
+        if not storage.keys.move(topic, found, entry, None):
+            return None
+        if known is None or not (known.certain or storage.tombstones.cancel(topic, wanted).done):
+            return TooLate(id=wanted.id)
+        # A replacement of the entry's message that is not in the entry yet loses against the cancel.
+        named = known.to or named
+    return TooLate(id=wanted.id) if entry.tail_ms > now_ms else Cancelled(id=named)
+
+
+def _is_sealed(storage: Storage, topic: str, slot: int) -> bool:
+    """Returns whether a slot is sealed.
+
+    Raises:
+        UnknownTopic: a rebuild has taken the topic away.
+    """
+    state = storage.topic_states.read(topic)
+    if state is None:
+        raise UnknownTopic(topic)
+    return state.sealed > slot

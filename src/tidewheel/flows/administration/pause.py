@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, QueueUnavailable, UnknownSubscription, UnknownTopic
 from tidewheel.flows.ports import Storage
 from tidewheel.flows.ports.queues import Queues
-from tidewheel.model.park import Park
+from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.subscription_state import State, SubscriptionState
 
 _ATTEMPTS = 50
@@ -58,9 +58,7 @@ def resume(storage: Storage, queues: Queues, clock: Clock, topic: str, name: str
     try:
         queues.enqueue_catch_up(topic, name, subscription.generation)
     except QueueUnavailable:
-        now_ms = clock.now_ms()
-        for park in parks_of(storage, subscription):
-            storage.parks.set_next_check(park.key, park.next_check_ms, now_ms)
+        _check_soon(storage, clock, storage.parks.of(subscription))
     return replace(subscription, state=State.ACTIVE)
 
 
@@ -105,7 +103,8 @@ def delete_subscription(storage: Storage, topic: str, name: str) -> Subscription
     """Deletes a subscription. Returns the deleted subscription. Its queue stays.
 
     If it stops
-        after the subscription is deleted: the next collection and the sweep delete its deliveries and parks.
+        after the subscription is deleted: the next collection and the sweep delete its deliveries, parks and set-aside
+            items.
         between a park's item and its object: the orphan sweep deletes the object.
 
     Raises:
@@ -115,18 +114,42 @@ def delete_subscription(storage: Storage, topic: str, name: str) -> Subscription
     if not storage.subscriptions.delete(subscription):
         raise UnknownSubscription(topic, name)
     owner = (name, subscription.generation)
-    opened = (each.key for each in storage.deliveries.all(topic))
+    opened = (each.key for each in storage.deliveries.all(topic, {}))
     storage.deliveries.delete([key for key in opened if (key.subscription, key.generation) == owner])
-    drop_parks(storage, parks_of(storage, subscription))
+    drop_parks(storage, storage.parks.of(subscription))
+    aside = (each.key for each in storage.set_aside.all(topic, {}))
+    storage.set_aside.delete([key for key in aside if key.is_of(subscription)])
     return subscription
 
 
-def parks_of(storage: Storage, subscription: SubscriptionState) -> list[Park]:
-    """Reads the parks of a subscription, without their ledgers."""
-    owner = (subscription.name, subscription.generation)
-    return [
-        each for each in storage.parks.all(subscription.topic) if (each.key.subscription, each.key.generation) == owner
-    ]
+def wake_parks(
+    storage: Storage,
+    queues: Queues,
+    clock: Clock,
+    subscription: SubscriptionState,
+    but: Collection[ParkKey] = (),
+) -> None:
+    """Enqueues the parks of a subscription. If the work queue takes no jobs, the next sweep does so.
+
+    Args:
+        storage: the service's storage.
+        queues: the service's queues.
+        clock: the service's clock.
+        subscription: the owner.
+        but: parks that are not enqueued.
+    """
+    parks = [park for park in storage.parks.of(subscription) if park.key not in but]
+    try:
+        queues.enqueue_parks([park.key for park in parks])
+    except Exception:
+        _check_soon(storage, clock, parks)
+
+
+def _check_soon(storage: Storage, clock: Clock, parks: Iterable[Park]) -> None:
+    """Makes the next sweep check parks."""
+    now_ms = clock.now_ms()
+    for park in parks:
+        storage.parks.set_next_check(park.key, park.next_check_ms, now_ms)
 
 
 def drop_parks(storage: Storage, parks: Iterable[Park]) -> None:

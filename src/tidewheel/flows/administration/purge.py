@@ -15,8 +15,10 @@ from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, InvalidValue, TooManyPurges, UnknownTopic
 from tidewheel.flows.ports import Storage
 from tidewheel.flows.ports.merges import Trash
+from tidewheel.flows.ports.topic_states import check_again_at
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.duration import MAX_DELAY_MS
+from tidewheel.model.needed import needed
 from tidewheel.model.topic_state import Purge, TopicState
 
 MAX_PURGES = 20
@@ -67,7 +69,7 @@ def purge(
         if state is None:
             raise UnknownTopic(topic)
         # Read before the mark, so all their messages were sent before the mark.
-        buckets = storage.buckets.all(topic)
+        buckets = storage.buckets.all(topic, {})
         # Messages sent in this same millisecond count as sent before.
         sent_before_ms = state.sent_at_ms(clock.now_ms()) + 1
         whole = first_ms is None and end_ms is None
@@ -91,7 +93,7 @@ def purge(
 def _mark(storage: Storage, state: TopicState, asked: Purge, whole: bool, now_ms: int) -> bool:
     """Raises the purge marks. Removes marks that the new purge covers."""
     purge_ms = max(state.purge_ms, asked.sent_before_ms) if whole else state.purge_ms
-    known = [each for each in state.purges_in_force(now_ms) if each.sent_before_ms > purge_ms]
+    known = [each for each in purges_in_force(storage, state, now_ms) if each.sent_before_ms > purge_ms]
     if whole or asked.sent_before_ms <= purge_ms or any(each.covers(asked) for each in known):
         purges = known
     else:
@@ -99,6 +101,18 @@ def _mark(storage: Storage, state: TopicState, asked: Purge, whole: bool, now_ms
     if len(purges) > MAX_PURGES:
         raise TooManyPurges(state.topic, len(purges) - 1)
     return storage.topic_states.set_purges(state, purge_ms, purges)
+
+
+def purges_in_force(storage: Storage, state: TopicState, now_ms: int) -> tuple[Purge, ...]:
+    """Returns the purged ranges that may still affect a message. Reads items only if a range may be forgotten."""
+    if len(state.purges_in_force(now_ms, None)) == len(state.purges):
+        return state.purges
+    unreadable: dict[str, Exception] = {}
+    aside = storage.set_aside.all(state.topic, unreadable)
+    parks = storage.parks.all(state.topic, unreadable)
+    if unreadable:  # the item may be restored, and need each mark
+        return state.purges
+    return state.purges_in_force(now_ms, needed(state.slot_ms, aside=aside, parks=parks).messages)
 
 
 def _inside(bucket: Bucket, asked: Purge, slot_ms: int) -> bool:
@@ -132,7 +146,7 @@ def _swap_out(storage: Storage, state: TopicState, sources: Sequence[Bucket]) ->
         # An estimate must not bring the count below zero; the next dispatch counts anew.
         if storage.merges.swap(current, sources, [], trash, min(dropped, max(0, current.waiting))):
             return len(sources)
-        live = {each.id for each in storage.buckets.all(state.topic)}
+        live = {each.id for each in storage.buckets.all(state.topic, {})}
         sources = [each for each in sources if each.id in live]
     return 0
 
@@ -147,5 +161,5 @@ def _collect_in_time(storage: Storage, clock: Clock, topic: str) -> None:
         if state is None or state.collect_at_ms is not None:
             return
         at_ms = clock.now_ms() + state.settings.collect_interval_s * 1000
-        if storage.topic_states.set_collect_at(state, at_ms, state.check_at(state.next_slot, at_ms)):
+        if storage.topic_states.set_collect_at(state, at_ms, check_again_at(state, at_ms)):
             return

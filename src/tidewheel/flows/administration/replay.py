@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tidewheel.clock import Clock
-from tidewheel.errors import InvalidValue, QueueUnavailable, RetentionExpired, UnknownSubscription, UnknownTopic
+from tidewheel.errors import (
+    CorruptMetadata,
+    InvalidValue,
+    NewerRelease,
+    ObjectMissing,
+    QueueUnavailable,
+    RetentionExpired,
+    UnknownSubscription,
+    UnknownTopic,
+)
 from tidewheel.flows.ports import Storage
 from tidewheel.flows.ports.deliveries import Replay
 from tidewheel.model.plan import Piece, Plan
@@ -101,9 +110,9 @@ class _Run:
         self.first_ms = first_ms
         self._end_ms = end_ms
         self._plans = self._messages = self._skipped = 0
-        self._open = {
+        self._opened = {
             each.key.plan
-            for each in storage.deliveries.all(state.topic)
+            for each in storage.deliveries.all(state.topic, {})
             if (each.key.subscription, each.key.generation) == (to.name, to.generation)
         }
 
@@ -123,18 +132,30 @@ class _Run:
 
     def replay_plan(self, first_slot: int, end_slot: int, now_ms: int, enqueue: Enqueue | None) -> None:
         """Opens a delivery of a plan with rows in the range, and enqueues its parts."""
-        if first_slot in self._open:
+        if first_slot in self._opened:
             self._skipped += 1
             return
-        plan = self._storage.plans.read(self._state.topic, first_slot)
+        try:
+            plan = self._storage.plans.read(self._state.topic, first_slot)
+        except NewerRelease:
+            raise
+        except (CorruptMetadata, ObjectMissing):  # its delivery makes it anew
+            plan = Plan(topic=self._state.topic, first_slot=first_slot, end_slot=end_slot, segments=())
+            self._open(plan, 1, frozenset(), end_slot, now_ms, enqueue)
+            return
         if plan is None:
             self.first_ms = max(self.first_ms, end_slot * self._state.slot_ms)
             return
         parts = plan.parts()
         untouched = frozenset(number for number, part in enumerate(parts) if not any(map(self._touches, part)))
-        if len(untouched) == len(parts):
+        if len(untouched) == plan.part_count:
             return
-        delivery = self._delivery(plan, len(parts), untouched, now_ms)
+        self._open(plan, plan.part_count, untouched, end_slot, now_ms, enqueue)
+
+    def _open(
+        self, plan: Plan, parts: int, untouched: frozenset[int], end_slot: int, now_ms: int, enqueue: Enqueue | None
+    ) -> None:
+        delivery = self._delivery(plan, parts, untouched, now_ms)
         match self._storage.deliveries.open_replay(self._state, delivery):
             case Replay.COLLECTED:
                 self.first_ms = max(self.first_ms, end_slot * self._state.slot_ms)

@@ -9,6 +9,7 @@ from typing import Any
 from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, InvalidValue, UnknownTopic
 from tidewheel.flows.ports import Storage
+from tidewheel.flows.ports.topic_states import check_again_at
 from tidewheel.model.setting import check_names, settings_of
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState
@@ -61,4 +62,4 @@ def _collect_soon(storage: Storage, clock: Clock, state: TopicState) -> None:
     If another change comes first, the time of the next collection stays.
     """
     now_ms = clock.now_ms()
-    storage.topic_states.set_collect_at(state, now_ms, state.check_at(state.next_slot, now_ms))
+    storage.topic_states.set_collect_at(state, now_ms, check_again_at(state, now_ms))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidewheel.flows.administration.pause import parks_of
+from tidewheel.flows.administration.pause import wake_parks
 from tidewheel.flows.delivery.deliver import Delivered
 from tidewheel.flows.delivery.dispatch import Dispatched, hand_out
 from tidewheel.flows.ports import Ports
@@ -22,7 +22,7 @@ def catch_up(ports: Ports, topic: str, name: str, generation: str) -> Delivered 
     subscription = ports.subscriptions.read(topic, name)
     if subscription is None or subscription.generation != generation or not subscription.takes_plans:
         return None
-    ports.queues.enqueue_parks([park.key for park in parks_of(ports, subscription)])
+    wake_parks(ports, ports.queues, ports.clock, subscription)
     done = Dispatched()
     if not hand_out(ports, topic, name, done, most_steps=_MOST_STEPS):
         ports.queues.enqueue_catch_up(topic, name, generation)

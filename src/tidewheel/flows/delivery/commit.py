@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from tidewheel.flows.delivery.schedules import schedule
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.buckets import Commit
 from tidewheel.flows.ports.topic_states import AT_ONCE_MS, NextWork
@@ -10,7 +13,19 @@ from tidewheel.model.topic_state import TopicState, above
 from tidewheel.model.wheel import fires_at_ms
 
 
-def commit_and_schedule(ports: Ports, state: TopicState, bucket: Bucket, once: str | None = None) -> Commit:
+class Committed(NamedTuple):
+    """The result of one try to commit a bucket.
+
+    Attributes:
+        commit: as the port `Buckets` answers.
+        schedule: the slot whose schedule the caller creates when all its other work is done, if any.
+    """
+
+    commit: Commit
+    schedule: int | None = None
+
+
+def commit_bucket(ports: Ports, state: TopicState, bucket: Bucket, once: str | None = None) -> Committed:
     """Tries once to commit a bucket. Deletes the object if the bucket exists already.
 
     Args:
@@ -20,14 +35,25 @@ def commit_and_schedule(ports: Ports, state: TopicState, bucket: Bucket, once: s
     """
     first_slot = bucket.first_slot
     next_work = _lowered(state, first_slot)
-    merge_at_ms = ports.clock.now_ms() if state.wants_merge else None
+    merge_at_ms = None
+    if state.wants_merge:
+        merge_at_ms = ports.clock.now_ms()
+        if state.next_check_ms is not None:  # or the topic would lose its place among those that wait for the sweep
+            merge_at_ms = min(merge_at_ms, state.next_check_ms)
     commit = ports.buckets.commit(state, bucket, next_work, merge_at_ms, once)
     if commit is Commit.EXISTS:
         _drop_unless_named(ports, state, bucket)
-    if commit is Commit.EXISTS or (
+    missing = commit is Commit.EXISTS or (
         commit is Commit.COMMITTED and (next_work is not None or not _scheduled(ports, state))
-    ):
-        ports.wheel.schedule(state.topic, first_slot, fires_at_ms(first_slot, state.settings))
+    )
+    return Committed(commit, first_slot if missing else None)
+
+
+def commit_and_schedule(ports: Ports, state: TopicState, bucket: Bucket, once: str | None = None) -> Commit:
+    """Tries once to commit a bucket, and creates the schedule of its first slot. See `commit_bucket`."""
+    commit, slot = commit_bucket(ports, state, bucket, once)
+    if slot is not None:
+        schedule(ports, state.topic, slot, state.settings)
     return commit
 
 

@@ -6,20 +6,24 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tidewheel.errors import CorruptMetadata, InvalidValue, PartLeased, QueueUnavailable
+from tidewheel.errors import CorruptMetadata, InvalidValue, NewerRelease, ObjectMissing, PartLeased
 from tidewheel.flows.delivery import release
 from tidewheel.flows.delivery.addressed import rows_for
-from tidewheel.flows.delivery.due_rows import due_rows, without_expired
-from tidewheel.flows.delivery.parking import spill
+from tidewheel.flows.delivery.due_rows import Unread, due_rows, rows_of, without_expired
+from tidewheel.flows.delivery.parking import enqueue_drains, hold, mark_broken, spill
+from tidewheel.flows.delivery.plan_anew import deliver_anew
+from tidewheel.flows.delivery.set_aside import deliver_unindexed, set_aside
 from tidewheel.flows.ports import Ports
+from tidewheel.ledger.rows import without_repeats
 from tidewheel.model.plan import Plan
+from tidewheel.model.set_aside import SetAside
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription_state import Delivery, DeliveryKey
 from tidewheel.model.topic_state import TopicState
 
-_MOST_TOO_MANY = 4
+_MOST_TIMES_INLINE = 4
+"""A plan that turns out to need more than so many times `inline_rows` sends is sent in parts."""
 
 
 class Delivered(NamedTuple):
@@ -28,16 +32,20 @@ class Delivered(NamedTuple):
     Attributes:
         messages: sent.
         segments: read.
-        failures: why work was left to the work queue.
+        failures: errors of some of the work, which is parked, set aside, or left to the work queue or the sweep.
         parked: messages that the queue did not take, and that were parked.
         expired: messages that were dropped because their time had passed, counted for each subscription.
+        set_aside: parts of which something could not be read.
+        damaged: set-aside items that became damaged.
     """
 
-    messages: int
-    segments: int
+    messages: int = 0
+    segments: int = 0
     failures: tuple[Exception, ...] = ()
     parked: int = 0
     expired: int = 0
+    set_aside: int = 0
+    damaged: int = 0
 
 
 def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
@@ -47,17 +55,17 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
 
     If it stops
         after the lease: the next try waits for the lease to end.
+        after what cannot be read is set aside: the next try sets the same aside.
         between sends, or before the part is marked: the next try sends copies with the same ids.
-        after the subscription is marked as broken because its queue refused: the next try sends, or parks.
+        after the subscription is marked as broken because its queue took nothing: likewise.
         before the delivery is deleted: the sweep deletes it.
 
     Raises:
-        InvalidValue: the delivery has no such part.
         PartLeased: another worker has the part, or had the part less than LEASE_MS ago and died.
-        CorruptLedger: a segment is damaged; nothing of the part was sent.
-        ObjectMissing: an object is gone; nothing of the part was sent.
-        NotTaken: the queue temporarily did not take some messages.
+        Exception: S3 gave nothing of the part, or what is to be set aside was not taken; nothing was sent.
     """
+    # Before the time decides a lease: the answer shows whether the local clock is right.
+    state = ports.topic_states.read(key.topic)
     now_ms = ports.clock.now_ms()
     delivery = ports.deliveries.lease_part(key, part, now_ms, now_ms - LEASE_MS)
     if delivery is None:
@@ -66,100 +74,180 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
             return None
         raise PartLeased(key, part)
     try:
-        state = ports.topic_states.read(key.topic)
-        plan = ports.plans.read(key.topic, key.plan)
         if state is None and ports.deletions.read(key.topic) is not None:
             return None
-        if state is None or plan is None:
-            raise CorruptMetadata(f"delivery {key} is open, but its {'topic' if state is None else 'plan'} is gone")
+        if state is None:
+            raise CorruptMetadata(f"delivery {key} is open, but its topic is gone")
+        try:
+            plan = _plan(ports, key)
+        except NewerRelease:
+            raise
+        except (CorruptMetadata, ObjectMissing) as error:
+            put = deliver_anew(ports, state, delivery, part, error)
+            return Delivered(failures=(error,), set_aside=put or 0, damaged=1 if put is None else 0)
         parts = plan.parts()
+        if part >= plan.part_count:
+            return None  # a job from before a rebuild, whose new plan has fewer parts
         if part >= len(parts):
-            raise InvalidValue("part", part, f"the plan has {len(parts)}; nobody has made this job")
+            kept = deliver_unindexed(ports, state, plan, delivery, part)
+            _done(ports, key, part)
+            if kept is None:
+                return Delivered()
+            return Delivered(failures=(kept[1],), set_aside=1, damaged=int(kept[0].damaged))
         pieces = parts[part]
         segments = len({piece.planned for piece in pieces})
-        wanted = _its_rows(state, delivery, due_rows(ports, state, plan, pieces))
+        rows, unread = due_rows(ports, state, plan, pieces)
+        try:
+            wanted = _its_rows(state, delivery, without_repeats(rows))
+        except InvalidValue as error:  # the filter cannot be read
+            wanted, unread = rows.slice(0, 0), [Unread(list(pieces), error)]
+        aside = set_aside(ports, plan, delivery, unread)
         rows = without_expired(wanted, now_ms)
         expired = wanted.num_rows - rows.num_rows
-        try:
-            sent = _send(ports, delivery, rows)
-        except QueueUnavailable as error:
-            parked = _set_aside(ports, state, key, part, rows.take(pa.array(error.unsent)))
-            done = rows.num_rows - len(error.unsent)
-            return Delivered(messages=done, segments=segments, parked=parked, expired=expired)
+        outcome = release.send(ports, delivery.queue_url, release.releases(rows))
+        sent = Delivered(
+            messages=outcome.sent,
+            segments=segments,
+            expired=expired,
+            set_aside=len(aside),
+            damaged=sum(each.damaged for each in aside),
+        )
+        if outcome.untaken:
+            parked = _park_rest(ports, state, key, part, rows, outcome)
+            return sent._replace(parked=parked, failures=outcome.failures)
     except Exception:
         ports.deliveries.release_part(key, part)
         raise
+    _done(ports, key, part)
+    return sent
+
+
+def _plan(ports: Ports, key: DeliveryKey) -> Plan:
+    plan = ports.plans.read(key.topic, key.plan)
+    if plan is None:
+        raise CorruptMetadata(f"delivery {key} is open, but its plan is gone")
+    return plan
+
+
+def _done(ports: Ports, key: DeliveryKey, part: int) -> None:
     after = ports.deliveries.part_done(key, part)
     if after is not None and after.complete:
         ports.deliveries.delete([key])
-    return Delivered(messages=sent, segments=segments, expired=expired)
 
 
-def _set_aside(ports: Ports, state: TopicState, key: DeliveryKey, part: int, rows: pa.Table) -> int:
-    """Parks the refused messages of a part. Returns how many were parked.
+def _park_rest(
+    ports: Ports, state: TopicState, key: DeliveryKey, part: int, rows: pa.Table, outcome: release.Outcome
+) -> int:
+    """Parks the messages of a part that the queue did not take. Returns how many were parked.
 
-    So the part does not keep a ledger from being collected.
+    So the part does not come again because of them, and does not keep a ledger from being collected.
     """
-    if not ports.subscriptions.mark_broken(key.topic, key.subscription, key.generation):
-        current = ports.subscriptions.read(key.topic, key.subscription)
-        if current is None or current.generation != key.generation:
-            ports.deliveries.delete([key])
-            return 0
-    spill(ports, state, key, part, rows)
+    left = rows.take(pa.array(outcome.places))
+    if outcome.down and not mark_broken(ports, key.topic, key.subscription, key.generation):
+        ports.deliveries.delete([key])
+        return 0
+    try:
+        hints = [spill(ports, state, key, part, left, refused=outcome.refused_some)]
+    except Exception:
+        hints = hold(ports, state, key, left, tried=True, refused=outcome.refused_some)
+        ports.deliveries.part_done(key, part)
     after = ports.deliveries.read(key)
     if after is not None and after.complete:
         ports.deliveries.delete([key])
-    return int(rows.num_rows)
+    enqueue_drains(ports, hints)
+    return int(left.num_rows)
 
 
 def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Sequence[Delivery]) -> Delivered:
     """Sends a small plan to all subscriptions to which it was just handed out.
 
-    Each segment is read once. The caller leased all parts in the hand-out. A failure of one subscription goes to the
-    work queue and does not delay the others. If it stops, the sweep enqueues the open deliveries again.
+    Each segment is read once. The caller leased all parts in the hand-out. The messages that a queue does not take are
+    parked for its subscription. Any other failure of a subscription goes to the work queue and does not delay the
+    others. If it stops, the sweep enqueues the open deliveries again.
     """
-    done: list[DeliveryKey] = []
-    failures: list[Exception] = []
-    sent = expired = 0
-    now_ms = ports.clock.now_ms()
     pieces = [piece for part in plan.parts() for piece in part]
-    rows: pa.Table | None = None
+    segments = len({piece.planned for piece in pieces})
+    failures: list[Exception] = []
+    unread: list[Unread] = []
     try:
-        rows = due_rows(ports, state, plan, pieces)
-        if rows.num_rows * len(deliveries) > _MOST_TOO_MANY * state.settings.inline_rows:
-            rows = None  # more rows than estimated: send in parts, which are bounded
+        rows, unread = due_rows(ports, state, plan, pieces)
+        rows = without_repeats(rows)
     except Exception as error:  # the work queue retries, then keeps a dead letter
+        rows = None
         failures.append(error)
+    if rows is None or rows.num_rows * len(deliveries) > _MOST_TIMES_INLINE * state.settings.inline_rows:
+        _leave_to_queue(ports, deliveries, failures)  # more rows than estimated: send in parts, which are bounded
+        return Delivered(segments=segments, failures=tuple(failures))
+    ready: list[_Ready] = []
+    expired = 0
+    aside: list[SetAside] = []
     for delivery in deliveries:
         try:
-            if rows is not None:
-                wanted = _its_rows(state, delivery, rows)
-                live = without_expired(wanted, now_ms)
-                sent += _send(ports, delivery, live)
-                expired += wanted.num_rows - live.num_rows
-                done.append(delivery.key)
-                continue
+            wanted = _its_rows(state, delivery, rows)
+            aside += set_aside(ports, plan, delivery, unread)
         except Exception as error:  # likewise; the other subscriptions receive theirs
             failures.append(error)
-        for part in range(delivery.parts):
-            ports.deliveries.release_part(delivery.key, part)
-        ports.queues.enqueue_parts(delivery.key, range(delivery.parts))
-    ports.deliveries.delete(done)
-    segments = len({piece.planned for piece in pieces})
-    return Delivered(messages=sent, segments=segments, failures=tuple(failures), expired=expired)
+            _leave_to_queue(ports, [delivery], failures)
+            continue
+        live = without_expired(wanted, ports.clock.now_ms())
+        expired += wanted.num_rows - live.num_rows
+        ready.append(_Ready(delivery, live))
+    done = _send_ready(ports, state, ready, failures)
+    failures += [each.error for each in unread]
+    return done._replace(
+        segments=segments,
+        failures=tuple(failures),
+        expired=expired,
+        set_aside=len(aside),
+        damaged=sum(each.damaged for each in aside),
+    )
+
+
+class _Ready(NamedTuple):
+    delivery: Delivery
+    rows: pa.Table
+
+
+def _send_ready(ports: Ports, state: TopicState, ready: Sequence[_Ready], failures: list[Exception]) -> Delivered:
+    """Sends the rows of deliveries side by side, parks the rest of each, and deletes the deliveries."""
+    outcomes = release.send_all(ports, [(each.delivery.queue_url, release.releases(each.rows)) for each in ready])
+    done: list[Delivery] = []
+    parked = 0
+    for (delivery, rows), outcome in zip(ready, outcomes, strict=True):
+        failures += [] if outcome.error is None else [outcome.error]
+        try:
+            if outcome.untaken:
+                parked += _park_rest(ports, state, delivery.key, 0, rows, outcome)
+            done.append(delivery)
+        except Exception as error:
+            failures.append(error)
+            _leave_to_queue(ports, [delivery], failures)
+    _delete_done(ports, done, failures)
+    return Delivered(messages=sum(each.sent for each in outcomes), parked=parked)
+
+
+def _delete_done(ports: Ports, deliveries: Sequence[Delivery], failures: list[Exception]) -> None:
+    """Deletes complete deliveries. If that fails, marks their parts done, and the sweep deletes the deliveries."""
+    try:
+        ports.deliveries.delete([each.key for each in deliveries])
+    except Exception as error:
+        failures.append(error)
+        for delivery in deliveries:
+            for part in range(delivery.parts):
+                ports.deliveries.part_done(delivery.key, part)
+
+
+def _leave_to_queue(ports: Ports, deliveries: Sequence[Delivery], failures: list[Exception]) -> None:
+    """Leaves deliveries to the work queue. Notes a failure. The sweep finds each delivery that was not enqueued."""
+    for delivery in deliveries:
+        try:
+            for part in range(delivery.parts):
+                ports.deliveries.release_part(delivery.key, part)
+            ports.queues.enqueue_parts(delivery.key, range(delivery.parts))
+        except Exception as error:
+            failures.append(error)
 
 
 def _its_rows(state: TopicState, delivery: Delivery, rows: pa.Table) -> pa.Table:
     """Returns the rows of a plan for a subscription."""
-    if delivery.start > delivery.key.plan:
-        rows = rows.filter(pc.greater_equal(rows.column("deliver_at_ms"), delivery.start * state.slot_ms))
-    if delivery.first_ms is not None and delivery.end_ms is not None:
-        due = rows.column("deliver_at_ms")
-        rows = rows.filter(pc.and_(pc.greater_equal(due, delivery.first_ms), pc.less(due, delivery.end_ms)))
-    return rows_for(rows, delivery.key.subscription, delivery.filter_policy)
-
-
-def _send(ports: Ports, delivery: Delivery, rows: pa.Table) -> int:
-    messages = release.releases(rows)
-    release.send(ports, delivery.queue_url, messages)
-    return len(messages)
+    return rows_for(rows_of(state, delivery, rows), delivery.key.subscription, delivery.filter_policy)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidewheel.errors import ConcurrentModification, NotTaken, QueueUnavailable
 from tidewheel.flows.delivery import release
 from tidewheel.flows.delivery.addressed import has_addressed, rows_for
 from tidewheel.flows.delivery.due_rows import without_expired, without_purged
-from tidewheel.flows.delivery.parking import put_aside
+from tidewheel.flows.delivery.filtering import unreadable
+from tidewheel.flows.delivery.parking import DrainHint, encoded, enqueue_drains, hold, mark_broken, put_aside
+from tidewheel.flows.delivery.set_aside import set_aside_rows
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.parks import Parked
 from tidewheel.flows.ports.queues import Release
 from tidewheel.model.message import id_bytes
+from tidewheel.model.set_aside import UNKNOWN_GENERATION
 from tidewheel.model.subscription_state import State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
-
-_ATTEMPTS = 10
 
 
 class Direct(NamedTuple):
@@ -28,45 +29,97 @@ class Direct(NamedTuple):
     Attributes:
         cancelled: dropped because they were cancelled or purged.
         expired: dropped because their time had passed.
-        parked: put aside, counted for each subscription.
+        parked: parked, counted for each subscription.
+        unread: subscriptions whose items or filters could not be read, so that the rows are set aside for them.
     """
 
     cancelled: int = 0
     expired: int = 0
     parked: int = 0
+    unread: int = 0
+
+
+class _Share(NamedTuple):
+    """The rows of a subscription, as a table and as messages."""
+
+    rows: pa.Table
+    messages: list[Release]
+
+
+class _ToPark(NamedTuple):
+    """Rows to park for a subscription.
+
+    Attributes:
+        tried: whether its queue has just refused the rows.
+        refused: whether the queue did so for the messages' own sake, and took others.
+    """
+
+    subscription: SubscriptionState
+    rows: pa.Table
+    tried: bool
+    refused: bool = False
+
+    @property
+    def waiting(self) -> int:
+        """How many rows are to wait. Rows in parts, which are drained at once, are none of these."""
+        return self.rows.num_rows if self.tried or self.subscription.state is not State.ACTIVE else 0
 
 
 def send_direct(ports: Ports, state: TopicState, rows: pa.Table) -> Direct:
     """Sends rows of sealed slots to active subscriptions, and parks rows for the others.
 
+    Each queue gets one attempt. The messages that it does not take are parked for its subscription alone. More than
+    `inline_rows` sends are parked in parts, and the work queue drains the parks at once.
+
     If it stops between subscriptions: a repetition sends copies with the same ids, and creates the same parks.
 
     Raises:
-        NotTaken: a queue temporarily did not take all messages; the other subscriptions received theirs.
-        ConcurrentModification: likewise, a subscription was paused and resumed each time.
+        Exception: neither the table nor the work queue took a subscription's messages. The other subscriptions received
+            theirs, and a repetition sends copies.
     """
     wanted = _wanted(ports, state, rows)
     live = without_expired(wanted, ports.clock.now_ms())
     done = Direct(cancelled=rows.num_rows - wanted.num_rows, expired=wanted.num_rows - live.num_rows)
     if not live.num_rows:
         return done
-    parked = 0
-    addressed = has_addressed(live)
-    ready: dict[tuple[str | None, str | None], tuple[pa.Table, list[Release]]] = {}
-    failed: NotTaken | ConcurrentModification | None = None
-    for subscription in ports.subscriptions.all(state.topic):
-        # Subscriptions with the same filter share the work, unless some rows are for a single subscription.
-        share = subscription.filter_policy, subscription.name if addressed else None
-        if share not in ready:
-            its_rows = rows_for(live, subscription.name, subscription.filter_policy)
-            ready[share] = its_rows, release.releases(its_rows)
-        try:
-            parked += _send_or_park(ports, state, subscription, *ready[share])
-        except (NotTaken, ConcurrentModification) as error:  # one queue must not delay the others
-            failed = error
-    if failed is not None:
-        raise failed
-    return done._replace(parked=parked)
+    subscriptions, unread = _set_unreadable_aside(ports, state, live)
+    if live.num_rows * len(subscriptions) > state.settings.inline_rows:
+        to_park = _in_parts(state, subscriptions, live)
+    else:
+        to_park = _send_at_once(ports, subscriptions, _shared(live))
+    _park_all(ports, state, to_park)
+    return done._replace(parked=sum(each.waiting for each in to_park), unread=unread)
+
+
+def _set_unreadable_aside(ports: Ports, state: TopicState, live: pa.Table) -> tuple[list[SubscriptionState], int]:
+    """Sets rows aside for the subscriptions that cannot be read, or their filters. Returns the others, and how many.
+
+    Must come before the sends: if it fails, the packs come again, and nobody gets copies.
+    """
+    found, unread = [], 0
+    unknown: dict[str, Exception] = {}
+    for subscription in ports.subscriptions.all(state.topic, unknown):
+        error = unreadable(subscription.filter_policy)
+        if error is None:
+            found.append(subscription)
+        else:
+            owner = subscription.name, subscription.generation
+            set_aside_rows(ports, state, owner, live, error, subscription.filter_policy)
+            unread += 1
+    for name, error_of_item in unknown.items():
+        set_aside_rows(ports, state, (name, UNKNOWN_GENERATION), live, error_of_item)
+    return found, unread + len(unknown)
+
+
+def send_or_park(ports: Ports, state: TopicState, subscription: SubscriptionState, rows: pa.Table) -> int:
+    """Sends or parks rows of a subscription, depending on its state. Returns how many were parked.
+
+    Raises:
+        Exception: as `send_direct`.
+    """
+    to_park = _send_at_once(ports, [subscription], lambda _: rows)
+    _park_all(ports, state, to_park)
+    return sum(each.waiting for each in to_park)
 
 
 def _wanted(ports: Ports, state: TopicState, rows: pa.Table) -> pa.Table:
@@ -84,28 +137,88 @@ def _wanted(ports: Ports, state: TopicState, rows: pa.Table) -> pa.Table:
     return without_purged(rows, state)
 
 
-def _send_or_park(
-    ports: Ports, state: TopicState, subscription: SubscriptionState, rows: pa.Table, messages: list[Release]
-) -> int:
-    """Sends or parks messages, depending on the subscription's state. Returns how many were parked.
+def _shared(live: pa.Table) -> Callable[[SubscriptionState], pa.Table]:
+    """Returns a function that selects a subscription's rows.
 
-    Decides again when the state changes. A queue that refuses everything changes the state.
+    Subscriptions with the same filter share the work, unless some rows are for a single subscription.
     """
-    if not messages:
-        return 0
-    topic, name, generation = state.topic, subscription.name, subscription.generation
-    current: SubscriptionState | None = subscription
-    for _ in range(_ATTEMPTS):
-        if current is None or current.generation != generation:
-            return 0
-        if current.state is State.ACTIVE:
+    addressed = has_addressed(live)
+    ready: dict[tuple[str | None, str | None], pa.Table] = {}
+
+    def rows_of(subscription: SubscriptionState) -> pa.Table:
+        share = subscription.filter_policy, subscription.name if addressed else None
+        if share not in ready:
+            ready[share] = rows_for(live, subscription.name, subscription.filter_policy)
+        return ready[share]
+
+    return rows_of
+
+
+def _in_parts(state: TopicState, subscriptions: Sequence[SubscriptionState], live: pa.Table) -> list[_ToPark]:
+    """Returns all rows of all subscriptions, in parts."""
+    rows_of, step = _shared(live), state.settings.part_rows
+    cut: dict[int, list[pa.Table]] = {}  # by the table, which subscriptions share
+    found = []
+    for subscription in subscriptions:
+        rows = rows_of(subscription)
+        parts = cut.setdefault(id(rows), [rows.slice(first, step) for first in range(0, rows.num_rows, step)])
+        found += [_ToPark(subscription, part, tried=False) for part in parts]
+    return found
+
+
+def _send_at_once(
+    ports: Ports, subscriptions: Sequence[SubscriptionState], rows_of: Callable[[SubscriptionState], pa.Table]
+) -> list[_ToPark]:
+    """Sends rows to all active subscriptions. Returns the rows that were not sent."""
+    messages: dict[int, list[Release]] = {}
+    shares = []
+    for subscription in subscriptions:
+        rows = rows_of(subscription)
+        if id(rows) not in messages:
+            messages[id(rows)] = release.releases(rows)
+        shares.append(_Share(rows, messages[id(rows)]))
+    active = [place for place, each in enumerate(subscriptions) if each.state is State.ACTIVE]
+    sent = release.send_all(ports, [(subscriptions[place].queue_url, shares[place].messages) for place in active])
+    outcomes = dict(zip(active, sent, strict=True))
+    found = []
+    for place, subscription in enumerate(subscriptions):
+        rows, outcome = shares[place].rows, outcomes.get(place)
+        if outcome is None:
+            found.append(_ToPark(subscription, rows, tried=False))
+        elif outcome.untaken:
+            if outcome.down and not mark_broken(ports, subscription.topic, subscription.name, subscription.generation):
+                continue
+            after = replace(subscription, state=State.BROKEN) if outcome.down else subscription
+            left = rows.take(pa.array(outcome.places))
+            found.append(_ToPark(after, left, tried=True, refused=outcome.refused_some))
+    return [each for each in found if each.rows.num_rows]
+
+
+def _park_all(ports: Ports, state: TopicState, to_park: Sequence[_ToPark]) -> None:
+    """Parks rows for each subscription, side by side, and enqueues their drains.
+
+    Rows that cannot be parked are held. Nobody's failure stops the others.
+    """
+    ledgers: dict[int, bytes] = {}
+    for each in to_park:
+        if id(each.rows) not in ledgers:
+            ledgers[id(each.rows)] = encoded(state, each.rows)
+    hints: list[DrainHint | None] = []
+    failures: list[Exception] = []
+
+    def park(place: int) -> None:
+        subscription, rows, tried, refused = to_park[place]
+        ledger = ledgers[id(rows)]
+        try:
+            hints.append(put_aside(ports, state, subscription, ledger, rows.num_rows, tried=tried, refused=refused))
+        except Exception:
             try:
-                release.send(ports, current.queue_url, messages)
-                return 0
-            except QueueUnavailable as error:
-                rows, messages = rows.take(pa.array(error.unsent)), [messages[place] for place in error.unsent]
-                ports.subscriptions.mark_broken(topic, name, generation)
-        elif put_aside(ports, state, current, rows) is not Parked.MOVED:
-            return len(messages)
-        current = ports.subscriptions.read(topic, name)
-    raise ConcurrentModification("sending direct", topic, _ATTEMPTS)
+                hints.extend(hold(ports, state, subscription, rows, tried=tried, refused=refused))
+            except Exception as error:
+                failures.append(error)
+
+    for _ in ports.parallel(park, range(len(to_park))):
+        pass
+    enqueue_drains(ports, hints)
+    if failures:
+        raise failures[0]

@@ -8,26 +8,25 @@ If another change interferes, dispatch does the same in single steps, each with 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from tidewheel.errors import ConcurrentModification
+from tidewheel.errors import ConcurrentModification, CorruptMetadata, NewerRelease, ObjectMissing
 from tidewheel.flows.delivery.deliver import deliver_at_once
-from tidewheel.flows.delivery.load_index import completed, next_occupied
-from tidewheel.flows.delivery.occurrences import store_occurrences
-from tidewheel.flows.delivery.recur import all_recurring, next_occupied_by
+from tidewheel.flows.delivery.planning import due_buckets, make_plan, next_work_of
+from tidewheel.flows.delivery.recur import all_recurring, note_missed
+from tidewheel.flows.delivery.schedules import schedule
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.deliveries import HandOut
 from tidewheel.flows.ports.topic_states import NextWork
-from tidewheel.ledger.bucket import Bucket
-from tidewheel.ledger.delayed_index import due_segments, waiting_rows
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS, Plan
-from tidewheel.model.recurring import Recurring
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
 from tidewheel.model.topic_state import TopicState
-from tidewheel.model.wheel import fires_at_ms, open_from
+from tidewheel.model.wheel import open_from
 
 _ATTEMPTS = 10
+_FEW_STEPS = 2
+"""Plans that a dispatch hands out to each of several subscriptions. One that lags further is left to a job."""
 _MOST_STEPS = 1000
 """Plans that one call hands out to a subscription at most. A long-paused subscription may have many to receive."""
 # TransactWriteItems takes 100 items: the topic state, the plan, and two a subscription.
@@ -44,9 +43,14 @@ class Dispatched:
         expired: dropped by the dispatcher because their time had passed.
         cancelled: tombstones of messages that would have been due in the plan.
         segments: read by the dispatcher itself.
+        set_aside: parts of which something could not be read by the dispatcher.
+        damaged: those whose bytes are known to be damaged.
         enqueued_parts: left to the work queue.
-        next_slot: the next slot whose schedule was created, if any.
+        next_slot: the next occupied slot at or after `sealed`, whose schedule was asked for, if any.
         collect: whether the topic is to be collected now.
+        missed: recurring messages that could not be read -> the error; their occurrences are missing.
+        passed_over: subscriptions and ledgers' items that could not be read -> the error. The other subscriptions got
+            the plan, of the other ledgers.
         failures: of sending; the affected deliveries were left to the work queue.
     """
 
@@ -58,6 +62,10 @@ class Dispatched:
     enqueued_parts: int = 0
     next_slot: int | None = None
     collect: bool = False
+    missed: dict[str, Exception] = field(default_factory=dict)
+    passed_over: dict[str, Exception] = field(default_factory=dict)
+    set_aside: int = 0
+    damaged: int = 0
     failures: list[Exception] = field(default_factory=list)
 
 
@@ -67,7 +75,7 @@ def dispatch(ports: Ports, topic: str) -> Dispatched | None:
     If it stops
         after sealing: rows for the sealed slots go direct; the next slot is still low, so the sweep plans these slots.
         after planning: the next slot is still low, so the sweep hands the plan out.
-        after handing out: the deliveries are open; the sweep enqueues their parts when they are old.
+        after handing out: the deliveries are open; the next sweep after a lease enqueues their parts.
         before the schedule is created: the topic state names the next slot, and the sweep dispatches the topic.
 
     Raises:
@@ -86,43 +94,10 @@ def dispatch(ports: Ports, topic: str) -> Dispatched | None:
     done = Dispatched()
     if not (state.planned < state.sealed and _plan_and_hand_out(ports, state, done, now_ms)):
         _plan(ports, state, done)
-        for subscription in ports.subscriptions.all(topic):
-            hand_out(ports, topic, subscription.name, done)
+        _hand_out_to_all(ports, topic, done)
         _raise_next_slot(ports, topic, done)
     done.collect = state.collect_at_ms is not None and state.collect_at_ms <= now_ms
     return done
-
-
-def make_plan(
-    ports: Ports, state: TopicState, buckets: Sequence[Bucket], recurring: Sequence[Recurring] = ()
-) -> Plan | None:
-    """Returns the plan of [planned, sealed). Returns None if nothing is due.
-
-    Tombstones are read after the seal. Buckets that occupy this range must be complete. The occurrences of recurring
-    messages are put into an object first.
-    """
-    segments = due_segments(buckets, state.planned, state.sealed, state.slot_ms)
-    occurrences = None
-    if recurring:
-        occurrences = store_occurrences(ports, state, recurring)
-    if occurrences is not None:
-        segments += occurrences.segments
-    if not segments:
-        return None
-    return Plan(
-        topic=state.topic,
-        first_slot=state.planned,
-        end_slot=state.sealed,
-        segments=segments,
-        cancelled=ports.tombstones.ids(state.topic, state.planned, state.sealed),
-        part_rows=state.settings.part_rows,
-        occurrences=None if occurrences is None else occurrences.object_name,
-    )
-
-
-def _due_buckets(ports: Ports, state: TopicState) -> list[Bucket]:
-    """Reads all buckets, and the tails of buckets that occupy [planned, sealed)."""
-    return completed(ports, ports.buckets.all(state.topic), state.planned, state.sealed, state.slot_ms)
 
 
 def _plan_and_hand_out(ports: Ports, state: TopicState, done: Dispatched, now_ms: int) -> bool:
@@ -131,30 +106,30 @@ def _plan_and_hand_out(ports: Ports, state: TopicState, done: Dispatched, now_ms
     The topic state was read (by the seal) before the buckets and subscriptions. Its swap_version and work_version are
     conditions, so buckets and subscriptions are a snapshot and no ledger came in between.
     """
-    buckets = _due_buckets(ports, state)
-    takers = [s for s in ports.subscriptions.all(state.topic) if s.takes_plans]
+    indexes = due_buckets(ports, state, done.passed_over)
+    takers = [s for s in ports.subscriptions.all(state.topic, done.passed_over) if s.takes_plans]
     if len(takers) > _ONE_STEP_SUBSCRIPTIONS or any(s.cursor != state.planned for s in takers):
         return False
-    recurring = all_recurring(ports, state)
-    plan = make_plan(ports, state, buckets, recurring)
+    recurring = all_recurring(ports, state, done.missed)
+    plan = make_plan(ports, state, indexes, recurring)
     at_once = plan is not None and _small(plan, state, len(takers))
     steps = [
         HandOut(
             subscription=s,
             to=state.sealed,
-            delivery=None if plan is None else _delivery(s, plan, state, now_ms, at_once),
+            delivery=None if plan is None else _delivery(s, plan, now_ms, at_once),
         )
         for s in takers
     ]
-    next_work = _next_work(ports, state, buckets, recurring, now_ms)
+    next_work = next_work_of(ports, state, indexes.buckets, recurring, now_ms)
     if not ports.plans.commit(state, plan, state.sealed, steps, next_work):
         return False
+    note_missed(ports, state, done.missed)
     if plan is not None:
         done.planned_rows = plan.due_rows
         done.cancelled = len(plan.cancelled)
         deliveries = [step.delivery for step in steps if step.delivery is not None]
         _start(ports, state, plan, deliveries, at_once, done)
-    # After the sending: a failure to create the schedule must not delay due messages; the sweep sees the next slot.
     _schedule(ports, state, next_work, done)
     return True
 
@@ -163,8 +138,10 @@ def _plan(ports: Ports, state: TopicState, done: Dispatched) -> None:
     for _ in range(_ATTEMPTS):
         if state.planned >= state.sealed:
             return
-        plan = make_plan(ports, state, _due_buckets(ports, state), all_recurring(ports, state))
+        indexes = due_buckets(ports, state, done.passed_over)
+        plan = make_plan(ports, state, indexes, all_recurring(ports, state, done.missed))
         if ports.plans.commit(state, plan, state.sealed):
+            note_missed(ports, state, done.missed)
             done.planned_rows += 0 if plan is None else plan.due_rows
             done.cancelled += 0 if plan is None else len(plan.cancelled)
             return
@@ -175,12 +152,43 @@ def _plan(ports: Ports, state: TopicState, done: Dispatched) -> None:
     raise ConcurrentModification("planning", state.topic, _ATTEMPTS)
 
 
-def hand_out(ports: Ports, topic: str, name: str, done: Dispatched, *, most_steps: int = _MOST_STEPS) -> bool:
+def _hand_out_to_all(ports: Ports, topic: str, done: Dispatched) -> None:
+    """Hands out plans to all subscriptions, side by side. Notes failures.
+
+    Of several subscriptions none is sent anything here, because one call must not send for all. A subscription that
+    lags behind is left to a job of its own. If a hand-out fails or its job is not enqueued, the next slot stays low, so
+    the sweep continues.
+    """
+    takers = [each for each in ports.subscriptions.all(topic, done.passed_over) if each.takes_plans]
+    if len(takers) == 1:
+        hand_out(ports, topic, takers[0].name, done)
+        return
+    takers.sort(key=lambda each: -each.cursor)
+    results: list[Dispatched] = []
+
+    def step(place: int) -> None:
+        taker, own = takers[place], Dispatched()
+        results.append(own)
+        try:
+            if not hand_out(ports, topic, taker.name, own, most_steps=_FEW_STEPS, inline=False):
+                ports.queues.enqueue_catch_up(topic, taker.name, taker.generation)
+        except Exception as error:
+            own.failures.append(error)
+
+    for _ in ports.parallel(step, range(len(takers))):
+        pass
+    done.enqueued_parts += sum(each.enqueued_parts for each in results)
+    done.failures += [error for each in results for error in each.failures]
+
+
+def hand_out(
+    ports: Ports, topic: str, name: str, done: Dispatched, *, most_steps: int = _MOST_STEPS, inline: bool = True
+) -> bool:
     """Hands out plans to a subscription until its cursor is at `planned`. Returns False if some are left.
 
-    Takes at most `most_steps` steps. The order of the reads (topic state, subscription, plan) ensures that a handed-out
-    plan is older than any pause not yet seen. If it stops between steps, the next slot is still low, so the sweep
-    continues.
+    Takes at most `most_steps` steps. Sends small plans itself if `inline`. The order of the reads (topic state,
+    subscription, plan) ensures that a handed-out plan is older than any pause not yet seen. If it stops between steps,
+    the next slot is still low, so the sweep continues.
 
     Raises:
         ConcurrentModification: the cursor moved under every attempt.
@@ -193,12 +201,14 @@ def hand_out(ports: Ports, topic: str, name: str, done: Dispatched, *, most_step
             return True
         if subscription.cursor >= state.planned:
             return True
-        plan = ports.plans.next(topic, subscription.cursor)
+        plan, readable = _next_plan(ports, topic, subscription.cursor)
         if plan is None or plan.first_slot >= state.planned:
             stepped = ports.deliveries.hand_out(HandOut(subscription=subscription, to=state.planned, delivery=None))
         else:
-            at_once = _small(plan, state, 1)
-            delivery = _delivery(subscription, plan, state, ports.clock.now_ms(), at_once)
+            if not readable:
+                plan = replace(plan, end_slot=min(plan.end_slot, state.planned))
+            at_once = inline and readable and _small(plan, state, 1)
+            delivery = _delivery(subscription, plan, ports.clock.now_ms(), at_once)
             stepped = ports.deliveries.hand_out(HandOut(subscription=subscription, to=plan.end_slot, delivery=delivery))
             if stepped:
                 _start(ports, state, plan, [delivery], at_once, done)
@@ -208,60 +218,58 @@ def hand_out(ports: Ports, topic: str, name: str, done: Dispatched, *, most_step
     return False
 
 
+def _next_plan(ports: Ports, topic: str, at_or_after: int) -> tuple[Plan | None, bool]:
+    """Returns the next plan, and whether it can be read. If not, it has its range only."""
+    try:
+        return ports.plans.next(topic, at_or_after), True
+    except NewerRelease:
+        raise
+    except (CorruptMetadata, ObjectMissing):
+        first_slot, end_slot = min(each for each in ports.plans.ranges(topic) if each[0] >= at_or_after)
+        return Plan(topic=topic, first_slot=first_slot, end_slot=end_slot, segments=()), False
+
+
 def _raise_next_slot(ports: Ports, topic: str, done: Dispatched) -> None:
-    """Raises the next slot to the next occupied slot, unless work is left below."""
+    """Raises the next slot to the next occupied slot, unless work is left below. Creates the slot's schedule.
+
+    The schedule is created in each case. Whoever does the work left below may come late, and the messages of the next
+    occupied slot must not wait for that.
+    """
+    next_work, state = None, None
     for _ in range(_ATTEMPTS):
         state = ports.topic_states.read(topic)
-        if state is None or state.planned < state.sealed:
+        if state is None:
             return
-        subscriptions = ports.subscriptions.all(topic)
-        if any(s.takes_plans and s.cursor < state.planned for s in subscriptions):
-            return
-        buckets = ports.buckets.all(topic)
-        next_work = _next_work(ports, state, buckets, all_recurring(ports, state), ports.clock.now_ms())
+        subscriptions = ports.subscriptions.all(topic, done.passed_over)
+        buckets = ports.buckets.all(topic, done.passed_over)
+        next_work = next_work_of(ports, state, buckets, all_recurring(ports, state, done.missed), ports.clock.now_ms())
+        if state.planned < state.sealed or any(s.takes_plans and s.cursor < state.planned for s in subscriptions):
+            break
         unchanged = (state.next_slot, state.next_check_ms, state.collect_at_ms) == (
             next_work.next_slot,
             next_work.next_check_ms,
             next_work.collect_at_ms,
         )
         if unchanged or ports.topic_states.raise_next_slot(state, next_work):
-            _schedule(ports, state, next_work, done)
-            return
-    # The next slot stays low, which only costs the sweep a check.
-
-
-def _next_work(
-    ports: Ports, state: TopicState, buckets: Sequence[Bucket], recurring: Sequence[Recurring], now_ms: int
-) -> NextWork:
-    slots = (
-        next_occupied(ports, buckets, state.sealed),
-        next_occupied_by(recurring, state.slot_ms, state.sealed) if recurring else None,
-    )
-    slot = min((each for each in slots if each is not None), default=None)
-    collect_at_ms = state.collect_at_ms
-    if collect_at_ms is None:
-        collect_at_ms = now_ms + state.settings.collect_interval_s * 1000
-    return NextWork(
-        next_slot=slot,
-        next_check_ms=state.check_at(slot, collect_at_ms),
-        collect_at_ms=collect_at_ms,
-        waiting=waiting_rows(buckets, state.sealed),
-    )
+            break
+    # After the last attempt the next slot stays low, which only costs the sweep a check.
+    if state is not None and next_work is not None:
+        _schedule(ports, state, next_work, done)
 
 
 def _schedule(ports: Ports, state: TopicState, next_work: NextWork, done: Dispatched) -> None:
     done.next_slot = next_work.next_slot
     if next_work.next_slot is not None:
-        ports.wheel.schedule(state.topic, next_work.next_slot, fires_at_ms(next_work.next_slot, state.settings))
+        schedule(ports, state.topic, next_work.next_slot, state.settings)
 
 
 def _small(plan: Plan, state: TopicState, subscriptions: int) -> bool:
-    few = plan.due_rows * max(1, subscriptions) <= state.settings.inline_rows
+    few = not plan.unindexed and plan.due_rows * max(1, subscriptions) <= state.settings.inline_rows
     return few and len(plan.segments) <= MAX_PART_SEGMENTS and plan.raw_bytes <= 2 * MAX_PART_RAW_BYTES
 
 
-def _delivery(subscription: SubscriptionState, plan: Plan, state: TopicState, now_ms: int, at_once: bool) -> Delivery:
-    parts = len(plan.parts())
+def _delivery(subscription: SubscriptionState, plan: Plan, now_ms: int, at_once: bool) -> Delivery:
+    parts = max(1, plan.part_count)  # one if the plan cannot be read: its delivery makes it anew
     return Delivery(
         key=DeliveryKey(
             topic=plan.topic, subscription=subscription.name, generation=subscription.generation, plan=plan.first_slot
@@ -269,8 +277,8 @@ def _delivery(subscription: SubscriptionState, plan: Plan, state: TopicState, no
         queue_url=subscription.queue_url,
         parts=parts,
         start=subscription.start,
-        # With `at_once` no part is in the work queue, so the sweep only waits for this function's own lease.
-        next_check_ms=now_ms + (LEASE_MS if at_once else state.settings.redrive_s * 1000),
+        # Nobody knows yet whether all parts reach the work queue, so the sweep enqueues the open parts once more.
+        next_check_ms=now_ms + LEASE_MS,
         leases=tuple((part, now_ms) for part in range(parts)) if at_once else (),
         filter_policy=subscription.filter_policy,
     )
@@ -284,8 +292,14 @@ def _start(
         done.messages += delivered.messages
         done.expired += delivered.expired
         done.segments += delivered.segments
+        done.set_aside += delivered.set_aside
+        done.damaged += delivered.damaged
         done.failures += delivered.failures
         return
     for delivery in deliveries:
-        ports.queues.enqueue_parts(delivery.key, range(delivery.parts))
+        try:
+            ports.queues.enqueue_parts(delivery.key, range(delivery.parts))
+        except Exception as error:  # the next sweep enqueues the parts; the other subscriptions get theirs
+            done.failures.append(error)
+            continue
         done.enqueued_parts += delivery.parts

@@ -2,41 +2,70 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 
 import pyarrow as pa
 
-from tidewheel.errors import QueueUnavailable
-from tidewheel.flows.administration.pause import activate, drop_parks, parks_of
+from tidewheel.errors import CorruptLedger, ObjectMissing
+from tidewheel.flows.administration.pause import activate, drop_parks, wake_parks
 from tidewheel.flows.delivery import release
 from tidewheel.flows.delivery.deliver import Delivered
 from tidewheel.flows.delivery.due_rows import without_expired, without_purged
-from tidewheel.flows.delivery.parking import parked_rows, put_aside
+from tidewheel.flows.delivery.parking import DrainHint, enqueue_drains, hold, mark_broken, parked_rows, remainder
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parks import Parked
-from tidewheel.model.park import Park, ParkKey
+from tidewheel.flows.ports.queues import Release
+from tidewheel.model.checked_clock import unchecked_ms
+from tidewheel.model.park import Park, ParkKey, least_tried
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription_state import State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 
+_DRAIN_MS = 20_000
+"""How long one job passes dead parks."""
+_REFUSED_MS = 24 * 3_600_000
+"""A message that its queue took in no drain for so long, after it had refused the message and taken others, is refused.
+No half broken queue refuses the same message by chance for as long."""
+_HINTED_TRIES = 4
+"""Tries after which only the sweep starts the next."""
+_UNREADABLE_MS = 6 * 3_600_000
+"""The longest wait between two tries to read a damaged park."""
+
+
+class _Found(Enum):
+    """What the drain of a park found."""
+
+    NOTHING = auto()
+    """The park is gone or leased."""
+    NOT_ASKED = auto()
+    """The queue was not asked: the park has no live message, or is not readable."""
+    ASKED = auto()
+    """The queue was asked to take messages."""
+
+
+@dataclass(slots=True)
+class _Drained:
+    sent: int = 0
+    expired: int = 0
+    failures: list[Exception] = field(default_factory=list)
+
 
 def drain(ports: Ports, key: ParkKey) -> Delivered | None:
-    """Sends a park's messages and deletes the park.
+    """Sends a park's messages and deletes the park. Messages that the queue does not take stay in a smaller park.
 
     Returns None if the park is gone, must wait, or is leased by another worker.
 
-    If the queue of a broken subscription takes messages, the subscription has healed: it is made active again, and its
-    other parks are enqueued.
+    If the queue of a broken subscription takes messages, the subscription has healed: its other parks are enqueued, and
+    it is made active again. A park of a broken subscription without live messages is passed, and the next park is
+    drained.
 
     If it stops
         after the lease, or between sends: the next try waits for the lease to end, and sends copies with the same ids.
-        after the queue took some messages and the rest is parked anew: as before.
-        after the subscription is made active: as before; the sweep enqueues the other parks.
-        after the park is deleted: the sweep enqueues the other parks; the orphan sweep deletes the object.
-
-    Raises:
-        NotTaken: the queue temporarily did not take some messages.
-        ObjectMissing, CorruptLedger: the park is not readable; nothing of the park was sent.
+        after the messages that are left are held: likewise, and the held messages come, too.
+        after the park is deleted or replaced: the orphan sweep deletes the object. The sweep finds a new park. A broken
+            subscription stays broken until the drain of another park gets messages through.
+        after the other parks are enqueued: each of their drains makes the subscription active.
     """
     state = ports.topic_states.read(key.topic)
     subscription = ports.subscriptions.read(key.topic, key.subscription)
@@ -48,40 +77,158 @@ def drain(ports: Ports, key: ParkKey) -> Delivered | None:
         return None
     if subscription.state is State.PAUSED:
         return None
+    done = _Drained()
+    found = _drain(ports, state, subscription, key, done)
+    if found is _Found.NOTHING:
+        return None
+    if found is _Found.NOT_ASKED and subscription.state is State.BROKEN:
+        _pass(ports, state, subscription, key, done)
+    return Delivered(messages=done.sent, expired=done.expired, failures=tuple(done.failures))
+
+
+def _pass(ports: Ports, state: TopicState, subscription: SubscriptionState, passed: ParkKey, done: _Drained) -> None:
+    """Drains the parks of a broken subscription, the least tried first, until one asks the queue."""
+    ends_ms = ports.clock.now_ms() + _DRAIN_MS
+    for park in least_tried(ports.parks.of(subscription)):
+        if park.key == passed:
+            continue
+        if ports.clock.now_ms() >= ends_ms:
+            enqueue_drains(ports, [DrainHint(park.key, 0)])
+            return
+        if _drain(ports, state, subscription, park.key, done) is _Found.ASKED:
+            return
+
+
+def _drain(ports: Ports, state: TopicState, subscription: SubscriptionState, key: ParkKey, done: _Drained) -> _Found:
     now_ms = ports.clock.now_ms()
     park = ports.parks.lease(key, now_ms, now_ms - LEASE_MS)
     if park is None:
-        return None
-    done = _send(ports, state, subscription, park)
-    if done is None:
-        return None
-    sent, expired = done
-    healed = sent > 0 and subscription.state is State.BROKEN and activate(ports, subscription)
-    drop_parks(ports, [park])
-    if healed:
-        ports.queues.enqueue_parks([each.key for each in parks_of(ports, subscription)])
-    return Delivered(messages=sent, segments=0, expired=expired)
-
-
-def _send(ports: Ports, state: TopicState, subscription: SubscriptionState, park: Park) -> tuple[int, int] | None:
-    """Sends a park's messages. Returns how many were sent, and how many had expired.
-
-    Returns None if the queue does not take all messages; the sweep tries the queue again.
-    """
+        return _Found.NOTHING
     try:
         wanted = without_purged(parked_rows(ports.objects, park), state)
-        rows = without_expired(wanted, ports.clock.now_ms())
-        release.send(ports, subscription.queue_url, release.releases(rows))
-    except QueueUnavailable as error:
-        ports.subscriptions.mark_broken(subscription.topic, subscription.name, subscription.generation)
-        broken = replace(subscription, state=State.BROKEN)
-        in_part = len(error.unsent) < rows.num_rows
-        if in_part and put_aside(ports, state, broken, rows.take(pa.array(error.unsent))) is not Parked.MOVED:
-            drop_parks(ports, [park])
-        else:
-            ports.parks.release(park.key)
-        return None
-    except Exception:
-        ports.parks.release(park.key)
-        raise
-    return int(rows.num_rows), int(wanted.num_rows - rows.num_rows)
+        rows = without_expired(wanted, now_ms)
+        messages = release.releases(rows)
+    except Exception as error:
+        done.failures.append(error)
+        _put_off(ports, park, damage=error if isinstance(error, CorruptLedger | ObjectMissing) else None)
+        return _Found.NOT_ASKED
+    done.expired += wanted.num_rows - rows.num_rows
+    if not messages:
+        drop_parks(ports, [park])
+        return _Found.NOT_ASKED
+    outcome = release.send(ports, subscription.queue_url, messages)
+    done.sent += outcome.sent
+    done.failures += outcome.failures
+    # Messages that were refused for their own sake, while the queue took others, say nothing about the queue.
+    down = outcome.down and not (park.refused_ms is not None and outcome.blames_messages)
+    if not down:
+        _refuse_stuck(ports, subscription, park, messages, outcome)
+    # First of all, or a failure of anything else would have the messages sent again.
+    left = _settle(ports, state, subscription, park, rows, outcome, done)
+    if outcome.sent and subscription.state is State.BROKEN:
+        _heal(ports, subscription, left, done)
+    elif down and subscription.state is State.ACTIVE:
+        mark_broken(ports, key.topic, key.subscription, key.generation)
+    return _Found.ASKED
+
+
+def _heal(ports: Ports, subscription: SubscriptionState, left: set[ParkKey], done: _Drained) -> None:
+    """Enqueues the other parks of a broken subscription, and makes it active.
+
+    If that fails, the next drain that gets messages through does it.
+    """
+    try:
+        wake_parks(ports, ports.queues, ports.clock, subscription, but=left)
+        activate(ports, subscription)
+    except Exception as error:
+        done.failures.append(error)
+
+
+def _refuse_stuck(
+    ports: Ports, subscription: SubscriptionState, park: Park, messages: list[Release], outcome: release.Outcome
+) -> None:
+    """Refuses messages that the queue has refused for too long for their own sake.
+
+    If it stops between two messages, a repetition refuses a message again.
+    """
+    since_ms = park.refused_ms
+    if subscription.state is not State.ACTIVE or since_ms is None or unchecked_ms(ports.clock) - since_ms < _REFUSED_MS:
+        return
+    for place, refusal in outcome.own_refusals.items():
+        try:
+            release.refuse(ports, subscription.queue_url, messages[place], refusal.code, refusal.reason)
+        except Exception as error:  # the message stays in the park
+            outcome.error = error
+            return
+        del outcome.untaken[place]
+
+
+def _settle(
+    ports: Ports,
+    state: TopicState,
+    subscription: SubscriptionState,
+    park: Park,
+    rows: pa.Table,
+    outcome: release.Outcome,
+    done: _Drained,
+) -> set[ParkKey]:
+    """Deletes a park, puts it off, or replaces it by parks of the messages that are left. Returns the keys of these.
+
+    Messages that the queue refuses for their own sake are parked apart from the others. Messages that cannot be parked
+    go to the work queue. A doubted clock does not stop this: its error shifts the next try by as much.
+    """
+    # A queue that takes nothing may be down. Then its refusals say nothing about these messages.
+    own = sorted(outcome.own_refusals) if outcome.sent or park.refused_ms is not None else []
+    others = [place for place in outcome.places if place not in own]
+    if not own and not others:
+        drop_parks(ports, [park])
+        return set()
+    now_ms = unchecked_ms(ports.clock)
+    # A queue that takes some is soon asked again for the others.
+    rest = replace(park, tries=0 if outcome.sent else park.tries + 1)
+    refused = replace(park, tries=park.tries + 1, refused_ms=park.refused_ms or now_ms)
+    if len(outcome.untaken) == rows.num_rows and not (own and others):
+        _put_off(ports, refused if own else rest)
+        return {park.key}
+    kinds = [(each, places) for each, places in ((refused, own), (rest, others)) if places]
+    try:
+        parks = [remainder(ports, state, each, rows.take(pa.array(places))) for each, places in kinds]
+    except Exception as error:  # S3 does not take the object of a large park
+        done.failures.append(error)
+        hints = []
+        for each, places in kinds:
+            left_rows = rows.take(pa.array(places))
+            hints += hold(ports, state, subscription, left_rows, tried=True, refused=each is refused)
+        drop_parks(ports, [park])
+        enqueue_drains(ports, hints)
+        return set()
+    left = {each.key for each in parks}
+    replaced = ports.parks.replace(park, parks)
+    if replaced is Parked.EXISTS:  # the same messages are parked already
+        parks = [each for each in parks if ports.parks.read(each.key) is None]
+        replaced = ports.parks.replace(park, parks)
+    if replaced is Parked.PARKED and park.object_name is not None:
+        ports.objects.delete([park.object_name])
+    _hint(ports, parks)
+    return left
+
+
+def _put_off(ports: Ports, park: Park, *, damage: Exception | None = None) -> None:
+    """Ends the lease of a park until its next try.
+
+    Args:
+        ports: the service.
+        park: leased, with its new counts.
+        damage: why the park is not readable, if it is not; its tries are not yet counted then.
+    """
+    tries = park.tries if damage is None else park.tries + 1
+    wait_ms = park.wait_s * 1000 if damage is None else min(30_000 << min(tries, 10), _UNREADABLE_MS)
+    unreadable = None if damage is None else str(damage)
+    after = replace(park, tries=tries, next_check_ms=unchecked_ms(ports.clock) + wait_ms, unreadable=unreadable)
+    if ports.parks.put_off(park, after) and damage is None:
+        _hint(ports, [after])
+
+
+def _hint(ports: Ports, parks: list[Park]) -> None:
+    """Enqueues the next tries of parks that were tried few times."""
+    enqueue_drains(ports, [DrainHint(each.key, each.wait_s) for each in parks if each.tries < _HINTED_TRIES])

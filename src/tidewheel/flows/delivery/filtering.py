@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
+from tidewheel.errors import InvalidValue
 from tidewheel.model.filter_policy import FilterPolicy
 from tidewheel.model.message import HEADER_ATTRIBUTE
 
@@ -24,6 +25,16 @@ def taken(rows: pa.Table, filter_policy: str | None) -> pa.Table:
     if attributes.null_count == rows.num_rows:
         return rows if matches(None) else rows.slice(0, 0)
     return rows.filter(pa.array([matches(_sent(pairs)) for pairs in attributes.to_pylist()]))
+
+
+def unreadable(filter_policy: str | None) -> InvalidValue | None:
+    """Returns why a filter cannot be read, or None."""
+    try:
+        if filter_policy is not None:
+            _parsed(filter_policy)
+    except InvalidValue as error:
+        return error
+    return None
 
 
 @lru_cache(maxsize=256)

@@ -7,11 +7,23 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tidewheel.errors import ConcurrentModification, CorruptMetadata, InvalidValue, KeysNotSettled, UnknownTopic
-from tidewheel.flows.delivery.commit import commit_and_schedule
+from tidewheel.errors import (
+    ConcurrentModification,
+    CorruptMetadata,
+    CorruptPack,
+    InvalidValue,
+    KeysNotSettled,
+    NewerRelease,
+    TopicReplaced,
+    UnknownTopic,
+)
+from tidewheel.flows.delivery.commit import commit_bucket
 from tidewheel.flows.delivery.direct import Direct, send_direct
 from tidewheel.flows.delivery.keys import settle_keys
+from tidewheel.flows.delivery.progress import Progress
+from tidewheel.flows.delivery.schedules import schedule
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.buckets import Commit
 from tidewheel.ledger.bucket import Bucket, BucketId, content_id
@@ -41,7 +53,8 @@ class Ingested:
         expired: direct messages that were dropped because their time had passed.
         superseded: messages that lost their key to another message; these count above, too, and are not delivered.
         cancelled: direct messages that were dropped because they were cancelled or purged.
-        parked: direct messages that were put aside, counted for each subscription.
+        parked: direct messages that were parked, counted for each subscription.
+        unread: subscriptions that could not be read, and whose direct messages are set aside.
     """
 
     ledger_rows: int
@@ -53,49 +66,112 @@ class Ingested:
     cancelled: int = 0
     expired: int = 0
     parked: int = 0
+    unread: int = 0
 
 
 def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
-    """Makes the messages of one topic's packs durable in its index, or sends the messages.
+    """Sends messages that are due soon, and makes the others durable in the topic's index.
 
-    If it stops
+    Rows of sealed slots are sent before the ledger is put, so that they need no S3. So are rows whose slots are sealed
+    while the ledger is committed. If it stops
         between keys: see `settle_keys`; nothing is committed.
+        between direct sends, or after them: a repetition sends copies with the same ids, once; see `Progress`.
         after the object is put: nothing refers to the object, which stays as waste; the queue brings the packs again.
-        after the commit: a repetition finds the bucket, and only creates the schedule and sends direct messages.
-        between direct sends: a repetition sends copies with the same ids.
+        after the commit: a repetition finds the bucket, sends direct messages again, and creates the schedule.
 
     The caller acknowledges the packs when this returns, and not if it raises.
 
     Raises:
-        UnknownTopic: there is no topic of this name and generation; nothing was done.
+        UnknownTopic: there is no topic of this name; nothing was done.
+        TopicReplaced: the topic of the packs was deleted; nothing was done.
+        CorruptPack: a message of a pack cannot be a row; nothing was committed.
         KeysNotSettled: an item that a key names is not readable; nothing was committed.
         ConcurrentModification: the topic state moved too often; nothing was committed.
-        NotTaken: a subscription's queue temporarily did not take all direct messages; the others received theirs.
+        QueueUnavailable: neither the table nor the work queue took a subscription's direct messages; the others
+            received theirs, and nothing was committed.
     """
     state = ports.topic_states.read(topic)
-    if state is None or any(pack.generation != state.generation for pack in packs):
+    if state is None:
         raise UnknownTopic(topic)
+    for pack in packs:
+        if pack.generation != state.generation:
+            raise TopicReplaced(topic, pack.generation)
     try:
         superseded = settle_keys(ports, state, packs)
+    except NewerRelease:
+        raise
     except (CorruptMetadata, InvalidValue) as error:
         raise KeysNotSettled(topic, error) from error
-    rows = without_repeats(sort_rows(pa.concat_tables(map(pack_rows, packs)).combine_chunks()))
+    progress = Progress(ports, state, packs)
+    tables = [_unsent_rows(pack, state.slot_ms, progress.sent_below(pack)) for pack in packs]
+    rows = without_repeats(sort_rows(pa.concat_tables(tables).combine_chunks()))
     slots = np.asarray(rows.column("deliver_at_ms")) // state.slot_ms
     state = _seal_what_is_due(ports, state, slots)
-    state, committed, commits = _commit(ports, state, rows, slots)
-    direct = rows.slice(0, int(np.searchsorted(slots, state.sealed)))
-    sent = send_direct(ports, state, direct) if direct.num_rows else Direct()
+    sealed = _SealedRows(ports, progress, rows, slots)
+    try:
+        state, committed, commits, unscheduled = _commit(ports, state, rows, slots, sealed)
+    except Exception:
+        progress.keep()
+        raise
+    if unscheduled is not None:
+        schedule(ports, topic, unscheduled, state.settings)
     return Ingested(
-        ledger_rows=rows.num_rows - direct.num_rows,
-        direct_rows=direct.num_rows,
+        ledger_rows=rows.num_rows - sealed.end,
+        direct_rows=sealed.end,
         object_name=None if committed is None else committed.object_name,
         bucket_id=None if committed is None else committed.id,
         commits=commits,
         superseded=superseded,
-        cancelled=sent.cancelled,
-        expired=sent.expired,
-        parked=sent.parked,
+        cancelled=sum(each.cancelled for each in sealed.sent),
+        expired=sum(each.expired for each in sealed.sent),
+        parked=sum(each.parked for each in sealed.sent),
+        unread=max((each.unread for each in sealed.sent), default=0),
     )
+
+
+class _SealedRows:
+    """Sends the rows of sealed slots, each once, and keeps the progress in mind.
+
+    If a sending fails, no ledger is committed. A ledger of a pack that comes again would hold rows that are direct by
+    then.
+
+    Attributes:
+        end: the first row that is not sent.
+        sent: the counts of each sending.
+    """
+
+    def __init__(self, ports: Ports, progress: Progress, rows: pa.Table, slots: np.ndarray) -> None:
+        self._ports = ports
+        self._progress = progress
+        self._rows = rows
+        self._slots = slots
+        self.end = 0
+        self.sent: list[Direct] = []
+
+    def send(self, state: TopicState) -> None:
+        """Sends the rows that were not sent yet, of all slots that are sealed in a topic state."""
+        end = int(np.searchsorted(self._slots, state.sealed))
+        if end <= self.end:
+            return
+        self._progress.begin(state.sealed)
+        self.sent.append(send_direct(self._ports, state, self._rows.slice(self.end, end - self.end)))
+        self._progress.sent(state.sealed)
+        self.end = end
+
+
+def _unsent_rows(pack: Pack, slot_ms: int, sent_below: int) -> pa.Table:
+    """Returns a pack's rows, without rows that an earlier try sent.
+
+    Raises:
+        CorruptPack: a message cannot be a row.
+    """
+    try:
+        rows = pack_rows(pack)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise CorruptPack(f"a message that no ledger can hold ({type(error).__name__})") from error
+    if not sent_below:
+        return rows
+    return rows.filter(pc.greater_equal(rows.column("deliver_at_ms"), sent_below * slot_ms))
 
 
 def pack_rows(pack: Pack) -> pa.Table:
@@ -163,21 +239,23 @@ def _seal_what_is_due(ports: Ports, state: TopicState, slots: np.ndarray) -> Top
 
 
 def _commit(
-    ports: Ports, state: TopicState, rows: pa.Table, slots: np.ndarray
-) -> tuple[TopicState, Bucket | None, int]:
-    """Commits the rows of open slots as a ledger.
+    ports: Ports, state: TopicState, rows: pa.Table, slots: np.ndarray, sealed: _SealedRows
+) -> tuple[TopicState, Bucket | None, int, int | None]:
+    """Sends the rows of sealed slots, and then commits the others as a ledger.
 
-    Returns the topic state by which the other rows are direct.
+    Returns the topic state by which rows are direct, the bucket, the commits that were tried, and the slot whose
+    schedule is missing.
     """
     ledger: Ledger | None = None
     object_name = ""
     routed_by = -1
     for attempt in range(1, _ATTEMPTS + 1):
-        start = int(np.searchsorted(slots, state.sealed))
+        sealed.send(state)
+        start = sealed.end
         if start == len(slots):
             if ledger is not None:
                 ports.objects.delete([object_name])
-            return state, None, attempt - 1
+            return state, None, attempt - 1, None
         if ledger is None or start != routed_by:
             if ledger is not None:
                 ports.objects.delete([object_name])
@@ -189,9 +267,9 @@ def _commit(
             ports.objects.put(object_name, ledger.data)
             routed_by = start
             bucket = ledger.summary.bucket(bucket_id, object_name)
-        commit = commit_and_schedule(ports, state, bucket)
+        commit, unscheduled = commit_bucket(ports, state, bucket)
         if commit is not Commit.MOVED:
-            return state, bucket if commit is Commit.COMMITTED else None, attempt
+            return state, bucket if commit is Commit.COMMITTED else None, attempt, unscheduled
         moved = ports.topic_states.read(state.topic)
         if moved is None or moved.generation != state.generation:
             ports.objects.delete([object_name])

@@ -7,16 +7,44 @@ and each portion is ingested before the next is decoded. SQS might have grouped 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tidewheel.errors import KeysNotSettled
-from tidewheel.model.pack import Pack
+from tidewheel.errors import CorruptPack, KeysNotSettled
+from tidewheel.ledger.bucket import content_id
+from tidewheel.model.pack import PACK_ATTRIBUTE, SENDER_SKEW_MS, Arrival, Pack, decode_pack
+from tidewheel.model.refused import QueuedMessage
 
 MAX_HELD_BYTES = 64 * 1024 * 1024
 """Decompressed bytes of packs that are ingested at one time. Several copies fit into ingest's memory."""
 
 NamedPack = tuple[str, Pack]
 """A pack, and the id of its SQS message."""
+
+
+def pack_of(message: QueuedMessage) -> Pack:
+    """Reads a message of an ingest queue as a pack, by SQS's clock.
+
+    The sender's time counts up to SQS's own time and the skew of an honest clock. A later time would outlive purges
+    that come after the message, and would win its key for ever.
+
+    A pack that is older than its SQS message was redriven: it was refused, or a dead letter.
+
+    Raises:
+        CorruptPack: the message has no pack, or an unreadable pack.
+        NewerRelease: the pack has a newer version.
+    """
+    data = message.attributes.get(PACK_ATTRIBUTE, {}).get("BinaryValue")
+    if data is None:
+        raise CorruptPack(f"no Binary attribute {PACK_ATTRIBUTE!r}")
+    pack = decode_pack(data, message.sent_at_ms)
+    return replace(
+        pack,
+        sent_at_ms=min(pack.sent_at_ms, message.sent_at_ms + SENDER_SKEW_MS),
+        arrival=Arrival(
+            name=content_id(data),
+            retried=message.receives > 1 or pack.sent_at_ms + SENDER_SKEW_MS < message.sent_at_ms,
+        ),
+    )
 
 
 def groups(packs: Iterable[NamedPack]) -> Iterator[list[NamedPack]]:
@@ -73,7 +101,7 @@ def ingest_group(
     try:
         ingest_packs([pack for _, pack in packs])
     except Exception as error:
-        if not isinstance(error, KeysNotSettled) or len(packs) == 1:
+        if not isinstance(error, (CorruptPack, KeysNotSettled)) or len(packs) == 1:
             return [PendingPacks(names=[name for name, _ in packs], error=error)]
         half = len(packs) // 2
         return [left for part in (packs[:half], packs[half:]) for left in ingest_group(part, ingest_packs, in_time)]

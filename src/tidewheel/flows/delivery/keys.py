@@ -50,6 +50,7 @@ def settle_keys(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> int:
         return 0
     settling = _Settling(ports, state)
     losers: list[MessageId] = []
+    candidates = _with_allowed_moves(ports, state.topic, candidates)
 
     def side_by_side(groups: list[list[_Candidate]], settle: Callable[[list[_Candidate]], list[MessageId]]) -> None:
         def one(index: int) -> None:
@@ -73,6 +74,23 @@ def _candidates(pack: Pack) -> list[_Candidate]:
         for i, options in enumerate(pack.options or ())
         if options is not None and (options.key is not None or options.moves is not None)
     ]
+
+
+def _with_allowed_moves(ports: Ports, topic: str, candidates: list[_Candidate]) -> list[_Candidate]:
+    """Returns the candidates without moves that nobody allowed: such a message comes beside the other message.
+
+    A pack may name any ids. Only the item that `reschedule` writes under its own permission makes a move count.
+    """
+
+    def check(index: int) -> None:
+        mine = candidates[index]
+        moved = mine.options.moves
+        if moved is not None and not ports.tombstones.may_move(topic, mine.id, moved):
+            candidates[index] = replace(mine, options=replace(mine.options, moves=None))
+
+    for _ in ports.parallel(check, [i for i, each in enumerate(candidates) if each.options.moves is not None]):
+        pass
+    return candidates
 
 
 class _Settling:
@@ -147,7 +165,8 @@ class _Settling:
             if found is None:
                 return True
             if found.id == mine.id:
-                return not found.cancelled
+                # A cancel that found the slot sealed put no tombstone, and said that the message comes.
+                return not found.cancelled or (found.id is not None and self._find(found.id) is None)
             if moves and found.id is not None and self._leads_to(found.id, mine.id):
                 # The same message at another time: it must not lose against its own earlier version.
                 if found.cancelled:
@@ -157,7 +176,12 @@ class _Settling:
                 return False
             elif found.version > mine.version and self._alive(found):
                 # The entry is newer and stays. `mine` lives only if it was due before the newer message was sent.
-                return mine.deliver_at_ms <= found.sent_ms
+                if mine.deliver_at_ms <= found.sent_ms or mine.floor <= found.floor:
+                    return mine.deliver_at_ms <= found.sent_ms
+                # What `mine` replaces must not come either, even if the newer message is cancelled.
+                if self._storage.keys.move(self._state.topic, found, replace(found, floor=mine.floor), None):
+                    return False
+                continue
             elif found.version < mine.version and not mine.replace and self._overlap(found, mine):
                 return False
             else:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.objects import Objects
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.delayed_index import next_slot
 from tidewheel.ledger.segment_table import touching
+from tidewheel.model.plan import Unindexed
 
 
 def complete(objects: Objects, bucket: Bucket) -> Bucket:
@@ -24,34 +26,60 @@ def complete(objects: Objects, bucket: Bucket) -> Bucket:
     return bucket.with_tail(objects.get_range(bucket.object_name, bucket.tail.offset, bucket.tail.length))
 
 
-def completed(ports: Ports, buckets: Sequence[Bucket], first_slot: int, end_slot: int, slot_ms: int) -> list[Bucket]:
-    """Returns the buckets, complete for slots of [first_slot, end_slot).
+def unindexed(bucket: Bucket) -> Unindexed:
+    """Returns how a plan names a ledger whose index cannot be read."""
+    tail = "" if bucket.tail is None else bucket.tail.tag
+    return Unindexed(object_name=bucket.object_name, tail=tail, size_bytes=bucket.size_bytes, rows=bucket.rows)
+
+
+class Indexes(NamedTuple):
+    """All buckets, and those of them whose tail is needed and could not be read."""
+
+    buckets: list[Bucket]
+    unreadable: list[Bucket]
+
+
+def completed(ports: Ports, buckets: Sequence[Bucket], first_slot: int, end_slot: int, slot_ms: int) -> Indexes:
+    """Returns the buckets, complete for slots of [first_slot, end_slot) as far as their tails can be read.
 
     Tails are read side by side. All slots of a tail are kept, but only the segments that the range touches: a large
     ledger has thousands of segments, and a dispatch that kept all would grow with the number of waiting messages.
     """
     found = list(buckets)
+    unreadable: list[Bucket] = []
 
     def read(i: int) -> None:
-        whole = complete(ports.objects, found[i])
+        try:
+            whole = complete(ports.objects, found[i])
+        except Exception:  # of any kind: the other ledgers are on time, and whoever delivers this one reads it again
+            unreadable.append(found[i])
+            return
         found[i] = replace(whole, segments=touching(whole.segments, first_slot * slot_ms, end_slot * slot_ms))
 
     wanted = [i for i, bucket in enumerate(found) if not bucket.complete and bucket.occupies(first_slot, end_slot)]
     for _ in ports.parallel(read, wanted):
         pass
-    return found
+    return Indexes(found, sorted(unreadable, key=lambda each: each.object_name))
 
 
 def next_occupied(ports: Ports, buckets: Sequence[Bucket], at_or_after: int) -> int | None:
     """Returns the first occupied slot at or after a slot, or None.
 
-    Reads coarse bitmaps whole where the result depends on these.
+    Reads coarse bitmaps whole where the result depends on these. A bitmap that cannot be read counts as it is.
     """
     known = list(buckets)
+    unreadable: set[int] = set()
     while True:
         slot = next_slot(known, at_or_after)
-        coarse = [i for i, bucket in enumerate(known) if bucket.slot_shift and bucket.next_slot(at_or_after) == slot]
+        coarse = [
+            i
+            for i, bucket in enumerate(known)
+            if bucket.slot_shift and i not in unreadable and bucket.next_slot(at_or_after) == slot
+        ]
         if slot is None or not coarse:
             return slot
         for i in coarse:
-            known[i] = complete(ports.objects, known[i])
+            try:
+                known[i] = complete(ports.objects, known[i])
+            except Exception:  # a dispatch too early plans nothing of it, or sets it aside
+                unreadable.add(i)

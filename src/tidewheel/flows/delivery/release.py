@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
+from operator import itemgetter
 
 import pyarrow as pa
 
-from tidewheel.errors import NotTaken, QueueUnavailable
+from tidewheel.errors import ClockDoubted, DelayTooLong, QueueUnavailable
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.queues import Release
+from tidewheel.flows.ports.queues import Refusal, Release
 from tidewheel.model.message import HEADER_ATTRIBUTE, HEADER_BYTES, SQS_MAX_BYTES, Encoding, id_text
 from tidewheel.model.received import header_text
 from tidewheel.model.wheel import fine_delay_s
 
 BATCH_MESSAGES = 10
 _ATTEMPTS = 3
+_MOST_FAILED = 2
+"""Batches in a row that take nothing, after which the queue gets no more of this call."""
+_QUEUE_MS = 20_000
+"""How long one call sends to one queue: a third of a delivering function's time."""
 _REFERENCE = '"ref":'
 """In a header's extras. JSON escapes quotation marks inside a text, so no text contains this."""
 
@@ -79,39 +85,152 @@ def _size(attributes: dict[str, str] | None) -> int:
     return sum(len(name.encode()) + len(value.encode()) + len("String") for name, value in attributes.items())
 
 
-def send(ports: Ports, queue_url: str, messages: Sequence[Release]) -> int:
-    """Sends messages to one queue. Returns the number of batches.
+@dataclass(slots=True)
+class Outcome:
+    """The result of sending messages to one queue.
 
-    The delay is computed just before each attempt. A message that SQS refuses for its own fault is kept in the queue of
-    refused messages and stops nothing. If it stops half-way, a repetition sends copies of the sent messages with the
-    same message ids.
-
-    Raises:
-        QueueUnavailable: the queue is gone or refuses everything; `unsent` lists the messages that were not taken.
-        NotTaken: some messages were not taken after three tries.
-        DelayTooLong: a message is due too far ahead; nothing of its batch was sent.
+    Attributes:
+        messages: how many there were.
+        untaken: place -> why the queue did not take the message. None: nobody knows, or the message was not tried.
+        refused: how many messages went to the queue of refused messages.
+        unavailable: whether the queue is gone or denies access.
+        error: a failure of a call, if any.
     """
-    batches = _batches(messages)
 
-    refused: list[int] = []
-    errors: list[QueueUnavailable] = []
+    messages: int
+    untaken: dict[int, Refusal | None] = field(default_factory=dict)
+    refused: int = 0
+    unavailable: bool = False
+    error: Exception | None = None
 
-    def send_batch(index: int) -> None:
+    @property
+    def taken(self) -> int:
+        """How many messages are settled: sent, or kept in the queue of refused messages."""
+        return self.messages - len(self.untaken)
+
+    @property
+    def sent(self) -> int:
+        """How many messages the queue took."""
+        return self.taken - self.refused
+
+    @property
+    def own_refusals(self) -> dict[int, Refusal]:
+        """The messages that the queue refused for the message's own sake, not for all alike."""
+        return {place: each for place, each in self.untaken.items() if each is not None and not each.throttled}
+
+    @property
+    def places(self) -> list[int]:
+        """The places of the messages that the queue did not take, in order."""
+        return sorted(self.untaken)
+
+    @property
+    def down(self) -> bool:
+        """Whether the queue takes nothing: it is gone, or took none of a whole batch at least."""
+        if isinstance(self.error, ClockDoubted | DelayTooLong):  # a clock is wrong, not the queue
+            return False
+        return self.unavailable or (not self.taken and self.messages >= BATCH_MESSAGES)
+
+    @property
+    def blames_messages(self) -> bool:
+        """Whether the queue answered, and refused messages only for their own sake."""
+        refusals = [each for each in self.untaken.values() if each is not None]
+        return self.error is None and bool(refusals) and not any(each.throttled for each in refusals)
+
+    @property
+    def refused_some(self) -> bool:
+        """Whether the queue took messages, and refused others only for their own sake."""
+        return self.sent > 0 and self.blames_messages
+
+    @property
+    def failures(self) -> tuple[Exception, ...]:
+        """The error for the log, if a call got no answer or none that says more."""
+        return () if self.error is None or self.unavailable else (self.error,)
+
+
+class _Sending:
+    """The sending of messages to one queue. Gives up early, so that the queue holds no call."""
+
+    def __init__(self, ports: Ports, queue_url: str, messages: Sequence[Release]) -> None:
+        self._ports = ports
+        self._queue_url = queue_url
+        self.batches = _batches(messages)
+        self._starts = list(accumulate(map(len, self.batches), initial=0))
+        self._ends_ms: int | None = None
+        self._failed_in_a_row = 0
+        self.outcome = Outcome(len(messages))
+
+    def send(self, index: int) -> None:
+        """Sends a batch, unless the queue was given up. Raises nothing."""
+        start, batch = self._starts[index], self.batches[index]
+        waiting: dict[int, Refusal | None] = dict.fromkeys(range(len(batch)))
+        if self._goes_on():
+            # A queue that took nothing of a batch is not asked three times for the next.
+            for _ in range(1 if self._failed_in_a_row else _ATTEMPTS):
+                if not waiting or not self._try(batch, waiting):
+                    break
+            self._failed_in_a_row = self._failed_in_a_row + 1 if len(waiting) == len(batch) else 0
+        self.outcome.untaken.update((start + place, refusal) for place, refusal in waiting.items())
+
+    def _goes_on(self) -> bool:
+        """Whether the queue gets another batch. It gets none from a machine whose clock is doubted."""
         try:
-            if not errors:  # once one batch finds no queue, the others are not tried
-                _send_batch(ports, queue_url, batches[index])
-                return
-        except QueueUnavailable as error:
-            errors.append(error)
-        refused.append(index)
+            now_ms = self._ports.clock.now_ms()
+        except ClockDoubted as error:
+            self.outcome.error = error
+            return False
+        self._ends_ms = self._ends_ms or now_ms + _QUEUE_MS
+        return self._failed_in_a_row < _MOST_FAILED and now_ms < self._ends_ms and not self.outcome.unavailable
 
-    for _ in ports.parallel(send_batch, range(len(batches))):
+    def _try(self, batch: Sequence[Release], waiting: dict[int, Refusal | None]) -> bool:
+        """Sends the waiting messages of a batch once. Returns whether another try may help."""
+        ports, places = self._ports, list(waiting)
+        try:
+            now_ms = ports.clock.now_ms()
+            delays = [fine_delay_s(batch[place].deliver_at_ms, now_ms, ports.max_skew_ms) for place in places]
+            entries = [(batch[place], delay) for place, delay in zip(places, delays, strict=True)]
+            refusals = {places[each.index]: each for each in ports.queues.send(self._queue_url, entries)}
+            for place in places:
+                waiting[place] = refusals.get(place)
+                if place not in refusals:
+                    del waiting[place]
+            for place, refusal in refusals.items():
+                if refusal.permanent:
+                    refuse(ports, self._queue_url, batch[place], refusal.code, refusal.reason)
+                    del waiting[place]
+                    self.outcome.refused += 1
+        except Exception as error:  # no answer, or none that says which messages were taken
+            self.outcome.error = error
+            self.outcome.unavailable |= isinstance(error, QueueUnavailable)
+            return False
+        return True
+
+
+def send(ports: Ports, queue_url: str, messages: Sequence[Release]) -> Outcome:
+    """Sends messages to one queue. See `send_all`."""
+    [outcome] = send_all(ports, [(queue_url, messages)])
+    return outcome
+
+
+def send_all(ports: Ports, sendings: Sequence[tuple[str, Sequence[Release]]]) -> list[Outcome]:
+    """Sends messages to queues, side by side. Returns the outcome of each queue. Raises nothing.
+
+    The batches of all queues take turns, so a slow queue holds no other. A queue is given up once _MOST_FAILED batches
+    in a row took nothing, or after _QUEUE_MS. The delay is computed just before each attempt. A message that SQS
+    refuses for its own fault is kept in the queue of refused messages and stops nothing. If it stops half-way, a
+    repetition sends copies of the sent messages with the same message ids.
+    """
+    queues = [_Sending(ports, queue_url, messages) for queue_url, messages in sendings]
+    turns = [(number, queue) for queue in queues for number in range(len(queue.batches))]
+    if len(queues) > 1:
+        turns.sort(key=itemgetter(0))
+
+    def send_batch(turn: int) -> None:
+        number, queue = turns[turn]
+        queue.send(number)
+
+    for _ in ports.parallel(send_batch, range(len(turns))):
         pass
-    if refused:
-        starts = list(accumulate(map(len, batches), initial=0))
-        unsent = [place for index in sorted(refused) for place in range(starts[index], starts[index + 1])]
-        raise QueueUnavailable(queue_url, errors[0].reason, unsent)
-    return len(batches)
+    return [queue.outcome for queue in queues]
 
 
 def _batches(messages: Sequence[Release]) -> list[Sequence[Release]]:
@@ -125,23 +244,6 @@ def _batches(messages: Sequence[Release]) -> list[Sequence[Release]]:
     if start < len(messages):
         found.append(messages[start:])
     return found
-
-
-def _send_batch(ports: Ports, queue_url: str, batch: Sequence[Release]) -> None:
-    waiting = list(batch)
-    for _ in range(_ATTEMPTS):
-        now_ms = ports.clock.now_ms()
-        delays = [fine_delay_s(message.deliver_at_ms, now_ms, ports.max_skew_ms) for message in waiting]
-        refusals = ports.queues.send(queue_url, list(zip(waiting, delays, strict=True)))
-        if not refusals:
-            return
-        for refusal in refusals:
-            if refusal.permanent:
-                refuse(ports, queue_url, waiting[refusal.index], refusal.code, refusal.reason)
-        waiting = [waiting[refusal.index] for refusal in refusals if not refusal.permanent]
-        if not waiting:
-            return
-    raise NotTaken(queue_url, len(waiting), _ATTEMPTS, refusals[-1].reason)
 
 
 def refuse(ports: Ports, queue_url: str, message: Release, code: str, reason: str) -> None:

@@ -24,9 +24,12 @@ from tidewheel.flows.ports.plans import Plans
 from tidewheel.flows.ports.queues import Queues
 from tidewheel.flows.ports.recurring import RecurringMessages
 from tidewheel.flows.ports.runs import Runs
+from tidewheel.flows.ports.sent_rows import SentRows
+from tidewheel.flows.ports.set_aside import SetAsideItems
 from tidewheel.flows.ports.subscriptions import Subscriptions
 from tidewheel.flows.ports.tombstones import Tombstones
 from tidewheel.flows.ports.topic_states import TopicStates
+from tidewheel.flows.ports.unreadable import UnreadableItems
 from tidewheel.flows.ports.wheel import Wheel
 
 
@@ -48,9 +51,15 @@ class Storage(Protocol):
     @property
     def parks(self) -> Parks: ...
     @property
+    def set_aside(self) -> SetAsideItems: ...
+    @property
+    def unreadable(self) -> UnreadableItems: ...
+    @property
     def tombstones(self) -> Tombstones: ...
     @property
     def keys(self) -> Keys: ...
+    @property
+    def sent_rows(self) -> SentRows: ...
     @property
     def recurring(self) -> RecurringMessages: ...
     @property

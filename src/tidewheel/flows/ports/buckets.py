@@ -55,10 +55,13 @@ class Buckets(Protocol):
         """Reads one bucket."""
         ...
 
-    def all(self, topic: str) -> list[Bucket]:
+    def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Bucket]:
         """Reads all buckets of a topic, page by page.
 
         The result is a snapshot only together with a condition on swap_version.
+
+        Args:
+            unreadable: gets the name and the error of each that cannot be read. None: the first error is raised.
         """
         ...
 

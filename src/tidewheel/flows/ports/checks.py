@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from tidewheel.model.park import ParkKey
+from tidewheel.model.set_aside import SetAsideKey
 from tidewheel.model.subscription_state import DeliveryKey
 
 
 class Due(NamedTuple):
-    """The topics, deliveries and parks that the sweep must check."""
+    """The topics, deliveries, parks and set-aside items that the sweep must check."""
 
     topics: list[str]
     deliveries: list[DeliveryKey]
     parks: list[ParkKey]
+    set_aside: list[SetAsideKey]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +33,14 @@ class DailyClaim:
 class Checks(Protocol):
     """The due checks of all topics, and the claims on daily work."""
 
-    def due(self, now_ms: int) -> Due:
-        """Returns topics, open deliveries and parks whose next check has come, earliest first.
+    def due(self, now_ms: int, failed: dict[str, Exception] | None = None) -> Due:
+        """Returns topics, open deliveries, parks and suspects whose next check has come, earliest first.
 
         The read is eventually consistent.
+
+        Args:
+            now_ms: the time.
+            failed: gets the name and the error of each query that failed. None: the first error is raised.
         """
         ...
 

@@ -61,8 +61,12 @@ class Deliveries(Protocol):
         """Reads an open delivery."""
         ...
 
-    def all(self, topic: str) -> list[Delivery]:
-        """Reads all open deliveries of a topic."""
+    def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Delivery]:
+        """Reads all open deliveries of a topic.
+
+        Args:
+            unreadable: gets the name and the error of each that cannot be read. None: the first error is raised.
+        """
         ...
 
     def lease_part(self, key: DeliveryKey, part: int, now_ms: int, expired_before_ms: int) -> Delivery | None:

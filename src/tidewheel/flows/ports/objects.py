@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -63,6 +63,15 @@ class Objects(Protocol):
 
     def move(self, name: str, to: str) -> None:
         """Renames an object. If the move stops in the middle, the object may have both names."""
+        ...
+
+    def restore(self, name: str, whole: Callable[[Callable[[int, int], bytes]], bool]) -> bool:
+        """Makes the newest kept version of an object that is whole the current one. Returns False if there is none.
+
+        Args:
+            name: the object, which may be deleted.
+            whole: told a function that reads a range (offset, length) of a version.
+        """
         ...
 
     def delete(self, names: Iterable[str]) -> None:

@@ -44,7 +44,10 @@ class Plans(Protocol):
         ...
 
     def ranges(self, topic: str) -> list[tuple[int, int]]:
-        """Reads [first_slot, end_slot) of every plan, without the manifests."""
+        """Reads [first_slot, end_slot) of every plan, without the manifests.
+
+        If an end cannot be read, it is the next plan's begin, or ALL_SEALED.
+        """
         ...
 
     def objects(self, topic: str) -> frozenset[str]:

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from tidewheel.model.job import HoldJob
 from tidewheel.model.park import ParkKey
+from tidewheel.model.set_aside import SetAside
 from tidewheel.model.subscription_state import DeliveryKey
 
 
@@ -27,12 +29,14 @@ class Refusal:
     Attributes:
         index: the message's place in the batch.
         permanent: whether SQS will never take the message (the message's fault, not the service's).
+        throttled: whether SQS or the queue's key is at fault, for all messages alike. No message is refused for that.
     """
 
     index: int
     permanent: bool
     code: str
     reason: str
+    throttled: bool = False
 
 
 class Queues(Protocol):
@@ -50,8 +54,16 @@ class Queues(Protocol):
         """Puts parts of a delivery into the work queue."""
         ...
 
-    def enqueue_parks(self, keys: Sequence[ParkKey]) -> None:
-        """Puts parks to drain into the work queue."""
+    def enqueue_parks(self, keys: Sequence[ParkKey], *, delay_s: int = 0) -> None:
+        """Puts parks to drain into the work queue, hidden for some seconds."""
+        ...
+
+    def enqueue_hold(self, job: HoldJob, *, delay_s: int = 0) -> None:
+        """Puts messages that the table does not take now into the work queue, hidden for some seconds."""
+        ...
+
+    def enqueue_set_aside(self, items: Sequence[SetAside]) -> None:
+        """Puts tries of set-aside items into the work queue."""
         ...
 
     def enqueue_catch_up(self, topic: str, subscription: str, generation: str) -> None:
@@ -63,5 +75,5 @@ class Queues(Protocol):
         ...
 
     def refuse(self, document: Mapping[str, object]) -> None:
-        """Keeps an undeliverable message, with the reason, in the queue of refused messages."""
+        """Keeps a message that SQS or a function refused, with the reason, in the queue of refused messages."""
         ...

@@ -27,14 +27,28 @@ class RecurringMessages(Protocol):
         """Reads a recurring message."""
         ...
 
-    def all(self, topic: str) -> list[Recurring]:
-        """Reads all recurring messages of a topic, by name."""
+    def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Recurring]:
+        """Reads all recurring messages of a topic, by name.
+
+        Args:
+            unreadable: gets the name and the error of each that cannot be read. None: the first error is raised.
+        """
         ...
 
-    def delete(self, state: TopicState, seen: Recurring) -> bool:
+    def note_missed(self, topic: str, name: str, slot: int) -> None:
+        """Notes on a recurring message that it was not planned from a slot on. An earlier note stays.
+
+        `RECUR: missed_slot = slot if absent IF the recurring message exists`.
+        """
+        ...
+
+    def delete(self, state: TopicState, name: str, generation: str | None) -> bool:
         """Deletes a recurring message. Returns False if refused.
 
         `T{delete RECUR IF its generation is as seen; STATE: recurring - 1 IF generation as read}`.
+
+        Args:
+            generation: the recurring message's, as seen. None: it cannot be read, and any is deleted.
         """
         ...
 

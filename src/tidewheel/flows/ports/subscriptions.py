@@ -17,8 +17,8 @@ class Subscriptions(Protocol):
         `T{put SUB IF absent; STATE: subscriptions_version + 1, work_version + 1, the next slot lowered to the cursor IF
         collected_until <= cursor and generation as read}`.
 
-        A lowered next slot has no schedule. If the lowered next slot is open, so that its schedule could still fire,
-        the sweep is to check the topic at once (`AT_ONCE_MS`).
+        A lowered next slot has no schedule. If the lowered next slot is open, so that its schedule could still fire, or
+        the schedule of the higher next slot is missing, the sweep is to check the topic at once (`AT_ONCE_MS`).
         """
         ...
 
@@ -26,8 +26,12 @@ class Subscriptions(Protocol):
         """Reads one subscription."""
         ...
 
-    def all(self, topic: str) -> list[SubscriptionState]:
-        """Reads all subscriptions of a topic, by name."""
+    def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[SubscriptionState]:
+        """Reads all subscriptions of a topic, by name.
+
+        Args:
+            unreadable: gets the name and the error of each that cannot be read. None: the first error is raised.
+        """
         ...
 
     def pause(self, subscription: SubscriptionState) -> bool:
@@ -50,8 +54,8 @@ class Subscriptions(Protocol):
         `T{SUB: state = ACTIVE IF state and generation as read; STATE: work_version + 1, the next slot lowered to the
         cursor IF generation as read and next_slot compares with the cursor as in `state`}`.
 
-        A lowered next slot has no schedule. If the lowered next slot is open, so that its schedule could still fire,
-        the sweep is to check the topic at once (`AT_ONCE_MS`).
+        A lowered next slot has no schedule. If the lowered next slot is open, so that its schedule could still fire, or
+        the schedule of the higher next slot is missing, the sweep is to check the topic at once (`AT_ONCE_MS`).
         """
         ...
 

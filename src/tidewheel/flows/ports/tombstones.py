@@ -68,6 +68,17 @@ class Tombstones(Protocol):
         """Deletes tombstones of slots below end_slot whose ttl has passed."""
         ...
 
+    def allow_move(self, topic: str, mover: MessageId, moved: MessageId, ttl_s: int) -> None:
+        """Allows a message that is not sent yet to take another message's place.
+
+        Only callers who may cancel can write this, so a pack alone moves nothing.
+        """
+        ...
+
+    def may_move(self, topic: str, mover: MessageId, moved: MessageId) -> bool:
+        """Returns whether a message may take another message's place."""
+        ...
+
     def restore(self, topic: str, tombstone: Tombstone) -> None:
         """Puts a tombstone for a rebuild and overwrites an existing tombstone."""
         ...

@@ -13,6 +13,13 @@ AT_ONCE_MS = 0
 """Sentinel in `next_check_ms`: tells the sweep to create the missing schedule of the next slot."""
 
 
+def check_again_at(state: TopicState, collect_at_ms: int | None) -> int | None:
+    """Returns the next check of a topic whose next slot stays. A missing schedule stays missing."""
+    if state.next_check_ms == AT_ONCE_MS:
+        return AT_ONCE_MS
+    return state.check_at(state.next_slot, collect_at_ms)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextWork:
     """A changed next slot, with the times of the next check and the next collection.

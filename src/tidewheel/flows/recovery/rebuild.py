@@ -7,7 +7,7 @@ repeated.
 
 from __future__ import annotations
 
-import secrets
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -20,6 +20,7 @@ from tidewheel.errors import (
     TopicDeleting,
     UnknownTopic,
 )
+from tidewheel.flows.delivery.away import note_away
 from tidewheel.flows.delivery.recur import delete_plan
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.objects import Objects, StoredObject
@@ -29,6 +30,7 @@ from tidewheel.flows.recovery.rebuild_planning import (
     groups,
     planned_of,
     resolve,
+    restored_recurring,
     restored_state,
     restored_subscriptions,
     rewriting,
@@ -41,7 +43,15 @@ from tidewheel.ledger.inspection import Inspected
 from tidewheel.ledger.reader import tags_of
 from tidewheel.ledger.writer import GENERATION_TAG, TOPIC_TAG
 from tidewheel.model.checkpoint import Checkpoint, with_effective_cursors
-from tidewheel.model.object_names import ASIDE, LEDGERS, is_ledger, topic_prefix
+from tidewheel.model.object_names import (
+    ASIDE,
+    LEDGERS,
+    PLANS,
+    is_ledger,
+    ledger_name,
+    parse_occurrences_name,
+    topic_prefix,
+)
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.wheel import open_from
 
@@ -61,7 +71,7 @@ def rebuild(
 
     If it stops
         after the lease: the next run begins when the lease has run out.
-        after the checkpoint: all is as it was.
+        after the note that the topic is away, or the checkpoint: all is as it was.
         after the topic state is deleted, or anywhere before it is put again: the topic is at rest; the next run starts
             over. The next run drops or uses the ledgers that this run has written, by their lineage.
         after the topic state is put: all is done.
@@ -92,6 +102,7 @@ def rebuild(
     if not ports.merges.lease(topic, now_ms, until_ms):
         raise ConcurrentModification("rebuild", topic, 1)
     try:
+        note_away(ports, topic)
         if ports.topic_states.read(topic) is not None:
             checkpoint_topic(ports, topic, ahead_ms=ports.max_skew_ms + 1)
             ports.topic_states.delete(topic)
@@ -104,8 +115,9 @@ def rebuild(
 def _rebuild(
     ports: Ports, topic: str, engine: RebuildEngine, settings: TopicSettings | None, say: Callable[[str], None]
 ) -> RebuildReport:
+    checkpoint = _basis(ports, topic, ledgers_of(ports.objects, topic), settings)
+    _keep_occurrences(ports, checkpoint)
     stored = ledgers_of(ports.objects, topic)
-    checkpoint = _basis(ports, topic, stored, settings)
     say(f"topic {topic}: {len(stored):,} objects, {sum(each.size_bytes for each in stored) / 1e6:,.1f} MB")
     slot_ms = checkpoint.settings.slot_ms
     inspected = engine.inspect(stored, slot_ms)
@@ -119,16 +131,14 @@ def _rebuild(
     _move_aside(ports, resolved, together)
     rewritten = {place for each in together for place in each}
     live = [each for place, each in enumerate(buckets_of(resolved)) if place not in rewritten] + outputs
-    holding = {(park.key.subscription, park.key.generation) for park in ports.parks.all(topic)}
-    subscriptions = restored_subscriptions(checkpoint, planned, secrets.token_hex(8), holding)
     _clear(ports, topic, keep={each.id for each in live})
     for bucket in live:
         ports.buckets.restore(topic, bucket)
     for tombstone in checkpoint.tombstones:
         ports.tombstones.restore(topic, tombstone)
-    for recurring in checkpoint.recurring:
+    for recurring in restored_recurring(checkpoint):
         ports.recurring.restore(recurring)
-    for subscription in subscriptions:
+    for subscription in restored_subscriptions(checkpoint, planned):
         ports.subscriptions.restore(subscription)
     if not ports.topic_states.create(restored_state(checkpoint, planned, now_ms)):
         raise AlreadyExists("topic", topic, "an index that was made during the rebuild")
@@ -176,11 +186,15 @@ def _basis(ports: Ports, topic: str, stored: Sequence[StoredObject], settings: T
 def with_table(ports: Ports, checkpoint: Checkpoint, now_ms: int) -> Checkpoint:
     """Returns a checkpoint with the subscriptions and tombstones that only the table has."""
     known = {each.name for each in checkpoint.subscriptions}
-    found = [each for each in ports.subscriptions.all(checkpoint.topic) if each.name not in known]
-    opened = ports.deliveries.all(checkpoint.topic) if found else []
+    unreadable: dict[str, Exception] = {}
+    found = [each for each in ports.subscriptions.all(checkpoint.topic, unreadable) if each.name not in known]
+    for name, error in unreadable.items():
+        if name not in known:
+            raise error
+    opened = ports.deliveries.all(checkpoint.topic, {}) if found else []
     tombstones = {each[:2]: each for each in (*ports.tombstones.all(checkpoint.topic), *checkpoint.tombstones)}
     added = tuple(with_effective_cursors(found, opened))
-    recurring = {each.name: each for each in (*checkpoint.recurring, *ports.recurring.all(checkpoint.topic))}
+    recurring = {each.name: each for each in (*checkpoint.recurring, *ports.recurring.all(checkpoint.topic, {}))}
     return replace(
         checkpoint,
         written_at_ms=max(now_ms, checkpoint.written_at_ms + 1),
@@ -188,6 +202,23 @@ def with_table(ports: Ports, checkpoint: Checkpoint, now_ms: int) -> Checkpoint:
         tombstones=tuple(sorted(tombstones.values(), key=lambda each: each[:3])),
         recurring=tuple(each for _, each in sorted(recurring.items())),
     )
+
+
+def _keep_occurrences(ports: Ports, checkpoint: Checkpoint) -> None:
+    """Makes ledgers of the planned occurrences of recurring messages.
+
+    Plans are made anew, but a recurring message that has ended since it was planned has no other copy. A repetition
+    makes the same ledgers.
+    """
+    topic, slot_ms = checkpoint.topic, checkpoint.settings.slot_ms
+    planned = planned_of(checkpoint, ports.clock.now_ms())
+    for each in ports.objects.list(topic_prefix(PLANS, topic)):
+        parsed = parse_occurrences_name(each.name)
+        if parsed is None or not planned <= parsed[0] < checkpoint.planned:
+            continue
+        first_slot, attempt = parsed
+        bucket_id = hashlib.blake2b(each.name.encode(), digest_size=16).hexdigest()
+        ports.objects.copy(each.name, ledger_name(topic, first_slot, slot_ms, bucket_id, attempt))
 
 
 def generation_of(objects: Objects, topic: str, stored: Sequence[StoredObject]) -> str:
@@ -234,7 +265,14 @@ def _move_aside(ports: Ports, resolved: Resolved, together: list[list[int]]) -> 
 
 
 def _clear(ports: Ports, topic: str, keep: set[str]) -> None:
-    """Deletes an index except subscriptions, parks, tombstones and kept buckets. Ledgers stay."""
+    """Deletes an index except subscriptions, parks, damaged items, tombstones and kept buckets. Ledgers stay.
+
+    A suspect holds its subscription's cursor, so its rows are planned again, unless they were direct.
+    """
+    suspects = [each for each in ports.set_aside.all(topic) if not each.damaged]
+    ports.set_aside.delete(each.key for each in suspects if not each.direct)
+    remade = ("ledger", "plan", "delivery", "merged ledger")
+    ports.unreadable.delete([each for each in ports.unreadable.all(topic) if each.what in remade])
     ports.deliveries.delete([each.key for each in ports.deliveries.all(topic)])
     for a, _ in ports.plans.ranges(topic):
         delete_plan(ports, topic, a)

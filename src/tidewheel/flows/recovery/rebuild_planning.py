@@ -13,7 +13,7 @@ are rewritten likewise. So are ledgers with damaged segments, without these segm
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyroaring import BitMap
@@ -22,6 +22,7 @@ from tidewheel.flows.upkeep.merge_planning import MAX_OUTPUT_BYTES, MAX_OUTPUT_R
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.checkpoint import Checkpoint
+from tidewheel.model.recurring import Recurring
 from tidewheel.model.segment import Segment
 from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic_state import TopicState
@@ -152,30 +153,19 @@ def restored_state(checkpoint: Checkpoint, planned: int, now_ms: int) -> TopicSt
     )
 
 
-def restored_subscriptions(
-    checkpoint: Checkpoint, planned: int, generation: str, holding: Container[tuple[str, str]] = ()
-) -> list[SubscriptionState]:
+def restored_subscriptions(checkpoint: Checkpoint, planned: int) -> list[SubscriptionState]:
     """Returns the restored subscriptions. They start at `planned`, without the rows that they had.
 
-    Their generation is new, so that parts of old deliveries have no subscription. A subscription with parks keeps its
-    generation, because the parks belong to it only by the generation. A part of an old delivery can then only deliver a
-    part of a new delivery.
-
-    Args:
-        checkpoint: the checkpoint to restore.
-        planned: the mark.
-        generation: the new generation.
-        holding: names and generations of subscriptions with parks.
+    Their generation stays, because parks, set-aside items and messages that the work queue holds belong to them only by
+    the generation. A job for a part of an old delivery can then only deliver a part of a new delivery.
     """
-    return [
-        replace(
-            each,
-            cursor=planned,
-            start=max(each.start, each.cursor),
-            generation=each.generation if (each.name, each.generation) in holding else generation,
-        )
-        for each in checkpoint.subscriptions
-    ]
+    return [replace(each, cursor=planned, start=max(each.start, each.cursor)) for each in checkpoint.subscriptions]
+
+
+def restored_recurring(checkpoint: Checkpoint) -> list[Recurring]:
+    """Returns the restored recurring messages. Occurrences that were planned before the checkpoint are in ledgers."""
+    planned_ms = checkpoint.planned * checkpoint.settings.slot_ms
+    return [replace(each, first_ms=max(each.first_ms, planned_ms)) for each in checkpoint.recurring]
 
 
 def _sealed(checkpoint: Checkpoint, now_ms: int) -> int:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidewheel.errors import CorruptMetadata, ObjectMissing
+from tidewheel.errors import CorruptMetadata, ObjectMissing, ObjectRefused
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.objects import Objects
 from tidewheel.model.checkpoint import Checkpoint, checkpoint_of, decode_checkpoint, encode_checkpoint
 from tidewheel.model.object_names import CHECKPOINTS, checkpoint_name, topic_prefix
+from tidewheel.model.set_aside import SetAside
 from tidewheel.model.subscription_state import Delivery, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 
@@ -56,6 +57,7 @@ def write_checkpoint(
     state: TopicState,
     subscriptions: Iterable[SubscriptionState],
     opened: Iterable[Delivery],
+    aside: Iterable[SetAside],
     written_at_ms: int,
 ) -> bool:
     """Writes a topic's checkpoint. Returns False if the last checkpoint is the same.
@@ -65,12 +67,14 @@ def write_checkpoint(
     Args:
         state: read before the subscriptions.
         subscriptions: read before the deliveries.
-        opened: the open deliveries.
+        opened: the open deliveries, read before what is set aside.
+        aside: what is set aside. A suspect counts as an open delivery: a rebuild sends it again.
         written_at_ms: when the reading began, so that older data never counts as newer.
     """
+    suspects = [each.delivery for each in aside if not each.damaged]
     tombstones = ports.tombstones.all(state.topic)
     recurring = ports.recurring.all(state.topic) if state.recurring else ()
-    checkpoint = checkpoint_of(state, subscriptions, opened, tombstones, written_at_ms, recurring)
+    checkpoint = checkpoint_of(state, subscriptions, [*opened, *suspects], tombstones, written_at_ms, recurring)
     return store_checkpoint(ports.objects, checkpoint)
 
 
@@ -79,7 +83,11 @@ def store_checkpoint(objects: Objects, checkpoint: Checkpoint) -> bool:
 
     If it stops, `write_checkpoint` describes the result.
     """
-    found = find_checkpoints(objects, checkpoint.topic)
+    try:
+        found = find_checkpoints(objects, checkpoint.topic)
+    except ObjectRefused:  # another is written, so that the refusal holds no collection
+        listed = objects.list(topic_prefix(CHECKPOINTS, checkpoint.topic))
+        found = Found(names=tuple(each.name for each in listed), newest=None, unreadable=())
     if not found.unreadable and found.newest is not None and checkpoint.says_the_same(found.newest):
         return False
     name = checkpoint_name(checkpoint.topic, checkpoint.written_at_ms, objects.new_attempt())
@@ -104,4 +112,5 @@ def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0) -> bool:
     if state is None:
         return False
     subscriptions = ports.subscriptions.all(topic)
-    return write_checkpoint(ports, state, subscriptions, ports.deliveries.all(topic), now_ms)
+    opened = ports.deliveries.all(topic)
+    return write_checkpoint(ports, state, subscriptions, opened, ports.set_aside.all(topic), now_ms)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from tidewheel.errors import CorruptMetadata
+from tidewheel.flows.administration.purge import purges_in_force
 from tidewheel.flows.delivery.recur import delete_plan
 from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.merges import Trash
+from tidewheel.flows.ports.topic_states import check_again_at
 from tidewheel.flows.upkeep.checkpoint import write_checkpoint
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.model.needed import needed
 from tidewheel.model.subscription_state import DeliveryKey
 from tidewheel.model.topic_state import TopicState
 
@@ -20,6 +27,7 @@ class Collected:
     Attributes:
         idle_leftovers: trash can be deleted only after the topic is dispatched once more.
         next_slot: the first mark at which more can be deleted; None if no plan, ledger or trash waits for deletion.
+        held: why nothing was collected: an item of the topic cannot be read.
     """
 
     buckets: int = 0
@@ -27,6 +35,7 @@ class Collected:
     objects: int = 0
     idle_leftovers: bool = False
     next_slot: int | None = None
+    held: Exception | None = None
 
     def left(self, from_slot: int) -> None:
         """Notes that more can be deleted once everything below a slot may be deleted."""
@@ -39,41 +48,54 @@ def collect(ports: Ports, topic: str) -> Collected | None:
     First a checkpoint is written, if anything changed since the last checkpoint. Then `collected_until` is raised,
     under a condition. Everything is deleted by the stored mark, so that leftovers of an earlier run are deleted too.
 
+    Nothing is collected while an item that may need data cannot be read.
+
     If it stops
         after the checkpoint: nothing was deleted; the next run continues.
         between an item and its object: nothing refers to the object, and the orphan sweep deletes it.
         elsewhere: the next run continues.
     """
-    now_ms = ports.clock.now_ms()
     state = ports.topic_states.read(topic)
     if state is None:
         return None
-    # Cursors before deliveries: a delivery that was handed out meanwhile is then seen.
-    subscriptions = ports.subscriptions.all(topic)
-    opened = ports.deliveries.all(topic)
-    # Before any deletion: a rebuild from an older checkpoint would look for messages delivered since.
-    write_checkpoint(ports, state, subscriptions, opened, now_ms)
+    now_ms = ports.clock.now_ms()
+    try:
+        # Cursors before deliveries: a delivery that was handed out meanwhile is then seen.
+        subscriptions = ports.subscriptions.all(topic)
+        opened = ports.deliveries.all(topic)
+        # Deliveries before what is set aside: a part's item is put before the part is done.
+        aside = ports.set_aside.all(topic)
+        # Before the checkpoint: a rebuild from it would not look for the rows of a ledger whose item cannot be read.
+        buckets, trash = ports.buckets.all(topic), ports.merges.trash(topic)
+        # Before any deletion: a rebuild from an older checkpoint would look for messages delivered since.
+        write_checkpoint(ports, state, subscriptions, opened, aside, now_ms)
+    except CorruptMetadata as error:
+        # Nobody knows what the item still needs.
+        _put_off(ports, state)
+        return Collected(held=error)
     alive = {(s.name, s.generation) for s in subscriptions}
-    until = _until(ports, state, [s.cursor for s in subscriptions] + [d.key.plan for d in opened], now_ms)
+    first = needed(state.slot_ms, subscriptions=subscriptions, opened=opened, aside=aside).ledgers
+    until = _until(ports, state, first, now_ms)
     if until > state.collected_until:
         ports.topic_states.raise_collected_until(state, until)
     state = ports.topic_states.read(topic)
     if state is None:
         return None
     done = Collected()
-    _delete(ports, state, done)
-    purges = state.purges_in_force(now_ms)
+    _delete(ports, state, buckets, trash, {name for each in aside for name in each.objects}, done)
+    purges = purges_in_force(ports, state, now_ms)
     if purges != state.purges:
         ports.topic_states.set_purges(state, state.purge_ms, purges)
     orphans: list[DeliveryKey] = [d.key for d in opened if (d.key.subscription, d.key.generation) not in alive]
     ports.deliveries.delete(orphans)
+    ports.set_aside.delete(each.key for each in aside if not any(map(each.key.is_of, subscriptions)))
     _set_next(ports, state, done)
     return done
 
 
-def _until(ports: Ports, state: TopicState, needed: list[int], now_ms: int) -> int:
+def _until(ports: Ports, state: TopicState, first: int | None, now_ms: int) -> int:
     """Returns the slot below which no subscription and no replay needs data."""
-    until = min([state.planned, *needed])
+    until = state.planned if first is None else min(state.planned, first)
     if not state.settings.retention_s:
         return until
     kept_from = (now_ms - state.settings.retention_s * 1000) // state.slot_ms
@@ -84,11 +106,19 @@ def _until(ports: Ports, state: TopicState, needed: list[int], now_ms: int) -> i
     return min([kept_from, *inside])
 
 
-def _delete(ports: Ports, state: TopicState, done: Collected) -> None:
+def _delete(
+    ports: Ports,
+    state: TopicState,
+    buckets: Sequence[Bucket],
+    all_trash: Sequence[Trash],
+    kept: Collection[str],
+    done: Collected,
+) -> None:
+    """Deletes all below the mark, except objects that set-aside items name: the orphan sweep deletes these later."""
     topic, until = state.topic, state.collected_until
-    for trash in ports.merges.trash(topic):
+    for trash in all_trash:
         if trash.sealed <= until:
-            ports.objects.delete(trash.objects)
+            ports.objects.delete(name for name in trash.objects if name not in kept)
             ports.merges.delete_trash(topic, trash)
             done.objects += len(trash.objects)
             continue
@@ -96,15 +126,16 @@ def _delete(ports: Ports, state: TopicState, done: Collected) -> None:
         if trash.sealed > state.planned:
             done.idle_leftovers = True
     for a, b in ports.plans.ranges(topic):
-        if b <= until:
-            delete_plan(ports, topic, a)
+        # The end of a plan that cannot be read is not known. What begins at `planned` was planned since.
+        if a < state.planned and min(b, state.planned) <= until:
+            delete_plan(ports, topic, a, kept)
             done.plans += 1
         else:
             done.left(b)
-    for bucket in ports.buckets.all(topic):
+    for bucket in buckets:
         if bucket.last_slot < until:
             ports.buckets.delete(topic, bucket.id)
-            ports.objects.delete([bucket.object_name])
+            ports.objects.delete({bucket.object_name}.difference(kept))
             done.buckets += 1
             done.objects += 1
         elif bucket.last_slot < state.planned:
@@ -113,11 +144,16 @@ def _delete(ports: Ports, state: TopicState, done: Collected) -> None:
     ports.tombstones.delete_expired(topic, until, ports.clock.now_ms() // 1000)
 
 
+def _put_off(ports: Ports, state: TopicState) -> None:
+    at_ms = ports.clock.now_ms() + state.settings.collect_interval_s * 1000
+    ports.topic_states.set_collect_at(state, at_ms, check_again_at(state, at_ms))
+
+
 def _set_next(ports: Ports, state: TopicState, done: Collected) -> None:
     """Sets the time of the next collection, or never if nothing is left to delete."""
     for _ in range(_ATTEMPTS):
         at_ms = _next_at_ms(state, done, ports.clock.now_ms())
-        if ports.topic_states.set_collect_at(state, at_ms, state.check_at(state.next_slot, at_ms)):
+        if ports.topic_states.set_collect_at(state, at_ms, check_again_at(state, at_ms)):
             return
         current = ports.topic_states.read(state.topic)
         if current is None:

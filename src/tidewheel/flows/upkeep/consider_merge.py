@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.runs import MergeSize
+from tidewheel.flows.ports.topic_states import check_again_at
 from tidewheel.flows.upkeep.merge_planning import MOST, Merge, Most, choose
 from tidewheel.model.topic_state import TopicState
 
@@ -32,11 +33,11 @@ def consider_merge(ports: Ports, state: TopicState) -> MergeSize | None:
 
     If it stops before the note, the next sweep considers a merge again; a second run finds the lease, or nothing to do.
     """
-    buckets, most = ports.buckets.all(state.topic), most_of(ports.runs.largest)
+    buckets, most = ports.buckets.all(state.topic, {}), most_of(ports.runs.largest)
     merge = choose(buckets, state.planned, state.slot_ms, state.settings.max_buckets, most=most)
     size = None if merge is None else size_of(merge)
     if size is not None:
         ports.runs.merge(state.topic, size)
     considered = replace(state, merge_at_ms=None)
-    ports.topic_states.merge_considered(state, considered.check_at(state.next_slot, state.collect_at_ms))
+    ports.topic_states.merge_considered(state, check_again_at(considered, state.collect_at_ms))
     return size

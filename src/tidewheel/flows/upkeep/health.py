@@ -1,8 +1,8 @@
-"""Measures due and undelivered work, before the sweep repairs it."""
+"""Measures due and undelivered work, as it was before the sweep repaired it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidewheel.flows.delivery.recur import all_recurring, next_occupied_by
@@ -52,7 +52,7 @@ class Health:
         return replace(self, oldest_due_age_ms=max(self.oldest_due_age_ms, age_ms))
 
 
-def health(ports: Ports, due: Due | None = None) -> Health:
+def health(ports: Ports, due: Due | None = None, states: Mapping[str, TopicState] | None = None) -> Health:
     """Measures the health from the index of checks, and from the topics and deliveries in it.
 
     Writes nothing, and reads no objects, because this function may not read messages. With nothing late it costs the 16
@@ -63,14 +63,16 @@ def health(ports: Ports, due: Due | None = None) -> Health:
     Args:
         ports: the service.
         due: the index of checks, if the caller just read it.
+        states: the states of its topics, if the caller just read them. None: they are read.
     """
-    now_ms = ports.clock.now_ms()
     if due is None:
-        due = ports.checks.due(now_ms)
+        due = ports.checks.due(ports.clock.now_ms())
+    now_ms = ports.clock.now_ms()
     found = Health()
     for topic in due.topics[:MOST_TOPICS]:
         try:
-            found = _with_topic(found, ports, topic, now_ms)
+            state = ports.topic_states.read(topic) if states is None else states.get(topic)
+            found = _with_topic(found, ports, state, now_ms)
         except Exception as error:  # an unreadable topic hides no other
             found.failures[topic] = error
     for key in due.deliveries:
@@ -81,12 +83,11 @@ def health(ports: Ports, due: Due | None = None) -> Health:
     return replace(found, backlog=_backlog(ports, now_ms) if now_ms % HOUR_MS < _BACKLOG_MS else None)
 
 
-def _with_topic(found: Health, ports: Ports, topic: str, now_ms: int) -> Health:
+def _with_topic(found: Health, ports: Ports, state: TopicState | None, now_ms: int) -> Health:
     """Adds a topic whose dispatch is overdue.
 
     A topic that only waits for a collection or a merge has nothing late.
     """
-    state = ports.topic_states.read(topic)
     if state is None or state.next_slot is None or not _overdue(state, state.next_slot, now_ms):
         return found
     if state.next_slot < state.planned:
@@ -112,36 +113,37 @@ def _next_occupied(ports: Ports, state: TopicState) -> int | None:
     """
     first = max(state.planned, state.next_slot or 0)
     slots = (
-        next_slot(ports.buckets.all(state.topic), first),
-        next_occupied_by(all_recurring(ports, state), state.slot_ms, first),
+        next_slot(ports.buckets.all(state.topic, {}), first),
+        next_occupied_by(all_recurring(ports, state, {}), state.slot_ms, first),
     )
     return min((slot for slot in slots if slot is not None), default=None)
 
 
 def _waiting_plans(ports: Ports, state: TopicState) -> Iterable[int]:
     """Yields, for each subscription, the due time of the oldest message not handed out."""
-    for subscription in ports.subscriptions.all(state.topic):
+    for subscription in ports.subscriptions.all(state.topic, {}):
         if not subscription.takes_plans or subscription.cursor >= state.planned:
             continue
         plan = ports.plans.next(state.topic, subscription.cursor, whole=False)
         if plan is not None and plan.first_slot < state.planned:
-            yield _first_due_ms(plan, state, range(len(plan.parts())), subscription.start)
+            yield _first_due_ms(plan, state, range(plan.part_count), subscription.start)
 
 
 def _with_delivery(found: Health, ports: Ports, key: DeliveryKey, now_ms: int) -> Health:
-    """Adds an open delivery. The age of a replay's messages does not count."""
+    """Adds an open delivery, unless its messages are not late. The age of a replay's messages does not count."""
     if found.open_deliveries >= MOST_DELIVERIES:
         return replace(found, open_deliveries=found.open_deliveries + 1)
     delivery = ports.deliveries.read(key)
     if delivery is None or delivery.complete:
         return found
-    found = replace(found, open_deliveries=found.open_deliveries + 1)
+    counted = replace(found, open_deliveries=found.open_deliveries + 1)
     if key.replay is not None:
-        return found
+        return counted
     state, plan = ports.topic_states.read(key.topic), ports.plans.read(key.topic, key.plan, whole=False)
     if state is None or plan is None:
-        return found
-    return found.with_age(now_ms - _first_due_ms(plan, state, _open_parts(delivery), delivery.start))
+        return counted
+    age_ms = now_ms - _first_due_ms(plan, state, _open_parts(delivery), delivery.start)
+    return counted.with_age(age_ms) if age_ms > 0 else found
 
 
 def _open_parts(delivery: Delivery) -> Sequence[int]:
@@ -154,7 +156,7 @@ def _first_due_ms(plan: Plan, state: TopicState, parts: Sequence[int], start: in
     Without segments, this is the plan's begin.
     """
     cut = plan.parts()
-    firsts = [piece.planned.segment.first_deliver_at_ms for part in parts if cut for piece in cut[part]]
+    firsts = [piece.planned.segment.first_deliver_at_ms for part in parts if part < len(cut) for piece in cut[part]]
     return max(max(plan.first_slot, start) * state.slot_ms, min(firsts, default=0))
 
 

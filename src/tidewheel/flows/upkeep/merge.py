@@ -133,7 +133,7 @@ def _choose(ports: Ports, topic: str, merged: Merged, most: Most, everything: bo
         return None
     # A run that merges everything skips its own outputs, so that it ends.
     left_alone = {error.object_name for error in merged.skipped} | (merged.written if everything else set())
-    buckets = [bucket for bucket in ports.buckets.all(topic) if bucket.object_name not in left_alone]
+    buckets = [bucket for bucket in ports.buckets.all(topic, {}) if bucket.object_name not in left_alone]
     chosen = choose(buckets, state.planned, state.slot_ms, state.settings.max_buckets, everything=everything, most=most)
     return None if chosen is None else (state, chosen)
 

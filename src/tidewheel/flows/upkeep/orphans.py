@@ -3,7 +3,7 @@
 An object becomes an orphan if its writer died before it could name the object. A reference to a ledger only ever moves
 from a BUCKET to a TRASH, and a PLAN that is still to be delivered names only ledgers that a BUCKET or a TRASH names. So
 the objects are listed first, then the BUCKETs are read, then the TRASH. Manifests are named by PLANs, and ledgers of
-parks by PARKs.
+parks by PARKs. Copies of damaged bytes are kept while an item of what is set aside names their object.
 """
 
 from __future__ import annotations
@@ -15,11 +15,22 @@ from tidewheel.flows.ports import Ports, Storage
 from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.daily import Visit, walk, walk_daily
-from tidewheel.model.object_names import CHECKPOINTS, LEDGERS, PARKED, PLANS, topic_prefix
+from tidewheel.model.object_names import (
+    ASIDE,
+    CHECKPOINTS,
+    LEDGERS,
+    PARKED,
+    PLANS,
+    copy_name,
+    is_copy,
+    topic_prefix,
+)
 from tidewheel.model.topic_state import TopicState
 
 ORPHAN_GRACE_S = 24 * 3600
 """A younger object may still be named by its writer: no function and no job lives this long."""
+_COPY_GRACE_S = 28 * 24 * 3600
+"""An operator who gave a damaged part up may still want its bytes."""
 DAILY = "ORPHANS"
 
 Named = Callable[[Storage, str], frozenset[str]]
@@ -54,7 +65,7 @@ def sweep_orphans_daily(ports: Ports, ends_ms: int | None = None) -> Orphans | N
 
 
 def sweep_orphans(ports: Ports) -> Orphans:
-    """Deletes unnamed ledgers, park ledgers and manifests that are older than the grace.
+    """Deletes unnamed ledgers, park ledgers, manifests and copies that are older than the grace.
 
     A topic's checkpoint is updated first, so that each topic has a checkpoint. A checkpoint distinguishes a topic with
     a lost topic state from a deleted topic. If it stops anywhere, the next sweep sees the same orphans.
@@ -65,11 +76,14 @@ def sweep_orphans(ports: Ports) -> Orphans:
 
 
 def _visit(ports: Ports, orphans: Orphans) -> Visit:
-    before_ms = ports.clock.now_ms() - ORPHAN_GRACE_S * 1000
+    now_ms = ports.clock.now_ms()
     seen: set[str] = set()
 
     def visit(prefix: str, topic: str, listed: list[StoredObject]) -> None:
-        old = [each for each in listed if each.put_at_ms < before_ms]
+        grace_s = _COPY_GRACE_S if prefix.startswith(ASIDE) else ORPHAN_GRACE_S
+        old = [each for each in listed if each.put_at_ms < now_ms - grace_s * 1000]
+        if prefix.startswith(ASIDE):
+            old = [each for each in old if is_copy(each.name)]
         if topic not in seen:
             seen.add(topic)
             checkpoint_topic(ports, topic)
@@ -94,18 +108,35 @@ def _delete(ports: Ports, topic: str, old: list[StoredObject], named: Named, orp
 
 def _ledgers_named(storage: Storage, topic: str) -> frozenset[str]:
     live = frozenset(bucket.object_name for bucket in storage.buckets.all(topic))
-    return live.union(*(trash.objects for trash in storage.merges.trash(topic)))
+    return live.union(*(trash.objects for trash in storage.merges.trash(topic)), _set_aside_named(storage, topic))
 
 
 def _manifests_named(storage: Storage, topic: str) -> frozenset[str]:
-    return storage.plans.objects(topic)
+    return storage.plans.objects(topic) | _set_aside_named(storage, topic)
+
+
+def _set_aside_named(storage: Storage, topic: str) -> frozenset[str]:
+    """Returns the objects that set-aside items name, which may be restored and read again."""
+    return frozenset(name for item in storage.set_aside.all(topic) for name in item.objects)
 
 
 def _parked_named(storage: Storage, topic: str) -> frozenset[str]:
-    return frozenset(park.object_name for park in storage.parks.all(topic) if park.object_name is not None)
+    parked = frozenset(park.object_name for park in storage.parks.all(topic) if park.object_name is not None)
+    return parked | _set_aside_named(storage, topic)
 
 
-_NAMED: dict[str, Named] = {LEDGERS: _ledgers_named, PLANS: _manifests_named, PARKED: _parked_named}
+def _copies_named(storage: Storage, topic: str) -> frozenset[str]:
+    items = storage.set_aside.all(topic)
+    copies = {copy_name(each.object_name, each.segment.offset) for item in items for each in item.plan.segments}
+    return frozenset(copies | {copy_name(name) for item in items for name in item.objects})
+
+
+_NAMED: dict[str, Named] = {
+    LEDGERS: _ledgers_named,
+    PLANS: _manifests_named,
+    PARKED: _parked_named,
+    **dict.fromkeys((ASIDE + LEDGERS, ASIDE + PLANS, ASIDE + PARKED), _copies_named),
+}
 """The function that reads the named objects of each prefix."""
 
 

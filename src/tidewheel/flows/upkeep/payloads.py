@@ -1,7 +1,7 @@
 """Deletes bodies that are too large for SQS, 28 days after their messages were handed out.
 
 The names of payloads hold the due date. Once a day, a mark records how far each topic is collected. Messages due before
-the mark of 28 days ago were handed out to every subscription by then:
+the mark of 28 days ago were handed out to every subscription by then, and none of them is in a park or set aside:
 
     payloads/<topic>/collected.json    [[written_at_ms, collected_ms], ...], of the last 28 days
 """
@@ -16,6 +16,7 @@ from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.upkeep.daily import Visit, walk, walk_daily
 from tidewheel.ledger.delayed_index import next_slot
 from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.needed import needed
 from tidewheel.model.object_names import PAYLOADS, collections_name, payload_day_end_ms
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.untrusted import json_of, whole
@@ -77,14 +78,13 @@ def _sweep_topic(ports: Ports, topic: str, stored: list[StoredObject]) -> int:
         done = [each.name for each in bodies if (payload_day_end_ms(each.name) or now_ms) + KEPT_MS < now_ms]
         ports.objects.delete(done)
         return len(done)
-    marks = _marks(ports, [each for each in stored if each.name == marks_name])
+    collected_ms = _collected_ms(ports, state)
+    # A message that is parked or set aside after a mark is handed out again later: the mark's 28 days begin anew.
+    found = _marks(ports, [each for each in stored if each.name == marks_name])
+    marks = [(at_ms, min(to_ms, collected_ms)) for at_ms, to_ms in found]
     handed_out_ms = max((to_ms for at_ms, to_ms in marks if at_ms <= now_ms - KEPT_MS), default=0)
     ends_ms = {each.name: payload_day_end_ms(each.name) for each in bodies}
     done = [name for name, end_ms in ends_ms.items() if end_ms is not None and end_ms <= handed_out_ms]
-    collected_ms = _collected_ms(ports, state)
-    if ports.parks.all(topic):
-        # Parked messages are handed out only when the park is drained.
-        collected_ms = max((to_ms for _, to_ms in marks), default=0)
     kept = [mark for mark in marks if mark[0] > now_ms - KEPT_MS or mark[1] == handed_out_ms]
     if len(done) == len(bodies):
         done.append(marks_name)
@@ -97,13 +97,15 @@ def _sweep_topic(ports: Ports, topic: str, stored: list[StoredObject]) -> int:
 def _collected_ms(ports: Ports, state: TopicState) -> int:
     """Returns the time before which every message is handed out.
 
-    This is the current time, or the start of the first slot that is not handed out.
+    This is the current time, or the start of the first slot with a message that is not handed out.
     """
     storage, topic = ports, state.topic
-    needed = [next_slot(storage.buckets.all(topic), state.collected_until)]
-    needed += [a for a, _ in storage.plans.ranges(topic)]
-    needed += [each.key.plan for each in storage.deliveries.all(topic)]
-    return min([ports.clock.now_ms(), *(slot * state.slot_ms for slot in needed if slot is not None)])
+    slots = [next_slot(storage.buckets.all(topic), state.collected_until)]
+    slots += [a for a, _ in storage.plans.ranges(topic)]
+    # In the order in which a message moves.
+    opened, aside = storage.deliveries.all(topic), storage.set_aside.all(topic)
+    slots.append(needed(state.slot_ms, opened=opened, aside=aside, parks=storage.parks.all(topic)).messages)
+    return min([ports.clock.now_ms(), *(slot * state.slot_ms for slot in slots if slot is not None)])
 
 
 def _marks(ports: Ports, stored: list[StoredObject]) -> Marks:

@@ -1,31 +1,29 @@
 """Sweeps for work that a crash or a lost schedule left behind, and tries broken queues.
 
 A sweep reads no rows and sends none: it starts functions, enqueues jobs and deletes. So a sweep of thousands of topics
-takes seconds, a single topic cannot block it, and its function needs no pyarrow. Late work comes first, cleanup comes
+takes seconds, a single topic cannot block it, and its function needs no pyarrow. Dispatches come first, cleanup comes
 last, and nothing begins after SWEEP_MS: the next sweep sees the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from threading import Lock
 from typing import TypeVar
 
 from tidewheel.flows.administration.delete_topic import finish_deletion
-from tidewheel.flows.administration.pause import drop_parks
-from tidewheel.flows.delivery.recur import schedule_again
+from tidewheel.flows.delivery.schedules import schedule_again
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.checks import Due
 from tidewheel.flows.ports.topic_states import AT_ONCE_MS
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.consider_merge import consider_merge
-from tidewheel.flows.upkeep.orphans import Orphans, sweep_orphans_daily
+from tidewheel.flows.upkeep.due_checks import check_delivery, check_park, check_set_aside
+from tidewheel.flows.upkeep.orphans import sweep_orphans_daily
 from tidewheel.flows.upkeep.payloads import sweep_payloads_daily
-from tidewheel.model.park import ParkKey
-from tidewheel.model.settings import LEASE_MS
-from tidewheel.model.subscription_state import DeliveryKey, State
+from tidewheel.flows.upkeep.sweep_result import SweepResult
+from tidewheel.model.checked_clock import unchecked_ms
+from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import fires_at_ms
 
 _Thing = TypeVar("_Thing")
@@ -35,68 +33,97 @@ and for the work in progress."""
 MOST_DISPATCHES = 500
 """Dispatches that one sweep starts, the longest overdue first. As many concurrent calls, beside ingest's 120 and
 deliver's 100, leave some of the 1,000 that Lambda runs for an account. 6,000 topics an hour are healed."""
+_MOST_REFUSED_SCHEDULES = 3
+"""A sweep asks for no more schedules after so many refusals. The next sweep asks again."""
 _DELETIONS_MS = 60_000
 """How long one sweep deletes the rest of deleted topics. The limit leaves time for the daily work, and the next sweep
 continues."""
 
 
-@dataclass(slots=True, kw_only=True)
-class SweepResult:
-    """The work that a sweep started.
-
-    Attributes:
-        dispatched: topics whose dispatch was started.
-        redriven: parts that were enqueued again.
-        drains: parks that were enqueued.
-        tried: broken subscriptions of which a park was enqueued.
-        orphans: the deletions of the daily orphan sweep in this portion; None if the daily sweep was not due.
-        payloads: large bodies that were deleted.
-        lock: held while a count is raised, because topics and deliveries are handled side by side.
-        ended: deleted topics, some of which may have left objects or items.
-        left: topics, deliveries and parks for which there was no time, and dispatches above MOST_DISPATCHES.
-        failures: topic, delivery or park -> the error; the others were handled.
-    """
-
-    dispatched: list[str] = field(default_factory=list)
-    collected: list[str] = field(default_factory=list)
-    merging: list[str] = field(default_factory=list)
-    deleted: list[str] = field(default_factory=list)
-    redriven: int = 0
-    drains: int = 0
-    tried: set[tuple[str, str]] = field(default_factory=set)
-    orphans: Orphans | None = None
-    payloads: int = 0
-    ended: list[str] = field(default_factory=list)
-    left: int = 0
-    failures: dict[str, Exception] = field(default_factory=dict)
-    lock: Lock = field(default_factory=Lock, repr=False, compare=False)
+def _no_health(due: Due, states: Mapping[str, TopicState]) -> None:
+    """Tells nothing."""
 
 
-def sweep(ports: Ports, due: Due | None = None) -> SweepResult:
+def sweep(ports: Ports, tell_health: Callable[[Due, Mapping[str, TopicState]], None] = _no_health) -> SweepResult:
     """Handles the topics, open deliveries and parks whose next check has come.
 
     Every action is one of the other flows, or a stamp and an enqueue. If it stops, the next sweep sees the same items
-    again. A failure of one topic does not delay the others.
+    again. A failure of one action delays no other. Late dispatches are started before all else, so that nothing that
+    fails can delay them.
 
     Args:
         ports: the service.
-        due: the index of checks, if the caller just read it. The index may be old: each item is read again before any
-            action, and all writes are conditional.
+        tell_health: told the index of checks, and the states of its topics as read before any dispatch was started.
     """
+    swept = SweepResult()
+    # The index is read once. It may be old: each item is read again before any action, and all writes are conditional.
+    # A wrong time finds other items, and the answers show that it is wrong.
+    unread: dict[str, Exception] = {}
+    due = _due(ports, unread)
+    swept.failures |= unread
     now_ms = ports.clock.now_ms()
     ends_ms = now_ms + SWEEP_MS
-    if due is None:
-        due = ports.checks.due(now_ms)
-    swept = SweepResult()
-    # Deliveries first: deliveries are late already, and few even with many topics.
-    _all(ports, swept, due.deliveries, lambda key: _check_delivery(ports, key, swept), ends_ms)
-    for park in due.parks:  # one after the other: one park of a broken subscription is tried
-        _in_time(ports, swept, park, partial(_check_park, ports, park, swept), ends_ms)
+    states: dict[str, TopicState] = {}
+    _dispatch_overdue(ports, due.topics, states, swept, ends_ms)
+    if not unread:  # else the figures would be too good
+        _in_time(ports, swept, "health", lambda: tell_health(due, states), ends_ms)
+    missing = [topic for topic in due.topics if topic in states and states[topic].next_check_ms == AT_ONCE_MS]
+    _all(ports, swept, missing, lambda topic: _create_schedule(ports, topic, swept), ends_ms)
+    _all(ports, swept, due.deliveries, lambda key: check_delivery(ports, key, swept), ends_ms)
+    for park in due.parks:  # one after the other: a broken subscription is tried once
+        _in_time(ports, swept, park, partial(check_park, ports, park, swept), ends_ms)
+    _all(ports, swept, due.set_aside, lambda key: check_set_aside(ports, key, swept), ends_ms)
     _all(ports, swept, due.topics, lambda topic: check_topic(ports, topic, swept), ends_ms)
     _finish_deletions(ports, swept, ends_ms)
     _in_time(ports, swept, "orphans", lambda: _sweep_orphans(ports, swept, ends_ms), ends_ms)
     _in_time(ports, swept, "payloads", lambda: _sweep_payloads(ports, swept, ends_ms), ends_ms)
     return swept
+
+
+def _due(ports: Ports, failed: dict[str, Exception]) -> Due:
+    """Returns what the index of checks names. Notes each query that failed: the rest of the sweep goes on."""
+    try:
+        return ports.checks.due(unchecked_ms(ports.clock), failed)
+    except Exception as error:
+        failed["checks"] = error
+        return Due([], [], [], [])
+
+
+def _dispatch_overdue(
+    ports: Ports, topics: Sequence[str], states: dict[str, TopicState], swept: SweepResult, ends_ms: int
+) -> None:
+    """Reads topics into `states`, and starts the dispatches of those whose next slot is due, the longest overdue first.
+
+    The index of checks has another order: topics without a schedule come first, however often they are dispatched.
+    """
+
+    def read(topic: str) -> None:
+        state = ports.topic_states.read(topic)
+        if state is None:
+            swept.ended.append(topic)
+        else:
+            states[topic] = state
+
+    now_ms = ports.clock.now_ms()
+    _all(ports, swept, topics, read, now_ms + SWEEP_MS // 2)
+    fires = [
+        (fires_at_ms(each.next_slot, each.settings), topic)
+        for topic, each in states.items()
+        if each.next_slot is not None
+    ]
+    overdue = [topic for at_ms, topic in sorted(fires) if at_ms <= now_ms]
+    _all(ports, swept, overdue, lambda topic: _start_dispatch(ports, topic, swept), ends_ms)
+
+
+def _create_schedule(ports: Ports, topic: str, swept: SweepResult) -> None:
+    """Creates the missing schedule of a topic's next slot, unless the scheduler refuses each try.
+
+    A scheduler that does not answer would take the time of all other work.
+    """
+    if swept.refused_schedules >= _MOST_REFUSED_SCHEDULES or schedule_again(ports, topic):
+        return
+    with swept.lock:
+        swept.refused_schedules += 1
 
 
 def _finish_deletions(ports: Ports, swept: SweepResult, ends_ms: int) -> None:
@@ -152,23 +179,19 @@ def _in_time(ports: Ports, swept: SweepResult, what: object, action: Callable[[]
 
 
 def check_topic(ports: Ports, topic: str, swept: SweepResult) -> None:
-    """Dispatches, collects and merges a topic as due. Notes a topic that has ended.
+    """Collects and merges a topic as due.
 
-    The topic is dispatched if its next slot is due, collected if its collection is due, and merged if it has many new
-    ledgers.
+    The topic is collected if its collection is due, and merged if it has many new ledgers.
     """
     state = ports.topic_states.read(topic)
     now_ms = ports.clock.now_ms()
     if state is None:
-        swept.ended.append(topic)
         return
-    if state.next_check_ms == AT_ONCE_MS:
-        schedule_again(ports, topic)
-    if state.next_slot is not None and fires_at_ms(state.next_slot, state.settings) <= now_ms:
-        _start_dispatch(ports, topic, swept)
     if state.collect_at_ms is not None and state.collect_at_ms <= now_ms:
         collected = collect(ports, topic)
         swept.collected.append(topic)
+        if collected is not None and collected.held is not None:
+            swept.held[topic] = collected.held
         if collected is not None and collected.idle_leftovers:
             # Only a dispatch moves the marks of an idle topic past its trash.
             _start_dispatch(ports, topic, swept)
@@ -194,63 +217,3 @@ def _start_dispatch(ports: Ports, topic: str, swept: SweepResult) -> None:
         with swept.lock:
             swept.dispatched.remove(topic)
         raise
-
-
-def _check_delivery(ports: Ports, key: DeliveryKey, swept: SweepResult) -> None:
-    """Enqueues the open parts of an old delivery again. Deletes a complete or ownerless delivery.
-
-    The first stamp keeps other sweeps off while this sweep enqueues. If it stops after that, or the queue takes no jobs
-    for now, the next sweep tries again. If it stops after the jobs, the jobs are enqueued once more, and leases prevent
-    double work. The last stamp leaves the jobs `redrive_s`.
-    """
-    delivery = ports.deliveries.read(key)
-    if delivery is None:
-        return
-    subscription = ports.subscriptions.read(key.topic, key.subscription)
-    if subscription is None or subscription.generation != key.generation or delivery.complete:
-        ports.deliveries.delete([key])
-        return
-    state = ports.topic_states.read(key.topic)
-    now_ms = ports.clock.now_ms()
-    if state is None or delivery.next_check_ms > now_ms:  # another sweep has it
-        return
-    enqueued_ms = now_ms + LEASE_MS
-    if ports.deliveries.set_next_check(key, delivery.next_check_ms, enqueued_ms):
-        parts = [part for part in range(delivery.parts) if part not in delivery.done]
-        ports.queues.enqueue_parts(key, parts)
-        ports.deliveries.set_next_check(key, enqueued_ms, now_ms + state.settings.redrive_s * 1000)
-        with swept.lock:
-            swept.redriven += len(parts)
-
-
-def _check_park(ports: Ports, key: ParkKey, swept: SweepResult) -> None:
-    """Enqueues an old park. Deletes a park without a subscription.
-
-    Of a broken subscription, one park is enqueued. This park shows whether the queue takes messages again, and its
-    drain enqueues the others. So its next check is as soon as its drain must be over; the others' is after `redrive_s`.
-    If it stops after the first stamp, or the queue takes no jobs for now, the next sweep tries again.
-    """
-    state = ports.topic_states.read(key.topic)
-    park = ports.parks.read(key)
-    if state is None or park is None:
-        return
-    subscription = ports.subscriptions.read(key.topic, key.subscription)
-    if subscription is None or subscription.generation != key.generation:
-        drop_parks(ports, [park])
-        return
-    owner = key.topic, key.subscription
-    broken = subscription.state is State.BROKEN
-    waits = subscription.state is State.PAUSED or owner in swept.tried
-    now_ms = ports.clock.now_ms()
-    if park.next_check_ms > now_ms:  # another sweep has it
-        return
-    settled_ms = now_ms + state.settings.redrive_s * 1000
-    enqueued_ms = settled_ms if waits else now_ms + LEASE_MS
-    if not ports.parks.set_next_check(key, park.next_check_ms, enqueued_ms) or waits:
-        return
-    if broken:
-        swept.tried.add(owner)
-    ports.queues.enqueue_parks([key])
-    if not broken:
-        ports.parks.set_next_check(key, enqueued_ms, settled_ms)
-    swept.drains += 1

@@ -11,7 +11,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidewheel.errors import ObjectMissing
+from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.delivery.load_index import complete
 from tidewheel.flows.delivery.release import releases
 from tidewheel.flows.ports import Storage
@@ -62,8 +62,8 @@ def find_message(storage: Storage, state: TopicState, message_id: MessageId) -> 
 
     Raises:
         InvalidValue: the id is not valid.
-        CorruptLedger: a segment is damaged.
-        ObjectMissing: a ledger that the metadata names is gone.
+        CorruptLedger, CorruptMetadata, ObjectMissing: something that may hold the message cannot be read, and nothing
+            else holds the message.
     """
     found = reading_again(lambda: _find(storage, state, message_id))
     if found is not None:
@@ -135,18 +135,25 @@ def _find(storage: Storage, state: TopicState, message_id: MessageId) -> FoundMe
     slot = due_ms // state.slot_ms
     plan = _plan_of(storage, state, slot) if slot < state.planned else None
     seen: set[tuple[str, Segment]] = set()
-    for object_name, segment in _places(storage, state, plan, slot):
+    unreadable: dict[str, Exception] = {}
+    for object_name, segment in _places(storage, state, plan, slot, unreadable):
         outside = not segment.first_deliver_at_ms <= due_ms <= segment.last_deliver_at_ms
         if outside or (object_name, segment) in seen:
             continue
         seen.add((object_name, segment))
-        rows = segment_rows(storage.objects, object_name, segment)
+        try:
+            rows = segment_rows(storage.objects, object_name, segment)
+        except (CorruptLedger, ObjectMissing) as error:
+            unreadable[object_name] = error
+            continue
         rows = rows.filter(pc.equal(rows.column("message_id").cast(pa.binary()), pa.scalar(binary, pa.binary())))
         if rows.num_rows:
             [found] = found_messages(rows.slice(0, 1), object_name)
             if plan is None:
                 return found
             return replace(found, plan=plan.first_slot, cancelled=message_id in plan.cancelled)
+    if unreadable:
+        raise next(iter(unreadable.values()))
     return None
 
 
@@ -158,10 +165,20 @@ def _plan_of(storage: Storage, state: TopicState, slot: int) -> Plan | None:
     return None
 
 
-def _places(storage: Storage, state: TopicState, plan: Plan | None, slot: int) -> Iterator[tuple[str, Segment]]:
-    """Yields the segments that may hold rows of a slot, first the plan's, then the buckets'."""
+def _places(
+    storage: Storage, state: TopicState, plan: Plan | None, slot: int, unreadable: dict[str, Exception]
+) -> Iterator[tuple[str, Segment]]:
+    """Yields the segments that may hold rows of a slot, first the plan's, then the buckets'.
+
+    Args:
+        unreadable: gets the error of each bucket that cannot be read.
+    """
     if plan is not None:
         yield from ((each.object_name, each.segment) for each in plan.segments)
-    occupied = [each for each in storage.buckets.all(state.topic) if each.occupies(slot, slot + 1)]
-    live = [complete(storage.objects, each) for each in occupied]
+    live = []
+    for each in storage.buckets.all(state.topic, unreadable):
+        try:
+            live += [complete(storage.objects, each)] if each.occupies(slot, slot + 1) else []
+        except (CorruptLedger, ObjectMissing) as error:
+            unreadable[each.object_name] = error
     yield from ((each.object_name, each.segment) for each in due_segments(live, slot, slot + 1, state.slot_ms))

@@ -71,7 +71,7 @@ class Emulator:
         self._sqs = EmulatedSqs(clock, self.changed, virtual=virtual)
         self.schedules = ScheduleBook(clock, self.changed)
         self.starts = Starts(clock, self.changed)
-        self._wire = Wire(self.lock, self.starts.operations, port)
+        self._wire = Wire(self.lock, self.starts.operations, clock, port)
         self._check_index = tables.CheckIndex()
 
     def open(self) -> None:

@@ -56,6 +56,8 @@ _S3_BUCKET_ACTIONS = {
     "HeadBucket": "ListBucket",
     "ListObjects": "ListBucket",
     "ListObjectsV2": "ListBucket",
+    "ListObjectVersions": "ListBucketVersions",
+    "PutBucketVersioning": "PutBucketVersioning",
 }
 
 
@@ -160,10 +162,12 @@ def _s3(operation: str, params: Mapping[str, Any]) -> Iterable[Request]:
         raise UnknownCall(f"s3:{operation}")
     if params.get("CopySource"):
         source = params["CopySource"]
-        yield Request(action="s3:GetObject", resource=f"arn:aws:s3:::{source['Bucket']}/{source['Key']}")
+        action = "s3:GetObjectVersion" if source.get("VersionId") else "s3:GetObject"
+        yield Request(action=action, resource=f"arn:aws:s3:::{source['Bucket']}/{source['Key']}")
     keys = [each["Key"] for each in params["Delete"]["Objects"]] if operation == "DeleteObjects" else [params["Key"]]
     for key in keys:
-        yield Request(action=f"s3:{_S3_OBJECT_ACTIONS[operation]}", resource=f"{bucket_arn}/{key}")
+        version = "Version" if operation == "GetObject" and params.get("VersionId") else ""
+        yield Request(action=f"s3:{_S3_OBJECT_ACTIONS[operation]}{version}", resource=f"{bucket_arn}/{key}")
 
 
 def _sqs(operation: str, params: Mapping[str, Any]) -> Iterable[Request]:

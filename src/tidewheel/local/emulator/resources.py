@@ -88,6 +88,10 @@ class EventSourceMapping(Resource):
     arn_format = "arn:aws:lambda:{region}:{account}:event-source-mapping:{name}"
 
 
+class Rule(Resource):
+    """A rule of EventBridge."""
+
+
 class EventInvokeConfig(Resource):
     """AWS::Lambda::EventInvokeConfig. Sets the retries of asynchronous invocations."""
 
@@ -195,7 +199,7 @@ _OUR_CUSTOM = "Custom::Tidewheel"
 
 _OURS: dict[str, tuple[type[Resource], str]] = {
     "AWS::CloudWatch::Alarm": (Resource, "AlarmName"),
-    "AWS::Events::Rule": (Resource, "Name"),
+    "AWS::Events::Rule": (Rule, "Name"),
     "AWS::Glue::Database": (Database, ""),
     "AWS::Glue::Job": (Job, "Name"),
     "AWS::Glue::Table": (Resource, ""),

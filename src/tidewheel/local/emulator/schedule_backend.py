@@ -33,7 +33,7 @@ class Due:
 
 
 class ScheduleBook:
-    """Holds all enabled schedules of the account, one-time schedules by time, recurring schedules in a list."""
+    """Holds all enabled schedules of the account, by time. Recurring schedules never fire."""
 
     def __init__(self, clock: Clock, changed: Condition) -> None:
         self._clock = clock
@@ -42,7 +42,6 @@ class ScheduleBook:
         self._heap: list[tuple[int, int, Schedule]] = []
         self._at_ms: dict[int, int] = {}  # by id() of waiting schedules
         self._groups: dict[str, ScheduleGroup] = {}
-        self.recurring: list[tuple[Schedule, Every]] = []
 
     def install(self, patches: Patches) -> None:
         """Checks and records every schedule that is created, changed or deleted from now on."""
@@ -114,9 +113,7 @@ class ScheduleBook:
         if schedule.state != "ENABLED":
             return
         self._groups[group.name] = group
-        if isinstance(expression, Every):
-            self.recurring.append((schedule, expression))
-        else:
+        if isinstance(expression, Once):
             self._at_ms[id(schedule)] = expression.at_ms
             heapq.heappush(self._heap, (expression.at_ms, next(self._numbers), schedule))
         with self._changed:
@@ -124,4 +121,3 @@ class ScheduleBook:
 
     def _forget(self, schedule: Schedule) -> None:
         self._at_ms.pop(id(schedule), None)
-        self.recurring = [entry for entry in self.recurring if entry[0] is not schedule]

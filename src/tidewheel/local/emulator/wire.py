@@ -14,6 +14,7 @@ import re
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from email.utils import formatdate
 from functools import partial
 from http import HTTPStatus
 from io import BytesIO
@@ -44,6 +45,7 @@ from moto.moto_server.werkzeug_app import (
 from werkzeug.exceptions import HTTPException
 from werkzeug.serving import BaseWSGIServer, make_server
 
+from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue
 from tidewheel.local.emulator.patching import Patches
 from tidewheel.local.emulator.wire_calls import WireRequest, of_botocore, of_wsgi
@@ -96,11 +98,13 @@ class Wire:
         lock: held for each request.
         own: operations, by service and name, answered by our functions instead of moto; only for clients in the
             process.
+        clock: the time of the answers.
         port: where the HTTP server listens; 0 for any free port.
     """
 
-    def __init__(self, lock: RLock, own: Own, port: int = 0) -> None:
+    def __init__(self, lock: RLock, own: Own, clock: Clock, port: int = 0) -> None:
         self._lock = lock
+        self._clock = clock
         self._own = own
         self._port = port
         self._routes: dict[str, list[tuple[re.Pattern[str], Any]]] = {}
@@ -147,6 +151,7 @@ class Wire:
             service = model.service_model.service_name
             ask = partial(self._own.get((service, model.name), self._dispatch), params)
             status, headers, body = ask() if guard is None else guard(of_botocore(service, model.name, params), ask)
+            headers = {**headers, "Date": formatdate(self._clock.now_ms() // 1000, usegmt=True)}
             response = AWSResponse(params["url"], status, headers, MockRawResponse(body))  # type: ignore[arg-type]
             described = convert_to_response_dict(response, model)
             parser = self._parsers.create_parser(model.service_model.resolved_protocol)

@@ -1,0 +1,65 @@
+"""Finds items in DynamoDB that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tidewheel.aws import table_layout as layout
+from tidewheel.aws.dynamodb import items
+from tidewheel.aws.dynamodb.table import Table
+from tidewheel.aws.dynamodb.writes import Item
+from tidewheel.errors import CorruptMetadata
+from tidewheel.flows.ports.unreadable import UnreadableItem
+
+_KINDS: dict[str, tuple[str, Callable[[Item], object]]] = {
+    layout.SUBSCRIPTIONS: ("subscription", items.decode_subscription),
+    layout.BUCKETS: ("ledger", items.decode_bucket),
+    layout.PLANS: ("plan", items.decode_plan_in_table),
+    layout.DELIVERIES: ("delivery", items.decode_delivery),
+    layout.PARKS: ("park", items.decode_park),
+    layout.SET_ASIDE: ("set-aside item", items.decode_set_aside),
+    layout.TRASH: ("merged ledger", items.decode_trash),
+    layout.RECURRING: ("recurring message", items.decode_recurring),
+}
+"""Prefix of the sort key -> the kind, and its decoder."""
+_TOMBSTONE = "cancelled message"
+
+
+class DynamoUnreadableItems:
+    """Implements the port `UnreadableItems`."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def all(self, topic: str) -> list[UnreadableItem]:
+        """Finds items with a query for each page of the topic and of its tombstones."""
+        found = []
+        for item in self._table.query("pk = :pk", {"pk": layout.topic_partition(topic)}):
+            sort_key = items.key_of(item)[1]
+            prefix = sort_key[: sort_key.find("#") + 1]
+            if prefix in _KINDS:
+                what, decode = _KINDS[prefix]
+                found += _unreadable(topic, what, sort_key.removeprefix(prefix), decode, item)
+        for item in self._table.query("pk = :pk", {"pk": layout.tombstone_partition(topic)}):
+            found += _unreadable(topic, _TOMBSTONE, items.key_of(item)[1], items.decode_tombstone, item)
+        return found
+
+    def delete(self, items: Iterable[UnreadableItem]) -> None:
+        """Deletes each item with a DeleteItem."""
+        for item in items:
+            self._table.delete(_key(item), action="delete_unreadable", topic=item.topic)
+
+
+def _unreadable(topic: str, what: str, name: str, decode: Callable[[Item], object], item: Item) -> list[UnreadableItem]:
+    try:
+        decode(item)
+    except CorruptMetadata as error:
+        return [UnreadableItem(topic=topic, what=what, name=name, error=error)]
+    return []
+
+
+def _key(item: UnreadableItem) -> layout.Key:
+    if item.what == _TOMBSTONE:
+        return layout.tombstone_partition(item.topic), item.name
+    [prefix] = [prefix for prefix, (what, _) in _KINDS.items() if what == item.what]
+    return layout.topic_partition(item.topic), prefix + item.name

@@ -1,0 +1,58 @@
+"""Defines the commands `tidewheel damaged list`, `retry`, `restore` and `give-up`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from tidewheel.cli.administration import AsJson, TopicName
+from tidewheel.cli.output import print_json, print_table
+from tidewheel.cli.target import client
+
+damaged = typer.Typer(no_args_is_help=True, help="What cannot be read: list, retry, restore, give up.")
+
+Id = Annotated[str, typer.Argument(help="The id that `damaged list` prints.")]
+
+
+@damaged.command("list")
+def list_(ctx: typer.Context, topic: TopicName, as_json: AsJson = False) -> None:
+    """List what cannot be read: messages that are set aside or parked, and items of the table."""
+    found = client(ctx).damaged(topic)
+    if as_json:
+        print_json([asdict(each) for each in found])
+        return
+    rows = [
+        (each.id or "", each.what, each.name, each.messages or "", "damaged" if each.damaged else "tried", each.reason)
+        for each in found
+    ]
+    print_table(["id", "what", "of", "messages (estimated)", "state", "reason"], rows, "nothing is damaged")
+
+
+@damaged.command()
+def retry(ctx: typer.Context, topic: TopicName, id: Id) -> None:
+    """Read a part again. The next sweep sends what can be read now, except what was purged or cancelled."""
+    client(ctx).retry_damaged(topic, id)
+    typer.echo("the next sweep tries, within five minutes")
+
+
+@damaged.command()
+def restore(ctx: typer.Context, topic: TopicName, id: Id) -> None:
+    """Copy S3's last good version back, then retry. Production keeps versions for 7 days, development none."""
+    client(ctx).restore_damaged(topic, id)
+    typer.echo("restored; the next sweep sends, within five minutes")
+
+
+@damaged.command("give-up")
+def give_up(
+    ctx: typer.Context,
+    topic: TopicName,
+    id: Id,
+    reason: Annotated[str, typer.Option("--reason", help="For the record in the queue of refused messages.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete a part permanently. Bytes that could be read stay under aside/ in S3 for 28 days."""
+    if not yes:
+        typer.confirm(f"Give up {id} of topic {topic}? Its messages never come.", abort=True, err=True)
+    client(ctx).give_up_damaged(topic, id, reason)

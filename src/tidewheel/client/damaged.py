@@ -1,0 +1,243 @@
+"""Lists what cannot be read, and retries, restores or gives up messages that are set aside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tidewheel.clock import Clock
+from tidewheel.errors import (
+    ConcurrentModification,
+    CorruptLedger,
+    InvalidValue,
+    NothingToRestore,
+    UnknownDamaged,
+    UnknownTopic,
+)
+from tidewheel.flows.ports.unreadable import UnreadableItem
+from tidewheel.ledger.bucket import Tail
+from tidewheel.ledger.footer import MAGIC
+from tidewheel.model import checksum
+from tidewheel.model.park import Park
+from tidewheel.model.set_aside import SetAside
+
+if TYPE_CHECKING:
+    from tidewheel.client.connection import Connection
+
+_Read = Callable[[int, int], bytes]
+_KEPT = {
+    "subscription": "or restore its item",
+    "ledger": "its messages come after that",
+    "merged ledger": "nothing is collected until then",
+    "plan": "or leave it: its messages are planned anew, within 28 days of their time",
+    "recurring message": "or cancel it, and make it again",
+}
+"""Items that nobody gives up, with what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damaged:
+    """What cannot be read: messages of one subscription, or an item of the table.
+
+    Attributes:
+        topic: the topic.
+        id: the name for `retry_damaged`, `restore_damaged` and `give_up_damaged`; of an item, for the last only. None
+            for what these do not take.
+        what: "messages", or the kind of an item of the table that cannot be read: "subscription", "ledger", "plan",
+            "delivery", "park", "set-aside item", "merged ledger", "recurring message" or "cancelled message".
+        name: the subscription of the messages, or the name of the item.
+        reason: why the last try failed.
+        damaged: False while the service still tries.
+        tries: how often the service has tried again.
+        messages: estimated.
+        objects: the objects in S3.
+        due_from, due_before: between which times the messages are due.
+        first_seen: when the first try failed.
+    """
+
+    topic: str
+    id: str | None
+    what: str
+    name: str
+    reason: str
+    damaged: bool = True
+    tries: int = 0
+    messages: int | None = None
+    objects: tuple[str, ...] = ()
+    due_from: datetime | None = None
+    due_before: datetime | None = None
+    first_seen: datetime | None = None
+
+
+def listed(connection: Connection, topic: str) -> list[Damaged]:
+    """Lists what cannot be read. See `Tidewheel.damaged`."""
+    storage = connection.storage
+    state = storage.topic_states.read(topic)
+    if state is None:
+        raise UnknownTopic(topic)
+    found = [_described(each, state.slot_ms) for each in storage.set_aside.all(topic, {})]
+    found += [_described_park(each) for each in storage.parks.all(topic, {}) if each.unreadable is not None]
+    return found + [_described_item(each) for each in storage.unreadable.all(topic)]
+
+
+def retry(connection: Connection, clock: Clock, topic: str, id: str) -> None:
+    """Lets the next sweep try a set-aside item or a park. See `Tidewheel.retry_damaged`."""
+    item, now_ms = _find_messages(connection, topic, id), clock.now_ms()
+    if isinstance(item, Park):
+        changed = connection.storage.parks.set_next_check(item.key, item.next_check_ms, now_ms)
+    else:
+        changed = connection.storage.set_aside.change(item, replace(item, next_check_ms=now_ms))
+    if not changed:
+        raise ConcurrentModification("retry of what is set aside", topic, 1)
+
+
+def restore(connection: Connection, clock: Clock, topic: str, id: str) -> None:
+    """Copies S3's last good versions back, then retries. See `Tidewheel.restore_damaged`.
+
+    If it stops after an object is restored, the next try of the service finds the object.
+    """
+    item = _find_messages(connection, topic, id)
+    if isinstance(item, Park):
+        if item.object_name is None or not connection.objects.restore(item.object_name, _is_ledger):
+            raise NothingToRestore(item.object_name or id)
+    else:
+        left = [name for name in item.objects if not connection.objects.restore(name, _whole(item, name))]
+        if left:
+            if len(left) < len(item.objects):  # the messages of the restored objects are sent
+                retry(connection, clock, topic, id)
+            raise NothingToRestore(", ".join(left))
+    retry(connection, clock, topic, id)
+
+
+def give_up(connection: Connection, topic: str, id: str, reason: str) -> None:
+    """Deletes a damaged item and keeps a record. See `Tidewheel.give_up_damaged`.
+
+    If it stops after the record is sent, the item is still there, and another call sends a second record.
+    """
+    item = _find(connection, topic, id)
+    if isinstance(item, UnreadableItem):
+        _tell(connection, {"reason": reason, "code": "Damaged", "topic": topic, "item": id, "error": str(item.error)})
+        connection.storage.unreadable.delete([item])
+        return
+    if isinstance(item, Park):
+        known = {"reason": reason, "code": "Damaged", "topic": topic, "subscription": item.key.subscription}
+        _tell(connection, {**known, "error": item.unreadable, "messages": item.rows})
+        connection.storage.parks.delete([item.key])
+        return
+    if not item.damaged:
+        raise InvalidValue("id", id, "the service still tries; give it up once it is damaged, half an hour after")
+    document = {
+        "reason": reason,
+        "code": "Damaged",
+        "topic": topic,
+        "subscription": item.key.subscription,
+        "error": item.reason,
+        "objects": item.objects,
+        "messages": item.rows,
+        "slots": [item.plan.first_slot, item.plan.end_slot],
+    }
+    _tell(connection, document)
+    connection.storage.set_aside.delete([item.key])
+
+
+def _tell(connection: Connection, document: Mapping[str, object]) -> None:
+    connection.sqs.send_message(QueueUrl=connection.settings.refused_queue_url, MessageBody=json.dumps(document))
+
+
+def _described_item(item: UnreadableItem) -> Damaged:
+    advice = _KEPT.get(item.what)
+    reason = str(item.error) if advice is None else f"{item.error}; {advice}"
+    id = f"{item.what}:{item.name}" if advice is None else None
+    return Damaged(topic=item.topic, id=id, what=item.what, name=item.name, reason=reason)
+
+
+def _described_park(park: Park) -> Damaged:
+    return Damaged(
+        topic=park.key.topic,
+        id=_id(park),
+        what="messages",
+        name=park.key.subscription,
+        reason=f"park {park.key.id}: {park.unreadable}",
+        damaged=False,
+        tries=park.tries,
+        messages=park.rows,
+        objects=() if park.object_name is None else (park.object_name,),
+    )
+
+
+def _described(item: SetAside, slot_ms: int) -> Damaged:
+    return Damaged(
+        topic=item.key.topic,
+        id=_id(item),
+        what="messages",
+        name=item.key.subscription,
+        reason=item.reason,
+        damaged=item.damaged,
+        tries=item.tries,
+        messages=item.rows,
+        objects=item.objects,
+        due_from=_time(item.plan.first_slot * slot_ms),
+        due_before=_time(item.plan.end_slot * slot_ms),
+        first_seen=_time(item.first_seen_ms),
+    )
+
+
+def _find(connection: Connection, topic: str, id: str) -> SetAside | Park | UnreadableItem:
+    if connection.storage.topic_states.read(topic) is None:
+        raise UnknownTopic(topic)
+    for each in connection.storage.set_aside.all(topic, {}):
+        if _id(each) == id:
+            return each
+    for park in connection.storage.parks.all(topic, {}):
+        if park.unreadable is not None and _id(park) == id:
+            return park
+    for item in connection.storage.unreadable.all(topic):
+        if item.what not in _KEPT and _described_item(item).id == id:
+            return item
+    raise UnknownDamaged(topic, id)
+
+
+def _find_messages(connection: Connection, topic: str, id: str) -> SetAside | Park:
+    item = _find(connection, topic, id)
+    if isinstance(item, UnreadableItem):
+        raise InvalidValue("id", id, "an item of the table is read again by itself; restore it, or give it up")
+    return item
+
+
+def _id(item: SetAside | Park) -> str:
+    return f"{item.key.subscription}:{item.key.id}"
+
+
+def _is_ledger(read: _Read) -> bool:
+    """Whether a version of an object begins as a ledger does. Only a try to read it finds all damage."""
+    return read(0, len(MAGIC)) == MAGIC
+
+
+def _whole(item: SetAside, name: str) -> Callable[[_Read], bool]:
+    """Returns a check whether a version of an object has all that an item needs."""
+
+    def whole(read: _Read) -> bool:
+        try:
+            for each in item.plan.segments:
+                if each.object_name == name:
+                    data = read(each.segment.offset, each.segment.length)
+                    if len(data) != each.segment.length:
+                        return False
+                    checksum.check(data)
+            for unindexed in item.plan.unindexed:
+                if not unindexed.tail:
+                    return _is_ledger(read)
+                tail = Tail.of_tag(unindexed.tail)
+                tail.index(read(tail.offset, tail.length), name)
+        except (ValueError, CorruptLedger):
+            return False
+        return True
+
+    return whole
+
+
+def _time(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, UTC)

@@ -1,0 +1,69 @@
+"""Makes plans, and finds the next work of a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidewheel.flows.delivery.load_index import Indexes, completed, next_occupied, unindexed
+from tidewheel.flows.delivery.occurrences import store_occurrences
+from tidewheel.flows.delivery.recur import next_occupied_by
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.topic_states import NextWork
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.ledger.delayed_index import due_segments, waiting_rows
+from tidewheel.model.plan import Plan
+from tidewheel.model.recurring import Recurring
+from tidewheel.model.topic_state import TopicState
+
+
+def due_buckets(ports: Ports, state: TopicState, passed_over: dict[str, Exception]) -> Indexes:
+    """Reads all buckets, and the tails of buckets that occupy [planned, sealed)."""
+    return completed(ports, ports.buckets.all(state.topic, passed_over), state.planned, state.sealed, state.slot_ms)
+
+
+def make_plan(ports: Ports, state: TopicState, indexes: Indexes, recurring: Sequence[Recurring] = ()) -> Plan | None:
+    """Returns the plan of [planned, sealed). Returns None if nothing is due.
+
+    Tombstones are read after the seal. Buckets that occupy this range must be complete, or among the unreadable. The
+    occurrences of recurring
+    messages are put into an object first.
+    """
+    segments = due_segments(indexes.buckets, state.planned, state.sealed, state.slot_ms)
+    occurrences = None
+    if recurring:
+        occurrences = store_occurrences(ports, state, recurring)
+    if occurrences is not None:
+        segments += occurrences.segments
+    without_index = tuple(map(unindexed, indexes.unreadable))
+    if not segments and not without_index:
+        return None
+    return Plan(
+        topic=state.topic,
+        first_slot=state.planned,
+        end_slot=state.sealed,
+        segments=segments,
+        cancelled=ports.tombstones.ids(state.topic, state.planned, state.sealed),
+        part_rows=state.settings.part_rows,
+        occurrences=None if occurrences is None else occurrences.object_name,
+        unindexed=without_index,
+    )
+
+
+def next_work_of(
+    ports: Ports, state: TopicState, buckets: Sequence[Bucket], recurring: Sequence[Recurring], now_ms: int
+) -> NextWork:
+    """Returns the next occupied slot after the seal, and when to check the topic next."""
+    slots = (
+        next_occupied(ports, buckets, state.sealed),
+        next_occupied_by(recurring, state.slot_ms, state.sealed) if recurring else None,
+    )
+    slot = min((each for each in slots if each is not None), default=None)
+    collect_at_ms = state.collect_at_ms
+    if collect_at_ms is None:
+        collect_at_ms = now_ms + state.settings.collect_interval_s * 1000
+    return NextWork(
+        next_slot=slot,
+        next_check_ms=state.check_at(slot, collect_at_ms),
+        collect_at_ms=collect_at_ms,
+        waiting=waiting_rows(buckets, state.sealed),
+    )

@@ -1,0 +1,47 @@
+"""Refuses messages of the service's own queues that no retry can help."""
+
+from __future__ import annotations
+
+import math
+
+from tidewheel.errors import CorruptPack, KeysNotSettled, NewerRelease, TopicReplaced, UnknownTopic, WrongQueue
+from tidewheel.flows.delivery.away import away_since_s
+from tidewheel.flows.ports import Ports
+from tidewheel.model import object_names
+from tidewheel.model.message import SQS_MAX_BYTES
+from tidewheel.model.refused import QueuedMessage, document_text, reference, refused_document
+from tidewheel.model.triggers import UNKNOWN_WAIT_S
+
+_HOPELESS = (CorruptPack, KeysNotSettled, TopicReplaced, WrongQueue)
+"""Errors of a pack that are the same in each try."""
+
+
+def hopeless_until_ms(ports: Ports, error: Exception) -> float:
+    """Returns up to which SQS time packs with an error are to be refused. Later packs must be retried.
+
+    A permanent error refuses all packs. A deployment may end the wait of a pack of a newer release, which is refused
+    when it is UNKNOWN_WAIT_S old. A rebuild may end the wait for an unknown topic, which counts from when the
+    topic's last rebuild began, too. All other errors, such as a store's, refuse no pack.
+    """
+    if isinstance(error, _HOPELESS):
+        return math.inf
+    until_ms = ports.clock.now_ms() - UNKNOWN_WAIT_S * 1000
+    if isinstance(error, UnknownTopic):
+        return until_ms if away_since_s(ports, error.topic) * 1000 <= until_ms else -math.inf
+    return until_ms if isinstance(error, NewerRelease) else -math.inf
+
+
+def refuse(ports: Ports, message: QueuedMessage, reason: str) -> None:
+    """Puts a message into the queue of refused messages, or into S3 and a reference into the queue.
+
+    The caller then acknowledges the message. If it stops
+        after the object is put: the message comes again. A lifecycle rule deletes the object.
+        after the document is sent: the message comes again, and a second document of it is made.
+    """
+    document = refused_document(message, reason)
+    text = document_text(document)
+    if len(text) > SQS_MAX_BYTES:
+        name = object_names.refused_name(message.id, ports.objects.new_attempt())
+        ports.objects.put(name, text.encode())
+        document = reference(document, name)
+    ports.queues.refuse(document)

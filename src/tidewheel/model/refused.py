@@ -1,0 +1,113 @@
+"""Encodes a refused message of one of the service's own queues as one JSON document.
+
+    queue_arn        the queue that the message came from
+    sqs_message_id   SQS's id of the message
+    sent_at_ms       when SQS took the message
+    reason           why no function can ever use the message
+    attributes       name -> {"DataType", "StringValue" or "BinaryValue" as base64}
+    body             the message's text
+
+A document that is too large for SQS is an object in S3. Then the queue of refused messages has the first four fields,
+and `object_name` instead of the others.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidewheel.model.untrusted import json_object_of, mapping, text
+
+_MARKS = ("queue_arn", "sqs_message_id", "sent_at_ms", "reason")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedMessage:
+    """A message of one of the service's own queues, as its function received it.
+
+    Attributes:
+        id: SQS's id of the message.
+        attributes: in boto3's form, with binary values as bytes.
+        sent_at_ms: when SQS took the message, by SQS's clock.
+        receives: how often SQS handed the message out.
+        queue_arn: the queue.
+    """
+
+    id: str
+    body: str
+    attributes: Mapping[str, Mapping[str, Any]]
+    sent_at_ms: int
+    receives: int
+    queue_arn: str
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> QueuedMessage:
+        """Reads a record of Lambda's event, which has binary values as base64."""
+        attributes: dict[str, dict[str, Any]] = {}
+        for name, value in record["messageAttributes"].items():
+            given = attributes[name] = {"DataType": value["dataType"]}
+            if value.get("binaryValue") is not None:
+                given["BinaryValue"] = base64.b64decode(value["binaryValue"])
+            else:
+                given["StringValue"] = value.get("stringValue")
+        return cls(
+            id=record["messageId"],
+            body=record["body"],
+            attributes=attributes,
+            sent_at_ms=int(record["attributes"]["SentTimestamp"]),
+            receives=int(record["attributes"]["ApproximateReceiveCount"]),
+            queue_arn=record["eventSourceARN"],
+        )
+
+
+def refused_document(message: QueuedMessage, reason: str) -> dict[str, Any]:
+    """Returns the document of a refused message."""
+    return {
+        "queue_arn": message.queue_arn,
+        "sqs_message_id": message.id,
+        "sent_at_ms": message.sent_at_ms,
+        "reason": reason,
+        "attributes": {name: _shown(value) for name, value in message.attributes.items()},
+        "body": message.body,
+    }
+
+
+def reference(document: Mapping[str, Any], object_name: str) -> dict[str, Any]:
+    """Returns what the queue of refused messages has of a document that is an object."""
+    return {**{name: document[name] for name in _MARKS}, "object_name": object_name}
+
+
+def restored(document: Mapping[str, Any]) -> tuple[str, dict[str, dict[str, Any]]]:
+    """Returns a refused message's body, and its attributes in boto3's form.
+
+    Raises:
+        ValueError: the document is not of a refused message.
+    """
+    attributes: dict[str, dict[str, Any]] = {}
+    for name, value in mapping(document.get("attributes")).items():
+        given = attributes[name] = dict(mapping(value))
+        if "BinaryValue" in given:
+            given["BinaryValue"] = base64.b64decode(text(given["BinaryValue"]), validate=True)
+    return text(document.get("body")), attributes
+
+
+def read_document(data: str | bytes) -> dict[str, Any]:
+    """Reads a document of the queue of refused messages, or of an object.
+
+    Raises:
+        ValueError: the data is not a JSON object.
+    """
+    return json_object_of(data)
+
+
+def document_text(document: Mapping[str, Any]) -> str:
+    """Returns a document as JSON in ASCII, so that SQS accepts any text."""
+    return json.dumps(document)
+
+
+def _shown(value: Mapping[str, Any]) -> dict[str, Any]:
+    data = value.get("BinaryValue")
+    return dict(value) if data is None else {**value, "BinaryValue": base64.b64encode(data).decode()}

@@ -1,0 +1,383 @@
+"""Each kind of damaged or hostile input is refused or set aside, with a reason that names it, and touches nothing else.
+
+The items of the table are DynamoDB's, as moto keeps them, so an attribute can have a wrong type. Each kind has a topic
+of its own. Beside the damage, the topic has neighbours: messages of another ledger, and another subscription.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tidewheel import Message
+from tidewheel.client.damaged import Damaged
+from tidewheel.local import LocalTidewheel
+from tidewheel.model.checkpoint import decode_checkpoint
+from tidewheel.model.pack import PACK_ATTRIBUTE
+
+_WRONG: dict[str, Any] = {"M": {}}
+"""A value of a type that no attribute of an item has."""
+
+
+class Shop:
+    """A topic with two subscriptions and two ledgers, due in two hours, of which one is to be damaged.
+
+    Attributes:
+        near: messages of the other ledger.
+        far: messages of the ledger that may be damaged.
+        direct: messages that were sent directly while something was damaged.
+        ids: body -> id, of messages of ledgers.
+    """
+
+    def __init__(self, stack: LocalTidewheel, kind: str) -> None:
+        self.stack = stack
+        self.name = re.sub("[^a-z]+", "-", kind)
+        self.client = stack.client()
+        self.client.create_topic(self.name, retention_s=86_400, collect_interval_s=3600)
+        for name in ("billing", "mail"):
+            self.client.create_subscription(self.name, name)
+        self.due = stack.now() + timedelta(hours=2)
+        self.ids: dict[str, str] = {}
+        self.near = self._ledger("near")
+        self.far = self._ledger("far")
+        self.direct: list[str] = []
+
+    def _ledger(self, body: str) -> list[str]:
+        bodies = [f"{body} {number}" for number in range(5)]
+        sent = self.client.send_many(self.name, [Message(body=each, deliver_at=self.due) for each in bodies])
+        self.ids |= {body: each.id for body, each in zip(bodies, sent, strict=True)}
+        self.stack.advance(minutes=6)
+        return bodies
+
+    def send_direct(self) -> None:
+        """Sends a message that is due in a minute."""
+        self.direct.append(f"direct {len(self.direct)}")
+        self.client.send(self.name, self.direct[-1], delay="1m")
+        self.stack.advance(minutes=2)
+
+    # ---- the stored bytes
+    @property
+    def _table(self) -> str:
+        [table] = self.stack.session.client("dynamodb").list_tables()["TableNames"]
+        return str(table)
+
+    def keys(self, prefix: str, partition: str = "") -> list[dict[str, Any]]:
+        """The items of the topic whose sort key begins with a prefix, in order."""
+        found = self.stack.session.client("dynamodb").query(
+            TableName=self._table,
+            KeyConditionExpression="pk = :pk",
+            ExpressionAttributeValues={":pk": {"S": f"T#{self.name}{partition}"}},
+        )
+        return [each for each in found["Items"] if each["sk"]["S"].startswith(prefix)]
+
+    def set(self, item: dict[str, Any], attribute: str, value: dict[str, Any] | None = None) -> None:
+        """Gives an attribute of an item another value, by default of a wrong type."""
+        self.stack.session.client("dynamodb").update_item(
+            TableName=self._table,
+            Key={"pk": item["pk"], "sk": item["sk"]},
+            UpdateExpression="SET #a = :a",
+            ExpressionAttributeNames={"#a": attribute},
+            ExpressionAttributeValues={":a": value or _WRONG},
+        )
+
+    def forget(self, item: dict[str, Any]) -> None:
+        """Deletes an item."""
+        key = {"pk": item["pk"], "sk": item["sk"]}
+        self.stack.session.client("dynamodb").delete_item(TableName=self._table, Key=key)
+
+    def objects(self, prefix: str) -> list[str]:
+        s3 = self.stack.session.client("s3")
+        [s3_bucket] = s3.list_buckets()["Buckets"]
+        found = s3.list_objects_v2(Bucket=s3_bucket["Name"], Prefix=f"{prefix}/{self.name}/").get("Contents", [])
+        return [each["Key"] for each in found]
+
+    def put(self, name: str, change: Callable[[bytes], bytes | None]) -> None:
+        """Changes an object's bytes, or deletes the object."""
+        s3 = self.stack.session.client("s3")
+        [s3_bucket] = s3.list_buckets()["Buckets"]
+        place = s3_bucket["Name"]
+        changed = change(self.get(name))
+        if changed is None:
+            s3.delete_object(Bucket=place, Key=name)
+        else:
+            s3.put_object(Bucket=place, Key=name, Body=changed)
+
+    def get(self, name: str) -> bytes:
+        s3 = self.stack.session.client("s3")
+        [s3_bucket] = s3.list_buckets()["Buckets"]
+        return s3.get_object(Bucket=s3_bucket["Name"], Key=name)["Body"].read()
+
+    def far_ledger(self) -> str:
+        return sorted(self.objects("ledgers"), key=self._written)[1]
+
+    def _written(self, name: str) -> Any:
+        s3 = self.stack.session.client("s3")
+        [s3_bucket] = s3.list_buckets()["Buckets"]
+        return s3.head_object(Bucket=s3_bucket["Name"], Key=name)["LastModified"]
+
+    # ---- what came of it
+    def received(self, subscription: str) -> dict[str, list[float]]:
+        """The body of each message, with the lateness of each copy in seconds."""
+        late: dict[str, list[float]] = {}
+        for each in self.stack.receive(self.name, subscription):
+            assert each.visible_at is not None
+            late.setdefault(each.body, []).append((each.visible_at - each.deliver_at).total_seconds())
+        return late
+
+    def listed(self) -> list[Damaged]:
+        return self.client.damaged(self.name)
+
+    def refused(self) -> list[str]:
+        """The reasons of the refused messages."""
+        url = self.client._connection.settings.refused_queue_url
+        return [json.loads(each.body)["reason"] for each in self.stack.queue(url).everything]
+
+
+def flipped(data: bytes) -> bytes:
+    """Flips a bit in the middle."""
+    middle = len(data) // 3
+    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+
+def gone(_: bytes) -> None:
+    """Deletes an object."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of damage.
+
+    Attributes:
+        damage: does the damage, and may let time pass.
+        told: pattern of the reason that names the thing.
+        where: "listed" by `tidewheel damaged list`, "refused", or "mended" by the service itself.
+        what: as the list names it.
+        hurt: the subscriptions whose messages are `lost` or `late`.
+        lost: bodies that do not come.
+        late: bodies that may come late.
+        after: looks at what came of it.
+        fails: whether jobs may fail until they are dead letters, because the item may come back.
+    """
+
+    damage: Callable[[Shop], None]
+    told: str = ""
+    where: str = "listed"
+    what: str = ""
+    hurt: tuple[str, ...] = ("billing", "mail")
+    lost: Callable[[Shop], list[str]] = field(default=lambda _: [])
+    late: Callable[[Shop], list[str]] = field(default=lambda _: [])
+    after: Callable[[Shop], None] = field(default=lambda _: None)
+    fails: bool = False
+
+
+def far(shop: Shop) -> list[str]:
+    return shop.far
+
+
+def every(shop: Shop) -> list[str]:
+    return [*shop.near, *shop.far, *shop.direct]
+
+
+def _subscription(shop: Shop) -> None:
+    [item] = shop.keys("SUB#billing")
+    shop.set(item, "cursor")
+    shop.send_direct()
+
+
+def _bucket(shop: Shop) -> None:
+    name = shop.far_ledger()
+    [item] = [each for each in shop.keys("BUCKET#") if each["object_name"]["S"] == name]
+    shop.set(item, "slots")
+
+
+def _pausing(shop: Shop) -> None:
+    """Lets a plan wait for a subscription until after it was delivered to the other."""
+    shop.client.pause(shop.name, "billing")
+    shop.stack.advance(hours=3)
+
+
+def _plan(attribute: str) -> Callable[[Shop], None]:
+    def damage(shop: Shop) -> None:
+        _pausing(shop)
+        [item] = shop.keys("PLAN#")
+        shop.set(item, attribute)
+        shop.client.resume(shop.name, "billing")
+
+    return damage
+
+
+def _manifest(shop: Shop) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tidewheel.aws.dynamodb.plans.MAX_INLINE_MANIFEST_BYTES", 10)
+        _pausing(shop)
+    [name] = shop.objects("plans")
+    shop.put(name, gone)
+    shop.client.resume(shop.name, "billing")
+
+
+def _checkpoint(shop: Shop) -> None:
+    shop.stack.advance(hours=3)
+    for name in shop.objects("checkpoints"):
+        shop.put(name, flipped)
+    shop.stack.advance(hours=20)
+
+
+def _readable_checkpoint(shop: Shop) -> None:
+    """The next collection, a day after the last, wrote another."""
+    [*_, newest] = shop.objects("checkpoints")
+    assert decode_checkpoint(shop.get(newest)).topic == shop.name
+
+
+def _trash(shop: Shop) -> None:
+    shop.client.send(shop.name, "purged", delay="30h")
+    shop.stack.advance(minutes=6)
+    shop.client.purge(shop.name, start=shop.due + timedelta(hours=20))
+    for item in shop.keys("TRASH#"):
+        shop.set(item, "objects")
+
+
+def _delivery(shop: Shop) -> None:
+    shop.stack.advance(hours=3)
+    shop.client.replay(shop.name, "billing")
+    [item] = shop.keys("DELIVERY#")
+    shop.set(item, "parts")
+
+
+def _park(attribute: str, change: Callable[[bytes], bytes] | None = None) -> Callable[[Shop], None]:
+    def damage(shop: Shop) -> None:
+        shop.client.pause(shop.name, "billing")
+        shop.send_direct()
+        [item] = shop.keys("PARK#")
+        shop.set(item, attribute, None if change is None else {"B": change(item[attribute]["B"])})
+        shop.send_direct()
+        shop.client.resume(shop.name, "billing")
+
+    return damage
+
+
+def _tombstone(shop: Shop) -> None:
+    sent = shop.client.send(shop.name, "cancelled", delay="2h")
+    shop.client.cancel(shop.name, sent.id)
+    [item] = shop.keys("", "#TOMB")
+    shop.set(item, "ttl")
+
+
+def _recurring(shop: Shop) -> None:
+    shop.client.send_recurring(shop.name, "report", "report", every="2h")
+    [item] = shop.keys("RECUR#")
+    shop.set(item, "rule")
+
+
+def _aside(shop: Shop) -> None:
+    shop.put(shop.far_ledger(), flipped)
+    shop.stack.advance(hours=2)
+    for item in shop.keys("ASIDE#billing"):
+        shop.set(item, "manifest")
+
+
+def _key(shop: Shop) -> None:
+    shop.client.send(shop.name, "first", delay="1h", key="cart-17")
+    shop.stack.advance(minutes=6)
+    [item] = [each for n in range(16) for each in shop.keys("", f"#KEY#{n:02d}")]
+    shop.set(item, "sent_ms")
+    shop.client.send(shop.name, "second", delay="1h", key="cart-17")
+    shop.stack.advance(minutes=6)
+
+
+def _ledger(change: Callable[[bytes], bytes | None]) -> Callable[[Shop], None]:
+    return lambda shop: shop.put(shop.far_ledger(), change)
+
+
+def _pack(shop: Shop) -> None:
+    shop.stack.session.client("sqs").send_message(
+        QueueUrl=shop.client._connection.settings.ingest_queues(shop.name)[0],
+        MessageBody="no pack",
+        MessageAttributes={PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": b"no pack"}},
+    )
+
+
+BILLING = ("billing",)
+KINDS: dict[str, Kind] = {
+    "ledger, a bit": Kind(_ledger(flipped), "the checksum does not match", what="messages", lost=far),
+    "ledger, gone": Kind(_ledger(gone), "does not exist", what="messages", lost=far),
+    "item of a subscription": Kind(_subscription, "SUB#billing is not", what="subscription", hurt=BILLING, lost=every),
+    "item of a bucket": Kind(_bucket, "BUCKET#.* is not readable", what="ledger", lost=far),
+    "item of a plan": Kind(_plan("end_slot"), "PLAN#.* is not readable", what="plan", hurt=BILLING, late=every),
+    "plan": Kind(_plan("manifest"), "PLAN#.* is not readable", what="plan", hurt=BILLING, late=every),
+    "item of a delivery": Kind(_delivery, "DELIVERY#.* is not readable", what="delivery", fails=True),
+    "item of a park": Kind(
+        _park("rows"),
+        "PARK#.* is not readable",
+        what="park",
+        hurt=BILLING,
+        lost=lambda shop: shop.direct[:1],
+        late=lambda shop: shop.direct[1:],
+    ),
+    "park": Kind(
+        _park("ledger", flipped),
+        "park .*: the checksum does not match",
+        what="messages",
+        hurt=BILLING,
+        lost=lambda shop: shop.direct[:1],
+        late=lambda shop: shop.direct[1:],
+    ),
+    "manifest, gone": Kind(_manifest, where="mended", hurt=BILLING, late=every),
+    "checkpoint": Kind(_checkpoint, where="mended", after=_readable_checkpoint),
+    "item of a merged ledger": Kind(_trash, "TRASH#.* is not readable", what="merged ledger"),
+    "item of a tombstone": Kind(_tombstone, "is not readable", what="cancelled message"),
+    "item of a recurring message": Kind(_recurring, "RECUR#report is not readable", what="recurring message"),
+    "item of what is set aside": Kind(_aside, "ASIDE#.* is not readable", what="set-aside item", lost=far),
+    "item of a key": Kind(_key, "KEY#.*cart-17 is not readable", where="refused"),
+    "pack": Kind(_pack, "not a readable pack", where="refused"),
+}
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[LocalTidewheel]:
+    with LocalTidewheel(enforce_iam=True, log_level="ERROR") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_is_refused_or_set_aside_with_a_reason_and_touches_nothing_else(
+    stack: LocalTidewheel, kind: str
+) -> None:
+    row, failed, denied = KINDS[kind], len(stack.failures), len(stack.denials)
+    shop = Shop(stack, kind)
+    before, began = Counter(stack.invocations), stack.now()
+    row.damage(shop)
+    stack.advance(hours=4)
+    calls = Counter(stack.invocations) - before
+    if not row.fails:
+        assert [(each.function, repr(each.error)[:300]) for each in stack.failures[failed:]][:3] == []
+    assert [str(each)[:300] for each in stack.denials[denied:]][:3] == []
+    found = shop.listed()
+    if row.where == "mended":
+        assert found == []
+    else:
+        told = shop.refused() if row.where == "refused" else [each.reason for each in found if each.what == row.what]
+        assert any(re.search(row.told, each) for each in told), (told, found)
+    # What looks inside answers for the rest.
+    counted = [each for each in found if each.what in ("subscription", "ledger", "delivery", "park")]
+    assert shop.client.stats(shop.name).unreadable == len(counted)
+    if row.where == "listed" and row.what not in ("subscription", "plan"):
+        status = shop.client.get(shop.name, shop.ids[shop.near[0]])
+        assert status.message is not None
+        assert status.message.body == shop.near[0]
+    row.after(shop)
+    for subscription in ("mail",) if row.what == "subscription" else ("billing", "mail"):
+        late = shop.received(subscription)
+        lost, tardy = (row.lost(shop), row.late(shop)) if subscription in row.hurt else ([], [])
+        assert [each for each in every(shop) if (each in late) == (each in lost)] == [], (subscription, late)
+        assert {body: each for body, each in late.items() if len(each) != 1} == {}
+        assert {body: each for body, each in late.items() if each[0] > 2 and body not in tardy} == {}
+    hours = (stack.now() - began) // timedelta(hours=1)
+    # Suspects of the topics before are tried once an hour.
+    assert calls["dispatch"] + calls["deliver"] <= 25 + 2 * hours, calls

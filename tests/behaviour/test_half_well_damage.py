@@ -1,0 +1,628 @@
+"""Damage stops its own rows and nobody else's."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.half_well import HalfWell
+from tidewheel import Consumer, InvalidValue, Message, NothingToRestore, UnknownDamaged
+from tidewheel.errors import CorruptMetadata, ObjectRefused
+from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.flows.upkeep.orphans import sweep_orphans
+from tidewheel.flows.upkeep.payloads import sweep_payloads
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.local import MemoryTidewheel
+
+LARGE = "x" * 1_200_000
+
+
+class _Denied(ClientError):
+    """S3's answer for a missing object to a client that must not list, and for a revoked key."""
+
+    def __init__(self) -> None:
+        super().__init__({"Error": {"Code": "AccessDenied", "Message": "Access Denied"}}, "GetObject")
+
+
+@pytest.mark.parametrize("trouble", ["missing", "denied", "slow"])
+def test_a_large_body_that_cannot_be_had_fails_its_own_message_alone(
+    trouble: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = MemoryTidewheel()
+    client = stack.client()
+    client.create_topic("orders")
+    subscription = client.create_subscription("orders", "billing")
+    client.send("orders", LARGE)
+    client.send_many("orders", [Message(body=f"m{i}", delay=1) for i in range(9)])
+    stack.advance(seconds=5)
+    [name] = stack.service.objects.names("payloads/")
+    if trouble == "missing":
+        stack.service.objects.delete([name])
+    else:
+        error = _Denied() if trouble == "denied" else TimeoutError()
+
+        def refuse(*_: object) -> bytes:
+            raise error
+
+        monkeypatch.setattr(type(stack.service.objects), "get_range", refuse)
+    consumer = Consumer(client, "orders", "billing")
+    handled: list[str] = []
+    stop = threading.Event()
+
+    def handle(message: object) -> None:
+        handled.append(message.body)  # type: ignore[attr-defined]
+        if len(handled) == 9:
+            stop.set()
+
+    for _ in range(8):
+        if not stop.is_set():
+            consumer.run(handle, stop=stop, wait_s=0)
+    assert sorted(handled) == [f"m{i}" for i in range(9)]
+    for _ in range(8):
+        assert consumer.receive(wait_s=0) == []
+        stack.advance(minutes=10)
+    queue = stack.queue(subscription.queue_url)
+    dead = queue.dead_letters
+    assert dead is not None
+    assert (len(queue.everything), len(dead.everything)) == (0, 1)
+
+
+class _Shop:
+    """Five ledgers of twenty messages, one of which is then damaged or gone."""
+
+    def __init__(self, damage: str) -> None:
+        self.faults = HalfWell()
+        self.stack = MemoryTidewheel(wrap=self.faults, start="2026-01-01T00:00:00Z")
+        self.client = self.stack.client()
+        self.client.create_topic("orders")
+        self.client.create_subscription("orders", "billing")
+        self.sent: list[dict[str, int]] = []
+        for _ in range(5):
+            receipts = [self.client.send("orders", "x", delay="6h") for _ in range(20)]
+            self.sent.append({each.id: each.deliver_at_ms for each in receipts})
+            self.stack.advance(minutes=6)
+        self.ledgers = [each.object_name for each in sorted(self.stack.service.buckets.all("orders"), key=_first_ms)]
+        self.whole = self.object(2)
+        if damage == "bit":
+            middle = len(self.whole) // 3
+            flipped = bytes([self.whole[middle] ^ 1])
+            self.stack.service.objects.put(self.ledgers[2], self.whole[:middle] + flipped + self.whole[middle + 1 :])
+        elif damage == "gone":
+            self.stack.service.objects.delete([self.ledgers[2]])
+
+    def object(self, number: int) -> bytes:
+        return self.stack.service.objects.get_range(self.ledgers[number], 0, 1 << 30)
+
+    def received(self) -> dict[str, list[int]]:
+        """Each message's lateness, one for each copy."""
+        due = {id: at for each in self.sent for id, at in each.items()}
+        late: dict[str, list[int]] = {}
+        for each in self.stack.service.queues.sent():
+            id = json.loads(each.header)["id"]
+            late.setdefault(id, []).append(each.visible_at_ms - due.get(id, each.deliver_at_ms))
+        return late
+
+
+def _first_ms(bucket: Bucket) -> int:
+    return bucket.segments[0].first_deliver_at_ms
+
+
+@pytest.mark.parametrize("damage", ["bit", "gone"])
+def test_one_damaged_ledger_of_five_is_set_aside_and_the_others_are_on_time(damage: str) -> None:
+    shop = _Shop(damage)
+    calls = sum(shop.stack.invocations.values())
+    shop.stack.advance(hours=30)
+    late = shop.received()
+    on_time = {id for number in (0, 1, 3, 4) for id in shop.sent[number]}
+    assert set(late) == on_time
+    assert all(len(each) == 1 and 0 <= each[0] <= 2000 for each in late.values())
+    [item] = shop.stack.service.set_aside.all("orders")
+    assert item.damaged and item.objects == (shop.ledgers[2],) and item.rows == 20
+
+    assert sum(shop.stack.invocations.values()) - calls <= 60
+    assert shop.stack.failures == []
+
+
+def _lateness(stack: MemoryTidewheel, due: dict[str, int]) -> dict[str, list[int]]:
+    late: dict[str, list[int]] = {}
+    for each in stack.service.queues.sent():
+        id = json.loads(each.header)["id"]
+        late.setdefault(id, []).append(each.visible_at_ms - due.get(id, each.deliver_at_ms))
+    return late
+
+
+def _with_a_large_ledger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> tuple[MemoryTidewheel, HalfWell, dict[str, int], dict[str, int]]:
+    """A ledger whose index is too large for its item, another ledger, and the due times of both."""
+    monkeypatch.setattr("tidewheel.ledger.bucket.INLINE_SEGMENTS_BYTES", 60)
+    faults = HalfWell()
+    stack = MemoryTidewheel(wrap=faults, start="2026-01-01T00:00:00Z")
+    client = stack.client()
+    client.create_topic("orders")
+    client.create_subscription("orders", "billing")
+    source = random.Random(1)
+    messages = [Message(body=source.randbytes(500).hex(), delay=7200 + 60 * i) for i in range(400)]
+    large = {each.id: each.deliver_at_ms for each in client.send_many("orders", messages)}
+    stack.advance(minutes=6)
+    buckets = stack.service.store.of("orders").buckets
+    for bucket in list(buckets.values()):  # as an item of the table holds it
+        buckets[bucket.id] = bucket.without_tail()
+    small = {
+        each.id: each.deliver_at_ms for each in (client.send("orders", "x", delay=7000 + i) for i in range(3000, 3020))
+    }
+    stack.advance(minutes=6)
+    return stack, faults, large, small
+
+
+@pytest.mark.parametrize("damage", ["bit", "gone", "refused for an hour"])
+def test_a_large_ledger_whose_index_cannot_be_read_keeps_no_other_from_being_on_time(
+    damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack, faults, large, small = _with_a_large_ledger(monkeypatch)
+    [bucket] = [each for each in stack.service.buckets.all("orders") if not each.complete]
+    objects = stack.service.objects
+    assert bucket.tail is not None
+    whole = objects.get_range(bucket.object_name, 0, bucket.size_bytes)
+    if damage == "bit":
+        place = bucket.tail.offset + bucket.tail.length - 3
+        objects.put(bucket.object_name, whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    elif damage == "gone":
+        objects.delete([bucket.object_name])
+    else:
+        stack.advance(hours=1, minutes=40)
+        faults.refuse("objects.get_range", minutes=60, applies=lambda name, *_: name == bucket.object_name)
+    stack.advance(hours=12)
+    late = _lateness(stack, large | small)
+    assert all(late[id] == [lateness] and 0 <= lateness <= 2000 for id in small for lateness in late[id])
+    assert all(len(each) == 1 for each in late.values())
+    if damage == "gone":
+        assert not set(large) & set(late)
+        assert {each.damaged for each in stack.service.set_aside.all("orders")} == {True}
+        assert sum(each.rows for each in stack.service.set_aside.all("orders")) >= 400
+    else:
+        assert set(late) == set(large | small)
+        assert stack.service.set_aside.all("orders") == []
+    if damage == "bit":
+        assert all(0 <= each[0] <= 2000 for each in late.values())
+    assert stack.failures == []
+
+
+def test_a_recurring_message_that_cannot_be_read_misses_alone() -> None:
+    faults = HalfWell()
+    stack = MemoryTidewheel(wrap=faults, start="2026-01-01T00:00:00Z")
+    client = stack.client()
+    client.create_topic("orders")
+    client.create_subscription("orders", "billing")
+    for name in ("good", "bad"):
+        client.send_recurring("orders", name, {"name": name}, every="1h")
+    sent = client.send("orders", "x", delay="5h")
+    stack.advance(hours=2, minutes=1)
+    items = stack.service.store.of("orders").recurring
+    items["bad"] = replace(items["bad"], rule="{}")
+    stack.service.queues.forget_sent()
+    stack.advance(hours=4)
+    bodies = [each.text for each in stack.service.queues.sent()]
+    assert sorted(bodies) == ["x"] + ['{"name":"good"}'] * 4
+    assert _lateness(stack, {sent.id: sent.deliver_at_ms})[sent.id][0] <= 2000
+    missed = items["bad"].missed_slot
+    assert missed is not None
+    assert stack.now() - timedelta(hours=4) <= datetime.fromtimestamp(missed * 300, UTC) <= stack.now()
+    assert stack.failures == []
+
+
+@pytest.mark.parametrize("delay", ["2h", "1m"])
+def test_a_filter_that_cannot_be_read_stops_its_own_subscription_until_another_is_set(delay: str) -> None:
+    faults = HalfWell()
+    stack = MemoryTidewheel(wrap=faults, start="2026-01-01T00:00:00Z")
+    client = stack.client()
+    client.create_topic("orders")
+    mended = client.create_subscription("orders", "billing", filter_policy={"kind": ["a"]})
+    other = client.create_subscription("orders", "mail")
+    due = {}
+    for kind in ("a", "b"):
+        receipt = client.send("orders", kind, delay=delay, attributes={"kind": kind})
+        due[receipt.id] = receipt.deliver_at_ms
+    if delay == "2h":
+        stack.advance(minutes=10)
+    items = stack.service.store.of("orders").subscriptions
+    items["billing"] = replace(items["billing"], filter_policy='{"kind": [{"like": "newer"}]}')
+    stack.advance(hours=3)
+    mail = stack.service.queues.sent(other.queue_url)
+    assert sorted(each.text for each in mail) == ["a", "b"]
+    assert all(each.visible_at_ms - each.deliver_at_ms <= 2000 for each in mail)
+    assert stack.service.queues.sent(mended.queue_url) == []
+    client.set_filter("orders", "billing", {"kind": ["a"]})
+    stack.advance(hours=2)
+    assert [each.text for each in stack.service.queues.sent(mended.queue_url)] == ["a"]
+    assert stack.service.set_aside.all("orders") == []
+    assert stack.failures == []
+
+
+def test_the_large_body_of_a_message_that_is_set_aside_is_kept() -> None:
+    stack = MemoryTidewheel(start="2026-01-01T00:00:00Z")
+    client = stack.client()
+    client.create_topic("orders")
+    client.create_subscription("orders", "billing")
+    items = stack.service.store.of("orders").subscriptions
+    items["billing"] = replace(items["billing"], filter_policy='{"kind": [{"like": "newer"}]}')
+    client.send("orders", LARGE, delay="1m")
+    stack.advance(days=40)
+    client.set_filter("orders", "billing", None)
+    stack.advance(hours=2)
+    [message] = Consumer(client, "orders", "billing").receive(wait_s=0)
+    assert message.body == LARGE
+    for _ in range(32):  # as other topics' sweeps do
+        stack.advance(days=1)
+        sweep_payloads(stack.service)
+    assert stack.service.objects.names("payloads/") == []
+
+
+def test_the_large_body_of_a_damaged_message_is_kept() -> None:
+    stack = MemoryTidewheel(start="2026-01-01T00:00:00Z")
+    client = stack.client()
+    client.create_topic("orders")
+    client.create_subscription("orders", "billing")
+    client.send("orders", LARGE, delay="2h")
+    stack.advance(minutes=10)
+    [ledger] = stack.service.objects.names("ledgers/")
+    whole = stack.service.objects.get_range(ledger, 0, 1 << 30)
+    stack.service.objects.delete([ledger])
+    for _ in range(40):
+        stack.advance(days=1)
+        sweep_payloads(stack.service)
+    [item] = client.damaged("orders")
+    assert item.damaged and item.id is not None
+    stack.service.objects.put(ledger, whole)
+    client.retry_damaged("orders", item.id)
+    stack.advance(minutes=6)
+    [message] = Consumer(client, "orders", "billing").receive(wait_s=0)
+    assert message.body == LARGE
+
+
+def test_a_restore_brings_back_all_that_can_be_and_names_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = MemoryTidewheel(start="2026-01-01T00:00:00Z")
+    client = stack.client()
+    client.create_topic("orders")
+    client.create_subscription("orders", "billing")
+    for body in ("gone", "kept"):
+        client.send("orders", body, deliver_at=datetime(2026, 1, 1, 6, tzinfo=UTC))
+        stack.advance(minutes=6)
+    objects = stack.service.objects
+    gone, kept = objects.names("ledgers/")
+    versions = {kept: objects.get_range(kept, 0, 1 << 30)}
+    objects.delete([gone, kept])
+    stack.advance(hours=8)
+    [item] = client.damaged("orders")
+    assert item.id is not None and set(item.objects) == {gone, kept}
+
+    def restore(_: object, name: str, *__: object) -> bool:
+        if name in versions:
+            objects.put(name, versions[name])
+        return name in versions
+
+    monkeypatch.setattr(type(objects), "restore", restore)
+    with pytest.raises(NothingToRestore) as error:
+        client.restore_damaged("orders", item.id)
+    assert error.value.object_name == gone
+    stack.advance(minutes=6)
+    assert len(stack.service.queues.sent()) == 1
+    [item] = client.damaged("orders")
+    assert item.damaged and item.objects == (gone,)
+
+
+def test_a_damaged_part_is_listed_retried_and_given_up() -> None:
+    shop = _Shop("gone")
+    client = shop.client
+    shop.stack.advance(hours=8)
+    [item] = client.damaged("orders")
+    assert (item.what, item.name, item.messages, item.damaged) == ("messages", "billing", 20, True)
+    assert item.id is not None and item.objects == (shop.ledgers[2],) and "does not exist" in item.reason
+    with pytest.raises(NothingToRestore, match="production keeps"):
+        client.restore_damaged("orders", item.id)
+    client.retry_damaged("orders", item.id)
+    shop.stack.advance(minutes=6)
+    assert [each.damaged for each in client.damaged("orders")] == [True]
+    shop.stack.service.objects.put(shop.ledgers[2], shop.whole)
+    client.retry_damaged("orders", item.id)
+    shop.stack.advance(minutes=6)
+    assert client.damaged("orders") == []
+    late = shop.received()
+    assert set(late) == {id for each in shop.sent for id in each} and {len(each) for each in late.values()} == {1}
+    for again in (client.retry_damaged, client.restore_damaged):
+        with pytest.raises(UnknownDamaged, match="sent or given up since"):
+            again("orders", item.id)
+
+
+def test_what_was_given_up_is_told_in_the_queue_of_refused_messages() -> None:
+    shop = _Shop("bit")
+    shop.stack.advance(hours=6, minutes=5)
+    [item] = shop.client.damaged("orders")
+    assert item.id is not None and not item.damaged
+    with pytest.raises(InvalidValue, match="still tries"):
+        shop.client.give_up_damaged("orders", item.id, "no backup")
+    shop.stack.advance(hours=2)
+    kept = shop.stack.service.objects.names("aside/")
+    assert len(kept) == 1 and kept[0].startswith(f"aside/{shop.ledgers[2]}")
+    shop.client.give_up_damaged("orders", item.id, "no backup")
+    [record] = shop.stack.service.queues.refused
+    assert (record["reason"], record["messages"], record["objects"]) == ("no backup", 20, [shop.ledgers[2]])
+    assert shop.client.damaged("orders") == []
+    with pytest.raises(UnknownDamaged):
+        shop.client.give_up_damaged("orders", item.id, "again")
+
+
+@pytest.mark.parametrize("end", ["restored", "given up", "its subscription deleted"])
+def test_copies_of_damaged_bytes_are_deleted_after_28_days_once_nothing_is_set_aside(end: str) -> None:
+    shop = _Shop("bit")
+    objects = shop.stack.service.objects
+    aside = f"aside/ledgers/orders/{shop.ledgers[0].rpartition('/')[2]}"
+    objects.put(aside, b"a damaged ledger of a rebuild")
+    shop.stack.advance(days=30)
+    sweep_orphans(shop.stack.service)
+    assert len(objects.names("aside/")) == 2
+    [item] = shop.client.damaged("orders")
+    assert item.id is not None and item.damaged
+    if end == "restored":
+        objects.put(shop.ledgers[2], shop.whole)
+        shop.client.retry_damaged("orders", item.id)
+    elif end == "given up":
+        shop.client.give_up_damaged("orders", item.id, "no backup")
+    else:
+        shop.client.delete_subscription("orders", "billing")
+    shop.stack.advance(days=1)
+    assert shop.client.damaged("orders") == []
+    sweep_orphans(shop.stack.service)
+    assert objects.names("aside/") == [aside]
+
+
+def test_bytes_that_were_given_up_stay_for_28_days() -> None:
+    shop = _Shop("bit")
+    shop.stack.advance(days=1)
+    [item] = shop.client.damaged("orders")
+    assert item.id is not None
+    shop.client.give_up_damaged("orders", item.id, "no backup")
+    shop.stack.advance(days=26)
+    sweep_orphans(shop.stack.service)
+    assert len(shop.stack.service.objects.names("aside/")) == 1
+
+
+def test_a_retry_sends_nothing_that_was_cancelled_or_purged_since() -> None:
+    shop = _Shop("gone")
+    gone = list(shop.sent[2])
+    assert shop.client.cancel("orders", gone[0])
+    shop.stack.advance(hours=8)
+    shop.client.purge("orders", start=datetime(2026, 1, 1, 6, tzinfo=UTC), end=datetime(2026, 1, 1, 7, tzinfo=UTC))
+    shop.stack.advance(days=40)
+    shop.client.send("orders", "x", delay="1h")  # with its collection, marks out of force are forgotten
+    shop.stack.advance(hours=30)
+    shop.stack.service.objects.put(shop.ledgers[2], shop.whole)
+    [item] = shop.client.damaged("orders")
+    assert item.id is not None
+    shop.client.retry_damaged("orders", item.id)
+    shop.stack.advance(minutes=6)
+    assert shop.client.damaged("orders") == []
+    assert not set(shop.received()) & set(gone)
+    assert shop.client.damaged("orders") == []
+
+
+def test_nothing_of_a_deleted_subscription_stays_set_aside() -> None:
+    shop = _Shop("gone")
+    shop.stack.advance(hours=8)
+    shop.client.delete_subscription("orders", "billing")
+    assert shop.client.damaged("orders") == []
+
+
+def test_nothing_that_a_suspect_names_is_collected_and_damage_holds_nothing() -> None:
+    shop = _Shop("bit")
+    shop.faults.refuse("objects.get_range", applies=lambda name, *_: name == shop.ledgers[2])
+    shop.stack.advance(hours=40)
+    assert [each for each in shop.client.damaged("orders") if each.damaged] == []
+    assert shop.ledgers[2] in shop.stack.service.objects.names("ledgers/")
+    shop.faults.heal()
+    shop.stack.advance(hours=40)
+    [item] = shop.client.damaged("orders")
+    assert item.damaged
+    assert shop.stack.service.buckets.all("orders") == []
+
+
+class _Unread:
+    """Answers that a plan cannot be read, from now on."""
+
+    def __init__(self, faults: HalfWell) -> None:
+        for call in ("plans.read", "plans.next"):
+            faults.refuse(call, instead=self)
+
+    def __call__(self, topic: str, slot: int, **_: bool) -> None:
+        raise CorruptMetadata(f"item T#{topic}/PLAN#{slot} is not readable")
+
+
+@pytest.mark.parametrize("damage", ["unreadable", "gone"])
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_plan_that_cannot_be_read_is_made_anew_and_its_messages_come_once_and_on_time(
+    damage: str, merged: bool
+) -> None:
+    faults = HalfWell()
+    stack = MemoryTidewheel(wrap=faults, start="2026-01-01T00:00:00Z", part_rows=10, inline_rows=1)
+    client = stack.client()
+    client.create_topic("orders")
+    for name in ("billing", "mail"):
+        client.create_subscription("orders", name)
+    client.send_recurring("orders", "report", "report", every="2h")
+    due = datetime(2026, 1, 1, 2, 0, tzinfo=UTC)
+    sent: dict[str, int] = {}
+    for _ in range(3):
+        messages = [Message(body="x", deliver_at=due + timedelta(seconds=each)) for each in range(20)]
+        messages += [Message(body="x", deliver_at=due + timedelta(hours=each)) for each in range(10, 15)]
+        sent |= {each.id: each.deliver_at_ms for each in client.send_many("orders", messages)}
+        stack.advance(minutes=6)
+    cancelled = next(iter(sent))
+    client.cancel("orders", cancelled)
+    faults.refuse("queues.enqueue_parts", minutes=118 - 18)
+    stack.advance(hours=1, minutes=34)  # planned, and nobody has a part yet
+    service = stack.service
+    if damage == "gone":
+        service.store.of("orders").plans.clear()
+    else:
+        _Unread(faults)
+    client.cancel_recurring("orders", "report")
+    if merged:
+        merge(service, "orders", in_process(service.objects), lease_s=60, everything=True)
+        assert service.merges.trash("orders")
+    stack.advance(hours=1)
+    assert service.set_aside.all("orders") == [] and service.deliveries.all("orders") == []
+    faults.heal()
+    stack.advance(hours=20)
+    for subscription in ("billing", "mail"):
+        url = next(each.queue_url for each in client.subscriptions("orders") if each.name == subscription)
+        found = service.queues.sent(url)
+        ids = sorted(json.loads(each.header)["id"] for each in found if each.text == "x")
+        assert ids == sorted(set(sent) - {cancelled})
+        due_ms = int(due.timestamp() * 1000)
+        assert len([each for each in found if each.text == "report" and each.deliver_at_ms == due_ms]) == 1
+        assert all(each.visible_at_ms - each.deliver_at_ms <= 2000 for each in found)
+    assert stack.failures == []
+
+
+def test_an_old_plan_that_cannot_be_read_is_tried_once_a_day_until_it_is_restored() -> None:
+    faults = HalfWell()
+    stack = MemoryTidewheel(wrap=faults, start="2026-01-01T00:00:00Z")
+    client = stack.client()
+    client.create_topic("orders")
+    billing = client.create_subscription("orders", "billing")
+    sent = client.send("orders", "x", delay="3h")
+    stack.advance(minutes=10)
+    client.pause("orders", "billing")
+    stack.advance(days=40)
+    _Unread(faults)
+    client.resume("orders", "billing")
+    stack.advance(hours=1)
+    before = stack.invocations["deliver"]
+    stack.advance(days=10)
+    assert stack.invocations["deliver"] - before <= 11
+    assert stack.service.queues.sent(billing.queue_url) == []
+    assert stack.queue("tidewheel_work-dead").everything == [] and stack.failures == []
+    faults.heal()
+    stack.advance(days=1)
+    [came] = stack.service.queues.sent(billing.queue_url)
+    assert json.loads(came.header)["id"] == sent.id
+
+
+@pytest.mark.parametrize("error", [ObjectRefused("ledgers/x", "AccessDenied"), TimeoutError("no answer")])
+def test_one_object_that_s3_refuses_is_damaged_after_a_day_and_one_that_is_slow_never(error: Exception) -> None:
+    shop = _Shop("none")
+
+    def refuse(*_: object) -> None:
+        raise error
+
+    shop.faults.refuse("objects.get_range", applies=lambda name, *_: name == shop.ledgers[2], instead=refuse)
+    shop.faults.refuse("objects.copy", applies=lambda name, *_: name == shop.ledgers[2], instead=refuse)
+    keep_one = shop.client.send("orders", "x", delay="60h")
+    before = dict(shop.stack.invocations)
+    shop.stack.advance(hours=26)
+    late = shop.received()
+    assert set(late) == {id for number in (0, 1, 3, 4) for id in shop.sent[number]}
+    assert all(len(each) == 1 and each[0] <= 2000 for each in late.values())
+    assert [each.damaged for each in shop.client.damaged("orders")] == [False]
+    shop.stack.advance(hours=6)
+    refused = isinstance(error, ObjectRefused)
+    assert [each.damaged for each in shop.client.damaged("orders")] == [refused]
+    # Every five minutes, until it is damaged.
+    assert shop.stack.invocations["deliver"] - before["deliver"] <= 13 * (32 - 5 * refused)
+    shop.stack.advance(hours=20)
+    assert shop.ledgers[2] in shop.stack.service.objects.names("ledgers/")
+    shop.faults.heal()
+    [item] = shop.client.damaged("orders")
+    assert item.id is not None
+    shop.client.retry_damaged("orders", item.id)
+    shop.stack.advance(hours=1)
+    assert set(shop.received()) == {id for each in shop.sent for id in each}
+    assert shop.client.damaged("orders") == [] and shop.stack.failures == []
+    shop.stack.advance(hours=50)
+    assert keep_one.id in shop.received()
+    sweep_orphans(shop.stack.service)
+    assert shop.ledgers[2] not in shop.stack.service.objects.names("ledgers/")
+
+
+def test_while_s3_refuses_everything_nothing_is_damaged() -> None:
+    shop = _Shop("none")
+
+    def refuse(name: str, *_: object) -> None:
+        raise ObjectRefused(name, "AccessDenied")
+
+    shop.stack.advance(hours=5)
+    shop.faults.refuse("objects.get_range", instead=refuse)
+    shop.stack.advance(hours=40)
+    assert [each for each in shop.client.damaged("orders") if each.damaged] == []
+    shop.faults.heal()
+    shop.stack.advance(hours=2)
+    late = shop.received()
+    assert set(late) == {id for each in shop.sent for id in each} and {len(each) for each in late.values()} == {1}
+
+
+@pytest.mark.parametrize("error", [ObjectRefused("ledgers/x", "AccessDenied"), TimeoutError("no answer")])
+def test_one_object_that_s3_refuses_for_hours_comes_with_the_second_sweep_after_that(error: Exception) -> None:
+    shop = _Shop("none")
+
+    def refuse(*_: object) -> None:
+        raise error
+
+    shop.faults.refuse("objects.get_range", applies=lambda name, *_: name == shop.ledgers[2], instead=refuse)
+    shop.stack.advance(hours=9)
+    assert set(shop.received()) == {id for number in (0, 1, 3, 4) for id in shop.sent[number]}
+    shop.faults.heal()
+    shop.stack.advance(seconds=610)
+    assert set(shop.received()) == {id for each in shop.sent for id in each}
+
+
+@pytest.mark.parametrize("neighbour", [False, True])
+def test_the_only_ledger_of_a_topic_that_s3_refuses_is_set_aside_and_damaged_after_a_day(*, neighbour: bool) -> None:
+    faults = HalfWell()
+    stack = MemoryTidewheel(wrap=faults)
+    client = stack.client()
+    for topic in ("orders", "returns"):
+        client.create_topic(topic)
+        client.create_subscription(topic, "billing")
+    sent = client.send("orders", "x", delay="2h")
+    if neighbour:
+        client.send("returns", "x", delay="90h")
+    stack.advance(minutes=6)
+    [bucket] = stack.service.buckets.all("orders")
+
+    def refuse(name: str, *_: object) -> None:
+        raise ObjectRefused(name, "AccessDenied")
+
+    for call in ("get_range", "copy"):
+        faults.refuse(f"objects.{call}", applies=lambda name, *_: name == bucket.object_name, instead=refuse)
+    stack.advance(hours=3)
+    assert [each.damaged for each in client.damaged("orders")] == [False]
+    stack.advance(hours=45)
+    assert [(each.damaged, each.objects) for each in client.damaged("orders")] == [(True, (bucket.object_name,))]
+    assert stack.invocations["deliver"] <= 13 * 24
+    assert stack.queue("tidewheel_work-dead").everything == [] and stack.failures == []
+    faults.heal()
+    [item] = client.damaged("orders")
+    assert item.id is not None
+    client.retry_damaged("orders", item.id)
+    stack.advance(minutes=6)
+    assert [json.loads(each.header)["id"] for each in stack.service.queues.sent()] == [sent.id]
+
+
+def test_a_merge_leaves_a_ledger_with_a_damaged_segment_as_it_is() -> None:
+    shop = _Shop("bit")
+    service = shop.stack.service
+    merged = merge(service, "orders", in_process(service.objects), lease_s=60, everything=True)
+    assert [error.object_name for error in merged.skipped] == [shop.ledgers[2]]
+    assert len(service.buckets.all("orders")) == 2
+    shop.stack.advance(hours=8)
+    late = shop.received()
+    assert set(late) == {id for number in (0, 1, 3, 4) for id in shop.sent[number]}
+    assert all(len(each) == 1 and each[0] <= 2000 for each in late.values())
+    [item] = shop.client.damaged("orders")
+    assert item.objects == (shop.ledgers[2],) and item.messages == 20

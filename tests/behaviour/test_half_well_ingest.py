@@ -1,0 +1,299 @@
+"""AWS half well where messages come in: stores that refuse, other programs' messages, senders that lie."""
+
+from __future__ import annotations
+
+import json
+import random
+import string
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.half_well import HalfWell
+from tidewheel.client.tidewheel import Tidewheel
+from tidewheel.flows.ports.buckets import Commit
+from tidewheel.local import MemoryTidewheel
+from tidewheel.model.message import IdSource, Message, MessageId, id_text
+from tidewheel.model.pack import PACK_ATTRIBUTE, packs
+from tidewheel.model.triggers import UNKNOWN_WAIT_S, WORK_QUEUE
+from tidewheel.model.validation import Options, OutgoingMessage, check_message
+
+TOPIC, DAY_S, HOUR_S, MINUTE_S = "orders", 86_400, 3600, 60
+QUEUES = ("tidewheel_urgent", "tidewheel_bulk")
+
+
+def opened(faults: HalfWell | None = None) -> tuple[MemoryTidewheel, Tidewheel]:
+    """Makes a service with a topic and the subscription "billing"."""
+    stack = MemoryTidewheel(wrap=faults)
+    client = stack.client()
+    client.create_topic(TOPIC)
+    client.create_subscription(TOPIC, "billing")
+    return stack, client
+
+
+def generation(stack: MemoryTidewheel) -> str:
+    state = stack.service.topic_states.read(TOPIC)
+    assert state is not None
+    return state.generation
+
+
+def put_pack(
+    stack: MemoryTidewheel,
+    *messages: OutgoingMessage,
+    queue: str = QUEUES[0],
+    topic: str = TOPIC,
+    sent_in_ms: int = 0,
+    **attributes: Any,
+) -> None:
+    """Sends a pack as a program does that has the permission `send` and nothing else."""
+    now_ms = stack.clock.now_ms()
+    sent_from = attributes.pop("generation", None) or generation(stack)
+    for _, data in packs(topic, sent_from, now_ms + sent_in_ms, messages):
+        put(stack, queue, data)
+
+
+def put(stack: MemoryTidewheel, queue: str, data: bytes | None, body: str = "a pack") -> None:
+    given = {} if data is None else {PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": data}}
+    stack.sqs.send_message(QueueUrl=queue, MessageBody=body, MessageAttributes=given)
+
+
+def a_message(stack: MemoryTidewheel, body: str, delay_s: float, **options: Any) -> OutgoingMessage:
+    checked = check_message(Message(body=body, delay=delay_s), IdSource(), stack.clock.now_ms())
+    return replace(checked, options=Options(**options)) if options else checked
+
+
+def taken(stack: MemoryTidewheel) -> list[tuple[str, float]]:
+    """Receives all messages; returns each body, and by how many seconds it was late."""
+    received = stack.receive(TOPIC, "billing")
+    return sorted((each.body, (each.visible_at - each.deliver_at).total_seconds()) for each in received)  # type: ignore[operator]
+
+
+def refused(stack: MemoryTidewheel) -> list[dict[str, Any]]:
+    return stack.service.queues.refused
+
+
+def bad_packs(stack: MemoryTidewheel) -> dict[str, bytes | None]:
+    """Messages that no try can ingest, by what their reason says."""
+    now_ms = stack.clock.now_ms()
+    [(_, good)] = packs(TOPIC, generation(stack), now_ms, [a_message(stack, "good", HOUR_S)])
+    [(_, stale)] = packs(TOPIC, "0" * 16, now_ms, [a_message(stack, "stale", HOUR_S)])
+    return {
+        "no Binary attribute 'pack'": None,
+        "checksum": good[:-1] + bytes([good[-1] ^ 1]),
+        "generation 0000000000000000 was deleted": stale,
+        "": b"",
+    }
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+def test_a_message_of_another_program_is_refused_in_one_call_with_the_reason(queue: str) -> None:
+    stack, client = opened()
+    wanted = bad_packs(stack)
+    for number, data in enumerate(wanted.values()):
+        put(stack, queue, data, body=f"message {number}")
+    receipt = client.send(TOPIC, "neighbour", delay=2 * MINUTE_S)
+    stack.advance(hours=5)
+    calls = stack.invocations["ingest"]
+    assert calls <= 2, "one for the bad messages, and one for the neighbour if its queue is another"
+    found = {each["body"]: each for each in refused(stack)}
+    assert len(found) == len(refused(stack)) == len(wanted)
+    for number, reason in enumerate(wanted):
+        assert reason in found[f"message {number}"]["reason"]
+        assert found[f"message {number}"]["sqs_message_id"]
+    assert stack.queue(queue).everything == stack.queue(f"{queue}-dead").everything == []
+    assert stack.failures == []
+    [message] = stack.receive(TOPIC, "billing")
+    assert message.id == receipt.id
+
+
+HOLD = {"topic": TOPIC, "subscription": "billing", "generation": "x", "hold": "bm8gbGVkZ2Vy", "since": 7}
+
+
+@pytest.mark.parametrize("body", ["no job", json.dumps(HOLD)])
+def test_a_work_message_that_is_no_job_is_refused_in_one_call(body: str) -> None:
+    stack, _ = opened()
+    stack.sqs.send_message(QueueUrl="tidewheel_work", MessageBody=body)
+    stack.sqs.send_message(QueueUrl="tidewheel_work", MessageBody=json.dumps({"kind": "newer"}))
+    stack.advance(hours=1)
+    [document] = refused(stack)
+    assert (document["body"], document["reason"][:10]) == (body, "not a job:")
+    assert stack.invocations["deliver"] <= 1 + WORK_QUEUE.receives
+    assert [each.body for each in stack.queue("tidewheel_work-dead").everything] == ['{"kind": "newer"}']
+
+
+def test_an_unknown_topic_waits_four_hours_for_a_rebuild_and_is_refused_then() -> None:
+    stack, _ = opened()
+    put_pack(stack, a_message(stack, "early", 8 * HOUR_S), topic="rebuilt")
+    stack.advance(seconds=UNKNOWN_WAIT_S - 10 * MINUTE_S)
+    assert refused(stack) == []
+    stack.advance(minutes=15)
+    [document] = refused(stack)
+    assert "rebuilt" in document["reason"]
+    assert stack.queue(QUEUES[0]).everything == []
+
+
+def test_what_is_too_large_for_sqs_is_an_object_and_comes_back_as_it_was() -> None:
+    stack, client = opened()
+    noise = "".join(
+        random.Random(7).choices(string.ascii_letters + string.digits + "!#$%&()*+,-./:;<=>?@", k=1_030_000)
+    )
+    put_pack(stack, a_message(stack, noise, 3 * HOUR_S), topic="missing")
+    stack.advance(hours=5)
+    [document] = refused(stack)
+    [name] = stack.service.objects.names("refused/")
+    assert document["object_name"] == name
+    client.create_topic("missing")
+    [moved] = [each for each in client.redrive_service() if each.messages]
+    assert (moved.queue_url.rpartition("/")[2], moved.messages) == (QUEUES[0], 1)
+    assert refused(stack) == []
+    [back] = stack.queue(QUEUES[0]).everything
+    assert back.message_attributes[PACK_ATTRIBUTE]["BinaryValue"]
+    stack.advance(minutes=5)
+    assert "generation" in refused(stack)[0]["reason"], "it is read again, and the new topic is another"
+
+
+def test_a_refused_queue_that_takes_nothing_keeps_the_message_in_its_queue() -> None:
+    faults = HalfWell()
+    stack, _ = opened(faults)
+    faults.refuse("queues.refuse", minutes=30)
+    put(stack, QUEUES[0], None, body="hello")
+    stack.advance(minutes=20)
+    assert refused(stack) == []
+    assert len(stack.queue(QUEUES[0]).everything) == 1
+    stack.advance(minutes=15)
+    assert [each["body"] for each in refused(stack)] == ["hello"]
+
+
+def test_messages_that_need_no_s3_are_on_time_while_s3_refuses_put_for_40_minutes() -> None:
+    faults = HalfWell()
+    stack, client = opened(faults)
+    faults.refuse("objects.put", minutes=40)
+    for number in range(75):
+        due = [Message(body=f"soon {number}", delay=MINUTE_S), Message(body=f"later {number}", delay=6 * HOUR_S)]
+        client.send_many(TOPIC, due)
+        stack.advance(seconds=30)
+    stack.advance(hours=1)
+    soon = taken(stack)
+    assert [body for body, _ in soon] == sorted(f"soon {number}" for number in range(75))
+    assert max(late_s for _, late_s in soon) < 1
+    stack.advance(hours=7)
+    assert [body for body, _ in taken(stack)] == sorted(f"later {number}" for number in range(75))
+
+
+def test_packs_with_both_kinds_of_messages_make_no_copies_while_s3_refuses_put() -> None:
+    faults = HalfWell()
+    stack, _ = opened(faults)
+    faults.refuse("objects.put", minutes=40)
+    for number in range(20):
+        soon, later = a_message(stack, f"soon {number}", MINUTE_S), a_message(stack, f"later {number}", 6 * HOUR_S)
+        put_pack(stack, soon, later)
+        stack.advance(seconds=60)
+    stack.advance(hours=1)
+    soon_taken = taken(stack)
+    assert [body for body, _ in soon_taken] == sorted(f"soon {number}" for number in range(20))
+    assert max(late_s for _, late_s in soon_taken) < 1
+    stack.advance(hours=7)
+    assert len(taken(stack)) == 20
+
+
+@pytest.mark.parametrize("refuses", ["buckets.commit", "objects.put"])
+def test_a_table_that_takes_nothing_for_40_minutes_makes_one_copy_at_most(refuses: str) -> None:
+    faults = HalfWell()
+    stack, _ = opened(faults)
+    faults.refuse(refuses, minutes=40)
+    faults.refuse("sent_rows.put", minutes=40)
+    put_pack(stack, a_message(stack, "soon", MINUTE_S), a_message(stack, "later", 6 * HOUR_S))
+    stack.advance(hours=1)
+    assert [body for body, _ in taken(stack)] in (["soon"], ["soon", "soon"])
+    stack.advance(hours=7)
+    assert [body for body, _ in taken(stack)] == ["later"]
+
+
+def test_the_ordinary_path_asks_for_no_progress_and_keeps_none() -> None:
+    faults = HalfWell()
+    stack, client = opened(faults)
+    client.send_many(TOPIC, [Message(body="soon", delay=9), Message(body="later", delay=HOUR_S // 3)])
+    client.send_many(TOPIC, [Message(body="x", delay=DAY_S)])
+    stack.advance(minutes=10)
+    assert not [call for call in faults.calls if call.startswith("sent_rows") or call.endswith("_move")]
+
+
+def test_a_pack_whose_direct_messages_cannot_be_sent_is_not_committed_so_that_a_retry_makes_no_copies() -> None:
+    faults = HalfWell()
+    stack, _ = opened(faults)
+    faults.refuse("tombstones.ids", minutes=40)
+    # By the time of a retry that sends, the second message is direct, too.
+    put_pack(stack, a_message(stack, "soon", MINUTE_S), a_message(stack, "later", 20 * MINUTE_S))
+    stack.advance(minutes=1)
+    assert not stack.service.buckets.all(TOPIC)
+    stack.advance(hours=7)
+    assert [body for body, _ in taken(stack)] == ["later", "soon"]
+
+
+def test_a_sender_that_may_only_send_cannot_stop_another_message_by_naming_it() -> None:
+    stack, client = opened()
+    victim = client.send(TOPIC, "victim", delay=2 * HOUR_S)
+    stack.advance(minutes=6)
+    put_pack(stack, a_message(stack, "mover", 2 * HOUR_S, moves=MessageId(victim.id)))
+    stack.advance(hours=3)
+    assert [body for body, _ in taken(stack)] == ["mover", "victim"], "it comes beside the message that it names"
+
+
+def test_a_reschedule_still_takes_the_place_of_its_message_if_it_stops_after_the_send() -> None:
+    stack, client = opened()
+    sent = client.send(TOPIC, "once", delay=2 * HOUR_S)
+    stack.advance(minutes=6)
+    state = stack.service.topic_states.read(TOPIC)
+    assert state is not None
+    new = a_message(stack, "moved", 3 * HOUR_S, moves=MessageId(sent.id))
+    stack.service.tombstones.allow_move(
+        TOPIC, id_text(new.id), MessageId(sent.id), stack.clock.now_ms() // 1000 + DAY_S
+    )
+    put_pack(stack, new)
+    stack.advance(hours=4)
+    assert [body for body, _ in taken(stack)] == ["moved"]
+
+
+def test_a_sender_cannot_send_from_the_future_and_outlive_a_purge() -> None:
+    stack, client = opened()
+    put_pack(stack, a_message(stack, "forged", 3 * HOUR_S), sent_in_ms=365 * DAY_S * 1000)
+    stack.advance(minutes=10)
+    client.purge(TOPIC)
+    client.send(TOPIC, "after", delay=2 * HOUR_S)
+    stack.advance(hours=4)
+    assert [body for body, _ in taken(stack)] == ["after"]
+
+
+def test_a_sender_cannot_hold_a_key_for_ever_by_a_time_in_the_future() -> None:
+    stack, client = opened()
+    forged = a_message(stack, "forged", 3 * HOUR_S, key="k", replace=True, seq=1)
+    put_pack(stack, forged, sent_in_ms=365 * DAY_S * 1000)
+    stack.advance(minutes=10)
+    client.send(TOPIC, "mine", delay=2 * HOUR_S, key="k", replace=True)
+    stack.advance(hours=4)
+    assert [body for body, _ in taken(stack)] == ["mine"]
+
+
+@pytest.mark.parametrize("refuses", ["", "tombstones.ids"], ids=["", "and the sending is refused at first"])
+def test_a_commit_that_moved_sends_what_was_sealed_since_once(refuses: str) -> None:
+    faults = HalfWell()
+    stack, _ = opened(faults)
+
+    def sealed_meanwhile(*_: object) -> Commit:
+        fault.applies = lambda *_: False
+        state = stack.service.topic_states.read(TOPIC)
+        assert state is not None
+        stack.service.topic_states.seal(state, (stack.clock.now_ms() + 20 * MINUTE_S * 1000) // state.slot_ms)
+        faults.refuse(refuses, minutes=20)
+        return Commit.MOVED
+
+    state = stack.service.topic_states.read(TOPIC)
+    assert state is not None
+    fault = faults.refuse("buckets.commit", instead=sealed_meanwhile)
+    soon, since, later = (
+        a_message(stack, name, minutes * MINUTE_S) for name, minutes in (("a", 1), ("b", 14), ("c", 25))
+    )
+    put_pack(stack, soon, since, later)
+    stack.advance(hours=3)
+    assert [body for body, _ in taken(stack)] == ["a", "b", "c"]

@@ -1,0 +1,234 @@
+"""Queues that take half, or nothing, for hours. No other subscription notices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+
+from tests.half_well import HalfWell
+from tidewheel import Message, Tidewheel
+from tidewheel.flows.ports.queues import Refusal
+from tidewheel.local import MemoryTidewheel
+from tidewheel.model.subscription_state import State
+
+TOPIC = "orders"
+
+
+class Sending:
+    """A topic in a stack whose calls may fail."""
+
+    def __init__(self, *subscriptions: str, **settings: Any) -> None:
+        self.faults = HalfWell()
+        self.stack = MemoryTidewheel(wrap=self.faults)
+        self.client: Tidewheel = self.stack.client()
+        self.client.create_topic(TOPIC, **settings)
+        for name in subscriptions:
+            self.client.create_subscription(TOPIC, name)
+        self.urls = {each.name: each.queue_url for each in self.client.subscriptions(TOPIC)}
+
+    def send(self, prefix: str, number: int, *, delay: Any, **options: Any) -> list[str]:
+        bodies = [f"{prefix}{index}" for index in range(number)]
+        self.client.send_many(TOPIC, [Message(body=body, delay=delay, **options) for body in bodies])
+        return bodies
+
+    def advance(self, **duration: float) -> None:
+        self.stack.advance(**duration)
+
+    def throttle(
+        self, name: str, applies: Callable[[Sequence[Any]], bool] = lambda _: True, *, code: str = "ThrottlingException"
+    ) -> None:
+        """Makes a subscription's queue refuse whole batches until the faults are healed."""
+        url = self.urls[name]
+        self.faults.refuse(
+            "queues.send",
+            applies=lambda queue_url, batch: queue_url == url and applies(batch),
+            instead=lambda _, batch: [
+                Refusal(index, False, code, "for now", "Throttl" in code) for index in range(len(batch))
+            ],
+        )
+
+    def copies(self, name: str) -> Counter[str]:
+        """Counts each message that a subscription's queue has taken."""
+        return Counter(each.text for each in self.stack.service.queues.sent(self.urls[name]))
+
+    def latest_s(self, name: str) -> float:
+        """The most that a message came after its due time."""
+        sent = self.stack.service.queues.sent(self.urls[name])
+        return max((each.visible_at_ms - each.deliver_at_ms) / 1000 for each in sent)
+
+    def parks(self) -> list[Any]:
+        return self.stack.service.parks.all(TOPIC)
+
+    def deliveries(self) -> list[Any]:
+        return self.stack.service.deliveries.all(TOPIC)
+
+    def state(self, name: str) -> State:
+        found = self.stack.service.subscriptions.read(TOPIC, name)
+        assert found is not None
+        return found.state
+
+
+@pytest.fixture
+def sending() -> Iterator[Callable[..., Sending]]:
+    made: list[Sending] = []
+
+    def make(*subscriptions: str, **settings: Any) -> Sending:
+        made.append(Sending(*subscriptions, **settings))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.stack.close()
+
+
+def every_second() -> Callable[[Sequence[Any]], bool]:
+    numbers = count()
+    return lambda _: next(numbers) % 2 == 0
+
+
+def half_of_the_messages(batch: Sequence[Any]) -> bool:
+    """Tells batches by their first message, so that the same messages are refused each time."""
+    return int(batch[0][0].text[1:]) // 10 % 2 == 0
+
+
+def once(bodies: Sequence[str]) -> Counter[str]:
+    return Counter(bodies)
+
+
+@pytest.mark.parametrize("refused", [every_second, lambda: half_of_the_messages])
+@pytest.mark.parametrize("delay", ["1m", "2h"])
+def test_a_queue_that_takes_half_for_a_day_costs_no_copies_and_nobody_else_notices(
+    sending: Callable[..., Sending], delay: str, refused: Callable[[], Any]
+) -> None:
+    world = sending("billing", "audit")
+    world.throttle("billing", refused())
+    bodies = world.send("m", 500, delay=delay)
+    world.advance(hours=24)
+    assert world.copies("audit") == once(bodies) and world.latest_s("audit") < 2
+    assert max(world.copies("billing").values()) == 1
+    assert not world.deliveries(), "the delivery never closes"
+    world.faults.heal()
+    world.advance(seconds=610)
+    assert world.copies("billing") == once(bodies) and not world.parks()
+
+
+@pytest.mark.parametrize("delay", ["1m", "2h"])
+def test_a_queue_that_is_throttled_for_14_hours_gets_everything_when_it_heals(
+    sending: Callable[..., Sending], delay: str
+) -> None:
+    world = sending("billing", "audit")
+    world.throttle("billing")
+    bodies = [*world.send("a", 300, delay=delay), *world.send("b", 3, delay="1m")]
+    world.advance(hours=14)
+    assert world.copies("audit") == once(bodies) and not world.copies("billing")
+    world.faults.heal()
+    world.advance(seconds=610)
+    assert world.copies("billing") == once(bodies)
+    assert not world.parks() and world.state("billing") is State.ACTIVE
+    assert not world.stack.service.queues.refused
+
+
+@pytest.mark.parametrize("delay", ["1m", "2h"])
+def test_two_messages_that_a_queue_never_takes_are_refused_and_stop_no_other(
+    sending: Callable[..., Sending], delay: str
+) -> None:
+    world = sending("billing", "audit")
+    bad = {"m17", "m42"}
+
+    def refuses(_: str, batch: Sequence[Any]) -> list[Refusal]:
+        good = [entry for entry in batch if entry[0].text not in bad]
+        if good:
+            world.stack.service.queues.send(world.urls["billing"], good)
+        return [Refusal(i, False, "InternalError", "no") for i, (each, _) in enumerate(batch) if each.text in bad]
+
+    world.faults.refuse("queues.send", applies=lambda url, _: url == world.urls["billing"], instead=refuses)
+    bodies = world.send("m", 200, delay=delay)
+    world.advance(hours=20)
+    assert not world.stack.service.queues.refused
+    world.advance(hours=8)
+    assert world.copies("audit") == once(bodies)
+    assert world.copies("billing") == once([body for body in bodies if body not in bad])
+    assert world.state("billing") is State.ACTIVE and not world.parks() and not world.deliveries()
+    refused = world.stack.service.queues.refused
+    assert {each["body"] for each in refused} == bad and len(refused) == 2
+    assert {each["code"] for each in refused} == {"InternalError"}
+
+
+@pytest.mark.parametrize(("subscriptions", "messages"), [(50, 100), (1000, 5)])
+@pytest.mark.parametrize("delay", ["1m", "2h"])
+def test_the_work_of_many_subscriptions_is_done_in_parts(
+    sending: Callable[..., Sending], subscriptions: int, messages: int, delay: str
+) -> None:
+    names = [f"s{number}" for number in range(subscriptions)]
+    world = sending(*names)
+    bodies = world.send("m", messages, delay=delay)
+    world.advance(hours=3)
+    assert all(world.copies(name) == once(bodies) for name in names)
+    assert max(map(world.latest_s, names)) < 2
+    assert world.stack.invocations["deliver"] >= subscriptions, "one call sends for all"
+    assert not world.parks() and not world.deliveries()
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_parts_that_are_not_enqueued_are_found_by_the_next_sweep(sending: Callable[..., Sending], after: bool) -> None:
+    world = sending("billing", "audit")
+    bodies = world.send("m", 4500, delay="2h")
+    fault = world.faults.refuse(
+        "queues.enqueue_parts", applies=lambda key, _: key.subscription == "billing" and not fault.hits, after=after
+    )
+    world.advance(hours=3)
+    assert fault.hits == 1
+    assert world.copies("audit") == once(bodies) and world.latest_s("audit") < 2
+    assert world.copies("billing") == once(bodies) and world.latest_s("billing") < 2
+
+
+def test_many_parks_that_have_expired_do_not_keep_a_live_one_waiting(sending: Callable[..., Sending]) -> None:
+    world = sending("billing")
+    world.throttle("billing")
+    for number in range(60):
+        world.send(f"dead{number}-", 10, delay="10s", expires_in="20m")
+        world.advance(seconds=5)
+    live = world.send("live", 10, delay="10s")
+    world.advance(hours=2)
+    world.faults.heal()
+    world.advance(seconds=610)
+    assert world.copies("billing") == once(live) and not world.parks()
+
+
+def test_parks_that_cannot_be_read_do_not_keep_a_live_one_waiting(sending: Callable[..., Sending]) -> None:
+    world = sending("billing")
+    world.throttle("billing")
+    for number in range(20):
+        world.send(f"bad{number}-", 10, delay="10s")
+        world.advance(seconds=5)
+    store = world.stack.service.store.of(TOPIC)
+    for key, park in store.parks.items():
+        store.parks[key] = type(park)(**{name: getattr(park, name) for name in park.__slots__} | {"ledger": b"\0" * 99})
+    live = world.send("live", 10, delay="10s")
+    world.advance(hours=2)
+    world.faults.heal()
+    world.advance(seconds=610)
+    assert world.copies("billing") == once(live)
+
+
+@pytest.mark.parametrize("delay", ["2h"])
+def test_packs_that_sqs_delivers_three_times_in_other_groups_give_one_copy_from_ledgers(
+    sending: Callable[..., Sending], delay: str
+) -> None:
+    world = sending("billing")
+    bodies = world.send("m", 200, delay=delay)
+    queue = world.stack.queue("tidewheel_bulk")
+    packs = [(each.body, each.message_attributes) for each in queue.everything]
+    assert packs
+    for group in range(3):
+        world.advance(seconds=301)
+        if group:
+            bodies += world.send(f"other{group}-", 20, delay=delay)
+            for body, attributes in packs:
+                queue.put(body, attributes)
+    world.advance(hours=3)
+    assert world.copies("billing") == once(bodies)

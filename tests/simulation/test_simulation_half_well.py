@@ -1,0 +1,49 @@
+"""Seeds in which AWS refuses the same calls for minutes or hours."""
+
+from collections import Counter
+
+import pytest
+
+from tests.simulation.exercised import missing
+from tests.simulation.runs import one_run
+
+SEEDS = range(40)
+STEPS = 1500
+FAMILIES = ("queues", "key", "wheel", "table", "objects", "jobs")
+
+
+@pytest.fixture(scope="module")
+def exercised() -> Counter[str]:
+    """What the seeds of this file did, which break no promise."""
+    found: Counter[str] = Counter()
+    for seed in SEEDS:
+        run = one_run(seed, "half_well", STEPS)
+        assert run.violation is None, f"{run.violation}\n{run.story}"
+        found += run.exercised
+    return found
+
+
+def test_a_fault_that_lasts_stays_with_what_has_it(exercised: Counter[str]) -> None:
+    assert exercised["client: messages"] > 10 * len(SEEDS)
+
+
+def test_faults_of_every_kind_last(exercised: Counter[str]) -> None:
+    wanted = [f"fault: {family} for long" for family in FAMILIES]
+    wanted += [f"damage: {what}" for what in ("ledger", "filter", "checkpoint")]
+    assert (
+        missing(
+            exercised,
+            [
+                *wanted,
+                "fault: lasts",
+                "fault: clock doubted",
+                "refused: another program's message",
+                "faulty: objects.put",
+            ],
+        )
+        == []
+    )
+
+
+def test_packs_come_again_and_know_what_was_sent(exercised: Counter[str]) -> None:
+    assert missing(exercised, ["sent_rows.put", "sent_rows.read", "queues.enqueue_hold"]) == []

@@ -1,0 +1,36 @@
+"""Draws limits of the flows that a few small messages never reach: large parks, indexes in ledgers, cuts of merges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from random import Random
+from unittest.mock import patch
+
+_FLOWS = "tidewheel.flows"
+THRESHOLDS: dict[tuple[str, ...], tuple[int, ...]] = {
+    (f"{_FLOWS}.delivery.parking.MAX_INLINE_PARK_BYTES",): (2_000, 300_000),
+    ("tidewheel.ledger.bucket.INLINE_SEGMENTS_BYTES",): (0, 100, 1024),
+    ("tidewheel.model.plan.MAX_PART_SEGMENTS", f"{_FLOWS}.delivery.dispatch.MAX_PART_SEGMENTS"): (1, 3, 100),
+    (f"{_FLOWS}.delivery.dispatch._ONE_STEP_SUBSCRIPTIONS",): (1, 49),
+    (f"{_FLOWS}.delivery.dispatch._FEW_STEPS",): (1, 2),
+    (f"{_FLOWS}.upkeep.sweep.MOST_DISPATCHES",): (1, 500),
+    (f"{_FLOWS}.upkeep.merge_planning.WINDOW_BYTES",): (500, 32 * 1024 * 1024),
+    (f"{_FLOWS}.upkeep.merge_planning.MAX_OUTPUT_ROWS",): (5, 5_000_000),
+    (f"{_FLOWS}.upkeep.merge_planning._SOURCES_AN_OUTPUT",): (2, 4),
+}
+"""Constants that have one value -> the values to draw, of which the last is the service's."""
+
+
+@contextmanager
+def drawn(seed: int) -> Iterator[dict[str, int]]:
+    """Lets the constants have other values for the block. Half of them keep theirs."""
+    random = Random(f"thresholds {seed}")
+    chosen: dict[str, int] = {}
+    with ExitStack() as stack:
+        for names, values in THRESHOLDS.items():
+            value = values[-1] if random.random() < 0.5 else random.choice(values)
+            chosen[names[0].rpartition(".")[2]] = value
+            for name in names:
+                stack.enter_context(patch(name, value))
+        yield chosen
