@@ -51,6 +51,20 @@ def one_run(seed: int, mode: str, steps: int) -> Run:
     )
 
 
+def sound_runs(seeds: Iterable[int], mode: str, steps: int) -> Counter[str]:
+    """Runs seeds in a mode, and returns what they exercised.
+
+    Raises:
+        AssertionError: a seed broke a promise.
+    """
+    found: Counter[str] = Counter()
+    for seed in seeds:
+        run = one_run(seed, mode, steps)
+        assert run.violation is None, f"{run.violation}\n{run.story}"
+        found += run.exercised
+    return found
+
+
 def all_runs(seeds: Sequence[int], modes: Sequence[str], steps: int, jobs: int) -> Iterator[Run]:
     """Yields each run as it ends. One job runs in this process, in order.
 

@@ -5,26 +5,16 @@ from collections import Counter
 import pytest
 
 from tests.simulation.exercised import CLIENTS, FLOWS, TRIGGERS, missing
-from tests.simulation.runs import one_run
+from tests.simulation.runs import sound_runs
 
 SEEDS = range(45)
 STEPS = 800
 
 
-def ran(mode: str) -> Counter[str]:
-    """Returns the counts of some seeds in a mode. No seed may break a promise."""
-    found: Counter[str] = Counter()
-    for seed in SEEDS:
-        run = one_run(seed, mode, STEPS)
-        assert run.violation is None, f"{run.violation}\n{run.story}"
-        found += run.exercised
-    return found
-
-
 @pytest.fixture(scope="module")
 def calm() -> Counter[str]:
     """What the seeds did while nothing went wrong."""
-    return ran("calm")
+    return sound_runs(SEEDS, "calm", STEPS)
 
 
 def test_where_all_is_calm_every_message_comes_exactly_once(calm: Counter[str]) -> None:
@@ -41,4 +31,4 @@ def test_in_calm_seeds_nothing_goes_wrong(calm: Counter[str]) -> None:
 
 
 def test_late_and_lost_triggers_lose_nothing() -> None:
-    assert missing(ran("late"), TRIGGERS) == []
+    assert missing(sound_runs(SEEDS, "late", STEPS), TRIGGERS) == []

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from tests.simulation.exercised import CLIENTS, FAULTS, FLOWS, HEALING, REPEATS, TRIGGERS, UNANSWERED, missing
-from tests.simulation.runs import one_run
+from tests.simulation.runs import sound_runs
 from tests.stored_ports import STORED_PORTS
 
 SEEDS = range(70)
@@ -15,12 +15,7 @@ STEPS = 800
 @pytest.fixture(scope="module")
 def exercised() -> Counter[str]:
     """What the seeds of this file did, which break no promise."""
-    found: Counter[str] = Counter()
-    for seed in SEEDS:
-        run = one_run(seed, "faults", STEPS)
-        assert run.violation is None, f"{run.violation}\n{run.story}"
-        found += run.exercised
-    return found
+    return sound_runs(SEEDS, "faults", STEPS)
 
 
 def test_whatever_fails_every_promise_is_kept(exercised: Counter[str]) -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from tests.simulation.exercised import missing
-from tests.simulation.runs import one_run
+from tests.simulation.runs import sound_runs
 
 SEEDS = range(40)
 STEPS = 1500
@@ -15,12 +15,7 @@ FAMILIES = ("queues", "key", "wheel", "table", "objects", "jobs")
 @pytest.fixture(scope="module")
 def exercised() -> Counter[str]:
     """What the seeds of this file did, which break no promise."""
-    found: Counter[str] = Counter()
-    for seed in SEEDS:
-        run = one_run(seed, "half_well", STEPS)
-        assert run.violation is None, f"{run.violation}\n{run.story}"
-        found += run.exercised
-    return found
+    return sound_runs(SEEDS, "half_well", STEPS)
 
 
 def test_a_fault_that_lasts_stays_with_what_has_it(exercised: Counter[str]) -> None:

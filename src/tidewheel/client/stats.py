@@ -13,8 +13,7 @@ from botocore.exceptions import ClientError
 from tidewheel.client.histogram import DAY_S, DAYS, HOUR_S, HOURS, EstimatedHistogram, histogram, loads
 from tidewheel.client.in_flight import undelivered
 from tidewheel.client.subscription_queues import dead_letter_url_of
-from tidewheel.errors import CorruptLedger, ObjectMissing
-from tidewheel.flows.delivery.load_index import complete
+from tidewheel.flows.delivery.load_index import complete_all
 from tidewheel.flows.ports import Storage
 from tidewheel.flows.ports.objects import Objects
 from tidewheel.ledger.bucket import Bucket
@@ -155,14 +154,8 @@ def _indexed(
     objects: Objects, buckets: Sequence[Bucket], state: TopicState
 ) -> tuple[list[Bucket], dict[str, Exception]]:
     """Returns the complete buckets of ledgers with unplanned messages, and the errors of ledgers without an index."""
-    found: list[Bucket] = []
     unreadable: dict[str, Exception] = {}
-    for each in buckets:
-        if each.last_slot >= state.planned:
-            try:
-                found.append(complete(objects, each))
-            except (CorruptLedger, ObjectMissing) as error:
-                unreadable[each.object_name] = error
+    found = complete_all(objects, (each for each in buckets if each.last_slot >= state.planned), unreadable)
     return [each for each in found if each.last_slot >= state.planned], unreadable
 
 

@@ -74,9 +74,9 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
             return None
         raise PartLeased(key, part)
     try:
-        if state is None and ports.deletions.read(key.topic) is not None:
-            return None
         if state is None:
+            if ports.deletions.read(key.topic) is not None:
+                return None
             raise CorruptMetadata(f"delivery {key} is open, but its topic is gone")
         try:
             plan = _plan(ports, key)
@@ -84,7 +84,7 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
             raise
         except (CorruptMetadata, ObjectMissing) as error:
             put = deliver_anew(ports, state, delivery, part, error)
-            return Delivered(failures=(error,), set_aside=put or 0, damaged=1 if put is None else 0)
+            return Delivered(failures=(error,), set_aside=put or 0, damaged=int(put is None))
         parts = plan.parts()
         if part >= plan.part_count:
             return None  # a job from before a rebuild, whose new plan has fewer parts

@@ -7,11 +7,10 @@ from enum import Enum, auto
 
 import pyarrow as pa
 
-from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.administration.pause import activate, drop_parks, wake_parks
 from tidewheel.flows.delivery import release
 from tidewheel.flows.delivery.deliver import Delivered
-from tidewheel.flows.delivery.due_rows import without_expired, without_purged
+from tidewheel.flows.delivery.due_rows import is_damage, without_expired, without_purged
 from tidewheel.flows.delivery.parking import DrainHint, enqueue_drains, hold, mark_broken, parked_rows, remainder
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parks import Parked
@@ -110,7 +109,7 @@ def _drain(ports: Ports, state: TopicState, subscription: SubscriptionState, key
         messages = release.releases(rows)
     except Exception as error:
         done.failures.append(error)
-        _put_off(ports, park, damage=error if isinstance(error, CorruptLedger | ObjectMissing) else None)
+        _put_off(ports, park, damage=error if is_damage(error) else None)
         return _Found.NOT_ASKED
     done.expired += wanted.num_rows - rows.num_rows
     if not messages:
@@ -178,8 +177,9 @@ def _settle(
     go to the work queue. A doubted clock does not stop this: its error shifts the next try by as much.
     """
     # A queue that takes nothing may be down. Then its refusals say nothing about these messages.
-    own = sorted(outcome.own_refusals) if outcome.sent or park.refused_ms is not None else []
-    others = [place for place in outcome.places if place not in own]
+    blamed = outcome.own_refusals if outcome.sent or park.refused_ms is not None else {}
+    own = sorted(blamed)
+    others = [place for place in outcome.places if place not in blamed]
     if not own and not others:
         drop_parks(ports, [park])
         return set()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.objects import Objects
 from tidewheel.ledger.bucket import Bucket
@@ -24,6 +25,21 @@ def complete(objects: Objects, bucket: Bucket) -> Bucket:
     if bucket.complete or bucket.tail is None:
         return bucket
     return bucket.with_tail(objects.get_range(bucket.object_name, bucket.tail.offset, bucket.tail.length))
+
+
+def complete_all(objects: Objects, buckets: Iterable[Bucket], unreadable: dict[str, Exception]) -> list[Bucket]:
+    """Returns the buckets whose index can be had, complete.
+
+    Args:
+        unreadable: gets the error of each other bucket, by the name of its ledger.
+    """
+    found = []
+    for bucket in buckets:
+        try:
+            found.append(complete(objects, bucket))
+        except (CorruptLedger, ObjectMissing) as error:
+            unreadable[bucket.object_name] = error
+    return found
 
 
 def unindexed(bucket: Bucket) -> Unindexed:

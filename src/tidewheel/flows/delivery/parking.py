@@ -189,16 +189,18 @@ def hold(
     name = owner.subscription if isinstance(owner, DeliveryKey) else owner.name
     since_s = unchecked_ms(ports.clock) // 1000
     hints: list[DrainHint | None] = []
-    taken = True
+    subscription: SubscriptionState | None = None  # None: the table does not answer
+    with suppress(Exception):
+        subscription = ports.subscriptions.read(state.topic, name)
+        if subscription is None or subscription.generation != owner.generation:
+            return []
     for count, ledger in _portions(state, rows):
-        if taken:
+        if subscription is not None:
             try:
-                subscription = ports.subscriptions.read(state.topic, name)
-                if subscription is not None and subscription.generation == owner.generation:
-                    hints.append(put_aside(ports, state, subscription, ledger, count, tried=tried, refused=refused))
+                hints.append(put_aside(ports, state, subscription, ledger, count, tried=tried, refused=refused))
                 continue
             except Exception:
-                taken = False
+                subscription = None
         job = HoldJob(topic=state.topic, subscription=name, generation=owner.generation, since_s=since_s, ledger=ledger)
         ports.queues.enqueue_hold(job, delay_s=_WAIT_S)
     return hints

@@ -25,8 +25,7 @@ def make_plan(ports: Ports, state: TopicState, indexes: Indexes, recurring: Sequ
     """Returns the plan of [planned, sealed). Returns None if nothing is due.
 
     Tombstones are read after the seal. Buckets that occupy this range must be complete, or among the unreadable. The
-    occurrences of recurring
-    messages are put into an object first.
+    occurrences of recurring messages are put into an object first.
     """
     segments = due_segments(indexes.buckets, state.planned, state.sealed, state.slot_ms)
     occurrences = None

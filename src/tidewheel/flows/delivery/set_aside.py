@@ -48,7 +48,7 @@ def set_aside(ports: Ports, plan: Plan, delivery: Delivery, unread: Sequence[Unr
         mine = [piece for piece in pieces if piece in errors]
         if mine:
             found = [errors[piece] for piece in mine]
-            put.append(_put(ports, delivery, part, plan_of(plan, mine), ranges_of(mine), found))
+            put.append(_put(ports, _item(ports, delivery, part, plan_of(plan, mine), ranges_of(mine), found), found))
     return put
 
 
@@ -134,20 +134,13 @@ def deliver_unindexed(
     try:
         segments = index_again(ports.objects, unindexed, plan.first_slot, plan.end_slot, state.slot_ms)
     except Exception as error:
-        return _put(ports, delivery, part, own, (), [error]), error
+        return _put(ports, _item(ports, delivery, part, own, (), [error]), [error]), error
     put_indexed(ports, parent, segments)
     return None
 
 
-def _put(
-    ports: Ports,
-    delivery: Delivery,
-    part: int,
-    plan: Plan,
-    ranges: tuple[tuple[int, int, int], ...],
-    errors: Sequence[Exception],
-) -> SetAside:
-    item = _item(ports, delivery, part, plan, ranges, errors)
+def _put(ports: Ports, item: SetAside, errors: Sequence[Exception]) -> SetAside:
+    """Puts an item, as damaged if its places are known to be. Returns it as put."""
     if all(is_damage(error) for error in errors) and _known(ports, item):
         item = replace(item, next_check_ms=None, damage=DAMAGED_AFTER_TRIES)
     ports.set_aside.put(item)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import CorruptLedger, ObjectMissing
-from tidewheel.flows.delivery.load_index import complete
+from tidewheel.flows.delivery.load_index import complete_all
 from tidewheel.flows.delivery.release import releases
 from tidewheel.flows.ports import Storage
 from tidewheel.flows.ports.objects import Objects
@@ -175,10 +175,6 @@ def _places(
     """
     if plan is not None:
         yield from ((each.object_name, each.segment) for each in plan.segments)
-    live = []
-    for each in storage.buckets.all(state.topic, unreadable):
-        try:
-            live += [complete(storage.objects, each)] if each.occupies(slot, slot + 1) else []
-        except (CorruptLedger, ObjectMissing) as error:
-            unreadable[each.object_name] = error
+    occupied = [each for each in storage.buckets.all(state.topic, unreadable) if each.occupies(slot, slot + 1)]
+    live = complete_all(storage.objects, occupied, unreadable)
     yield from ((each.object_name, each.segment) for each in due_segments(live, slot, slot + 1, state.slot_ms))
