@@ -33,11 +33,11 @@ class InvalidValue(TidewheelError, ValueError):
 
 
 class UnknownTopic(TidewheelError, LookupError):
-    """The topic does not exist. Create it with create_topic or correct its name."""
+    """The topic does not exist. Create it, or correct its name."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        super().__init__(f"topic {topic!r} does not exist; create it with create_topic({topic!r}) or correct the name")
+        super().__init__(f"topic {topic!r} does not exist; create it, or correct the name")
 
 
 class TopicReplaced(TidewheelError):
@@ -52,15 +52,12 @@ class TopicReplaced(TidewheelError):
 
 
 class UnknownSubscription(TidewheelError, LookupError):
-    """The subscription does not exist. Create it with create_subscription or correct its name."""
+    """The subscription does not exist. Create it, or correct its name."""
 
     def __init__(self, topic: str, subscription: str) -> None:
         self.topic = topic
         self.subscription = subscription
-        super().__init__(
-            f"topic {topic!r} has no subscription {subscription!r}; "
-            f"create it with create_subscription({topic!r}, {subscription!r}) or correct the name"
-        )
+        super().__init__(f"topic {topic!r} has no subscription {subscription!r}; create it, or correct the name")
 
 
 class TopicDeleting(TidewheelError):
@@ -131,8 +128,7 @@ class UnknownRecurring(UnknownMessage):
     def __init__(self, topic: str, key: str) -> None:
         self.topic = topic
         self.message_id = key
-        advice = f"list them with recurring({topic!r}), or correct the key"
-        LookupError.__init__(self, f"topic {topic!r} has no recurring message {key!r}: {advice}")
+        LookupError.__init__(self, f"topic {topic!r} has no recurring message {key!r}; list them, or correct the key")
 
 
 class UnknownDamaged(TidewheelError, LookupError):
@@ -143,7 +139,7 @@ class UnknownDamaged(TidewheelError, LookupError):
         self.id = id
         super().__init__(
             f"topic {topic!r} has nothing set aside with id {id!r}: it was sent or given up since, or the id is wrong; "
-            f"list the ids with damaged({topic!r})"
+            "list the ids again"
         )
 
 

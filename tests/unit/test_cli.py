@@ -18,6 +18,7 @@ import typer
 from moto import mock_aws
 from typer.testing import CliRunner, Result
 
+from tests.contract.test_set_aside import an_item
 from tidewheel.cli.main import app, run
 from tidewheel.cli.output import print_table
 from tidewheel.cli.target import Target
@@ -51,6 +52,7 @@ class Shell:
         self.sqs = session.client("sqs")
         self.urgent = self.sqs.create_queue(QueueName="urgent")["QueueUrl"]
         self.bulk = self.sqs.create_queue(QueueName="bulk")["QueueUrl"]
+        self.refused = self.sqs.create_queue(QueueName="refused")["QueueUrl"]
         settings = ServiceSettings(
             stack="tw",
             table="table",
@@ -58,7 +60,7 @@ class Shell:
             urgent_queue_url=self.urgent,
             bulk_queue_url=self.bulk,
             work_queue_url="work",
-            refused_queue_url="refused",
+            refused_queue_url=self.refused,
             schedule_group="group",
             schedule_role_arn="role",
             dispatch_arn="dispatch",
@@ -67,9 +69,8 @@ class Shell:
             merge_job="merge",
         )
         clock = ManualClock(NOW_MS)
-        self.target = Here(
-            made=Tidewheel(session=session, settings=settings, clock=clock, storage=MemoryService.at(clock))
-        )
+        self.storage = MemoryService.at(clock)
+        self.target = Here(made=Tidewheel(session=session, settings=settings, clock=clock, storage=self.storage))
 
     def __call__(self, *arguments: str, stdin: bytes = b"") -> Result:
         return CliRunner().invoke(app, list(arguments), obj=self.target, input=stdin)
@@ -156,9 +157,38 @@ def test_a_subscription_with_a_queue_of_the_users_own_tells_where_the_policy_is_
 def test_an_unknown_topic_is_one_clear_line(shell: Shell) -> None:
     result = shell("send", "orders", "hello")
     assert result.exit_code == 1
-    assert result.stderr == (
-        "tidewheel: topic 'orders' does not exist; create it with create_topic('orders') or correct the name\n"
-    )
+    assert result.stderr == ("tidewheel: topic 'orders' does not exist; create it, or correct the name\n")
+
+
+# ---- damaged data
+
+
+def test_what_is_damaged_is_listed_retried_and_given_up(orders: Shell) -> None:
+    assert "nothing is damaged" in orders("damaged", "list", "orders").stdout
+    orders.storage.set_aside.put(an_item(id="7", next_check_ms=None))
+    orders.storage.set_aside.put(an_item(id="8"))
+    listed = orders("damaged", "list", "orders").stdout
+    assert all(text in listed for text in ("billing:7", "billing:8", "damaged", "tried again"))
+
+    early = orders("damaged", "give-up", "orders", "billing:8", "--reason", "gone", "--yes")
+    assert early.exit_code == 1 and "the service still tries" in early.stderr
+    assert orders("damaged", "retry", "orders", "billing:8").exit_code == 0
+
+    asked = orders("damaged", "give-up", "orders", "billing:7", "--reason", "gone", stdin=b"n\n")
+    assert asked.exit_code == 1 and "about 3 messages" in asked.stderr
+    assert len(orders.json("damaged", "list", "orders")) == 2
+    assert orders("damaged", "give-up", "orders", "billing:7", "--reason", "gone", stdin=b"y\n").exit_code == 0
+    assert [each["id"] for each in orders.json("damaged", "list", "orders")] == ["billing:8"]
+    [record] = orders.sqs.receive_message(QueueUrl=orders.refused)["Messages"]
+    assert json.loads(record["Body"])["reason"] == "gone"
+
+
+@pytest.mark.parametrize("command", [("retry",), ("restore",), ("give-up", "--reason", "gone")])
+def test_a_damaged_part_that_is_not_there_is_said_without_a_question(orders: Shell, command: tuple[str, ...]) -> None:
+    name, *options = command
+    gone = orders("damaged", name, "orders", "billing:9", *options)
+    assert gone.exit_code == 1
+    assert gone.stderr.startswith("tidewheel: topic 'orders' has nothing set aside with id 'billing:9'")
 
 
 # ---- sending

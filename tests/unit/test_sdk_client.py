@@ -404,7 +404,7 @@ def test_send_raises_the_messages_own_error(stack: Stack) -> None:
 
 
 def test_send_many_to_an_unknown_topic_does_not_touch_the_iterable(stack: Stack) -> None:
-    with pytest.raises(UnknownTopic, match="create it with create_topic"):
+    with pytest.raises(UnknownTopic, match="create it, or correct the name"):
         stack.client.send_many("orders", (pytest.fail("read") for _ in range(1)))
 
 

@@ -10,6 +10,7 @@ import typer
 from tidewheel.cli.administration import AsJson, TopicName
 from tidewheel.cli.output import print_json, print_table
 from tidewheel.cli.target import client
+from tidewheel.errors import UnknownDamaged
 
 damaged = typer.Typer(no_args_is_help=True, help="What cannot be read: list, retry, restore, give up.")
 
@@ -24,7 +25,14 @@ def list_(ctx: typer.Context, topic: TopicName, as_json: AsJson = False) -> None
         print_json([asdict(each) for each in found])
         return
     rows = [
-        (each.id or "", each.what, each.name, each.messages or "", "damaged" if each.damaged else "tried", each.reason)
+        (
+            each.id or "",
+            each.what,
+            each.name,
+            each.messages or "",
+            "damaged" if each.damaged else "tried again",
+            each.reason,
+        )
         for each in found
     ]
     print_table(["id", "what", "of", "messages (estimated)", "state", "reason"], rows, "nothing is damaged")
@@ -53,6 +61,11 @@ def give_up(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Delete a part permanently. Bytes that could be read stay under aside/ in S3 for 28 days."""
+    tidewheel = client(ctx)
+    [what] = [each for each in tidewheel.damaged(topic) if each.id == id] or [None]
+    if what is None:
+        raise UnknownDamaged(topic, id)
     if not yes:
-        typer.confirm(f"Give up {id} of topic {topic}? Its messages never come.", abort=True, err=True)
-    client(ctx).give_up_damaged(topic, id, reason)
+        messages = "" if what.messages is None else f", about {what.messages} messages"
+        typer.confirm(f"Give up {id} of topic {topic}{messages}? They never come.", abort=True, err=True)
+    tidewheel.give_up_damaged(topic, id, reason)
