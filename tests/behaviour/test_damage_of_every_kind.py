@@ -197,6 +197,11 @@ def _bucket(shop: Shop) -> None:
     shop.set(item, "slots")
 
 
+def _bucket_and_ledger(shop: Shop) -> None:
+    _bucket(shop)
+    shop.put(shop.far_ledger(), flipped)
+
+
 def _pausing(shop: Shop) -> None:
     """Lets a plan wait for a subscription until after it was delivered to the other."""
     shop.client.pause(shop.name, "billing")
@@ -308,7 +313,8 @@ KINDS: dict[str, Kind] = {
     "ledger, a bit": Kind(_ledger(flipped), "the checksum does not match", what="messages", lost=far),
     "ledger, gone": Kind(_ledger(gone), "does not exist", what="messages", lost=far),
     "item of a subscription": Kind(_subscription, "SUB#billing is not", what="subscription", hurt=BILLING, lost=every),
-    "item of a bucket": Kind(_bucket, "BUCKET#.* is not readable", what="ledger", lost=far),
+    "item of a bucket": Kind(_bucket, where="mended"),
+    "item of a bucket, and its ledger": Kind(_bucket_and_ledger, "BUCKET#.* is not readable", what="ledger", lost=far),
     "item of a plan": Kind(_plan("end_slot"), "PLAN#.* is not readable", what="plan", hurt=BILLING, late=every),
     "plan": Kind(_plan("manifest"), "PLAN#.* is not readable", what="plan", hurt=BILLING, late=every),
     "item of a delivery": Kind(_delivery, "DELIVERY#.* is not readable", what="delivery", fails=True),

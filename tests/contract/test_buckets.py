@@ -249,6 +249,14 @@ def test_a_bucket_with_a_tail_is_read_whole_or_as_much_as_an_item_holds(
     assert store.buckets.all("orders") == [read]
 
 
+def test_only_a_bucket_that_is_there_is_repaired(store: Store) -> None:
+    assert not store.buckets.repair("orders", a_bucket(105))
+    assert store.buckets.all("orders") == []
+    store.buckets.restore("orders", a_bucket(105))
+    assert store.buckets.repair("orders", a_bucket(106, 107))
+    assert store.buckets.all("orders") == [a_bucket(106, 107)]
+
+
 def test_a_bucket_is_put_without_a_topic_state_and_over_another(store: Store) -> None:
     store.buckets.restore("orders", a_bucket(105))
     again = a_bucket(106, 107)

@@ -6,7 +6,8 @@ every message comes. In the other runs ledgers are lost, and an operator gives u
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import Random
 from types import SimpleNamespace
@@ -14,13 +15,20 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.simulation.faults import item_key
 from tests.simulation.promises import TopicLife, Violation
 from tests.simulation.world import World
 from tidewheel.client.damaged import retry
+from tidewheel.errors import CorruptLedger, ObjectMissing
+from tidewheel.flows.delivery.parking import parked_rows
+from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.ledger.reader import segments_of
 from tidewheel.model.message import MessageId, id_text
 from tidewheel.model.object_names import CHECKPOINTS, topic_prefix
+from tidewheel.model.park import Park
+from tidewheel.model.plan import Plan
+from tidewheel.model.subscription_state import Delivery
 
 _LASTS_S = (600, 3600, 7200, 86_400)
 _MOST = 4
@@ -86,9 +94,20 @@ class Damages:
             "filter": sorted(items.subscriptions),
             "recurring": sorted(items.recurring),
         }
+        stored: dict[str, Iterable[Bucket | Plan | Delivery | Park]] = {
+            "plan's item": items.plans.values(),
+            "delivery's item": items.deliveries.values(),
+            "park's item": items.parks.values(),
+        }
+        # What a bucket says can be had from its ledger, unless that is damaged, too.
+        hurt = {each.what for each in self.under_way}
+        stored["bucket's item"] = [each for each in items.buckets.values() if each.object_name not in hurt]
+        named = {str(item_key(each)): each for values in stored.values() for each in values}
+        kinds |= {kind: sorted(str(item_key(each)) for each in values) for kind, values in stored.items()}
         if self.losses:
             kinds = {"ledger": kinds["ledger"]}
-        there = set(self.world.service.objects.names())
+        damaged = self.world.faults.damaged
+        there = {each for each in self.world.service.objects.names() if ("bucket", each) not in damaged}
         for kind in ("ledger", "planned", "park", "body"):
             kinds[kind] = [each for each in kinds.get(kind, []) if each in there]
         known = {each.what for each in self.under_way}
@@ -100,6 +119,7 @@ class Damages:
         damage: Callable[[TopicLife, str], Callable[[], None]] = {
             "filter": self._filter,
             "recurring": self._recurring,
+            **dict.fromkeys(stored, lambda life, name: self._item(life, named[name])),
         }.get(kind, self._object)
         mend = damage(life, name)
         until_ms = self.world.now_ms + self.random.choice(_LASTS_S) * 1000
@@ -136,6 +156,38 @@ class Damages:
         life.repeated[name].missed = True
         self.world.note(f"the recurring message {name} of {life.name} cannot be read")
         return _spoil(self.world.service.store.of(life.name).recurring, name, "rule", _NO_RULE)
+
+    def _item(self, life: TopicLife, item: Bucket | Plan | Delivery | Park) -> Callable[[], None]:
+        """Makes an item of the table unreadable."""
+        key = item_key(item)
+        assert key is not None
+        touched = self._messages_of(life, item)
+        self.touched |= touched
+        self.world.faults.damaged.add(key)
+        if isinstance(item, Plan):  # made anew, its parts may be others: what was sent of it may come once more
+            queues = [each.queue_url for each in self.world.service.store.of(life.name).subscriptions.values()]
+            self.world.excused.update((queue, id) for queue in queues for id in touched)
+        self.world.note(f"item {key} of {life.name} cannot be read: {touched}")
+        return lambda: self.world.faults.damaged.discard(key)
+
+    def _messages_of(self, life: TopicLife, item: Bucket | Plan | Delivery | Park) -> set[MessageId]:
+        """Returns the messages that an unreadable item may delay. A bucket delays none: it is made anew."""
+        match item:
+            case Bucket():
+                return set()
+            case Park():
+                with suppress(CorruptLedger, ObjectMissing):
+                    return _ids_of(parked_rows(self.world.service.objects, item))
+                return set()
+            case Delivery():
+                plan = self.world.service.store.of(life.name).plans.get(item.key.plan)
+                return set() if plan is None else self._messages_of(life, plan)
+        objects, found = self.world.service.objects, set[MessageId]()
+        for name, segment in {(each.object_name, each.segment) for each in item.segments}:
+            with suppress(CorruptLedger, ObjectMissing):  # what is damaged is touched already
+                data = objects.get_range(name, segment.offset, segment.length)
+                found |= _ids_of(decode_segment(data, object_name=name, segment=segment))
+        return found
 
     # ---- restored, or given up
     def mend(self, until_ms: float) -> None:
@@ -197,6 +249,9 @@ def _ids(name: str, whole: bytes, place: int | None) -> set[MessageId]:
     hit = [each for each in segments if place is not None and each.offset <= place < each.offset + each.length]
     found: set[MessageId] = set()
     for each in hit or segments:
-        rows = decode_segment(read(each.offset, each.length), object_name=name, segment=each)
-        found.update(id_text(id) for id in rows.column("message_id").cast(pa.binary()).to_pylist())
+        found |= _ids_of(decode_segment(read(each.offset, each.length), object_name=name, segment=each))
     return found
+
+
+def _ids_of(rows: pa.Table) -> set[MessageId]:
+    return {id_text(id) for id in rows.column("message_id").cast(pa.binary()).to_pylist()}

@@ -18,7 +18,7 @@ from tests.simulation.lasting import LastingFaults
 from tests.simulation.naming import named
 from tests.stored_ports import TABLE_PORTS
 from tidewheel.clock import Clock
-from tidewheel.errors import ConcurrentModification, QueueUnavailable
+from tidewheel.errors import ConcurrentModification, CorruptMetadata, QueueUnavailable
 from tidewheel.flows.delivery.parking import parked_rows
 from tidewheel.flows.ports.buckets import Commit
 from tidewheel.flows.ports.parallel import in_order
@@ -30,7 +30,8 @@ from tidewheel.model.checked_clock import CheckedClock
 from tidewheel.model.job import HoldJob
 from tidewheel.model.message import id_text
 from tidewheel.model.park import Park, ParkKey
-from tidewheel.model.subscription_state import DeliveryKey
+from tidewheel.model.plan import Plan
+from tidewheel.model.subscription_state import Delivery, DeliveryKey
 from tidewheel.model.topic_state import TopicState
 
 
@@ -123,6 +124,7 @@ class Faults:
         exercised: how often each call was made, with which answer, and each fault injected.
         lasting: faults that last, if this run has any.
         right_ms: the true time, which AWS's answers tell.
+        damaged: `item_key` of the items that cannot be read.
     """
 
     random: Random
@@ -134,6 +136,7 @@ class Faults:
     exercised: Counter[str] = field(default_factory=Counter)
     lasting: LastingFaults | None = None
     right_ms: Callable[[], int] = lambda: 0
+    damaged: set[ItemKey] = field(default_factory=set)
 
     def around(self, task: Task, what: str, call: Callable[[], Any], detail: str = "") -> Any:
         """Makes a call as one step of a task."""
@@ -221,12 +224,43 @@ class FaultyPort:
                 answer = method(*args, **kwargs)
                 if name.startswith("delete"):
                     self._faults.removed()
-                return answer
+                return answer if not self._faults.damaged else self._readable(name, args, answer)
 
             return self._faults.around(self._task, f"{self._name}.{name}", effect, named(args))
 
         setattr(self, name, call)  # the same next time, without being made again
         return call
+
+    def _readable(self, name: str, args: Sequence[Any], answer: Any) -> Any:
+        """Returns what can be read of an answer. What was asked for by its key is refused if it cannot."""
+        damaged = self._faults.damaged
+        if name == "repair":
+            damaged.discard(item_key(args[1]))
+        if isinstance(answer, list):
+            return [each for each in answer if item_key(each) not in damaged]
+        if item_key(answer) in damaged:
+            raise unreadable(answer)
+        return answer
+
+
+ItemKey = tuple[object, ...]
+
+
+def item_key(each: object) -> ItemKey | None:
+    """Returns what names an item that may be damaged, or None for all others."""
+    match each:
+        case Bucket():
+            return "bucket", each.object_name
+        case Plan():
+            return "plan", each.topic, each.first_slot
+        case Delivery() | Park():
+            return "delivery" if isinstance(each, Delivery) else "park", each.key
+    return None
+
+
+def unreadable(each: object) -> CorruptMetadata:
+    """Returns the error of an item that is damaged."""
+    return CorruptMetadata(f"item {item_key(each)} is not readable")
 
 
 def _by_key(each: Any) -> Any:
@@ -250,7 +284,13 @@ class FaultyQueries(FaultyPort):
 
     def _pages(self, name: str, order: Callable[[Any], Any], topic: str, *args: Any) -> Any:
         def page() -> list[Any]:
-            return sorted(getattr(self._port, name)(topic, *args), key=order)
+            found = sorted(getattr(self._port, name)(topic, *args), key=order)
+            damaged = [each for each in found if item_key(each) in self._faults.damaged]
+            for each in damaged:
+                if not args:
+                    raise unreadable(each)
+                args[0][str(getattr(each, "id", each))] = unreadable(each)
+            return [each for each in found if each not in damaged]
 
         kind = frozenset if name == "ids" else list
         first = self._faults.around(self._task, f"{self._name}.{name}", page, f" {topic}")

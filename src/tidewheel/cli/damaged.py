@@ -62,7 +62,7 @@ def give_up(
 ) -> None:
     """Delete a part permanently. Bytes that could be read stay under aside/ in S3 for 28 days."""
     tidewheel = client(ctx)
-    [what] = [each for each in tidewheel.damaged(topic) if each.id == id] or [None]
+    what = next((each for each in tidewheel.damaged(topic) if each.id == id), None)
     if what is None:
         raise UnknownDamaged(topic, id)
     if not yes:

@@ -66,3 +66,11 @@ class MemoryBuckets:
     def restore(self, topic: str, bucket: Bucket) -> None:
         with self._store.lock:
             self._store.of(topic).buckets[bucket.id] = bucket
+
+    def repair(self, topic: str, bucket: Bucket) -> bool:
+        with self._store.lock:
+            buckets = self._store.of(topic).buckets
+            if bucket.id not in buckets:
+                return False
+            buckets[bucket.id] = bucket
+            return True

@@ -15,10 +15,11 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from tidewheel.clock import SystemClock
+from tidewheel.flows.delivery.buckets_again import inspect_object
 from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.recovery.rebuild_engine import Ids, Overlaps, inspect_object, message_ids, sharing
+from tidewheel.flows.recovery.rebuild_engine import Ids, Overlaps, message_ids, sharing
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
 from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.ledger.bucket import Bucket

@@ -80,6 +80,11 @@ class DynamoBuckets:
         """Restores a bucket with a single PutItem."""
         self._table.put(Put(item=items.encode_bucket(topic, bucket)), action="restore_bucket", topic=topic)
 
+    def repair(self, topic: str, bucket: Bucket) -> bool:
+        """Overwrites a bucket with a single PutItem."""
+        put = Put(item=items.encode_bucket(topic, bucket), condition="attribute_exists(pk)")
+        return self._table.put(put, action="repair_bucket", topic=topic)
+
 
 def _import_mark(topic: str, once: str) -> Put:
     ttl_s = clocks.current().now_ms() // 1000 + IMPORT_TTL_S

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidewheel.flows.delivery.buckets_again import buckets_again
 from tidewheel.flows.delivery.load_index import Indexes, completed, next_occupied, unindexed
 from tidewheel.flows.delivery.occurrences import store_occurrences
 from tidewheel.flows.delivery.recur import next_occupied_by
@@ -18,7 +19,11 @@ from tidewheel.model.topic_state import TopicState
 
 def due_buckets(ports: Ports, state: TopicState, passed_over: dict[str, Exception]) -> Indexes:
     """Reads all buckets, and the tails of buckets that occupy [planned, sealed)."""
-    return completed(ports, ports.buckets.all(state.topic, passed_over), state.planned, state.sealed, state.slot_ms)
+    unreadable: dict[str, Exception] = {}
+    buckets = ports.buckets.all(state.topic, unreadable)
+    buckets += buckets_again(ports, state, unreadable)
+    passed_over |= unreadable
+    return completed(ports, buckets, state.planned, state.sealed, state.slot_ms)
 
 
 def make_plan(ports: Ports, state: TopicState, indexes: Indexes, recurring: Sequence[Recurring] = ()) -> Plan | None:

@@ -72,3 +72,7 @@ class Buckets(Protocol):
     def restore(self, topic: str, bucket: Bucket) -> None:
         """Puts a bucket and overwrites an existing bucket."""
         ...
+
+    def repair(self, topic: str, bucket: Bucket) -> bool:
+        """Overwrites the item of a bucket, which cannot be read. Returns False if the item is gone."""
+        ...

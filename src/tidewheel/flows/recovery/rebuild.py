@@ -21,10 +21,11 @@ from tidewheel.errors import (
     UnknownTopic,
 )
 from tidewheel.flows.delivery.away import note_away
+from tidewheel.flows.delivery.buckets_again import reader_of
 from tidewheel.flows.delivery.recur import delete_plan
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.objects import Objects, StoredObject
-from tidewheel.flows.recovery.rebuild_engine import RebuildEngine, reader_of
+from tidewheel.flows.recovery.rebuild_engine import RebuildEngine
 from tidewheel.flows.recovery.rebuild_planning import (
     Resolved,
     groups,

@@ -9,13 +9,12 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tidewheel.errors import ObjectMissing
+from tidewheel.flows.delivery.buckets_again import inspect_object
 from tidewheel.flows.ports.objects import Objects, StoredObject
 from tidewheel.flows.upkeep.merge_rows import MergeWork, write_output
 from tidewheel.ledger.bucket import Bucket
-from tidewheel.ledger.inspection import READ_BYTES, Inspected, inspect, read_segments
+from tidewheel.ledger.inspection import Inspected, read_segments
 from tidewheel.ledger.ledger import decode_segment
-from tidewheel.ledger.reader import Read
 from tidewheel.ledger.rows import times_of
 
 Overlaps = Iterable[tuple[int, int]]
@@ -61,25 +60,6 @@ class InProcess:
     def write(self, work: MergeWork, /) -> Iterable[Bucket | None]:
         """Writes the outputs."""
         return (write_output(self.objects, work, i) for i in range(work.outputs))
-
-
-def inspect_object(objects: Objects, stored: StoredObject, slot_ms: int) -> Inspected | None:
-    """Inspects an object. Returns None if the object is gone.
-
-    A small object is read with one request.
-    """
-    try:
-        return inspect(reader_of(objects, stored), stored.size_bytes, stored.name, slot_ms)
-    except ObjectMissing:
-        return None
-
-
-def reader_of(objects: Objects, stored: StoredObject) -> Read:
-    """Returns the reader of an object. A small object is read at once, with a single request."""
-    if stored.size_bytes > READ_BYTES:
-        return lambda offset, length: objects.get_range(stored.name, offset, length)
-    data = objects.get_range(stored.name, 0, stored.size_bytes)
-    return lambda offset, length: data[offset : offset + length]
 
 
 def message_ids(objects: Objects, ledger: Bucket, place: int, from_ms: int) -> Ids:
