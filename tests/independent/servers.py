@@ -25,18 +25,19 @@ def running(
     """Runs the parts within the block; gives the environment by which the AWS SDK finds them.
 
     Args:
-        folder: for logs, and for objects in its folder `objects`; the caller deletes it.
+        folder: for logs, for objects in its folder `objects`, and for their old versions; the caller deletes it.
         region: what the parts say that they are in.
         clock: a file by which ElasticMQ's time is moved (tests/artifact/moved_clock.py); None: the machine's time.
     """
     ports = {name: _free_port() for name in ("dynamodb", "sqs", "s3")}
-    objects = folder / "objects"
+    objects, versions = folder / "objects", folder / "versions"
     objects.mkdir()
+    versions.mkdir()
     libraries = f"-Djava.library.path={parts.dynamodb_local}"
     commands: dict[str, list[str | Path]] = {
         "dynamodb": [*_java(parts.dynamodb_local, "DynamoDbLocal.java", libraries), str(ports["dynamodb"])],
         "sqs": [*_java(parts.elasticmq, "ElasticMq.java"), str(ports["sqs"]), region, *([clock] if clock else [])],
-        "s3": _versitygw(parts.versitygw, ports["s3"], region, objects),
+        "s3": _versitygw(parts.versitygw, ports["s3"], region, objects, versions),
     }
     with ExitStack() as stack:
         started = {
@@ -57,9 +58,9 @@ def _java(jars: Path, program: str, *options: str) -> list[str | Path]:
     return ["java", "-Xmx1g", "-XX:TieredStopAtLevel=1", *options, "-cp", f"{jars}/*", PARTS / program]
 
 
-def _versitygw(program: Path, port: int, region: str, objects: Path) -> list[str | Path]:
+def _versitygw(program: Path, port: int, region: str, objects: Path, versions: Path) -> list[str | Path]:
     keys = ["--access", ACCESS_KEY, "--secret", SECRET_KEY, "--region", region]
-    return [program, *keys, "--port", f"127.0.0.1:{port}", "--quiet", "posix", objects]
+    return [program, *keys, "--port", f"127.0.0.1:{port}", "--quiet", "posix", "--versioning-dir", versions, objects]
 
 
 def _free_port() -> int:
