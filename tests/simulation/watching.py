@@ -67,7 +67,8 @@ class Watch:
                 self._check_late(reader, message_id, due_ms, sent.accepted_ms, visible_ms)
         elif (rule := self._rule_of(life, message_id, due_ms, header.get("key"))) is not None:
             self._check_occurrence(life, reader, rule, message_id, release)
-            if reader in rule.due_from and reader.takes_colour(rule.colour) == {True}:
+            # A rule that is restored is found by the next dispatch.
+            if reader in rule.due_from and reader.takes_colour(rule.colour) == {True} and not rule.missed:
                 self._check_late(reader, message_id, due_ms, rule.made_ms, visible_ms)
         else:
             self._break(f"{message_id} came to {reader.name}, but nobody sent it", life.name, message_id)

@@ -14,6 +14,7 @@ from tidewheel.flows.delivery import (
     dispatch,
     due_rows,
     load_index,
+    planning,
     refusing,
     release,
     schedules,
@@ -131,6 +132,14 @@ GUARDS = (
         ),
         "damage",
         3,
+    ),
+    Missed(
+        Guard(
+            "a ledger's item that cannot be read is made anew",
+            planning.due_buckets,
+            instead("buckets_again", lambda *_: []),
+        ),
+        "damage",
     ),
     Missed(
         Guard("a suspect holds collection", needed.needed, never("damaged")),
