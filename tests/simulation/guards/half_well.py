@@ -140,6 +140,7 @@ GUARDS = (
             instead("buckets_again", lambda *_: []),
         ),
         "damage",
+        17,
     ),
     Missed(
         Guard("a suspect holds collection", needed.needed, never("damaged")),
