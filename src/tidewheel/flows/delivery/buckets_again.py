@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tidewheel.errors import ObjectMissing, ObjectRefused
+from tidewheel.errors import CorruptLedger, ObjectMissing, ObjectRefused
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.objects import Objects, StoredObject
-from tidewheel.ledger.bucket import Bucket
+from tidewheel.ledger.bucket import Bucket, BucketId, Tail
 from tidewheel.ledger.inspection import READ_BYTES, Inspected, inspect
-from tidewheel.ledger.reader import Read
+from tidewheel.ledger.reader import Read, tags_of
+from tidewheel.ledger.writer import TAIL_TAG
 from tidewheel.model.object_names import LEDGERS, ledger_bucket_id, topic_prefix
 from tidewheel.model.topic_state import TopicState
 
@@ -29,19 +30,43 @@ def buckets_again(ports: Ports, state: TopicState, unreadable: dict[str, Excepti
         return []
     found = []
     for stored in ports.objects.list(topic_prefix(LEDGERS, state.topic)):
-        id = ledger_bucket_id(stored.name)
-        if id not in unreadable:
+        if ledger_bucket_id(stored.name) not in unreadable:
             continue
         try:
-            inspected = inspect_object(ports.objects, stored, state.slot_ms)
-        except ObjectRefused:
+            bucket = _bucket(ports.objects, stored, state.slot_ms)
+        except (CorruptLedger, ObjectMissing, ObjectRefused, ValueError):
             continue
-        if inspected is None or inspected.bucket is None or inspected.damage is not None:
+        if bucket is None:
             continue
-        del unreadable[id]
-        if ports.buckets.repair(state.topic, inspected.bucket):
-            found.append(inspected.bucket)
+        del unreadable[bucket.id]
+        if ports.buckets.repair(state.topic, bucket):
+            found.append(bucket)
     return found
+
+
+def _bucket(objects: Objects, stored: StoredObject, slot_ms: int) -> Bucket | None:
+    """Returns what a ledger says of itself, or None if it is damaged. Only a ledger without a tail is read whole.
+
+    Raises:
+        CorruptLedger, ValueError: its footer or tail is damaged.
+        ObjectMissing: it is gone.
+    """
+    read, name = reader_of(objects, stored), stored.name
+    tag = tags_of(read, stored.size_bytes, name).get(TAIL_TAG)
+    if tag is None:
+        inspected = inspect(read, stored.size_bytes, name, slot_ms)
+        return None if inspected.damage is not None else inspected.bucket
+    tail = Tail.of_tag(tag)
+    slots, segments = tail.index(read(tail.offset, tail.length), name)
+    return Bucket(
+        id=BucketId(str(ledger_bucket_id(name))),
+        object_name=name,
+        size_bytes=stored.size_bytes,
+        rows=sum(each.rows for each in segments),
+        slots=slots,
+        segments=segments,
+        tail=tail,
+    )
 
 
 def inspect_object(objects: Objects, stored: StoredObject, slot_ms: int) -> Inspected | None:
