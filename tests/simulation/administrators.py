@@ -135,6 +135,9 @@ class Administrators:
             filter_policy=reader.policies[0],
         )
         reader.made = True
+        state = self.world.service.topic_states.read(life.name)
+        if state is not None:
+            self.world.promises.belongs(reader, life, state.generation)
 
     def subscribe_or_not(self, life: TopicLife) -> None:
         """A third subscription comes and goes."""

@@ -304,6 +304,15 @@ class Promises:
                     return life, reader
         return None
 
+    def belongs(self, reader: Reader, life: TopicLife, generation: str) -> TopicLife:
+        """Moves a reader that was requested in one life of a topic, but made in another. Returns the life."""
+        made_in = self.of_generation(life.name, generation)
+        if made_in is None or made_in is life:
+            return life
+        life.readers.remove(reader)
+        made_in.readers.append(reader)
+        return made_in
+
     def named(self, topic: str, name: str) -> Iterator[Reader]:
         """Yields all readers that ever had a name, in any life of a topic."""
         yield from (each for life in self.lives if life.name == topic for each in life.readers if each.name == name)

@@ -399,7 +399,7 @@ class Simulation:
         looks += [each.next_check_ms for of in items for each in of.parks.values()]
         looks += [of.state.next_check_ms for of in items if of.state is not None and of.state.next_check_ms is not None]
         least_ms = min(looks, default=self.world.now_ms + DAY_MS)
-        if least_ms == AT_ONCE_MS:
+        if least_ms == AT_ONCE_MS or self.triggers.sweep_asked:
             return
         triggers = self.triggers
         # Schedules that were refused are missing until the sweep that finds their slots due.

@@ -1,6 +1,7 @@
 """Setting aside what cannot be read, as an executable specification.
 
-A plan of one subscription has four rows in two objects. A read of object B fails until somebody restores it.
+A plan of one subscription has four rows in two objects. A read of object B fails until somebody restores it. In one
+scenario S3 has trouble: it fails to give object A first, and then object B.
 
     row   object   fate
     a     A        sent
@@ -8,7 +9,8 @@ A plan of one subscription has four rows in two objects. A read of object B fail
     c     B        cancelled when the plan was made
     d     B        purged at some time
 
-STATE    DELIVERY (open until its part is done), ASIDE (suspect or damaged, tries), mark (of the purge), collected
+STATE    DELIVERY (open until its part is done), ASIDE of B (suspect or damaged, tries), ASIDE of A (suspect), mark (of
+         the purge), collected
 
 FLOWS    deliver   1 put ASIDE IF absent   2 send the rows that were read   3 part done
          retry     1 ASIDE.tries + 1 IF as read   2 send what can be read now   3 delete ASIDE
@@ -36,6 +38,7 @@ from tests.simulation.few_deviations import Step, Violation, first_violation, pl
 
 GUARDS = {
     "aside_first": "the item is put before the part is done",
+    "named_by_rows": "another try of the part that misses other rows puts another item",
     "collect_order": "collection reads deliveries before what is set aside",
     "suspect_holds": "collection deletes nothing that a suspect names",
     "copy_first": "bytes are copied before a suspect becomes damaged",
@@ -57,6 +60,8 @@ class World:
     aside: dict[str, int | bool] | None = None
     objects: set[str] = field(default_factory=lambda: {"A", "B"})
     readable: bool = False
+    readable_a: bool = True
+    aside_a: bool = False
     copied: bool = False
     mark: bool = False
     ever_purged: bool = False
@@ -95,6 +100,8 @@ class World:
             damaged = self.aside is not None and bool(self.aside["damaged"])
             if self.delivery and kept:
                 continue
+            if row == "a" and self.aside_a and kept:
+                continue
             # An operator's suspect may lose its object to a collection under way. Its bytes were copied.
             if row == "b" and (suspect or damaged) and (kept or self.copied):
                 continue
@@ -104,12 +111,14 @@ class World:
 def deliver(w: World) -> Step:
     """Delivers the part. The work queue brings it again after a crash."""
     while w.delivery:
-        rows, unread = "a", not w.readable
+        rows, unread, unread_a = "a" if w.readable_a else "", not w.readable, not w.readable_a
         if not unread:
             rows += "b" if w.mark else "bd"
         yield
-        if unread and w.aside is None and w.guard("aside_first"):
+        there = (w.aside is not None or w.aside_a) and not w.guard("named_by_rows")
+        if unread and w.aside is None and w.guard("aside_first") and not there:
             w.aside = {"tries": 0, "damaged": False}
+        w.aside_a |= unread_a and not there
         yield
         w.send(rows.replace("d", "") if w.mark else rows)
         yield
@@ -154,6 +163,18 @@ def retry(w: World) -> Step:
             w.trying = None
 
 
+def retry_a(w: World) -> Step:
+    """Tries the suspect of A."""
+    while w.aside_a:
+        yield
+        if not w.readable_a or "A" not in w.objects:
+            return
+        w.send("a")
+        yield
+        w.aside_a = False
+        yield
+
+
 def collect(w: World) -> Step:
     """Deletes what nobody needs."""
     aside = w.aside
@@ -163,7 +184,8 @@ def collect(w: World) -> Step:
     if w.guard("collect_order"):
         yield
         aside = w.aside
-    held = delivery or (aside is not None and not aside["damaged"] and w.guard("suspect_holds"))
+    suspect = w.aside_a or (aside is not None and not aside["damaged"])
+    held = delivery or (suspect and w.guard("suspect_holds"))
     yield
     if held:
         return
@@ -191,10 +213,23 @@ def restore(w: World) -> Step:
     yield
 
 
+def trouble(w: World) -> Step:
+    """S3 fails to give A."""
+    w.readable_a, w.readable = False, True
+    yield
+
+
+def other_trouble(w: World) -> Step:
+    """S3 gives A again, and fails to give B."""
+    w.readable_a, w.readable = True, False
+    yield
+
+
 SCENARIOS: dict[str, tuple[Flow, ...]] = {
     "damage": (deliver, retry, collect, retry, collect),
     "restored": (deliver, retry, purge, retry, collect, restore, retry, collect),
     "healed": (deliver, restore, retry, retry, collect),
+    "trouble": (trouble, deliver, other_trouble, retry_a, restore, retry, collect),
     "operator": (deliver, purge, retry, collect, restore, retry),
 }
 """Actors in the order in which they run if nothing preempts them."""

@@ -85,6 +85,7 @@ class Triggers:
         calls: asynchronous calls of dispatch that are to come.
         strangers: messages of other programs, in both queues.
         next_sweep_ms: when the sweep's schedule fires.
+        sweep_asked: whether somebody relies on the next sweep.
     """
 
     def __init__(self, world: World, sweep_ms: int = SWEEP_MS) -> None:
@@ -95,10 +96,12 @@ class Triggers:
         self.strangers = Strangers(world)
         self._sweep_ms = sweep_ms
         self.next_sweep_ms = START_MS + sweep_ms
+        self.sweep_asked = False
 
     def sweep_in_time(self) -> None:
         """Lets a sweep come as soon as in the service, for work that only a sweep continues."""
         self.next_sweep_ms = min(self.next_sweep_ms, self.world.now_ms + SWEEP_MS)
+        self.sweep_asked = True
 
     # ---- what comes
     def next_ms(self) -> int:
@@ -270,6 +273,7 @@ class Triggers:
     # ---- sweep
     def _sweep(self) -> None:
         self.next_sweep_ms = self.world.now_ms + self._sweep_ms
+        self.sweep_asked = False
         if not self._goes_wrong("sweep lost", 0.1):
             self.world.start("sweep", lambda ports: self._swept(sweep(ports)), limit_ms=SWEEP_LIFE_MS)
 

@@ -76,15 +76,12 @@ class Watch:
             self._break(f"{message_id} was handed out without its body {header['ref']}", life.name, message_id)
 
     def _where_it_is(self, life: TopicLife, reader: Reader) -> tuple[TopicLife, Reader]:
-        """Moves a subscription that was requested in one life of a topic, but made in the next life."""
+        """Moves a subscription whose maker died, if that was in the next life of the topic."""
         storage = self._world.service
         state, there = storage.topic_states.read(life.name), storage.subscriptions.read(life.name, reader.name)
-        now = None if state is None else self._promises.of_generation(life.name, state.generation)
-        if now is None or now is life or there is None or there.queue_url != reader.queue_url:
+        if state is None or there is None or there.queue_url != reader.queue_url:
             return life, reader
-        life.readers.remove(reader)
-        now.readers.append(reader)
-        return now, reader
+        return self._promises.belongs(reader, life, state.generation), reader
 
     def _check_sent(self, life: TopicLife, reader: Reader, sent: Sent) -> None:
         now_ms = self._world.now_ms

@@ -36,7 +36,7 @@ class SetAsideKey:
 
     Attributes:
         generation: UNKNOWN_GENERATION if the subscription could not be read.
-        id: made from the delivery and its part, so that a repetition makes the same item.
+        id: made from the delivery and the pieces, so that a repetition that misses the same makes the same item.
     """
 
     topic: str
@@ -132,9 +132,9 @@ class SetAside:
         )
 
 
-def set_aside_key(key: DeliveryKey, part: int) -> SetAsideKey:
-    """Returns the key of what could not be read of a delivery's part."""
-    id = f"{key.plan:012d}.{key.replay or '-'}.{part}"
+def set_aside_key(key: DeliveryKey, content: str) -> SetAsideKey:
+    """Returns the key of what could not be read of a delivery, given a hash of what that is."""
+    id = f"{key.plan:012d}.{key.replay or '-'}.{content[:16]}"
     return SetAsideKey(topic=key.topic, subscription=key.subscription, generation=key.generation, id=id)
 
 

@@ -37,33 +37,30 @@ from tidewheel.model.topic_state import TopicState
 def set_aside(ports: Ports, plan: Plan, delivery: Delivery, unread: Sequence[Unread]) -> list[SetAside]:
     """Puts an item for each part with pieces that could not be read. Returns the items.
 
-    Must come before a part is marked done. If it stops, the part comes again and puts the same items.
+    Must come before a part is marked done. If it stops, the part comes again and puts the same items, or others if it
+    misses other rows. What both read and put aside comes twice.
 
     Raises:
         Exception: the plan of the pieces is too large for an item, or the table did not answer.
     """
     errors = {piece: each.error for each in unread for piece in each.pieces}
     put = []
-    for part, pieces in enumerate(plan.parts()):
+    for pieces in plan.parts():
         mine = [piece for piece in pieces if piece in errors]
         if mine:
             found = [errors[piece] for piece in mine]
-            put.append(_put(ports, _item(ports, delivery, part, plan_of(plan, mine), ranges_of(mine), found), found))
+            put.append(_put(ports, _item(ports, delivery, plan_of(plan, mine), ranges_of(mine), found), found))
     return put
 
 
 def set_aside_all(ports: Ports, plan: Plan, delivery: Delivery, error: Exception) -> int:
     """Puts an item for each part of a plan that is not stored, and enqueues the jobs. Returns how many were put.
 
-    The items' names are made from their content, so that a repetition puts the same items, whatever parts it finds.
+    A repetition puts the same items, whatever parts it finds.
     """
     slices = [(plan_of(plan, pieces), ranges_of(pieces)) for pieces in plan.parts()]
     slices += [(replace(plan, segments=(), unindexed=(each,)), ()) for each in plan.unindexed]
-    items = []
-    for part, (own, ranges) in enumerate(slices):
-        item = _item(ports, delivery, part, own, ranges, [error])
-        name = content_id(encode_plan(own) + repr(ranges).encode())
-        items.append(replace(item, key=replace(item.key, id=f"{delivery.key.plan:012d}.{delivery.key.replay}.{name}")))
+    items = [_item(ports, delivery, own, ranges, [error]) for own, ranges in slices]
 
     def put(place: int) -> None:
         ports.set_aside.put(items[place])
@@ -130,11 +127,11 @@ def deliver_unindexed(
     """
     unindexed = plan.unindexed[part - len(plan.parts())]
     own = replace(plan, segments=(), unindexed=(unindexed,), occurrences=None)
-    parent = _item(ports, delivery, part, own, (), [])
+    parent = _item(ports, delivery, own, (), [])
     try:
         segments = index_again(ports.objects, unindexed, plan.first_slot, plan.end_slot, state.slot_ms)
     except Exception as error:
-        return _put(ports, _item(ports, delivery, part, own, (), [error]), [error]), error
+        return _put(ports, _item(ports, delivery, own, (), [error]), [error]), error
     put_indexed(ports, parent, segments)
     return None
 
@@ -150,16 +147,17 @@ def _put(ports: Ports, item: SetAside, errors: Sequence[Exception]) -> SetAside:
 def _item(
     ports: Ports,
     delivery: Delivery,
-    part: int,
     plan: Plan,
     ranges: tuple[tuple[int, int, int], ...],
     errors: Sequence[Exception],
 ) -> SetAside:
-    if len(encode_plan(plan)) > MAX_MANIFEST_BYTES:
-        raise CorruptMetadata(f"part {part} of {delivery.key} cannot be set aside: too many of its ids were cancelled")
+    """Returns the item of what could not be read. It is named by that, as another try of a part may miss other rows."""
+    manifest = encode_plan(plan)
+    if len(manifest) > MAX_MANIFEST_BYTES:
+        raise CorruptMetadata(f"a part of {delivery.key} cannot be set aside: too many of its ids were cancelled")
     now_ms = ports.clock.now_ms()
     return SetAside(
-        key=set_aside_key(delivery.key, part),
+        key=set_aside_key(delivery.key, content_id(manifest + repr(ranges).encode())),
         plan=plan,
         ranges=ranges,
         start=delivery.start,

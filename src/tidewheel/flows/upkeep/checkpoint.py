@@ -105,9 +105,12 @@ def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0) -> bool:
 
     Args:
         ahead_ms: added to the checkpoint's time, for a rebuild: a checkpoint whose reading began before, by a clock
-            that is ahead of ours, does not count as newer.
+            that is ahead of ours, does not count as newer. Nor does the checkpoint of an earlier rebuild.
     """
     now_ms = ports.clock.now_ms() + ahead_ms
+    newest = find_checkpoints(ports.objects, topic).newest if ahead_ms else None
+    if newest is not None:
+        now_ms = max(now_ms, newest.written_at_ms + 1)
     state = ports.topic_states.read(topic)
     if state is None:
         return False
