@@ -36,6 +36,7 @@ UNCONDITIONAL = {
     "MemoryStore.expire": "the table does so, not a port",
     "MemoryDeliveries.hand_out": "its condition is unmoved",
     "MemoryDeletions.delete_items": "it says whether it has come to the end",
+    "MemoryBuckets.repair": "the suite of buckets holds it",
     "MemoryDeliveries.release_part": "harmless if the delivery is gone",
     "MemorySetAsideItems.change": "guard `claim` of set_aside_model.py, and the suite of set-aside items",
     "MemoryRecurring.note_missed": "what an operator is told; the suite of recurring messages holds it",

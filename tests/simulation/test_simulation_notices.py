@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.simulation.runs import one_run
-from tidewheel.flows.delivery import addressed, commit, deliver, drain, ingest, planning, release
+from tidewheel.flows.delivery import addressed, commit, deliver, drain, ingest, planning, release, schedules
 from tidewheel.flows.delivery.keys import _Settling
 from tidewheel.flows.ports.queues import Release
 from tidewheel.flows.ports.tombstones import Entombed
@@ -65,7 +65,7 @@ def early_from_the_start(patch: Patch) -> None:
 
 
 def scheduled_a_day_late(patch: Patch) -> None:
-    patch.setattr(commit, "fires_at_ms", lambda slot, settings: slot * settings.slot_ms + 86_400_000)
+    patch.setattr(schedules, "fires_at_ms", lambda slot, settings: slot * settings.slot_ms + 86_400_000)
 
 
 def scheduled_too_rarely(patch: Patch) -> None:
