@@ -79,7 +79,8 @@ class Checks:
 
     def _most(self, reader: Reader, message_id: MessageId, due_ms: int, slot_ms: int) -> int:
         """Returns how often a message may come: once more for each function that sent it and could not say so."""
-        return reader.most_copies(due_ms, slot_ms) + self._world.excused[reader.queue_url, message_id]
+        again = 0 if self._damages is None else self._damages.again[message_id]
+        return reader.most_copies(due_ms, slot_ms) + self._world.excused[reader.queue_url, message_id] + again
 
     def came(self, until_ms: int) -> None:
         """Checks that all messages due until a time have come to readers that were never paused.

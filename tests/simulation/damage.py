@@ -6,6 +6,7 @@ every message comes. In the other runs ledgers are lost, and an operator gives u
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -25,7 +26,7 @@ from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.ledger.reader import segments_of
 from tidewheel.model.message import MessageId, id_text
-from tidewheel.model.object_names import CHECKPOINTS, topic_prefix
+from tidewheel.model.object_names import CHECKPOINTS, LEDGERS, PLANS, topic_prefix
 from tidewheel.model.park import Park
 from tidewheel.model.plan import Plan
 from tidewheel.model.subscription_state import Delivery
@@ -63,6 +64,7 @@ class Damages:
         losses: whether ledgers are lost for ever, and nothing else is damaged.
         touched: messages that damage delays, or that are lost.
         gone: names of objects that were ever deleted.
+        again: how often a message may come once more, because a plan is made anew: from each ledger that has it.
     """
 
     world: World
@@ -70,6 +72,7 @@ class Damages:
     under_way: list[Damage] = field(default_factory=list)
     touched: set[MessageId] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
+    again: Counter[MessageId] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.losses = self.random.random() < _LOSSES
@@ -164,9 +167,13 @@ class Damages:
         touched = self._messages_of(life, item)
         self.touched |= touched
         self.world.faults.damaged.add(key)
-        if isinstance(item, Plan):  # made anew, its parts may be others: what was sent of it may come once more
-            queues = [each.queue_url for each in self.world.service.store.of(life.name).subscriptions.values()]
-            self.world.excused.update((queue, id) for queue in queues for id in touched)
+        if isinstance(item, Plan):
+            objects = self.world.service.objects
+            plans = [each for each in objects.names(topic_prefix(PLANS, life.name)) if each.endswith(".parquet")]
+            for name in [*objects.names(topic_prefix(LEDGERS, life.name)), *plans]:
+                with suppress(CorruptLedger, ObjectMissing):
+                    self.again.update(_ids(name, objects.get_range(name, 0, 1 << 30), None))
+            self.again.update(touched)
         self.world.note(f"item {key} of {life.name} cannot be read: {touched}")
         return lambda: self.world.faults.damaged.discard(key)
 

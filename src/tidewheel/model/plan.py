@@ -55,7 +55,7 @@ class Unindexed:
 
     Attributes:
         tail: the place of the ledger's index, as in its bucket.
-        size_bytes, rows: of the whole ledger.
+        size_bytes, rows: of the whole ledger. 0 bytes: its size is not known.
     """
 
     object_name: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb import items
 from tidewheel.aws.dynamodb.table import Table
-from tidewheel.aws.dynamodb.writes import Change, Item
+from tidewheel.aws.dynamodb.writes import Change
+from tidewheel.errors import CorruptMetadata
 from tidewheel.flows.ports.checks import DailyClaim, Due
 
 
@@ -18,28 +19,38 @@ class DynamoChecks:
 
     def due(self, now_ms: int, failed: dict[str, Exception] | None = None) -> Due:
         """Finds due checks with a query for each of the index's 16 shards."""
-        due: list[Item] = []
+        due: list[tuple[int, layout.Key]] = []
         for shard in layout.check_shards():
             try:
-                due += self._table.query(
+                for item in self._table.query(
                     "check_shard = :shard AND next_check_ms <= :now",
                     {"shard": shard, "now": now_ms},
                     index=layout.CHECK_INDEX,
-                )
+                ):
+                    try:
+                        next_check_ms = items.next_check_ms_of(item)
+                    except ValueError:  # no whole number: whoever reads the item says so
+                        next_check_ms = 0
+                    due.append((next_check_ms, items.key_of(item)))
             except Exception as error:
                 if failed is None:
                     raise
                 failed[shard] = error
         found = Due([], [], [], [])
-        for key in map(items.key_of, sorted(due, key=items.next_check_ms_of)):
-            if key[1] == layout.STATE:
-                found.topics.append(layout.topic_of(key[0]))
-            elif key[1].startswith(layout.PARKS):
-                found.parks.append(layout.parse_park_key(key))
-            elif key[1].startswith(layout.SET_ASIDE):
-                found.set_aside.append(layout.parse_set_aside_key(key))
-            else:
-                found.deliveries.append(layout.parse_delivery_key(key))
+        for _, key in sorted(due):
+            try:
+                if key[1] == layout.STATE:
+                    found.topics.append(layout.topic_of(key[0]))
+                elif key[1].startswith(layout.PARKS):
+                    found.parks.append(layout.parse_park_key(key))
+                elif key[1].startswith(layout.SET_ASIDE):
+                    found.set_aside.append(layout.parse_set_aside_key(key))
+                else:
+                    found.deliveries.append(layout.parse_delivery_key(key))
+            except ValueError as error:
+                if failed is None:
+                    raise CorruptMetadata(f"item {key} is not readable ({error!r})") from error
+                failed["#".join(key)] = error
         return found
 
     def claim_daily(self, name: str, now_ms: int, next_ms: int) -> DailyClaim | None:

@@ -6,6 +6,7 @@ from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb import items
 from tidewheel.aws.dynamodb.table import Table
 from tidewheel.aws.dynamodb.writes import Put
+from tidewheel.errors import CorruptMetadata, NewerRelease
 
 
 class DynamoSentRows:
@@ -17,7 +18,12 @@ class DynamoSentRows:
     def read(self, topic: str, name: str) -> int | None:
         """Reads a pack's progress with a single GetItem."""
         item = self._table.get(layout.sent_rows_key(topic, name))
-        return None if item is None else items.decode_sent_rows(item)
+        try:
+            return None if item is None else items.decode_sent_rows(item)
+        except NewerRelease:
+            raise
+        except CorruptMetadata:
+            return None
 
     def put(self, topic: str, name: str, below_slot: int, ttl_s: int) -> None:
         """Writes a pack's progress with a single PutItem."""

@@ -13,7 +13,7 @@ from tidewheel.flows.delivery.addressed import rows_for
 from tidewheel.flows.delivery.due_rows import Unread, due_rows, rows_of, without_expired
 from tidewheel.flows.delivery.parking import enqueue_drains, hold, mark_broken, spill
 from tidewheel.flows.delivery.plan_anew import deliver_anew
-from tidewheel.flows.delivery.set_aside import deliver_unindexed, set_aside
+from tidewheel.flows.delivery.set_aside import deliver_unindexed, set_aside, set_aside_all
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger.rows import without_repeats
 from tidewheel.model.plan import Plan
@@ -85,6 +85,10 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
         except (CorruptMetadata, ObjectMissing) as error:
             put = deliver_anew(ports, state, delivery, part, error)
             return Delivered(failures=(error,), set_aside=put or 0, damaged=int(put is None))
+        if delivery.parts < plan.part_count:  # handed out while the plan could not be read
+            put = set_aside_all(ports, plan, delivery, CorruptMetadata("its plan could not be read when handed out"))
+            ports.deliveries.delete([key])
+            return Delivered(set_aside=put)
         parts = plan.parts()
         if part >= plan.part_count:
             return None  # a job from before a rebuild, whose new plan has fewer parts

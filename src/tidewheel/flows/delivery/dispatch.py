@@ -68,6 +68,11 @@ class Dispatched:
     damaged: int = 0
     failures: list[Exception] = field(default_factory=list)
 
+    @property
+    def incomplete(self) -> bool:
+        """Whether something could not be read that may have work, and may be restored."""
+        return bool(self.missed or self.passed_over)
+
 
 def dispatch(ports: Ports, topic: str) -> Dispatched | None:
     """Dispatches all messages due within the lookahead. Returns None if the topic is absent.
@@ -121,7 +126,7 @@ def _plan_and_hand_out(ports: Ports, state: TopicState, done: Dispatched, now_ms
         )
         for s in takers
     ]
-    next_work = next_work_of(ports, state, indexes.buckets, recurring, now_ms)
+    next_work = next_work_of(ports, state, indexes.buckets, recurring, now_ms, again=done.incomplete)
     if not ports.plans.commit(state, plan, state.sealed, steps, next_work):
         return False
     note_missed(ports, state, done.missed)
@@ -242,7 +247,9 @@ def _raise_next_slot(ports: Ports, topic: str, done: Dispatched) -> None:
             return
         subscriptions = ports.subscriptions.all(topic, done.passed_over)
         buckets = ports.buckets.all(topic, done.passed_over)
-        next_work = next_work_of(ports, state, buckets, all_recurring(ports, state, done.missed), ports.clock.now_ms())
+        recurring = all_recurring(ports, state, done.missed)
+        now_ms = ports.clock.now_ms()
+        next_work = next_work_of(ports, state, buckets, recurring, now_ms, again=done.incomplete)
         if state.planned < state.sealed or any(s.takes_plans and s.cursor < state.planned for s in subscriptions):
             break
         unchanged = (state.next_slot, state.next_check_ms, state.collect_at_ms) == (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidewheel.errors import CorruptLedger
+from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.ports.objects import Objects
 from tidewheel.ledger.bucket import Tail
 from tidewheel.ledger.delayed_index import due_rows_of
@@ -39,4 +39,8 @@ def _segments(objects: Objects, unindexed: Unindexed) -> Sequence[Segment]:
         tail = Tail.of_tag(unindexed.tail)
         return tail.index(objects.get_range(name, tail.offset, tail.length), name)[1]
     except (CorruptLedger, ValueError):
-        return segments_of(lambda offset, length: objects.get_range(name, offset, length), unindexed.size_bytes, name)
+        # Whoever found the object missing does not know its size.
+        size_bytes = unindexed.size_bytes or sum(each.size_bytes for each in objects.list(name))
+        if not size_bytes:
+            raise ObjectMissing(name) from None
+        return segments_of(lambda offset, length: objects.get_range(name, offset, length), size_bytes, name)

@@ -2,14 +2,16 @@
 
 A new plan is made from buckets, trash and tombstones, and is not stored: a delivery of the old plan becomes set-aside
 items, one for each part of the new plan, with a job each. The parts need not be those of the old plan. So the messages
-of parts that are done already come again, as copies with the same ids. `tests/simulation/plan_anew_model.py` explores
-the steps.
+of parts that are done already come again, as copies with the same ids. So do messages of ledgers that were merged
+between the seal and the plan, because nobody knows whether the plan named the old ledgers or the new.
+`tests/simulation/plan_anew_model.py` explores the steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tidewheel.flows.delivery.buckets_again import buckets_again
 from tidewheel.flows.delivery.load_index import completed, unindexed
 from tidewheel.flows.delivery.set_aside import set_aside_all
 from tidewheel.flows.ports import Ports
@@ -55,11 +57,19 @@ def plan_anew(ports: Ports, state: TopicState, first_slot: int) -> Plan:
     """Makes the plan that begins at a slot once more, of all messages that it can have named.
 
     The tombstones of its messages must be there still.
+
+    Raises:
+        CorruptMetadata: neither a ledger nor its item can be read. The messages of that ledger would be forgotten.
     """
     topic = state.topic
     ranges = ports.plans.ranges(topic)
     end_slot = min([b if a == first_slot else a for a, b in ranges if a >= first_slot] + [state.planned])
-    indexes = completed(ports, ports.buckets.all(topic, {}), first_slot, end_slot, state.slot_ms)
+    unreadable: dict[str, Exception] = {}
+    buckets = ports.buckets.all(topic, unreadable)
+    buckets += buckets_again(ports, state, unreadable)
+    for error in unreadable.values():
+        raise error
+    indexes = completed(ports, buckets, first_slot, end_slot, state.slot_ms)
     others = [*_merged_away(ports, topic, end_slot), *_occurrences(ports, topic, first_slot)]
     return Plan(
         topic=topic,
@@ -77,18 +87,21 @@ def _merged_away(ports: Ports, topic: str, end_slot: int) -> Iterator[Unindexed]
     for trash in ports.merges.trash(topic):
         if trash.sealed >= end_slot:
             for name in trash.objects:
-                yield from _whole(ports, name)
+                yield _whole(ports, name)
 
 
 def _occurrences(ports: Ports, topic: str, first_slot: int) -> Iterator[Unindexed]:
-    """Yields the plan's object with the occurrences of recurring messages, which may have changed since."""
+    """Yields the objects with the occurrences of recurring messages, one for each try to make the plan.
+
+    Nobody knows which try was committed. Occurrences that are in several come as often, with the same ids.
+    """
     prefix = topic_prefix(PLANS, topic) + f"{first_slot}-"
-    found = [each for each in ports.objects.list(prefix) if parse_occurrences_name(each.name) is not None]
-    if found:  # of several tries to plan, the last was committed
-        yield from _whole(ports, max(found, key=lambda each: each.put_at_ms).name)
+    for each in list(ports.objects.list(prefix)):
+        if parse_occurrences_name(each.name) is not None:
+            yield _whole(ports, each.name)
 
 
-def _whole(ports: Ports, name: str) -> Iterator[Unindexed]:
-    """Yields an object as a ledger of which only the footer tells the segments."""
-    for each in ports.objects.list(name):
-        yield Unindexed(object_name=name, tail="", size_bytes=each.size_bytes, rows=1)
+def _whole(ports: Ports, name: str) -> Unindexed:
+    """Returns an object as a ledger of which only the footer tells the segments. A missing object has size 0."""
+    size_bytes = sum(each.size_bytes for each in ports.objects.list(name))
+    return Unindexed(object_name=name, tail="", size_bytes=size_bytes, rows=1)

@@ -16,6 +16,8 @@ from tidewheel.model.plan import Plan
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.topic_state import TopicState
 
+_LOOK_AGAIN_MS = 3_600_000
+
 
 def due_buckets(ports: Ports, state: TopicState, passed_over: dict[str, Exception]) -> Indexes:
     """Reads all buckets, and the tails of buckets that occupy [planned, sealed)."""
@@ -54,12 +56,23 @@ def make_plan(ports: Ports, state: TopicState, indexes: Indexes, recurring: Sequ
 
 
 def next_work_of(
-    ports: Ports, state: TopicState, buckets: Sequence[Bucket], recurring: Sequence[Recurring], now_ms: int
+    ports: Ports,
+    state: TopicState,
+    buckets: Sequence[Bucket],
+    recurring: Sequence[Recurring],
+    now_ms: int,
+    *,
+    again: bool = False,
 ) -> NextWork:
-    """Returns the next occupied slot after the seal, and when to check the topic next."""
+    """Returns the next occupied slot after the seal, and when to check the topic next.
+
+    Args:
+        again: whether there may be work that cannot be read now. A dispatch then looks again within an hour.
+    """
     slots = (
         next_occupied(ports, buckets, state.sealed),
         next_occupied_by(recurring, state.slot_ms, state.sealed) if recurring else None,
+        max(state.sealed, (now_ms + _LOOK_AGAIN_MS) // state.slot_ms) if again else None,
     )
     slot = min((each for each in slots if each is not None), default=None)
     collect_at_ms = state.collect_at_ms

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from tidewheel.errors import (
     AlreadyExists,
     ConcurrentModification,
     CorruptLedger,
+    CorruptMetadata,
     InvalidValue,
     ObjectMissing,
     TopicDeleting,
@@ -105,7 +107,8 @@ def rebuild(
     try:
         note_away(ports, topic)
         if ports.topic_states.read(topic) is not None:
-            checkpoint_topic(ports, topic, ahead_ms=ports.max_skew_ms + 1)
+            with suppress(CorruptMetadata):  # the checkpoint before the damage counts
+                checkpoint_topic(ports, topic, ahead_ms=ports.max_skew_ms + 1)
             ports.topic_states.delete(topic)
             settle()
         return _rebuild(ports, topic, engine, settings, say)

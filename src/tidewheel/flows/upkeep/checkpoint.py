@@ -103,6 +103,9 @@ def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0) -> bool:
 
     If it stops, `write_checkpoint` describes the result.
 
+    Raises:
+        CorruptMetadata: an item of the topic cannot be read.
+
     Args:
         ahead_ms: added to the checkpoint's time, for a rebuild: a checkpoint whose reading began before, by a clock
             that is ahead of ours, does not count as newer. Nor does the checkpoint of an earlier rebuild.
@@ -116,4 +119,7 @@ def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0) -> bool:
         return False
     subscriptions = ports.subscriptions.all(topic)
     opened = ports.deliveries.all(topic)
+    # With a newer checkpoint, a rebuild would not look for messages whose item cannot be read.
+    ports.buckets.all(topic)
+    ports.merges.trash(topic)
     return write_checkpoint(ports, state, subscriptions, opened, ports.set_aside.all(topic), now_ms)

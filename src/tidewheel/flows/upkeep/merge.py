@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from tidewheel.errors import CorruptLedger, ObjectMissing
+from tidewheel.errors import CorruptLedger, ObjectMissing, ObjectRefused
 from tidewheel.flows.delivery.load_index import complete
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.merges import Trash
@@ -65,7 +65,7 @@ class Merged:
     rows: int = 0
     live_bytes: int = 0
     refused: int = 0
-    skipped: list[ObjectMissing | CorruptLedger] = field(default_factory=list)
+    skipped: list[ObjectMissing | ObjectRefused | CorruptLedger] = field(default_factory=list)
     handed_over: bool = False
 
 
@@ -150,7 +150,7 @@ def _merge(ports: Ports, state: TopicState, chosen: Merge, engine: Engine, merge
             purges=state.purges,
         )
         written += (output for output in engine(work) if output is not None)
-    except (ObjectMissing, CorruptLedger) as error:
+    except (ObjectMissing, ObjectRefused, CorruptLedger) as error:
         ports.objects.delete(output.object_name for output in written)
         if _replaced(ports, state, chosen, error.object_name):
             merged.refused += 1
