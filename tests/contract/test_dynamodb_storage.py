@@ -27,7 +27,7 @@ from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb.items import VERSION
 from tidewheel.aws.dynamodb.storage import DynamoStorage
 from tidewheel.aws.dynamodb.table import ATTEMPTS
-from tidewheel.errors import ConcurrentModification, CorruptMetadata
+from tidewheel.errors import ConcurrentModification, CorruptMetadata, NewerRelease
 from tidewheel.flows.ports.buckets import Commit
 from tidewheel.flows.ports.deliveries import HandOut
 from tidewheel.flows.ports.topic_states import NextWork
@@ -438,3 +438,42 @@ def test_any_other_error_comes_out(dynamodb: Any, store: Store, reasons: list[st
     store.topic()
     with failing(dynamodb, [(reasons, code)]), pytest.raises(ClientError, match=code):
         store.buckets.commit(a_state(), a_bucket(105), NEXT)
+
+
+# ---- items that cannot be read
+def damage(dynamodb: Any, store: Store, sort_key: str, attribute: str, value: dict[str, Any]) -> None:
+    """Gives an attribute of the items with a sort key another value."""
+    for partition, key in raw_items(dynamodb, store):
+        if key == sort_key:
+            dynamodb.update_item(
+                TableName=table_of(store),
+                Key={"pk": {"S": partition}, "sk": {"S": key}},
+                UpdateExpression="SET #a = :a",
+                ExpressionAttributeNames={"#a": attribute},
+                ExpressionAttributeValues={":a": value},
+            )
+
+
+def test_a_note_that_cannot_be_read_counts_as_none(dynamodb: Any, store: Store) -> None:
+    store.topic()
+    store.sent_rows.put("orders", "m1", 105, 99)
+    damage(dynamodb, store, "m1", "below_slot", {"M": {}})
+    assert store.sent_rows.read("orders", "m1") is None
+    damage(dynamodb, store, "m1", "v", {"N": str(VERSION + 1)})
+    with pytest.raises(NewerRelease):
+        store.sent_rows.read("orders", "m1")
+
+
+def test_a_check_that_cannot_be_read_hides_no_other(dynamodb: Any, store: Store) -> None:
+    for topic in ("bad", "good"):
+        store.topic_states.create(replace(a_state(), topic=topic, next_check_ms=5000))
+    damage(dynamodb, store, layout.STATE, "next_check_ms", {"N": "4999.5"})
+    assert sorted(store.checks.due(6000).topics) == ["bad", "good"]
+    [good] = [item for key, item in raw_items(dynamodb, store).items() if "good" in key[0]]
+    strange = {name: good[name] for name in ("pk", "check_shard", "next_check_ms")} | {"sk": {"S": "NOTE"}}
+    dynamodb.put_item(TableName=table_of(store), Item=strange)
+    failed: dict[str, Exception] = {}
+    assert sorted(store.checks.due(6000, failed).topics) == ["bad", "good"]
+    assert [*failed] == ["T#good#NOTE"]
+    with pytest.raises(CorruptMetadata):
+        store.checks.due(6000)
