@@ -53,7 +53,7 @@ def work(record: SQSRecord) -> None:
 def tell(done: Delivered) -> None:
     """Tells what a job did."""
     for failure in done.failures:
-        telemetry.failed("left to the work queue", failure)
+        telemetry.failed("not done now", failure)
     if done.parked:
         logger.warning("the queue refuses: parked", messages=done.parked)
     logger.info("delivered", messages=done.messages, segments=done.segments)

@@ -27,7 +27,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> None:
             logger.warning("topic is gone")
             return
         for failure in done.failures:
-            telemetry.failed("left to the work queue", failure)
+            telemetry.failed("not done now", failure)
         logger.info(
             "dispatched",
             planned=done.planned_rows,

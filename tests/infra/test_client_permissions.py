@@ -192,8 +192,8 @@ def set_aside(stack: LocalTidewheel, topic: str, subscription: str, *ids: str) -
 
 def restore_and_give_up(tw: Tidewheel, world: World, topic: str) -> None:
     assert len(tw.damaged(topic)) == 2
-    tw.restore_damaged(topic, "mail:restore")
     tw.give_up_damaged(topic, "mail:give-up", "no backup")
+    tw.restore_damaged(topic, "mail:restore")
 
 
 def recur(tw: Tidewheel, world: World, topic: str) -> None:

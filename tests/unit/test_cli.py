@@ -174,6 +174,8 @@ def test_what_is_damaged_is_listed_retried_and_given_up(orders: Shell) -> None:
     assert early.exit_code == 1 and "the service still tries" in early.stderr
     assert orders("damaged", "retry", "orders", "billing:8").exit_code == 0
 
+    silent = orders("damaged", "give-up", "orders", "billing:7", "--reason", "", "--yes")
+    assert silent.exit_code == 1 and "say why" in silent.stderr
     asked = orders("damaged", "give-up", "orders", "billing:7", "--reason", "gone", stdin=b"n\n")
     assert asked.exit_code == 1 and "about 3 messages" in asked.stderr
     assert len(orders.json("damaged", "list", "orders")) == 2

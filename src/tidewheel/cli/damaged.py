@@ -60,12 +60,12 @@ def give_up(
     reason: Annotated[str, typer.Option("--reason", help="For the record in the queue of refused messages.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Delete a part permanently. Bytes that could be read stay under aside/ in S3 for 28 days."""
+    """Delete a part permanently. Bytes of a ledger that could be read stay under aside/ in S3 for 28 days."""
     tidewheel = client(ctx)
     what = next((each for each in tidewheel.damaged(topic) if each.id == id), None)
     if what is None:
         raise UnknownDamaged(topic, id)
     if not yes:
         messages = "" if what.messages is None else f", about {what.messages} messages"
-        typer.confirm(f"Give up {id} of topic {topic}{messages}? They never come.", abort=True, err=True)
+        typer.confirm(f"Give up {id} of topic {topic}{messages}? This is final.", abort=True, err=True)
     tidewheel.give_up_damaged(topic, id, reason)

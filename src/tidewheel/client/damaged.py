@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 _Read = Callable[[int, int], bytes]
 _KEPT = {
-    "subscription": "or restore its item",
-    "ledger": "its messages come after that",
-    "merged ledger": "nothing is collected until then",
+    "subscription": "or rebuild the index",
+    "ledger": "or restore the ledger, and rebuild the index",
+    "merged ledger": "or rebuild the index; nothing is collected until then",
     "plan": "or leave it: its messages are planned anew, within 28 days of their time",
     "recurring message": "or cancel it, and make it again",
 }
@@ -95,20 +95,25 @@ def retry(connection: Connection, clock: Clock, topic: str, id: str) -> None:
 
 
 def restore(connection: Connection, clock: Clock, topic: str, id: str) -> None:
-    """Copies S3's last good versions back, then retries. See `Tidewheel.restore_damaged`.
+    """Copies S3's last good versions back, then retries all that needs these. See `Tidewheel.restore_damaged`.
 
     If it stops after an object is restored, the next try of the service finds the object.
     """
     item = _find_messages(connection, topic, id)
     if isinstance(item, Park):
-        if item.object_name is None or not connection.objects.restore(item.object_name, _is_ledger):
-            raise NothingToRestore(item.object_name or id)
+        if item.object_name is None:
+            raise InvalidValue("id", id, "its bytes are in the table; restore the item from a backup, or give it up")
+        if not connection.objects.restore(item.object_name, _is_ledger):
+            raise NothingToRestore(item.object_name)
     else:
         left = [name for name in item.objects if not connection.objects.restore(name, _whole(item, name))]
         if left:
             if len(left) < len(item.objects):  # the messages of the restored objects are sent
                 retry(connection, clock, topic, id)
             raise NothingToRestore(", ".join(left))
+        for each in connection.storage.set_aside.all(topic, {}):
+            if each.damaged and each.key != item.key and set(each.objects) <= set(item.objects):
+                retry(connection, clock, topic, _id(each))
     retry(connection, clock, topic, id)
 
 
@@ -118,7 +123,10 @@ def give_up(connection: Connection, topic: str, id: str, reason: str) -> None:
     If it stops after the record is sent, the item is still there, and another call sends a second record.
     """
     item = _find(connection, topic, id)
+    if not reason:
+        raise InvalidValue("reason", reason, "say why, for the record in the queue of refused messages")
     if isinstance(item, UnreadableItem):
+        _check_not_needed(connection, item)
         _tell(connection, {"reason": reason, "code": "Damaged", "topic": topic, "item": id, "error": str(item.error)})
         connection.storage.unreadable.delete([item])
         return
@@ -128,7 +136,8 @@ def give_up(connection: Connection, topic: str, id: str, reason: str) -> None:
         connection.storage.parks.delete([item.key])
         return
     if not item.damaged:
-        raise InvalidValue("id", id, "the service still tries; give it up once it is damaged, half an hour after")
+        advice = "the service still tries, for half an hour, or a day if S3 refuses it; give it up once it is damaged"
+        raise InvalidValue("id", id, advice)
     document = {
         "reason": reason,
         "code": "Damaged",
@@ -143,13 +152,20 @@ def give_up(connection: Connection, topic: str, id: str, reason: str) -> None:
     connection.storage.set_aside.delete([item.key])
 
 
+def _check_not_needed(connection: Connection, item: UnreadableItem) -> None:
+    """Raises InvalidValue for a cancellation without which its message would come."""
+    state = connection.storage.topic_states.read(item.topic)
+    if item.what == "cancelled message" and state is not None and int(item.name.partition("#")[0]) >= state.planned:
+        raise InvalidValue("id", f"{item.what}:{item.name}", "its message would come; give it up once it is due")
+
+
 def _tell(connection: Connection, document: Mapping[str, object]) -> None:
     connection.sqs.send_message(QueueUrl=connection.settings.refused_queue_url, MessageBody=json.dumps(document))
 
 
 def _described_item(item: UnreadableItem) -> Damaged:
     advice = _KEPT.get(item.what)
-    reason = str(item.error) if advice is None else f"{item.error}; {advice}"
+    reason = f"{item.error}; {advice or 'or give it up'}"
     id = f"{item.what}:{item.name}" if advice is None else None
     return Damaged(topic=item.topic, id=id, what=item.what, name=item.name, reason=reason)
 

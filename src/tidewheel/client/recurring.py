@@ -148,8 +148,12 @@ def end(storage: Storage, read_topic_state: Callable[[], TopicState], key: str) 
 
 
 def described(recurring: Recurring, now_ms: int) -> RecurringMessage:
-    """Returns a recurring message in the form for callers."""
-    rule = Rule.from_json(recurring.rule)
+    """Returns a recurring message in the form for callers.
+
+    Raises:
+        CorruptMetadata: its rule cannot be read.
+    """
+    rule = _rule(recurring)
     next_ms = rule.next_after(now_ms)
     return RecurringMessage(
         topic=recurring.topic,
@@ -169,12 +173,16 @@ def _known(storage: Storage, topic: str, key: str) -> Recurring | None:
         CorruptMetadata: it cannot be read.
     """
     found = storage.recurring.read(topic, key)
-    try:
-        if found is not None:
-            Rule.from_json(found.rule)
-    except (TidewheelError, ValueError) as error:
-        raise CorruptMetadata(f"the rule of recurring message {key!r} is not readable ({error})") from None
+    if found is not None:
+        _rule(found)
     return found
+
+
+def _rule(recurring: Recurring) -> Rule:
+    try:
+        return Rule.from_json(recurring.rule)
+    except (TidewheelError, ValueError) as error:
+        raise CorruptMetadata(f"the rule of recurring message {recurring.name!r} is not readable ({error})") from None
 
 
 def _checked(state: TopicState, key: str, message: Message, rule: Rule, now_ms: int) -> Recurring:

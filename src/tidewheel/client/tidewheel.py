@@ -635,10 +635,11 @@ class Tidewheel:
     def give_up_damaged(self, topic: str, id: str, reason: str) -> None:
         """Deletes a damaged part permanently, and puts a record with the reason into the queue of refused messages.
 
-        Bytes that could be read stay under `aside/` in S3 for 28 days after they were found damaged.
+        Bytes of a ledger that could be read stay under `aside/` in S3 for 28 days after they were found damaged.
 
         Raises:
-            InvalidValue: the service still tries to read the part.
+            InvalidValue: the service still tries to read the part, the message of a cancellation is not due yet, or the
+                reason is empty.
             UnknownTopic, UnknownDamaged: it does not exist, or was sent since.
         """
         damaged.give_up(self._connection, check_name("topic", topic), id, reason)

@@ -64,7 +64,7 @@ def _reading(decode: Callable[[Item], T]) -> Callable[[Item], T]:
             raise
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, TidewheelError) as error:
             reason = str(error) if isinstance(error, TidewheelError) else repr(error)
-            raise CorruptMetadata(f"item {_name(item)} is not readable ({reason}); rebuild the index") from None
+            raise CorruptMetadata(f"item {_name(item)} is not readable ({reason}); restore the item") from None
         raise NewerRelease(
             f"item {_name(item)} has version {version}; this release reads version {VERSION}: upgrade Tidewheel"
         )

@@ -11,6 +11,13 @@ from tidewheel.aws.dynamodb.writes import Item
 from tidewheel.errors import CorruptMetadata
 from tidewheel.flows.ports.unreadable import UnreadableItem
 
+
+def _rule(item: Item) -> object:
+    from tidewheel.model.recurrence import Rule  # a calendar and time zones
+
+    return Rule.from_json(items.decode_recurring(item).rule)
+
+
 _KINDS: dict[str, tuple[str, Callable[[Item], object]]] = {
     layout.SUBSCRIPTIONS: ("subscription", items.decode_subscription),
     layout.BUCKETS: ("ledger", items.decode_bucket),
@@ -19,7 +26,7 @@ _KINDS: dict[str, tuple[str, Callable[[Item], object]]] = {
     layout.PARKS: ("park", items.decode_park),
     layout.SET_ASIDE: ("set-aside item", items.decode_set_aside),
     layout.TRASH: ("merged ledger", items.decode_trash),
-    layout.RECURRING: ("recurring message", items.decode_recurring),
+    layout.RECURRING: ("recurring message", _rule),
 }
 """Prefix of the sort key -> the kind, and its decoder."""
 _TOMBSTONE = "cancelled message"
@@ -53,7 +60,7 @@ class DynamoUnreadableItems:
 def _unreadable(topic: str, what: str, name: str, decode: Callable[[Item], object], item: Item) -> list[UnreadableItem]:
     try:
         decode(item)
-    except CorruptMetadata as error:
+    except (CorruptMetadata, ValueError) as error:
         return [UnreadableItem(topic=topic, what=what, name=name, error=error)]
     return []
 

@@ -51,7 +51,7 @@ class Dispatched:
         missed: recurring messages that could not be read -> the error; their occurrences are missing.
         passed_over: subscriptions and ledgers' items that could not be read -> the error. The other subscriptions got
             the plan, of the other ledgers.
-        failures: of sending; the affected deliveries were left to the work queue.
+        failures: of reading and sending; what they affect is set aside, parked, or left to the work queue.
     """
 
     planned_rows: int = 0

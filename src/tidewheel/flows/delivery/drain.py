@@ -28,7 +28,7 @@ _REFUSED_MS = 24 * 3_600_000
 No half broken queue refuses the same message by chance for as long."""
 _HINTED_TRIES = 4
 """Tries after which only the sweep starts the next."""
-_UNREADABLE_MS = 6 * 3_600_000
+MAX_UNREADABLE_WAIT_MS = 6 * 3_600_000
 """The longest wait between two tries to read a damaged park."""
 
 
@@ -222,7 +222,7 @@ def _put_off(ports: Ports, park: Park, *, damage: Exception | None = None) -> No
         damage: why the park is not readable, if it is not; its tries are not yet counted then.
     """
     tries = park.tries if damage is None else park.tries + 1
-    wait_ms = park.wait_s * 1000 if damage is None else min(30_000 << min(tries, 10), _UNREADABLE_MS)
+    wait_ms = park.wait_s * 1000 if damage is None else min(30_000 << min(tries, 10), MAX_UNREADABLE_WAIT_MS)
     unreadable = None if damage is None else str(damage)
     after = replace(park, tries=tries, next_check_ms=unchecked_ms(ports.clock) + wait_ms, unreadable=unreadable)
     if ports.parks.put_off(park, after) and damage is None:
