@@ -138,12 +138,12 @@ _SWEEP = Flow(
         "orphans_topic": _asked(
             {
                 "dynamodb.GetItem": 3,
-                "dynamodb.Query": 7,
+                "dynamodb.Query": 9,
                 "s3.ListObjectsV2": 1,
                 "s3.GetObject": 1,
                 "s3.PutObject": 1,
             },
-            {"dynamodb.read": 10, "s3.put": 2, "s3.get": 1},
+            {"dynamodb.read": 12, "s3.put": 2, "s3.get": 1},
         ),
         # A client lowered the next slot, for a recurring message or a new subscription. The sweep creates the schedule.
         "armed": _asked(
