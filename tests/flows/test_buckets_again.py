@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.flows.world import DAY, HOUR, TOPIC, World
+from tests.flows.world import DAY, HOUR, TOPIC, World, failing_reads
 from tidewheel.errors import CorruptMetadata, ObjectRefused
 from tidewheel.flows.delivery.buckets_again import buckets_again
 from tidewheel.ledger import bucket as bucket_module
@@ -75,22 +75,14 @@ def test_a_bucket_whose_ledger_is_damaged_or_gone_stays_unreadable(
 
 
 def test_a_ledger_that_is_refused_stops_no_other_and_one_that_gets_no_answer_stops_the_plan(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
 ) -> None:
     first, second, _ = stored(world)
-    get_range, error = world.service.objects.get_range, [ObjectRefused(first.object_name, "403")]
-
-    def failing(name: str, *place: int) -> bytes:
-        if name == first.object_name:
-            raise error[0]
-        return get_range(name, *place)
-
-    monkeypatch.setattr(world.service.objects, "get_range", failing)
     left = unreadable(first, second)
-    assert again(world, left) == [second]
+    with failing_reads(world, {first.object_name: ObjectRefused(first.object_name, "403")}):
+        assert again(world, left) == [second]
     assert list(left) == [first.id]
-    error[:] = [TimeoutError("S3")]  # type: ignore[list-item]
-    with pytest.raises(TimeoutError):
+    with failing_reads(world, {first.object_name: TimeoutError("S3")}), pytest.raises(TimeoutError):
         buckets_again(world.ports, world.state, unreadable(first))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.flows.test_recurring import make
-from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, World, once
+from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, World, failing_reads, once
 from tidewheel.errors import CorruptMetadata, ObjectRefused
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.delivery.dispatch import dispatch
@@ -19,17 +19,12 @@ from tidewheel.flows.recovery.rebuild_engine import InProcess
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.merge import in_process, merge
-from tidewheel.flows.upkeep.sweep import sweep
 
 
 class Tolerant(World):
     """A world whose sweeps may fail in part."""
 
-    def sweep(self) -> Any:
-        swept = sweep(self.ports)
-        self.dispatch_started()
-        self.work()
-        return swept
+    may_fail = True
 
 
 @contextmanager
@@ -78,20 +73,12 @@ def test_a_plan_that_is_made_anew_waits_for_a_ledger_of_which_nothing_can_be_rea
     world.clock.advance_ms(HOUR - 5 * MINUTE)
     dispatch(world.ports, TOPIC)
     first = world.service.buckets.all(TOPIC)[0]
-    get_range = world.service.objects.get_range
-
-    def refused(name: str, *place: int) -> bytes:
-        if name == first.object_name:
-            raise ObjectRefused(name, "403")
-        return get_range(name, *place)
-
     with (
         unreadable(world.service.buckets, "all", which=lambda each: each.id == first.id),
         unreadable(world.service.plans, "read"),
-        pytest.MonkeyPatch.context() as patch,
+        failing_reads(world, {first.object_name: ObjectRefused(first.object_name, "403")}),
         pytest.raises(CorruptMetadata),
     ):
-        patch.setattr(world.service.objects, "get_range", refused)
         world.work()
     world.run(DAY, sweeps=True)
     assert world.received() == once(ids)
@@ -169,15 +156,8 @@ def test_a_merge_leaves_out_a_ledger_that_s3_refuses() -> None:
     world = World(max_buckets=2)
     for hour in range(2, 6):
         world.send(hour * HOUR)
-    refused, get_range = world.service.buckets.all(TOPIC)[1].object_name, world.service.objects.get_range
-
-    def failing(name: str, *place: int) -> bytes:
-        if name == refused:
-            raise ObjectRefused(name, "403")
-        return get_range(name, *place)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(world.service.objects, "get_range", failing)
+    refused = world.service.buckets.all(TOPIC)[1].object_name
+    with failing_reads(world, {refused: ObjectRefused(refused, "403")}):
         merged = merge(world.ports, TOPIC, in_process(world.service.objects), everything=True, lease_s=60)
     assert [each.object_name for each in merged.skipped] == [refused]
     assert len(world.service.buckets.all(TOPIC)) == 2

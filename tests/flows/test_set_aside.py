@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.flows.world import HOUR, MINUTE, TOPIC, World, once
+from tests.flows.world import HOUR, MINUTE, TOPIC, World, failing_reads, once
 from tidewheel.flows.delivery import deliver
 from tidewheel.flows.delivery.deliver import deliver_part
 from tidewheel.flows.delivery.dispatch import dispatch
@@ -14,29 +14,25 @@ def test_a_part_that_misses_another_ledger_when_it_comes_again_loses_neither(mon
     world = World(inline_rows=1)
     ids = [*world.send(HOUR), *world.send(HOUR)]
     first, second = (each.object_name for each in world.service.buckets.all(TOPIC))
-    get_range, missing = world.service.objects.get_range, [first]
-
-    def failing(name: str, *place: int) -> bytes:
-        if name in missing:
-            raise TimeoutError(name)
-        return get_range(name, *place)
 
     def dies(*_: object) -> None:
         raise SystemExit
 
-    monkeypatch.setattr(world.service.objects, "get_range", failing)
     world.clock.advance_ms(HOUR - 5 * MINUTE)
     dispatch(world.ports, TOPIC)
     [opened] = world.service.deliveries.all(TOPIC)
-    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+    with (
+        failing_reads(world, {first: TimeoutError()}),
+        monkeypatch.context() as patch,
+        pytest.raises(SystemExit),
+    ):
         patch.setattr(deliver.release, "send", dies)
         deliver_part(world.ports, opened.key, 0)
-    missing[:] = [second]
     world.clock.advance_ms(HOUR)  # the lease of the first try has ended
-    deliver_part(world.ports, opened.key, 0)
+    with failing_reads(world, {second: TimeoutError()}):
+        deliver_part(world.ports, opened.key, 0)
     assert sorted(each.objects for each in world.service.set_aside.all(TOPIC)) == sorted([(first,), (second,)])
 
-    missing.clear()
     world.run(HOUR, sweeps=True)
     assert set(world.received()) == set(ids)
     assert world.received() - once(ids) == once(ids[:1])  # the first try put it aside, and died

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 from tests.stored_ports import STORED_PORTS
 from tidewheel.clock import ManualClock
@@ -33,7 +35,13 @@ DAY = 24 * HOUR
 
 
 class World:
-    """One service, with what a test wants to do to it."""
+    """One service, with what a test wants to do to it.
+
+    Attributes:
+        may_fail: whether a sweep may fail in part.
+    """
+
+    may_fail = False
 
     def __init__(
         self,
@@ -119,7 +127,7 @@ class World:
 
     def sweep(self) -> SweepResult:
         swept = sweep(self.ports)
-        assert not swept.failures, swept.failures
+        assert self.may_fail or not swept.failures, swept.failures
         self.collections += len(swept.collected)
         self.dispatch_started()
         self.work()
@@ -147,6 +155,20 @@ class World:
         for message in self.service.queues.sent():
             late = message.visible_at_ms - id_deliver_at_ms(id_bytes(message.id))
             assert 0 <= late <= 1000 + self.service.max_skew_ms, (message, late)
+
+
+@contextmanager
+def failing_reads(world: World, errors: Mapping[str, Exception]) -> Iterator[None]:
+    """Lets reads of some objects raise their errors within the block."""
+    get_range = world.service.objects.get_range
+
+    def failing(name: str, *place: int) -> bytes:
+        if name in errors:
+            raise errors[name]
+        return get_range(name, *place)
+
+    with patch.object(world.service.objects, "get_range", failing):
+        yield
 
 
 def ids_of(pack: Pack) -> list[str]:
