@@ -62,10 +62,10 @@ def give_up(
 ) -> None:
     """Delete a part permanently. Bytes of a ledger that could be read stay under aside/ in S3 for 28 days."""
     tidewheel = client(ctx)
-    what = next((each for each in tidewheel.damaged(topic) if each.id == id), None)
-    if what is None:
-        raise UnknownDamaged(topic, id)
     if not yes:
+        what = next((each for each in tidewheel.damaged(topic) if each.id == id), None)
+        if what is None:
+            raise UnknownDamaged(topic, id)
         messages = "" if what.messages is None else f", about {what.messages} messages"
         typer.confirm(f"Give up {id} of topic {topic}{messages}? This is final.", abort=True, err=True)
     tidewheel.give_up_damaged(topic, id, reason)

@@ -85,13 +85,17 @@ def listed(connection: Connection, topic: str) -> list[Damaged]:
 
 def retry(connection: Connection, clock: Clock, topic: str, id: str) -> None:
     """Lets the next sweep try a set-aside item or a park. See `Tidewheel.retry_damaged`."""
-    item, now_ms = _find_messages(connection, topic, id), clock.now_ms()
+    _retry(connection, clock, _find_messages(connection, topic, id))
+
+
+def _retry(connection: Connection, clock: Clock, item: SetAside | Park) -> None:
+    now_ms = clock.now_ms()
     if isinstance(item, Park):
         changed = connection.storage.parks.set_next_check(item.key, item.next_check_ms, now_ms)
     else:
         changed = connection.storage.set_aside.change(item, replace(item, next_check_ms=now_ms))
     if not changed:
-        raise ConcurrentModification("retry of what is set aside", topic, 1)
+        raise ConcurrentModification("retry of what is set aside", item.key.topic, 1)
 
 
 def restore(connection: Connection, clock: Clock, topic: str, id: str) -> None:
@@ -113,7 +117,7 @@ def restore(connection: Connection, clock: Clock, topic: str, id: str) -> None:
             raise NothingToRestore(", ".join(left))
         for each in connection.storage.set_aside.all(topic, {}):
             if each.damaged and each.key != item.key and set(each.objects) <= set(item.objects):
-                retry(connection, clock, topic, _id(each))
+                _retry(connection, clock, each)
     retry(connection, clock, topic, id)
 
 

@@ -76,7 +76,7 @@ def inspect(read: Read, size_bytes: int, object_name: str, slot_ms: int) -> Insp
         else:
             good.append(segment)
             slots.update(np.unique(found // slot_ms).tolist())
-    tail = _tail(tags)
+    tail = tail_of(tags)
     if tail is not None:
         try:
             tail.index(read(tail.offset, tail.length), object_name)
@@ -113,7 +113,12 @@ def _unreadable(object_name: str, reason: str) -> Inspected:
     )
 
 
-def _tail(tags: dict[str, str]) -> Tail | None:
+def tail_of(tags: dict[str, str]) -> Tail | None:
+    """Returns the place of the index in a ledger with these tags, or None if its item holds the index.
+
+    Raises:
+        ValueError: the tag is damaged.
+    """
     return Tail.of_tag(tags[TAIL_TAG]) if TAIL_TAG in tags else None
 
 

@@ -39,7 +39,7 @@ GUARDS = (
         instead("read", _or_a_new_one),
         worlds.SLOW,
     ),
-    Guard("a delivery goes when all of its parts are done", deliver._done, always("complete"), worlds.TWICE),
+    Guard("a delivery goes when all of its parts are done", deliver._delete_complete, always("complete"), worlds.TWICE),
     Guard(
         "a part whose lease has ended is another worker's",
         stored("deliveries.lease_part"),

@@ -5,10 +5,9 @@ from __future__ import annotations
 from tidewheel.errors import CorruptLedger, ObjectMissing, ObjectRefused
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.objects import Objects, StoredObject
-from tidewheel.ledger.bucket import Bucket, BucketId, Tail
-from tidewheel.ledger.inspection import READ_BYTES, Inspected, inspect
+from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.inspection import READ_BYTES, Inspected, inspect, tail_of
 from tidewheel.ledger.reader import Read, tags_of
-from tidewheel.ledger.writer import TAIL_TAG
 from tidewheel.model.object_names import LEDGERS, ledger_bucket_id, topic_prefix
 from tidewheel.model.topic_state import TopicState
 
@@ -52,11 +51,10 @@ def _bucket(objects: Objects, stored: StoredObject, slot_ms: int) -> Bucket | No
         ObjectMissing: it is gone.
     """
     read, name = reader_of(objects, stored), stored.name
-    tag = tags_of(read, stored.size_bytes, name).get(TAIL_TAG)
-    if tag is None:
+    tail = tail_of(tags_of(read, stored.size_bytes, name))
+    if tail is None:
         inspected = inspect(read, stored.size_bytes, name, slot_ms)
         return None if inspected.damage is not None else inspected.bucket
-    tail = Tail.of_tag(tag)
     slots, segments = tail.index(read(tail.offset, tail.length), name)
     return Bucket(
         id=BucketId(str(ledger_bucket_id(name))),

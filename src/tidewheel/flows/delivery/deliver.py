@@ -134,9 +134,12 @@ def _plan(ports: Ports, key: DeliveryKey) -> Plan:
 
 
 def _done(ports: Ports, key: DeliveryKey, part: int) -> None:
-    after = ports.deliveries.part_done(key, part)
-    if after is not None and after.complete:
-        ports.deliveries.delete([key])
+    _delete_complete(ports, ports.deliveries.part_done(key, part))
+
+
+def _delete_complete(ports: Ports, delivery: Delivery | None) -> None:
+    if delivery is not None and delivery.complete:
+        ports.deliveries.delete([delivery.key])
 
 
 def _park_rest(
@@ -155,9 +158,7 @@ def _park_rest(
     except Exception:
         hints = hold(ports, state, key, left, tried=True, refused=outcome.refused_some)
         ports.deliveries.part_done(key, part)
-    after = ports.deliveries.read(key)
-    if after is not None and after.complete:
-        ports.deliveries.delete([key])
+    _delete_complete(ports, ports.deliveries.read(key))
     enqueue_drains(ports, hints)
     return int(left.num_rows)
 

@@ -39,7 +39,6 @@ def _segments(objects: Objects, unindexed: Unindexed) -> Sequence[Segment]:
         tail = Tail.of_tag(unindexed.tail)
         return tail.index(objects.get_range(name, tail.offset, tail.length), name)[1]
     except (CorruptLedger, ValueError):
-        # Whoever found the object missing does not know its size.
         size_bytes = unindexed.size_bytes or sum(each.size_bytes for each in objects.list(name))
         if not size_bytes:
             raise ObjectMissing(name) from None

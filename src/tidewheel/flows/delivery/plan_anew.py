@@ -87,7 +87,7 @@ def _merged_away(ports: Ports, topic: str, end_slot: int) -> Iterator[Unindexed]
     for trash in ports.merges.trash(topic):
         if trash.sealed >= end_slot:
             for name in trash.objects:
-                yield _whole(ports, name)
+                yield _whole(name)
 
 
 def _occurrences(ports: Ports, topic: str, first_slot: int) -> Iterator[Unindexed]:
@@ -98,10 +98,9 @@ def _occurrences(ports: Ports, topic: str, first_slot: int) -> Iterator[Unindexe
     prefix = topic_prefix(PLANS, topic) + f"{first_slot}-"
     for each in list(ports.objects.list(prefix)):
         if parse_occurrences_name(each.name) is not None:
-            yield _whole(ports, each.name)
+            yield _whole(each.name)
 
 
-def _whole(ports: Ports, name: str) -> Unindexed:
-    """Returns an object as a ledger of which only the footer tells the segments. A missing object has size 0."""
-    size_bytes = sum(each.size_bytes for each in ports.objects.list(name))
-    return Unindexed(object_name=name, tail="", size_bytes=size_bytes, rows=1)
+def _whole(name: str) -> Unindexed:
+    """Returns an object as a ledger of which only the footer tells the segments. Whoever reads it asks for its size."""
+    return Unindexed(object_name=name, tail="", size_bytes=0, rows=1)
