@@ -16,7 +16,7 @@ from tidewheel.flows.delivery.plan_anew import deliver_anew
 from tidewheel.flows.delivery.set_aside import deliver_unindexed, set_aside, set_aside_all
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger.rows import without_repeats
-from tidewheel.model.plan import Plan
+from tidewheel.model.plan import Piece, Plan
 from tidewheel.model.set_aside import SetAside
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription_state import Delivery, DeliveryKey
@@ -93,29 +93,8 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
         if part >= plan.part_count:
             return None  # a job from before a rebuild, whose new plan has fewer parts
         if part >= len(parts):
-            kept = deliver_unindexed(ports, state, plan, delivery, part)
-            _done(ports, key, part)
-            if kept is None:
-                return Delivered()
-            return Delivered(failures=(kept[1],), set_aside=1, damaged=int(kept[0].damaged))
-        pieces = parts[part]
-        segments = len({piece.planned for piece in pieces})
-        rows, unread = due_rows(ports, state, plan, pieces)
-        try:
-            wanted = _its_rows(state, delivery, without_repeats(rows))
-        except InvalidValue as error:  # the filter cannot be read
-            wanted, unread = rows.slice(0, 0), [Unread(list(pieces), error)]
-        aside = set_aside(ports, plan, delivery, unread)
-        rows = without_expired(wanted, now_ms)
-        expired = wanted.num_rows - rows.num_rows
-        outcome = release.send(ports, delivery.queue_url, release.releases(rows))
-        sent = Delivered(
-            messages=outcome.sent,
-            segments=segments,
-            expired=expired,
-            set_aside=len(aside),
-            damaged=sum(each.damaged for each in aside),
-        )
+            return _deliver_index(ports, state, plan, delivery, part)
+        sent, rows, outcome = _read_and_send(ports, state, plan, delivery, parts[part], now_ms)
         if outcome.untaken:
             parked = _park_rest(ports, state, key, part, rows, outcome)
             return sent._replace(parked=parked, failures=outcome.failures)
@@ -124,6 +103,38 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
         raise
     _done(ports, key, part)
     return sent
+
+
+def _read_and_send(
+    ports: Ports, state: TopicState, plan: Plan, delivery: Delivery, pieces: Sequence[Piece], now_ms: int
+) -> tuple[Delivered, pa.Table, release.Outcome]:
+    """Sends what can be read of a part, and sets the rest aside. Returns the rows, and which of them were taken."""
+    rows, unread = due_rows(ports, state, plan, pieces)
+    try:
+        wanted = _its_rows(state, delivery, without_repeats(rows))
+    except InvalidValue as error:  # the filter cannot be read
+        wanted, unread = rows.slice(0, 0), [Unread(list(pieces), error)]
+    aside = set_aside(ports, plan, delivery, unread)
+    live = without_expired(wanted, now_ms)
+    outcome = release.send(ports, delivery.queue_url, release.releases(live))
+    sent = Delivered(
+        messages=outcome.sent,
+        segments=len({piece.planned for piece in pieces}),
+        expired=wanted.num_rows - live.num_rows,
+        set_aside=len(aside),
+        damaged=sum(each.damaged for each in aside),
+    )
+    return sent, live, outcome
+
+
+def _deliver_index(ports: Ports, state: TopicState, plan: Plan, delivery: Delivery, part: int) -> Delivered:
+    """Does a part that is a ledger whose index is still to be read."""
+    kept = deliver_unindexed(ports, state, plan, delivery, part)
+    _done(ports, delivery.key, part)
+    if kept is None:
+        return Delivered()
+    item, error = kept
+    return Delivered(failures=(error,), set_aside=1, damaged=int(item.damaged))
 
 
 def _plan(ports: Ports, key: DeliveryKey) -> Plan:
