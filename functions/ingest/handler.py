@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.delivery.ingest_batch import NamedPack, groups, ingest_group, pack_of
-from tidewheel.flows.delivery.refusing import hopeless_until_ms, refuse
+from tidewheel.flows.delivery.refusing import settle
 from tidewheel.model.pack import Pack
 from tidewheel.model.refused import QueuedMessage
 from tidewheel.model.settings import MAX_DELIVERY_S
@@ -78,25 +77,14 @@ class Batch:
 
     def _settle(self, names: list[str], error: Exception) -> None:
         """Refuses messages whose error is permanent; the others come again."""
-        refused, left = list[str](), list[str]()
-        until_ms = -math.inf
-        try:
-            until_ms = hopeless_until_ms(service, error)
-        except Exception as unread:
-            telemetry.failed("packs not refused", unread)
-        for name in names:
-            try:
-                done = self._has(QUARTER_MS) and self._messages[name].sent_at_ms <= until_ms
-                if done:
-                    refuse(service, self._messages[name], str(error))
-            except Exception as unsent:
-                telemetry.failed("pack not refused", unsent, sqs_message_id=name)
-                done = False
-            (refused if done else left).append(name)
-        for what, some in (("pack refused", refused), ("topic not ingested", left)):
+        messages = [self._messages[name] for name in names]
+        settled = settle(service, messages, error, lambda: self._has(QUARTER_MS))
+        for name, unrefused in settled.failures:
+            telemetry.failed("pack not refused", unrefused, sqs_message_id=name)
+        for what, some in (("pack refused", settled.refused), ("topic not ingested", settled.left)):
             if some:
-                telemetry.failed(what, error, packs=len(some), sqs_message_ids=some[:10])
-        self.failed += left
+                telemetry.failed(what, error, packs=len(some), sqs_message_ids=[each.id for each in some[:10]])
+        self.failed += [each.id for each in settled.left]
 
 
 def ingest_topic(topic: str, packs: list[Pack]) -> None:

@@ -6,7 +6,6 @@ same groups. Failures that a handler would only log are stored in `logged`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -15,7 +14,7 @@ from tidewheel.errors import HeldTooLong, InvalidValue
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.delivery.ingest_batch import NamedPack, groups, ingest_group, pack_of
-from tidewheel.flows.delivery.refusing import hopeless_until_ms, refuse
+from tidewheel.flows.delivery.refusing import refuse, settle
 from tidewheel.flows.delivery.work import do_job, job_in
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.runs import MergeSize
@@ -62,20 +61,10 @@ class MemoryFunctions:
                 self._settle([message], error, failed)
 
     def _settle(self, messages: Sequence[QueuedMessage], error: Exception, failed: dict[str, Exception]) -> None:
-        until_ms = -math.inf
-        try:
-            until_ms = hopeless_until_ms(self._ports, error)
-        except Exception as unread:
-            self._log("ingest", messages[0].id, unread)
-        for message in messages:
-            try:
-                if message.sent_at_ms <= until_ms:
-                    refuse(self._ports, message, str(error))
-                    self._log("ingest", message.id, error)
-                    continue
-            except Exception as unsent:
-                self._log("ingest", message.id, unsent)
-            failed[message.id] = error
+        settled = settle(self._ports, messages, error, lambda: True)
+        for id, unrefused in [*settled.failures, *((each.id, error) for each in settled.refused)]:
+            self._log("ingest", id, unrefused)
+        failed.update((each.id, error) for each in settled.left)
 
     def deliver(self, batch: Sequence[MemoryMessage]) -> Failed:
         """As `functions/deliver/handler.py`. Does each job by itself."""

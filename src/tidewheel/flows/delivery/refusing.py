@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from tidewheel.errors import CorruptPack, KeysNotSettled, NewerRelease, TopicReplaced, UnknownTopic, WrongQueue
 from tidewheel.flows.delivery.away import away_since_s
@@ -29,6 +31,39 @@ def hopeless_until_ms(ports: Ports, error: Exception) -> float:
     if isinstance(error, UnknownTopic):
         return until_ms if away_since_s(ports, error.topic) * 1000 <= until_ms else -math.inf
     return until_ms if isinstance(error, NewerRelease) else -math.inf
+
+
+class Settled(NamedTuple):
+    """What became of messages that failed.
+
+    Attributes:
+        refused: no retry helps these.
+        left: the others, which come again.
+        failures: why some were not refused that should have been, with their messages' ids.
+    """
+
+    refused: list[QueuedMessage]
+    left: list[QueuedMessage]
+    failures: list[tuple[str, Exception]]
+
+
+def settle(ports: Ports, messages: Sequence[QueuedMessage], error: Exception, has_time: Callable[[], bool]) -> Settled:
+    """Refuses messages whose error is permanent, while there is time. The others come again."""
+    settled = Settled([], [], [])
+    try:
+        until_ms = hopeless_until_ms(ports, error)
+    except Exception as unread:
+        return Settled([], list(messages), [(messages[0].id, unread)])
+    for message in messages:
+        hopeless = message.sent_at_ms <= until_ms and has_time()
+        try:
+            if hopeless:
+                refuse(ports, message, str(error))
+        except Exception as unsent:
+            settled.failures.append((message.id, unsent))
+            hopeless = False
+        (settled.refused if hopeless else settled.left).append(message)
+    return settled
 
 
 def refuse(ports: Ports, message: QueuedMessage, reason: str) -> None:
