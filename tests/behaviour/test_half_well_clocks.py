@@ -28,7 +28,7 @@ class Figures:
     latest_ms: int
 
 
-READS = {"topic_states.read", "checks.due", "sent_rows.read"}
+READS = {"topic_states.read", "checks.due", "notes.read"}
 """What a machine may ask before it knows that its clock is wrong."""
 
 

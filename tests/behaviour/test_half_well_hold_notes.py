@@ -20,7 +20,7 @@ from tidewheel.model.triggers import UNKNOWN_WAIT_S
 def test_a_held_message_comes_once_although_the_table_takes_its_park_and_no_note() -> None:
     faults = HalfWell()
     stack, client = held(faults, refuses_h=0.5)
-    faults.refuse("sent_rows.put", minutes=150)
+    faults.refuse("notes.put", minutes=150)
     stack.advance(hours=1)
     came = resumed(stack, client)
     stack.advance(hours=3)
@@ -47,7 +47,7 @@ def test_a_worker_that_read_no_note_does_not_park_again_what_another_has_parked(
     assert isinstance(job, HoldJob)
     stack.advance(hours=1)
     assert resumed(stack, client) == ["held"]
-    faults.refuse("sent_rows.read", minutes=30, instead=lambda *_: None)
+    faults.refuse("notes.read", minutes=30, instead=lambda *_: None)
     stack.service.queues.enqueue_hold(job)
     stack.advance(hours=1)
     assert stack.receive(TOPIC, "billing") == []

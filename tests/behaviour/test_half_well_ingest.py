@@ -202,7 +202,7 @@ def test_a_table_that_takes_nothing_for_40_minutes_makes_one_copy_at_most(refuse
     faults = HalfWell()
     stack, _ = opened(faults)
     faults.refuse(refuses, minutes=40)
-    faults.refuse("sent_rows.put", minutes=40)
+    faults.refuse("notes.put", minutes=40)
     put_pack(stack, a_message(stack, "soon", MINUTE_S), a_message(stack, "later", 6 * HOUR_S))
     stack.advance(hours=1)
     assert [body for body, _ in taken(stack)] in (["soon"], ["soon", "soon"])
@@ -216,7 +216,7 @@ def test_the_ordinary_path_asks_for_no_progress_and_keeps_none() -> None:
     client.send_many(TOPIC, [Message(body="soon", delay=9), Message(body="later", delay=HOUR_S // 3)])
     client.send_many(TOPIC, [Message(body="x", delay=DAY_S)])
     stack.advance(minutes=10)
-    assert not [call for call in faults.calls if call.startswith("sent_rows") or call.endswith("_move")]
+    assert not [call for call in faults.calls if call.startswith("notes") or call.endswith("_move")]
 
 
 def test_a_pack_whose_direct_messages_cannot_be_sent_is_not_committed_so_that_a_retry_makes_no_copies() -> None:

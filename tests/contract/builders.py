@@ -106,7 +106,7 @@ class Store:
         self.set_aside = storage.set_aside
         self.tombstones = storage.tombstones
         self.keys = storage.keys
-        self.sent_rows = storage.sent_rows
+        self.notes = storage.notes
         self.recurring = storage.recurring
         self.checks = storage.checks
         self.deletions = storage.deletions

@@ -121,7 +121,7 @@ def test_each_call_of_an_administrator_makes_the_requests_that_it_says(dynamodb:
     marked = storage.deletions.read("orders")
     assert marked is not None
     assert requests(lambda: storage.deletions.claim(marked, 9)) == {"UpdateItem": 1}
-    # Subscriptions, then the partitions of the topic, its tombstones, moves, sent rows and keys.
+    # Subscriptions, then the partitions of the topic, its tombstones, moves, notes and keys.
     assert requests(lambda: storage.deletions.delete_items("orders")) == {"Query": 21, "DeleteItem": 2}
     assert requests(lambda: storage.deletions.delete_items("orders")) == {"Query": 21}
     assert requests(lambda: storage.deletions.forget(marked)) == {"TransactWriteItems": 1}
@@ -456,12 +456,12 @@ def damage(dynamodb: Any, store: Store, sort_key: str, attribute: str, value: di
 
 def test_a_note_that_cannot_be_read_counts_as_none(dynamodb: Any, store: Store) -> None:
     store.topic()
-    store.sent_rows.put("orders", "m1", 105, 99)
-    damage(dynamodb, store, "m1", "below_slot", {"M": {}})
-    assert store.sent_rows.read("orders", "m1") is None
+    store.notes.put("orders", "m1", 105, 99)
+    damage(dynamodb, store, "m1", "number", {"M": {}})
+    assert store.notes.read("orders", "m1") is None
     damage(dynamodb, store, "m1", "v", {"N": str(VERSION + 1)})
     with pytest.raises(NewerRelease):
-        store.sent_rows.read("orders", "m1")
+        store.notes.read("orders", "m1")
 
 
 def test_a_check_that_cannot_be_read_hides_no_other(dynamodb: Any, store: Store) -> None:

@@ -211,11 +211,11 @@ def test_a_park_and_the_note_of_its_job_are_put_in_one(store: Store) -> None:
     park = a_park(in_state(store, State.ACTIVE))
     note = JobNote("hold-1", 99)
     assert store.parks.put(park, State.PAUSED, note) is Parked.MOVED
-    assert store.sent_rows.read("orders", "hold-1") is None
+    assert store.notes.read("orders", "hold-1") is None
     assert store.parks.put(park, State.ACTIVE, note) is Parked.PARKED
-    assert store.sent_rows.read("orders", "hold-1") is not None
+    assert store.notes.read("orders", "hold-1") is not None
     assert store.parks.put(park, State.ACTIVE, JobNote("hold-2", 99)) is Parked.EXISTS
-    assert store.sent_rows.read("orders", "hold-2") is None
+    assert store.notes.read("orders", "hold-2") is None
 
 
 def test_a_job_with_a_note_is_not_parked_again(store: Store) -> None:

@@ -23,7 +23,7 @@ _KEPT_ITEMS = ("STATE", "SUB#", "RECUR#")
 _LONGEST_EXPIRING_MS = 30 * 86_400_000
 """How long after the last message is due a tombstone or key may stay: 28 days, and room for retries."""
 _KEPT_PARTITIONS = ("SERVICE",)
-_EXPIRING_PARTITIONS = ("#TOMB", "#KEY#", "#MOVE", "#SENT")
+_EXPIRING_PARTITIONS = ("#TOMB", "#KEY#", "#MOVE", "#NOTE")
 _KEPT_OBJECTS = ("checkpoints/",)
 
 

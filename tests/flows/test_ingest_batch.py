@@ -72,13 +72,13 @@ def test_the_progress_of_a_pack_is_known_for_as_long_as_its_queue_keeps_the_pack
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world, ends_s = World(), []
-    put = world.service.sent_rows.put
+    put = world.service.notes.put
 
     def watched(topic: str, name: str, below_slot: int, ttl_s: int) -> None:
         ends_s.append(ttl_s - world.clock.now_ms() // 1000)
         put(topic, name, below_slot, ttl_s)
 
-    monkeypatch.setattr(world.service.sent_rows, "put", watched)
+    monkeypatch.setattr(world.service.notes, "put", watched)
     world.ingest(replace(world.pack(MINUTE), arrival=Arrival(name="m1", retried=True)))
     assert ends_s and min(ends_s) >= RETENTION_S
 

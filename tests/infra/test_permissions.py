@@ -53,11 +53,11 @@ def test_no_role_has_a_managed_policy(stack: StackTemplate) -> None:
 
 TOPICS, TOMBSTONES = table_layout.EVERY_TOPIC, table_layout.EVERY_TOMBSTONES
 KEYS, DAILY = table_layout.EVERY_KEYS, table_layout.SERVICE
-SENT_ROWS = table_layout.EVERY_SENT_ROWS
-OF_PACKS = f"{table_layout.EVERY_MOVES} {table_layout.EVERY_SENT_ROWS}"
+NOTES = table_layout.EVERY_NOTES
+OF_PACKS = f"{table_layout.EVERY_MOVES} {table_layout.EVERY_NOTES}"
 TOGETHER = f"{TOPICS}, {TOMBSTONES} and {KEYS}"
 """The same pattern as TOPICS without an exception: for transactions over several of these partitions."""
-PARKS = f"{TOPICS} and {SENT_ROWS}"
+PARKS = f"{TOPICS} and {NOTES}"
 EXCEPTED = {
     (): TOGETHER,
     (table_layout.EVERY_BESIDE,): TOPICS,
@@ -86,7 +86,7 @@ WRITES = READS | {"DeleteItem", "PutItem", "UpdateItem"}
             {
                 TOPICS: WRITES - {"PutItem"},
                 TOMBSTONES: {"Query"},
-                SENT_ROWS: {"GetItem"},
+                NOTES: {"GetItem"},
                 PARKS: {"ConditionCheckItem", "PutItem"},
             },
         ),
@@ -102,7 +102,7 @@ WRITES = READS | {"DeleteItem", "PutItem", "UpdateItem"}
         ),
         (COMPACT, {TOPICS: WRITES}),
         (MERGE, {TOPICS: WRITES}),
-        (REBUILD, {TOPICS: WRITES, TOMBSTONES: {"PutItem", "Query"}, SENT_ROWS: {"PutItem"}}),
+        (REBUILD, {TOPICS: WRITES, TOMBSTONES: {"PutItem", "Query"}, NOTES: {"PutItem"}}),
         (IMPORT, {TOPICS: READS | {"PutItem", "UpdateItem"}}),
     ],
 )

@@ -41,4 +41,4 @@ def test_faults_of_every_kind_last(exercised: Counter[str]) -> None:
 
 
 def test_packs_come_again_and_know_what_was_sent(exercised: Counter[str]) -> None:
-    assert missing(exercised, ["sent_rows.put", "sent_rows.read", "queues.enqueue_hold"]) == []
+    assert missing(exercised, ["notes.put", "notes.read", "queues.enqueue_hold"]) == []

@@ -19,8 +19,8 @@ from tidewheel.flows.upkeep import collect, payloads
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.memory import MemoryWheel
 from tidewheel.memory.deliveries import MemoryDeliveries
+from tidewheel.memory.notes import MemoryNotes
 from tidewheel.memory.plans import MemoryPlans
-from tidewheel.memory.sent_rows import MemorySentRows
 from tidewheel.memory.tombstones import MemoryTombstones
 from tidewheel.memory.topic_states import MemoryTopicStates
 from tidewheel.model import tombstone
@@ -220,7 +220,7 @@ def bodies(patch: Patch) -> None:
 
 
 def sent_again(patch: Patch) -> None:
-    patch.setattr(MemorySentRows, "read", lambda *_: None)
+    patch.setattr(MemoryNotes, "read", lambda *_: None)
 
 
 def expired(patch: Patch) -> None:

@@ -16,7 +16,7 @@
     tombstone     T#<topic>#TOMB           <slot>#<message id>
     key           T#<topic>#KEY#<00 to 15> <key>
     move          T#<topic>#MOVE           <id of the message that moves another>
-    sent rows     T#<topic>#SENT           <SQS message id of a pack>
+    note          T#<topic>#NOTE          <SQS message id of a pack, or another name>
     daily work    SERVICE                  <name>
 
 Slots have 12 digits, so that keys sort in the order of slots. Names contain no '#' (`topic.check_name`).
@@ -64,7 +64,7 @@ EVERY_BESIDE = "T#*#*"
 EVERY_TOMBSTONES = "T#*#TOMB"
 EVERY_KEYS = "T#*#KEY#*"
 EVERY_MOVES = "T#*#MOVE"
-EVERY_SENT_ROWS = "T#*#SENT"
+EVERY_NOTES = "T#*#NOTE"
 SERVICE = "SERVICE"
 """The partition of items that belong to no topic."""
 
@@ -75,7 +75,7 @@ _TOPIC = "T#"
 _TOMBSTONES = "#TOMB"
 _KEYS = "#KEY#"
 _MOVES = "#MOVE"
-_SENT_ROWS = "#SENT"
+_NOTES = "#NOTE"
 KEY_SHARDS = 16
 _SLOT_DIGITS = 12
 
@@ -86,7 +86,7 @@ def slot_text(slot: int) -> str:
 
 
 def topic_partition(topic: str) -> str:
-    """Returns the partition of a topic's items, except its tombstones, keys, moves and sent rows."""
+    """Returns the partition of a topic's items, except its tombstones, keys, moves and notes."""
     return _TOPIC + topic
 
 
@@ -226,9 +226,9 @@ def move_key(topic: str, message_id: MessageId) -> Key:
     return moves_partition(topic), message_id
 
 
-def sent_rows_key(topic: str, name: str) -> Key:
-    """Returns the key of the progress of a pack."""
-    return _TOPIC + topic + _SENT_ROWS, name
+def note_key(topic: str, name: str) -> Key:
+    """Returns the key of a note."""
+    return _TOPIC + topic + _NOTES, name
 
 
 def recurring_key(topic: str, name: str) -> Key:
@@ -258,7 +258,7 @@ def key_partitions(topic: str) -> list[str]:
 
 def partitions(topic: str) -> list[str]:
     """Returns all partitions with items of a topic."""
-    beside = [tombstone_partition(topic), moves_partition(topic), sent_rows_key(topic, "")[0]]
+    beside = [tombstone_partition(topic), moves_partition(topic), note_key(topic, "")[0]]
     return [topic_partition(topic), *beside, *key_partitions(topic)]
 
 

@@ -12,7 +12,7 @@ from tidewheel.cdk.functions import python_function
 from tidewheel.cdk.nag_suppressions import acknowledge_wildcards
 from tidewheel.cdk.names import service_name
 from tidewheel.cdk.queues import grant_queue_sends, read_queue, source_queue, terminal_queue
-from tidewheel.cdk.storage import SENT_ROWS, TOMBSTONES, TOPICS, TOPICS_AND_SENT_ROWS, Storage
+from tidewheel.cdk.storage import NOTES, TOMBSTONES, TOPICS, TOPICS_AND_NOTES, Storage
 from tidewheel.client.subscription_queues import ROLE_TAG, STACK_TAG, SUBSCRIPTION
 from tidewheel.model.object_names import ASIDE, LEDGERS, PARKED, PLANS, REFUSED
 from tidewheel.model.triggers import WORK_QUEUE
@@ -58,9 +58,9 @@ class Delivery(Construct):
         reads = ("dynamodb:GetItem", "dynamodb:Query")
         storage.grant_items(self.deliver, TOPICS, *reads, "dynamodb:DeleteItem", "dynamodb:UpdateItem")
         storage.grant_items(self.deliver, TOMBSTONES, "dynamodb:Query")  # a plan that is made anew needs them
-        storage.grant_items(self.deliver, SENT_ROWS, "dynamodb:GetItem")
+        storage.grant_items(self.deliver, NOTES, "dynamodb:GetItem")
         # One transaction puts a park and the note of its job, and checks the subscription.
-        storage.grant_items(self.deliver, TOPICS_AND_SENT_ROWS, "dynamodb:ConditionCheckItem", "dynamodb:PutItem")
+        storage.grant_items(self.deliver, TOPICS_AND_NOTES, "dynamodb:ConditionCheckItem", "dynamodb:PutItem")
         storage.grant_objects(self.deliver, "s3:GetObject", prefixes=(LEDGERS, PLANS, PARKED))
         storage.grant_objects(self.deliver, "s3:PutObject", "s3:DeleteObject", prefixes=(PARKED,))
         storage.grant_objects(self.deliver, "s3:PutObject", prefixes=(ASIDE, REFUSED))

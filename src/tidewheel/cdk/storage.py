@@ -51,9 +51,9 @@ A single statement must allow such a transaction, since IAM may compare the stat
 transaction.
 """
 TOMBSTONES = Partitions(like=(layout.EVERY_TOMBSTONES,))
-OF_PACKS = Partitions(like=(layout.EVERY_MOVES, layout.EVERY_SENT_ROWS))
-SENT_ROWS = Partitions(like=(layout.EVERY_SENT_ROWS,))
-TOPICS_AND_SENT_ROWS = Partitions(
+OF_PACKS = Partitions(like=(layout.EVERY_MOVES, layout.EVERY_NOTES))
+NOTES = Partitions(like=(layout.EVERY_NOTES,))
+TOPICS_AND_NOTES = Partitions(
     like=(layout.EVERY_TOPIC,), not_like=(layout.EVERY_KEYS, layout.EVERY_MOVES, layout.EVERY_TOMBSTONES)
 )
 """Both, for a transaction that puts a park and the note of its job."""

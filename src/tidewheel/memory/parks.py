@@ -22,14 +22,14 @@ class MemoryParks:
             key, items = park.key, self._store.of(park.key.topic)
             if key in items.parks:
                 return Parked.EXISTS
-            if note is not None and note.name in items.sent_rows:
+            if note is not None and note.name in items.notes:
                 return Parked.EXISTS
             owner = items.subscriptions.get(key.subscription)
             if owner is None or owner.generation != key.generation or owner.state is not state:
                 return Parked.MOVED
             items.parks[key] = park
             if note is not None:
-                items.sent_rows[note.name] = 0, note.ttl_s
+                items.notes[note.name] = 0, note.ttl_s
             return Parked.PARKED
 
     def spill_part(self, key: DeliveryKey, part: int, park: Park) -> Parked:

@@ -13,13 +13,13 @@ from tidewheel.memory.deletions import MemoryDeletions
 from tidewheel.memory.deliveries import MemoryDeliveries
 from tidewheel.memory.keys import MemoryKeys
 from tidewheel.memory.merges import MemoryMerges
+from tidewheel.memory.notes import MemoryNotes
 from tidewheel.memory.objects import MemoryObjects
 from tidewheel.memory.parks import MemoryParks
 from tidewheel.memory.plans import MemoryPlans
 from tidewheel.memory.queues import MemoryQueues
 from tidewheel.memory.recurring import MemoryRecurring
 from tidewheel.memory.runs import MemoryRuns
-from tidewheel.memory.sent_rows import MemorySentRows
 from tidewheel.memory.set_aside import MemorySetAsideItems
 from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.store import MemoryStore
@@ -54,7 +54,7 @@ class MemoryService:
     unreadable: MemoryUnreadableItems
     tombstones: MemoryTombstones
     keys: MemoryKeys
-    sent_rows: MemorySentRows
+    notes: MemoryNotes
     recurring: MemoryRecurring
     checks: MemoryChecks
     deletions: MemoryDeletions
@@ -92,7 +92,7 @@ class MemoryService:
             unreadable=MemoryUnreadableItems(),
             tombstones=MemoryTombstones(store),
             keys=MemoryKeys(store),
-            sent_rows=MemorySentRows(store),
+            notes=MemoryNotes(store),
             recurring=MemoryRecurring(store),
             checks=MemoryChecks(store),
             deletions=MemoryDeletions(store),

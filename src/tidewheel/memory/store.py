@@ -33,7 +33,7 @@ class TopicItems:
     tombstones: dict[tuple[int, MessageId], Tombstone] = field(default_factory=dict)
     keys: dict[str, KeyEntry] = field(default_factory=dict)
     moves: dict[MessageId, tuple[MessageId, int]] = field(default_factory=dict)
-    sent_rows: dict[str, tuple[int, int]] = field(default_factory=dict)
+    notes: dict[str, tuple[int, int]] = field(default_factory=dict)
     recurring: dict[str, Recurring] = field(default_factory=dict)
     trash: dict[tuple[int, str], Trash] = field(default_factory=dict)
     imports: set[str] = field(default_factory=set)
@@ -90,5 +90,5 @@ class MemoryStore:
                     del items.keys[key]
                 for mover in [id for id, (_, ttl_s) in items.moves.items() if ttl_s < now_s and goes()]:
                     del items.moves[mover]
-                for pack in [pack for pack, (_, ttl_s) in items.sent_rows.items() if ttl_s < now_s and goes()]:
-                    del items.sent_rows[pack]
+                for name in [name for name, (_, ttl_s) in items.notes.items() if ttl_s < now_s and goes()]:
+                    del items.notes[name]

@@ -503,15 +503,15 @@ def decode_move(item: Item) -> MessageId | None:
     return _message_id(item, "moves")
 
 
-def encode_sent_rows(key: layout.Key, below_slot: int, ttl_s: int) -> Item:
-    """Returns the item of a pack's progress."""
-    return item_of(key, {"v": VERSION, layout.TTL_ATTRIBUTE: ttl_s, "below_slot": below_slot})
+def encode_note(key: layout.Key, number: int, ttl_s: int) -> Item:
+    """Returns the item of a note."""
+    return item_of(key, {"v": VERSION, layout.TTL_ATTRIBUTE: ttl_s, "number": number})
 
 
 @_reading
-def decode_sent_rows(item: Item) -> int:
-    """Reads the slot below which all rows of a pack were sent."""
-    return _number(item, "below_slot")
+def decode_note(item: Item) -> int:
+    """Reads the number of a note."""
+    return _number(item, "number")
 
 
 def encode_recurring(recurring: Recurring) -> Item:

@@ -34,7 +34,7 @@ class DynamoParks:
         )
         writes: list[Write] = [owner]
         if note is not None:
-            item = items.encode_sent_rows(layout.sent_rows_key(key.topic, note.name), 0, note.ttl_s)
+            item = items.encode_note(layout.note_key(key.topic, note.name), 0, note.ttl_s)
             writes.append(Put(item=item, if_absent=True))
         failed = self._transact_park(park, writes, "put_park")
         if not failed:

@@ -12,10 +12,10 @@ from tidewheel.aws.dynamodb.deletions import DynamoDeletions
 from tidewheel.aws.dynamodb.deliveries import DynamoDeliveries
 from tidewheel.aws.dynamodb.keys import DynamoKeys
 from tidewheel.aws.dynamodb.merges import DynamoMerges
+from tidewheel.aws.dynamodb.notes import DynamoNotes
 from tidewheel.aws.dynamodb.parks import DynamoParks
 from tidewheel.aws.dynamodb.plans import DynamoPlans
 from tidewheel.aws.dynamodb.recurring import DynamoRecurring
-from tidewheel.aws.dynamodb.sent_rows import DynamoSentRows
 from tidewheel.aws.dynamodb.set_aside import DynamoSetAsideItems
 from tidewheel.aws.dynamodb.subscriptions import DynamoSubscriptions
 from tidewheel.aws.dynamodb.table import Table
@@ -66,7 +66,7 @@ class DynamoStorage:
         self.unreadable = DynamoUnreadableItems(requests)
         self.tombstones = DynamoTombstones(requests)
         self.keys = DynamoKeys(requests)
-        self.sent_rows = DynamoSentRows(requests)
+        self.notes = DynamoNotes(requests)
         self.recurring = DynamoRecurring(requests)
         self.checks = DynamoChecks(requests)
         self.deletions = DynamoDeletions(requests)

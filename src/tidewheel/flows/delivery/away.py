@@ -10,10 +10,10 @@ _NAME = "away"
 
 def away_since_s(ports: Ports, topic: str) -> int:
     """Returns when the last rebuild of a topic began, in seconds of Unix time, or 0."""
-    return ports.sent_rows.read(topic, _NAME) or 0
+    return ports.notes.read(topic, _NAME) or 0
 
 
 def note_away(ports: Ports, topic: str) -> None:
     """Notes that a rebuild of a topic begins. The note outlives the wait for the topic."""
     now_s = ports.clock.now_ms() // 1000
-    ports.sent_rows.put(topic, _NAME, now_s, now_s + 2 * UNKNOWN_WAIT_S)
+    ports.notes.put(topic, _NAME, now_s, now_s + 2 * UNKNOWN_WAIT_S)

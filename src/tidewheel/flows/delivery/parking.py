@@ -92,7 +92,7 @@ def put_aside(
             park = _park(ports, _owner(current), ledger, rows, next_check_ms, refused=refused)
         parked = ports.parks.put(replace(park, next_check_ms=next_check_ms), current.state, note)
         if parked is Parked.EXISTS and note is not None:
-            ports.sent_rows.put(subscription.topic, note.name, 0, note.ttl_s)
+            ports.notes.put(subscription.topic, note.name, 0, note.ttl_s)
         if parked is not Parked.MOVED:
             _forget_unnamed(ports, park, parked)
             return None if delay_s is None else DrainHint(park.key, delay_s)
@@ -247,7 +247,7 @@ def park_held(ports: Ports, job: HoldJob) -> Exception | None:
     since_s, longest_s = job.since_s, HOLD_S
     try:
         # Before the topic state: a job whose park was drained is not to be refused while the topic is away.
-        if ports.sent_rows.read(job.topic, name) is not None:
+        if ports.notes.read(job.topic, name) is not None:
             return None
         state = ports.topic_states.read(job.topic)
         if state is None:

@@ -31,7 +31,7 @@ class Progress:
         self._below_slot: int | None = None
 
         def read(place: int) -> None:
-            known = ports.sent_rows.read(state.topic, retried[place])
+            known = ports.notes.read(state.topic, retried[place])
             if known is not None:
                 self._known[retried[place]] = known
 
@@ -66,7 +66,7 @@ class Progress:
         ttl_s = self._ports.clock.now_ms() // 1000 + 2 * RETENTION_S
 
         def put(place: int) -> None:
-            self._ports.sent_rows.put(self._state.topic, names[place], slots[names[place]], ttl_s)
+            self._ports.notes.put(self._state.topic, names[place], slots[names[place]], ttl_s)
 
         for _ in self._ports.parallel(put, range(len(names))):
             pass

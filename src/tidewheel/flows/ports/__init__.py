@@ -17,6 +17,7 @@ from tidewheel.flows.ports.deletions import Deletions
 from tidewheel.flows.ports.deliveries import Deliveries
 from tidewheel.flows.ports.keys import Keys
 from tidewheel.flows.ports.merges import Merges
+from tidewheel.flows.ports.notes import Notes
 from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.ports.parallel import Parallel
 from tidewheel.flows.ports.parks import Parks
@@ -24,7 +25,6 @@ from tidewheel.flows.ports.plans import Plans
 from tidewheel.flows.ports.queues import Queues
 from tidewheel.flows.ports.recurring import RecurringMessages
 from tidewheel.flows.ports.runs import Runs
-from tidewheel.flows.ports.sent_rows import SentRows
 from tidewheel.flows.ports.set_aside import SetAsideItems
 from tidewheel.flows.ports.subscriptions import Subscriptions
 from tidewheel.flows.ports.tombstones import Tombstones
@@ -59,7 +59,7 @@ class Storage(Protocol):
     @property
     def keys(self) -> Keys: ...
     @property
-    def sent_rows(self) -> SentRows: ...
+    def notes(self) -> Notes: ...
     @property
     def recurring(self) -> RecurringMessages: ...
     @property

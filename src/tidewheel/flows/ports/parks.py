@@ -21,7 +21,7 @@ class Parked(Enum):
 
 
 class JobNote(NamedTuple):
-    """The note of a job whose messages are parked. It outlives the park. `SentRows` reads it.
+    """The note of a job whose messages are parked. It outlives the park. The port `Notes` reads it.
 
     Attributes:
         name: the job's.

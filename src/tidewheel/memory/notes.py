@@ -1,21 +1,21 @@
-"""Stores the progress of packs in memory."""
+"""Stores notes in memory."""
 
 from __future__ import annotations
 
 from tidewheel.memory.store import MemoryStore
 
 
-class MemorySentRows:
-    """Implements the port `SentRows`."""
+class MemoryNotes:
+    """Implements the port `Notes`."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
 
     def read(self, topic: str, name: str) -> int | None:
         with self._store.lock:
-            known = self._store.of(topic).sent_rows.get(name)
+            known = self._store.of(topic).notes.get(name)
             return None if known is None else known[0]
 
-    def put(self, topic: str, name: str, below_slot: int, ttl_s: int) -> None:
+    def put(self, topic: str, name: str, number: int, ttl_s: int) -> None:
         with self._store.lock:
-            self._store.of(topic).sent_rows[name] = below_slot, ttl_s
+            self._store.of(topic).notes[name] = number, ttl_s

@@ -1,0 +1,26 @@
+"""The port to notes: numbers under names, which are kept for a while."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Notes(Protocol):
+    """The notes of each topic.
+
+    There is one of each pack that was sent in part and comes again: the slot below which all of its rows were sent.
+    There is one of each held job whose messages were parked, and one of each topic that a rebuild has deleted for a
+    while.
+    """
+
+    def read(self, topic: str, name: str) -> int | None:
+        """Returns the number of a note. None: there is no note, or it cannot be read."""
+        ...
+
+    def put(self, topic: str, name: str, number: int, ttl_s: int) -> None:
+        """Puts a note, in place of any of that name.
+
+        Args:
+            ttl_s: when the table may forget the note, in seconds of Unix time.
+        """
+        ...
