@@ -261,10 +261,10 @@ class _Parks(_Watched):
         self._note(park)
         return self._real.put(park, state, note)
 
-    def spill_part(self, key: DeliveryKey, part: int, park: Park) -> Any:
+    def park_part(self, key: DeliveryKey, part: int, park: Park) -> Any:
         """Looks at a park of a part."""
         self._note(park)
-        return self._real.spill_part(key, part, park)
+        return self._real.park_part(key, part, park)
 
     def _note(self, park: Park) -> None:
         self._watch.parks += 1

@@ -100,7 +100,7 @@ def test_a_part_is_parked_and_done_in_one(store: Store) -> None:
     delivery = store.delivered()
     store.deliveries.lease_part(delivery.key, 1, 700, 400)
     park = a_park()
-    assert store.parks.spill_part(delivery.key, 1, park) is Parked.PARKED
+    assert store.parks.park_part(delivery.key, 1, park) is Parked.PARKED
     assert store.parks.read(park.key) == park
     assert store.deliveries.read(delivery.key) == replace(delivery, done=frozenset({1}))
 
@@ -108,22 +108,22 @@ def test_a_part_is_parked_and_done_in_one(store: Store) -> None:
 def test_a_part_is_not_parked_twice(store: Store) -> None:
     delivery = store.delivered()
     park = a_park()
-    assert store.parks.spill_part(delivery.key, 1, park) is Parked.PARKED
-    assert store.parks.spill_part(delivery.key, 2, park) is Parked.EXISTS
+    assert store.parks.park_part(delivery.key, 1, park) is Parked.PARKED
+    assert store.parks.park_part(delivery.key, 2, park) is Parked.EXISTS
     assert store.deliveries.read(delivery.key) == replace(delivery, done=frozenset({1}))
 
 
 def test_a_part_that_is_done_is_not_parked(store: Store) -> None:
     delivery = store.delivered()
     store.deliveries.part_done(delivery.key, 1)
-    assert store.parks.spill_part(delivery.key, 1, a_park()) is Parked.MOVED
+    assert store.parks.park_part(delivery.key, 1, a_park()) is Parked.MOVED
     assert store.parks.all("orders") == []
 
 
 def test_a_part_of_a_delivery_that_is_gone_is_not_parked(store: Store) -> None:
     delivery = store.delivered()
     store.deliveries.delete([delivery.key])
-    assert store.parks.spill_part(delivery.key, 1, a_park()) is Parked.MOVED
+    assert store.parks.park_part(delivery.key, 1, a_park()) is Parked.MOVED
     assert store.parks.all("orders") == []
     assert store.deliveries.read(delivery.key) is None
 

@@ -405,7 +405,7 @@ def test_a_part_is_done_if_another_delivery_has_parked_its_messages(monkeypatch:
         return Parked.EXISTS
 
     held: list[object] = []
-    monkeypatch.setattr(world.service.parks, "spill_part", parked_before)
+    monkeypatch.setattr(world.service.parks, "park_part", parked_before)
     monkeypatch.setattr(world.service.queues, "enqueue_hold", lambda *given, **_: held.append(given))
     world.work()
     assert world.service.deliveries.all(TOPIC) == held == []

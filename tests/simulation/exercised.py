@@ -67,7 +67,7 @@ FLOWS = (
     "deliveries.part_done",
     "subscriptions.mark_broken -> yes",
     "parks.put -> parked",
-    "parks.spill_part -> parked",
+    "parks.park_part -> parked",
     "parks.lease",
     "parks.delete",
     "subscriptions.resume -> yes",

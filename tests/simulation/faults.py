@@ -326,9 +326,9 @@ class FaultyParks(FaultyQueries):
         """Parks messages."""
         return self._put("put", park, park, state, note)
 
-    def spill_part(self, key: DeliveryKey, part: int, park: Park) -> Parked:
+    def park_part(self, key: DeliveryKey, part: int, park: Park) -> Parked:
         """Parks the messages of a part."""
-        return self._put("spill_part", park, key, part, park)
+        return self._put("park_part", park, key, part, park)
 
     def _put(self, name: str, park: Park, *args: Any) -> Parked:
         def call() -> Parked:

@@ -61,8 +61,8 @@ LACKING = {
 
 `shares_noted` needs a mark for each subscription in each note, and a filter by it in each send. It saves copies only
 while the table refuses the parks of a subscription and takes notes, and the work queue refuses, too. A table that
-refuses all writes makes one copy at most. S3 makes none: `parking.hold` puts parks that need no object, where this
-model holds the rows.
+refuses all writes makes one copy at most. S3 makes none: `parking.park_inline` puts parks that need no object, where
+this model holds the rows.
 """
 
 

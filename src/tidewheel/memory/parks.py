@@ -32,7 +32,7 @@ class MemoryParks:
                 items.notes[note.name] = 0, note.ttl_s
             return Parked.PARKED
 
-    def spill_part(self, key: DeliveryKey, part: int, park: Park) -> Parked:
+    def park_part(self, key: DeliveryKey, part: int, park: Park) -> Parked:
         with self._store.lock:
             items = self._store.of(key.topic)
             delivery = items.deliveries.get(key)

@@ -359,7 +359,7 @@ PARKING = Scenario(name="a parked batch comes twice", build=_parking, faults=(Fa
 TWO_SWEEPS = Scenario(name="two sweeps find a park", build=_two_sweeps_of_parks)
 REFUSED_PAUSED = Scenario(name="a refused part against pause", build=_refused_and_paused)
 REFUSED_TWICE = Scenario(
-    name="a part is refused twice", build=_refused_twice, points=("parks.spill_part",), orders=((0, 1, 2),)
+    name="a part is refused twice", build=_refused_twice, points=("parks.park_part",), orders=((0, 1, 2),)
 )
 HEALED_PAUSED = Scenario(name="drain of a broken one against pause", build=_healed_and_paused)
 BROKEN_COLLECTED = Scenario(name="collect beside a broken queue", build=_broken_and_collected, most=0)

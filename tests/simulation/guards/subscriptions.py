@@ -44,7 +44,7 @@ GUARDS = (
     Guard(
         "what a paused subscription must not have yet is kept for it",
         direct._park_all,
-        instead("put_aside", lambda *_, **__: None),
+        instead("park_ledger", lambda *_, **__: None),
         worlds.PAUSED,
     ),
     Guard(
@@ -112,12 +112,12 @@ GUARDS = (
         worlds.REFUSED_PAUSED,
     ),
     Guard(
-        "what a queue refuses of a part is parked once", stored("parks.spill_part"), never("done"), worlds.REFUSED_TWICE
+        "what a queue refuses of a part is parked once", stored("parks.park_part"), never("done"), worlds.REFUSED_TWICE
     ),
     Guard(
         "what a queue refuses of a part is parked",
         deliver._park_rest,
-        instead("spill", _done_without_a_park),
+        instead("park_part", _done_without_a_park),
         worlds.REFUSED_PAUSED,
     ),
     Guard(
@@ -150,5 +150,5 @@ GUARDS = (
         always("num_rows"),
         worlds.GOES_IN_DRAIN,
     ),
-    Guard("a part of which the park is there already is parked once", stored("parks.spill_part"), never("parks")),
+    Guard("a part of which the park is there already is parked once", stored("parks.park_part"), never("parks")),
 )

@@ -41,7 +41,7 @@ class DynamoParks:
             return Parked.PARKED
         return Parked.MOVED if failed == [1] else Parked.EXISTS
 
-    def spill_part(self, key: DeliveryKey, part: int, park: Park) -> Parked:
+    def park_part(self, key: DeliveryKey, part: int, park: Park) -> Parked:
         """Moves a part to a park in a single transaction."""
         done = Change(
             key=layout.delivery_key(key),
@@ -50,7 +50,7 @@ class DynamoParks:
             sets={f"leases.#{part}": None},
             adds={"done": frozenset((part,))},
         )
-        failed = self._transact_park(park, [done], "spill_part")
+        failed = self._transact_park(park, [done], "park_part")
         if not failed:
             return Parked.PARKED
         return Parked.MOVED if 1 in failed else Parked.EXISTS

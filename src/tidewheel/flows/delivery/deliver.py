@@ -11,7 +11,7 @@ from tidewheel.errors import CorruptMetadata, InvalidValue, NewerRelease, Object
 from tidewheel.flows.delivery import release
 from tidewheel.flows.delivery.addressed import rows_for
 from tidewheel.flows.delivery.due_rows import Unread, due_rows, rows_of, without_expired
-from tidewheel.flows.delivery.parking import enqueue_drains, hold, mark_broken, spill
+from tidewheel.flows.delivery.parking import enqueue_drains, mark_broken, park_inline, park_part
 from tidewheel.flows.delivery.plan_anew import deliver_anew
 from tidewheel.flows.delivery.set_aside import deliver_unindexed, set_aside, set_aside_all
 from tidewheel.flows.ports import Ports
@@ -165,9 +165,9 @@ def _park_rest(
         ports.deliveries.delete([key])
         return 0
     try:
-        hints = [spill(ports, state, key, part, left, refused=outcome.refused_some)]
+        hints = [park_part(ports, state, key, part, left, refused=outcome.refused_some)]
     except Exception:
-        hints = hold(ports, state, key, left, tried=True, refused=outcome.refused_some)
+        hints = park_inline(ports, state, key, left, tried=True, refused=outcome.refused_some)
         ports.deliveries.part_done(key, part)
     _delete_complete(ports, ports.deliveries.read(key))
     enqueue_drains(ports, hints)

@@ -11,7 +11,7 @@ from tidewheel.flows.administration.pause import activate, drop_parks, wake_park
 from tidewheel.flows.delivery import release
 from tidewheel.flows.delivery.deliver import Delivered
 from tidewheel.flows.delivery.due_rows import is_damage, without_expired, without_purged
-from tidewheel.flows.delivery.parking import DrainHint, enqueue_drains, hold, mark_broken, parked_rows, remainder
+from tidewheel.flows.delivery.parking import DrainHint, enqueue_drains, mark_broken, park_inline, parked_rows, remainder
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parks import Parked
 from tidewheel.flows.ports.queues import Release
@@ -198,7 +198,7 @@ def _settle(
         hints = []
         for each, places in kinds:
             left_rows = rows.take(pa.array(places))
-            hints += hold(ports, state, subscription, left_rows, tried=True, refused=each is refused)
+            hints += park_inline(ports, state, subscription, left_rows, tried=True, refused=each is refused)
         drop_parks(ports, [park])
         enqueue_drains(ports, hints)
         return set()

@@ -48,7 +48,7 @@ class DrainHint(NamedTuple):
     delay_s: int
 
 
-def put_aside(
+def park_ledger(
     ports: Ports,
     state: TopicState,
     subscription: SubscriptionState,
@@ -136,13 +136,13 @@ def mark_broken(ports: Ports, topic: str, name: str, generation: str) -> bool:
     return current is not None and current.generation == generation
 
 
-def spill(
+def park_part(
     ports: Ports, state: TopicState, key: DeliveryKey, part: int, rows: pa.Table, *, refused: bool
 ) -> DrainHint | None:
     """Parks the messages of a part that a queue did not take, and marks the part done. Returns the drain to enqueue.
 
     If it stops
-        after the object of a large park is put: as `put_aside`; the part comes again.
+        after the object of a large park is put: as `park_ledger`; the part comes again.
         after the park is put, and the part is marked with it: the sweep drains the park, and deletes a complete
             delivery.
 
@@ -154,14 +154,14 @@ def spill(
     owner = ParkKey(topic=key.topic, subscription=key.subscription, generation=key.generation, id="")
     next_check_ms = unchecked_ms(ports.clock) + FIRST_WAIT_S * 1000
     park = _park(ports, owner, encoded(state, rows), rows.num_rows, next_check_ms, refused=refused)
-    parked = ports.parks.spill_part(key, part, park)
+    parked = ports.parks.park_part(key, part, park)
     _forget_unnamed(ports, park, parked)
     if parked is Parked.EXISTS:  # another delivery of the same messages has parked them already
         ports.deliveries.part_done(key, part)
     return DrainHint(park.key, FIRST_WAIT_S)
 
 
-def hold(
+def park_inline(
     ports: Ports,
     state: TopicState,
     owner: SubscriptionState | DeliveryKey,
@@ -180,8 +180,8 @@ def hold(
         state: the topic.
         owner: the subscription as read, or its delivery.
         rows: the messages.
-        tried: as for `put_aside`.
-        refused: as for `put_aside`.
+        tried: as for `park_ledger`.
+        refused: as for `park_ledger`.
 
     Raises:
         QueueUnavailable: the work queue takes no jobs either.
@@ -197,7 +197,7 @@ def hold(
     for count, ledger in _portions(state, rows):
         if subscription is not None:
             try:
-                hints.append(put_aside(ports, state, subscription, ledger, count, tried=tried, refused=refused))
+                hints.append(park_ledger(ports, state, subscription, ledger, count, tried=tried, refused=refused))
                 continue
             except Exception:
                 subscription = None
@@ -258,7 +258,7 @@ def park_held(ports: Ports, job: HoldJob) -> Exception | None:
         subscription = ports.subscriptions.read(job.topic, job.subscription)
         if subscription is not None and subscription.generation == job.generation:
             note = JobNote(name, ports.clock.now_ms() // 1000 + RETENTION_S)
-            hint = put_aside(ports, state, subscription, job.ledger, rows, tried=False, refused=False, note=note)
+            hint = park_ledger(ports, state, subscription, job.ledger, rows, tried=False, refused=False, note=note)
             enqueue_drains(ports, [hint])
     except Exception as error:
         now_s = ports.clock.now_ms() // 1000

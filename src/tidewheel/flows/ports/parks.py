@@ -59,7 +59,7 @@ class Parks(Protocol):
         """
         ...
 
-    def spill_part(self, key: DeliveryKey, part: int, park: Park) -> Parked:
+    def park_part(self, key: DeliveryKey, part: int, park: Park) -> Parked:
         """Puts a park and marks the part done.
 
         `T{put PARK IF absent; DELIVERY: done + part, its lease forgotten IF the delivery exists and the part is not
