@@ -110,7 +110,7 @@ GUARDS = (
         110,
     ),
     Missed(
-        Guard("what cannot be read is set aside", deliver.deliver_part, instead("set_aside")),
+        Guard("what cannot be read is set aside", deliver._read_and_send, instead("set_aside", lambda *_: [])),
         "damage",
         5,
     ),
