@@ -367,6 +367,14 @@ class Promises:
         if self.came(sent):
             raise Violation(f"{sent.id} {why}, but it was sent before", sent.topic.name, sent.id)
 
+    def _version(self, sent: Sent) -> tuple[int, int]:
+        """Returns the version of a message for its key. A moved one is newer than the message whose place it takes."""
+        own = sent.sent_ms, sent.seq
+        if sent.moves is None:
+            return own
+        sent_ms, seq = self._version(self.sent[sent.moves])
+        return max(own, (sent_ms, seq + 1))
+
     def ingested(self, ids: list[MessageId], sealed: int) -> None:
         """Notes ingested messages. Messages below `sealed` may have been handed out before."""
         for each in (self.sent[id] for id in ids if id in self.sent):
@@ -375,6 +383,6 @@ class Promises:
                 continue
             history = each.topic.keys[each.key]
             for other in history.members:
-                older = (other.sent_ms, other.seq) < (each.sent_ms, each.seq) and other.deliver_at_ms > each.sent_ms
+                older = self._version(other) < (each.sent_ms, each.seq) and other.deliver_at_ms > each.sent_ms
                 if older and other.deliver_at_ms // each.topic.slot_ms >= sealed:
                     history.superseded.append((other, each))
