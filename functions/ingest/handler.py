@@ -59,7 +59,7 @@ class Batch:
                 pack = pack_of(message)
                 service.settings.check_ingest_queue(message.queue_arn, pack.topic)
             except Exception as error:
-                self._settle([message.id], error)
+                self._settle([message], error)
             else:
                 yield message.id, pack
 
@@ -73,11 +73,10 @@ class Batch:
                     logger.warning("packs left to the next call", extra={"packs": len(left.names)})
                     self.failed += left.names
                 else:
-                    self._settle(left.names, left.error)
+                    self._settle([left.left_of(self._messages[name]) for name in left.names], left.error)
 
-    def _settle(self, names: list[str], error: Exception) -> None:
+    def _settle(self, messages: list[QueuedMessage], error: Exception) -> None:
         """Refuses messages whose error is permanent; the others come again."""
-        messages = [self._messages[name] for name in names]
         settled = settle(service, messages, error, lambda: self._has(QUARTER_MS))
         for name, unrefused in settled.failures:
             telemetry.failed("pack not refused", unrefused, sqs_message_id=name)

@@ -5,7 +5,7 @@ Each error names the wrong value and the remedy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 
@@ -275,11 +275,17 @@ class NewerRelease(CorruptMetadata):
 
 
 class KeysNotSettled(TidewheelError):
-    """An item for the key of a message cannot be read. Delete the item, or send the message without a key."""
+    """Items for the keys of some messages cannot be read. Delete the items, or send the messages without a key.
 
-    def __init__(self, topic: str, error: Exception) -> None:
+    Attributes:
+        ids: of the messages.
+    """
+
+    def __init__(self, topic: str, errors: Mapping[str, Exception]) -> None:
         self.topic = topic
-        super().__init__(f"keys of topic {topic!r} cannot be settled: {error}")
+        self.ids = frozenset(errors)
+        first = next(iter(errors.values()))
+        super().__init__(f"keys of {len(errors)} messages of topic {topic!r} cannot be settled, the first: {first}")
 
 
 class ObjectMissing(TidewheelError, LookupError):

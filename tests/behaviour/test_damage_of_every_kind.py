@@ -311,7 +311,12 @@ def _key(shop: Shop) -> None:
     shop.stack.advance(minutes=6)
     [item] = [each for n in range(16) for each in shop.keys("", f"#KEY#{n:02d}")]
     shop.set(item, "sent_ms")
-    shop.client.send(shop.name, "second", delay="1h", key="cart-17")
+    shop.direct += ["in its pack", "in its pack, with a key"]
+    messages = [
+        Message(body="second", delay="1h", key="cart-17"),
+        *(Message(body=each, delay="1h", key=key) for each, key in zip(shop.direct, (None, "cart-18"), strict=True)),
+    ]
+    shop.client.send_many(shop.name, messages)
     shop.stack.advance(minutes=6)
 
 

@@ -12,8 +12,10 @@ import pytest
 
 from tests.half_well import HalfWell
 from tidewheel.client.tidewheel import Tidewheel
+from tidewheel.errors import CorruptMetadata
 from tidewheel.flows.ports.buckets import Commit
 from tidewheel.local import MemoryTidewheel
+from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import IdSource, Message, MessageId, id_text
 from tidewheel.model.pack import PACK_ATTRIBUTE, packs
 from tidewheel.model.triggers import UNKNOWN_WAIT_S, WORK_QUEUE
@@ -131,6 +133,58 @@ def test_an_unknown_topic_waits_four_hours_for_a_rebuild_and_is_refused_then() -
     [document] = refused(stack)
     assert "rebuilt" in document["reason"]
     assert stack.queue(QUEUES[0]).everything == []
+
+
+def an_entry_that_cannot_be_read(_: str, entry: KeyEntry) -> None:
+    raise CorruptMetadata(f"the item of the key {entry.key} is not readable")
+
+
+def of_cart_17(_: str, entry: KeyEntry) -> bool:
+    return entry.key == "cart-17"
+
+
+@pytest.mark.parametrize("delay_s", [MINUTE_S, 20 * HOUR_S])
+def test_a_key_that_cannot_be_read_refuses_its_messages_and_no_other_of_their_pack(delay_s: float) -> None:
+    faults = HalfWell()
+    stack, client = opened(faults)
+    faults.refuse("keys.claim", minutes=60, instead=an_entry_that_cannot_be_read, applies=of_cart_17)
+    keys = ("cart-17", None, "cart-18")
+    bodies = [
+        a_message(stack, f"{key}", delay_s, **({} if key is None else {"key": key, "seq": place}))
+        for place, key in enumerate(keys)
+    ]
+    put_pack(stack, *bodies)
+    calls = stack.invocations["ingest"]
+    stack.advance(hours=2)
+    assert stack.invocations["ingest"] == calls + 1
+    [document] = refused(stack)
+    assert "the item of the key cart-17 is not readable" in document["reason"]
+    client.redrive_service()
+    stack.advance(hours=20)
+    assert [body for body, _ in taken(stack)] == ["None", "cart-17", "cart-18"], "each once"
+    assert refused(stack) == []
+
+
+@pytest.mark.parametrize("call", ["tombstones.may_move", "tombstones.cancel"])
+def test_a_move_that_cannot_be_read_refuses_its_message_and_no_other_of_its_pack(call: str) -> None:
+    def unread(*_: object) -> None:
+        raise CorruptMetadata("an item is not readable")
+
+    faults = HalfWell()
+    stack, client = opened(faults)
+    old = client.send(TOPIC, "old", delay="20h")
+    stack.advance(minutes=10)
+    moved = a_message(stack, "moved", 30 * HOUR_S, moves=MessageId(old.id))
+    stack.service.tombstones.allow_move(
+        TOPIC, id_text(moved.id), MessageId(old.id), stack.clock.now_ms() // 1000 + DAY_S
+    )
+    faults.refuse(call, minutes=60, instead=unread)
+    put_pack(stack, moved, a_message(stack, "beside", 3 * HOUR_S))
+    stack.advance(hours=2)
+    [document] = refused(stack)
+    assert "an item is not readable" in document["reason"]
+    stack.advance(hours=40)
+    assert [body for body, _ in taken(stack)] == ["beside", "old"]
 
 
 def test_what_is_too_large_for_sqs_is_an_object_and_comes_back_as_it_was() -> None:

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.flows.world import DAY, MINUTE, TOPIC, World
-from tidewheel.errors import CorruptMetadata, KeysNotSettled
+from tidewheel.errors import CorruptMetadata, CorruptPack, KeysNotSettled
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.delivery.ingest_batch import MAX_HELD_BYTES, NamedPack, PendingPacks, groups, ingest_group
-from tidewheel.model.pack import Arrival, Pack
+from tidewheel.model.message import id_text
+from tidewheel.model.pack import Arrival, Pack, decode_pack
 from tidewheel.model.triggers import RETENTION_S
 
 
@@ -37,20 +38,53 @@ def test_a_portion_is_dealt_with_before_the_next_is_read() -> None:
     assert found == [(["m0", "m1", "m2"], 3), (["m3", "m4", "m5"], 6)]
 
 
-def test_one_pack_whose_key_cannot_be_settled_fails_no_other_and_takes_few_tries() -> None:
+def test_messages_whose_keys_cannot_be_settled_are_left_out_and_fail_no_other() -> None:
     world, tries = World(), []
     packs = named(world, 64)
+    _, unread = packs[20]
+    [id] = [id_text(unread.ids)]
 
     def ingest_packs(some: list[Pack]) -> None:
         tries.append(len(some))
-        if packs[20][1] in some:
-            raise KeysNotSettled(TOPIC, CorruptMetadata("an entry"))
+        if any(pack.ids == unread.ids for pack in some):
+            raise KeysNotSettled(TOPIC, {id: CorruptMetadata("an entry")})
         ingest(world.service, TOPIC, some)
 
     [left] = ingest_group(packs, ingest_packs, always)
     assert (left.names, type(left.error)) == (["m20"], KeysNotSettled)
-    assert len(tries) == 1 + 2 * 6
+    assert tries == [64, 63]
+    assert decode_pack(left.rests["m20"], world.clock.now_ms()).texts == unread.texts
     assert sum(bucket.rows for bucket in world.service.buckets.all(TOPIC)) == 63
+
+
+def test_what_is_left_of_a_pack_has_a_progress_of_its_own() -> None:
+    """The pack may come again as a whole, and its other messages were not sent."""
+    world, names = World(), []
+    whole = replace(world.pack(MINUTE, MINUTE, MINUTE), arrival=Arrival(name="m1", retried=True))
+    ids = [id_text(whole.ids[16 * i : 16 * i + 16]) for i in range(3)]
+
+    def ingest_packs(some: list[Pack]) -> None:
+        names.append([(len(pack), pack.arrival and pack.arrival.name) for pack in some])
+        if len(names) < 3:
+            raise KeysNotSettled(TOPIC, {ids[len(names)]: CorruptMetadata("an entry")})
+
+    [left] = ingest_group([("m1", whole)], ingest_packs, always)
+    [first], [second], [third] = names
+    assert (first, second[0], third[0]) == ((3, "m1"), 2, 1)
+    assert len({first[1], second[1], third[1]}) == 3
+    assert decode_pack(left.rests["m1"], world.clock.now_ms()).ids == whole.ids[16:]
+
+
+def test_keys_that_cannot_be_settled_twice_end_the_tries() -> None:
+    world = World()
+    packs, tries = named(world, 4), []
+
+    def ingest_packs(some: list[Pack]) -> None:
+        tries.append(len(some))
+        raise KeysNotSettled(TOPIC, {"unknown": CorruptMetadata("an entry")})
+
+    [left] = ingest_group(packs, ingest_packs, always)
+    assert (left.names, left.rests, tries) == (["m0", "m1", "m2", "m3"], {}, [4, 4])
 
 
 def test_what_fails_after_the_commit_comes_again_together_and_is_stored_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +136,7 @@ def test_what_there_is_no_time_for_comes_again_and_is_not_begun() -> None:
 
     def ingest_packs(some: list[Pack]) -> None:
         if len(some) > 2:
-            raise KeysNotSettled(TOPIC, CorruptMetadata("an entry"))
+            raise CorruptPack("a message")
         ingest(world.service, TOPIC, some)
 
     assert ingest_group(packs, ingest_packs, lambda: next(answers)) == [PendingPacks(names=["m2", "m3"], error=None)]

@@ -49,7 +49,7 @@ class MemoryFunctions:
             topic = packs[0][1].topic
             for left in ingest_group(packs, partial(ingest, self._ports, topic), lambda: True):
                 assert left.error is not None
-                self._settle([messages[name] for name in left.names], left.error, failed)
+                self._settle([left.left_of(messages[name]) for name in left.names], left.error, failed)
             del packs
         return failed
 

@@ -24,7 +24,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidewheel.errors import CorruptPack, InvalidValue, NewerRelease
@@ -145,15 +145,52 @@ def _split(
     some = [messages[i] for i in group]
     raw = _encode(topic, generation, sent_at_ms, some)
     if len(raw) <= MAX_RAW_BYTES or len(group) == 1:
-        # A release that knows no options must not take the messages without them.
-        version = _VERSIONS[any(m.options is not None for m in some)]
-        data = sealed(bytes([version]) + zlib.compress(raw, _LEVEL))
+        data = _compressed(raw, some)
         if len(data) <= MAX_PACK_BYTES or len(group) == 1:
             yield group, data
             return
     middle = len(group) // 2
     yield from _split(topic, generation, sent_at_ms, messages, group[:middle])
     yield from _split(topic, generation, sent_at_ms, messages, group[middle:])
+
+
+def select(pack: Pack, places: Sequence[int]) -> Pack:
+    """Returns some messages of a pack."""
+
+    def chosen(column: Sequence[Any] | None) -> list[Any] | None:
+        return None if column is None else [column[place] for place in places]
+
+    return replace(
+        pack,
+        ids=b"".join(pack.ids[16 * place : 16 * place + 16] for place in places),
+        encodings=[pack.encodings[place] for place in places],
+        texts=[pack.texts[place] for place in places],
+        attributes=chosen(pack.attributes),
+        options=chosen(pack.options),
+    )
+
+
+def encode_pack(pack: Pack) -> bytes:
+    """Encodes a pack that was read, or some messages of it."""
+    none = [None] * len(pack)
+    columns = zip(pack.texts, pack.encodings, pack.attributes or none, pack.options or none, strict=True)
+    messages = [
+        OutgoingMessage(
+            id=pack.ids[16 * i : 16 * i + 16],
+            text=text,
+            encoding=Encoding(encoding),
+            attributes=attributes or _NO_ATTRIBUTES,
+            options=options,
+        )
+        for i, (text, encoding, attributes, options) in enumerate(columns)
+    ]
+    return _compressed(_encode(pack.topic, pack.generation, pack.sent_at_ms, messages), messages)
+
+
+def _compressed(raw: bytes, messages: Sequence[OutgoingMessage]) -> bytes:
+    # A release that knows no options must not take the messages without them.
+    version = _VERSIONS[any(m.options is not None for m in messages)]
+    return sealed(bytes([version]) + zlib.compress(raw, _LEVEL))
 
 
 def _encode(topic: str, generation: str, sent_at_ms: int, messages: Sequence[OutgoingMessage]) -> bytes:

@@ -11,11 +11,7 @@ import pyarrow.compute as pc
 
 from tidewheel.errors import (
     ConcurrentModification,
-    CorruptMetadata,
     CorruptPack,
-    InvalidValue,
-    KeysNotSettled,
-    NewerRelease,
     TopicReplaced,
     UnknownTopic,
 )
@@ -85,7 +81,7 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
         UnknownTopic: there is no topic of this name; nothing was done.
         TopicReplaced: the topic of the packs was deleted; nothing was done.
         CorruptPack: a message of a pack cannot be a row; nothing was committed.
-        KeysNotSettled: an item that a key names is not readable; nothing was committed.
+        KeysNotSettled: items of some keys cannot be read; nothing was committed.
         ConcurrentModification: the topic state moved too often; nothing was committed.
         QueueUnavailable: neither the table nor the work queue took a subscription's direct messages; the others
             received theirs, and nothing was committed.
@@ -96,12 +92,7 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
     for pack in packs:
         if pack.generation != state.generation:
             raise TopicReplaced(topic, pack.generation)
-    try:
-        superseded = settle_keys(ports, state, packs)
-    except NewerRelease:
-        raise
-    except (CorruptMetadata, InvalidValue) as error:
-        raise KeysNotSettled(topic, error) from error
+    superseded = settle_keys(ports, state, packs)
     progress = Progress(ports, state, packs)
     tables = [_unsent_rows(pack, state.slot_ms, progress.sent_below(pack)) for pack in packs]
     rows = without_repeats(sort_rows(pa.concat_tables(tables).combine_chunks()))

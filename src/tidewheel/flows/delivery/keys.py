@@ -6,10 +6,11 @@ tombstone is put before the ledger, and before the direct path reads tombstones,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from tidewheel.errors import ConcurrentModification
+from tidewheel.errors import ConcurrentModification, CorruptMetadata, InvalidValue, KeysNotSettled, NewerRelease
 from tidewheel.flows.ports import Ports
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms, id_text
@@ -42,6 +43,7 @@ def settle_keys(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> int:
     has a successor.
 
     Raises:
+        KeysNotSettled: items of some messages cannot be read. All others are settled.
         ConcurrentModification: others changed a key under every attempt; the batch may come again.
     """
     # SQS may hand a pack out twice: a message must not lose against itself.
@@ -50,11 +52,13 @@ def settle_keys(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> int:
         return 0
     settling = _Settling(ports, state)
     losers: list[MessageId] = []
-    candidates = _with_allowed_moves(ports, state.topic, candidates)
+    unread: dict[str, Exception] = {}
+    candidates = _with_allowed_moves(ports, state.topic, candidates, unread)
 
     def side_by_side(groups: list[list[_Candidate]], settle: Callable[[list[_Candidate]], list[MessageId]]) -> None:
         def one(index: int) -> None:
-            losers.extend(settle(groups[index]))
+            with _noted(unread, groups[index]):
+                losers.extend(settle(groups[index]))
 
         for _ in ports.parallel(one, range(len(groups))):
             pass
@@ -62,9 +66,11 @@ def settle_keys(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> int:
     side_by_side([[each] for each in candidates if each.options.moves is not None], settling.move)
     by_key: dict[str, list[_Candidate]] = {}
     for each in candidates:
-        if each.options.key is not None and each.id not in losers:
+        if each.options.key is not None and each.id not in losers and each.id not in unread:
             by_key.setdefault(each.options.key, []).append(each)
     side_by_side(list(by_key.values()), settling.claim)
+    if unread:
+        raise KeysNotSettled(state.topic, unread)
     return len(losers)
 
 
@@ -76,7 +82,20 @@ def _candidates(pack: Pack) -> list[_Candidate]:
     ]
 
 
-def _with_allowed_moves(ports: Ports, topic: str, candidates: list[_Candidate]) -> list[_Candidate]:
+@contextmanager
+def _noted(unread: dict[str, Exception], candidates: Sequence[_Candidate]) -> Iterator[None]:
+    """Notes candidates of whose keys or moves an item cannot be read."""
+    try:
+        yield
+    except NewerRelease:
+        raise
+    except (CorruptMetadata, InvalidValue) as error:
+        unread.update(dict.fromkeys((each.id for each in candidates), error))
+
+
+def _with_allowed_moves(
+    ports: Ports, topic: str, candidates: list[_Candidate], unread: dict[str, Exception]
+) -> list[_Candidate]:
     """Returns the candidates without moves that nobody allowed: such a message comes beside the other message.
 
     A pack may name any ids. Only the item that `reschedule` writes under its own permission makes a move count.
@@ -85,12 +104,13 @@ def _with_allowed_moves(ports: Ports, topic: str, candidates: list[_Candidate]) 
     def check(index: int) -> None:
         mine = candidates[index]
         moved = mine.options.moves
-        if moved is not None and not ports.tombstones.may_move(topic, mine.id, moved):
-            candidates[index] = replace(mine, options=replace(mine.options, moves=None))
+        with _noted(unread, [mine]):
+            if moved is not None and not ports.tombstones.may_move(topic, mine.id, moved):
+                candidates[index] = replace(mine, options=replace(mine.options, moves=None))
 
     for _ in ports.parallel(check, [i for i, each in enumerate(candidates) if each.options.moves is not None]):
         pass
-    return candidates
+    return [each for each in candidates if each.id not in unread]
 
 
 class _Settling:
