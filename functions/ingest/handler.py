@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.delivery.ingest_batch import NamedPack, groups, ingest_group, pack_of
-from tidewheel.flows.delivery.refusing import settle
+from tidewheel.flows.delivery.refusing import refuse_hopeless, refuse_some
 from tidewheel.model.pack import Pack
 from tidewheel.model.refused import QueuedMessage
 from tidewheel.model.settings import MAX_DELIVERY_S
@@ -67,23 +67,30 @@ class Batch:
         """Ingests packs of one topic and generation."""
         topic, first = packs[0][1].topic, packs[0][0]
         with telemetry.step(topic=topic, correlation_id=first, packs=len(packs)):
-            found = ingest_group(packs, lambda some: ingest_topic(topic, some), lambda: self._has(QUARTER_MS))
+            found = ingest_group(
+                packs, lambda some: ingest_topic(topic, some), self._refuse_some, lambda: self._has(QUARTER_MS)
+            )
             for left in found:
                 if left.error is None:
                     logger.warning("packs left to the next call", extra={"packs": len(left.names)})
                     self.failed += left.names
                 else:
-                    self._settle([left.left_of(self._messages[name]) for name in left.names], left.error)
+                    self._settle([self._messages[name] for name in left.names], left.error)
 
     def _settle(self, messages: list[QueuedMessage], error: Exception) -> None:
         """Refuses messages whose error is permanent; the others come again."""
-        settled = settle(service, messages, error, lambda: self._has(QUARTER_MS))
-        for name, unrefused in settled.failures:
+        done = refuse_hopeless(service, messages, error, lambda: self._has(QUARTER_MS))
+        for name, unrefused in done.failures:
             telemetry.failed("pack not refused", unrefused, sqs_message_id=name)
-        for what, some in (("pack refused", settled.refused), ("topic not ingested", settled.left)):
+        for what, some in (("pack refused", done.refused), ("topic not ingested", done.left)):
             if some:
                 telemetry.failed(what, error, packs=len(some), sqs_message_ids=[each.id for each in some[:10]])
-        self.failed += [each.id for each in settled.left]
+        self.failed += [each.id for each in done.left]
+
+    def _refuse_some(self, name: str, pack: Pack, error: Exception) -> None:
+        """Refuses some messages of a pack."""
+        refuse_some(service, self._messages[name], pack, error)
+        telemetry.failed("pack refused", error, messages=len(pack), sqs_message_ids=[name])
 
 
 def ingest_topic(topic: str, packs: list[Pack]) -> None:

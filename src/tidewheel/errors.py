@@ -275,17 +275,18 @@ class NewerRelease(CorruptMetadata):
 
 
 class KeysNotSettled(TidewheelError):
-    """Items for the keys of some messages cannot be read. Delete the items, or send the messages without a key.
+    """Items for the keys or moves of some messages cannot be read. Delete the items, or send without keys.
 
     Attributes:
-        ids: of the messages.
+        errors: by id, key and moved id of each message.
     """
 
-    def __init__(self, topic: str, errors: Mapping[str, Exception]) -> None:
+    def __init__(self, topic: str, errors: Mapping[tuple[str, str | None, str | None], Exception]) -> None:
         self.topic = topic
-        self.ids = frozenset(errors)
-        first = next(iter(errors.values()))
-        super().__init__(f"keys of {len(errors)} messages of topic {topic!r} cannot be settled, the first: {first}")
+        self.errors = dict(errors)
+        reasons = sorted({str(each) for each in errors.values()})
+        more = "" if len(reasons) == 1 else f" (and {len(reasons) - 1} other items)"
+        super().__init__(f"keys of topic {topic!r} cannot be settled: {reasons[0]}{more}")
 
 
 class ObjectMissing(TidewheelError, LookupError):

@@ -165,6 +165,20 @@ def test_a_key_that_cannot_be_read_refuses_its_messages_and_no_other_of_their_pa
     assert refused(stack) == []
 
 
+def test_a_refusal_that_fails_makes_no_copies_of_the_other_messages_of_the_pack() -> None:
+    faults = HalfWell()
+    stack, _ = opened(faults)
+    faults.refuse("keys.claim", minutes=600, instead=an_entry_that_cannot_be_read, applies=of_cart_17)
+    faults.refuse("queues.refuse", minutes=30)
+    bad = a_message(stack, "bad", HOUR_S, key="cart-17", seq=1)
+    put_pack(stack, bad, a_message(stack, "soon", MINUTE_S), a_message(stack, "later", 3 * HOUR_S))
+    put_pack(stack, a_message(stack, "neighbour", 3 * HOUR_S))
+    stack.advance(hours=5)
+    assert [body for body, _ in taken(stack)] == ["later", "neighbour", "soon"]
+    [document] = refused(stack)
+    assert json.loads(document["body"])["messages"] == 1
+
+
 @pytest.mark.parametrize("call", ["tombstones.may_move", "tombstones.cancel"])
 def test_a_move_that_cannot_be_read_refuses_its_message_and_no_other_of_its_pack(call: str) -> None:
     def unread(*_: object) -> None:

@@ -10,8 +10,9 @@ from tests.flows.world import DAY, MINUTE, TOPIC, World
 from tidewheel.errors import CorruptMetadata, CorruptPack, KeysNotSettled
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.delivery.ingest_batch import MAX_HELD_BYTES, NamedPack, PendingPacks, groups, ingest_group
+from tidewheel.flows.delivery.keys import name_of
 from tidewheel.model.message import id_text
-from tidewheel.model.pack import Arrival, Pack, decode_pack
+from tidewheel.model.pack import Arrival, Pack
 from tidewheel.model.triggers import RETENTION_S
 
 
@@ -38,53 +39,96 @@ def test_a_portion_is_dealt_with_before_the_next_is_read() -> None:
     assert found == [(["m0", "m1", "m2"], 3), (["m3", "m4", "m5"], 6)]
 
 
-def test_messages_whose_keys_cannot_be_settled_are_left_out_and_fail_no_other() -> None:
-    world, tries = World(), []
-    packs = named(world, 64)
-    _, unread = packs[20]
-    [id] = [id_text(unread.ids)]
+def unsettled(*packs: Pack) -> KeysNotSettled:
+    """The error of the messages of packs, which each have one."""
+    names = [name_of(id_text(pack.ids), options) for pack in packs for options in pack.options or () if options]
+    return KeysNotSettled(TOPIC, {name: CorruptMetadata(f"entry {name[1]}") for name in names})
+
+
+class Refusing:
+    """Notes what is refused. Raises for the packs that are `down`."""
+
+    def __init__(self, *down: str) -> None:
+        self.refused: list[tuple[str, int, str]] = []
+        self._down = down
+
+    def __call__(self, name: str, pack: Pack, error: Exception) -> None:
+        if name in self._down:
+            raise ConnectionError("the queue of refused messages")
+        self.refused.append((name, len(pack), str(error).rpartition(": ")[2]))
+
+
+def test_messages_whose_keys_cannot_be_settled_are_refused_and_fail_no_other() -> None:
+    world, tries, refusing = World(), [], Refusing()
+    packs = [(f"m{i}", world.pack(DAY, key=f"key-{i}")) for i in range(64)]
+    bad = [packs[20][1], packs[40][1]]
 
     def ingest_packs(some: list[Pack]) -> None:
         tries.append(len(some))
-        if any(pack.ids == unread.ids for pack in some):
-            raise KeysNotSettled(TOPIC, {id: CorruptMetadata("an entry")})
+        if any(pack in some for pack in bad):
+            raise unsettled(*bad)
         ingest(world.service, TOPIC, some)
 
-    [left] = ingest_group(packs, ingest_packs, always)
-    assert (left.names, type(left.error)) == (["m20"], KeysNotSettled)
-    assert tries == [64, 63]
-    assert decode_pack(left.rests["m20"], world.clock.now_ms()).texts == unread.texts
-    assert sum(bucket.rows for bucket in world.service.buckets.all(TOPIC)) == 63
+    assert ingest_group(packs, ingest_packs, refusing, always) == []
+    assert refusing.refused == [("m20", 1, "entry key-20"), ("m40", 1, "entry key-40")], "each with its own reason"
+    assert tries == [64, 62]
+    assert sum(bucket.rows for bucket in world.service.buckets.all(TOPIC)) == 62
 
 
-def test_what_is_left_of_a_pack_has_a_progress_of_its_own() -> None:
-    """The pack may come again as a whole, and its other messages were not sent."""
-    world, names = World(), []
-    whole = replace(world.pack(MINUTE, MINUTE, MINUTE), arrival=Arrival(name="m1", retried=True))
-    ids = [id_text(whole.ids[16 * i : 16 * i + 16]) for i in range(3)]
+def test_another_senders_message_with_the_same_id_is_not_refused() -> None:
+    world, refusing = World(), Refusing()
+    bad = world.pack(DAY, key="cart-17")
+    victim = replace(world.pack(DAY), ids=bad.ids)
 
     def ingest_packs(some: list[Pack]) -> None:
-        names.append([(len(pack), pack.arrival and pack.arrival.name) for pack in some])
-        if len(names) < 3:
-            raise KeysNotSettled(TOPIC, {ids[len(names)]: CorruptMetadata("an entry")})
+        if bad in some:
+            raise unsettled(bad)
+        ingest(world.service, TOPIC, some)
 
-    [left] = ingest_group([("m1", whole)], ingest_packs, always)
-    [first], [second], [third] = names
-    assert (first, second[0], third[0]) == ((3, "m1"), 2, 1)
-    assert len({first[1], second[1], third[1]}) == 3
-    assert decode_pack(left.rests["m1"], world.clock.now_ms()).ids == whole.ids[16:]
+    assert ingest_group([("bad", bad), ("victim", victim)], ingest_packs, refusing, always) == []
+    assert [name for name, *_ in refusing.refused] == ["bad"]
+    assert [bucket.rows for bucket in world.service.buckets.all(TOPIC)] == [1]
 
 
-def test_keys_that_cannot_be_settled_twice_end_the_tries() -> None:
+def test_nothing_of_a_pack_is_ingested_before_its_messages_are_refused() -> None:
+    """Otherwise a refusal that fails would make copies of the others."""
+    world, ingested = World(), []
+    packs = [(name, world.pack(DAY, key=name)) for name in ("down", "up", "good")]
+
+    def ingest_packs(some: list[Pack]) -> None:
+        if len(some) > 1:
+            raise unsettled(packs[0][1], packs[1][1])
+        ingested.extend(some)
+
+    [left] = ingest_group(packs, ingest_packs, refusing := Refusing("down"), always)
+    assert (left.names, type(left.error)) == (["down"], ConnectionError)
+    assert (refusing.refused, ingested) == ([("up", 1, "entry up")], [packs[2][1]])
+
+
+def test_keys_that_cannot_be_settled_and_are_of_no_pack_end_the_tries() -> None:
     world = World()
-    packs, tries = named(world, 4), []
+    packs, tries, error = named(world, 4), [], unsettled(world.pack(DAY, key="other"))
 
     def ingest_packs(some: list[Pack]) -> None:
         tries.append(len(some))
-        raise KeysNotSettled(TOPIC, {"unknown": CorruptMetadata("an entry")})
+        raise error
 
-    [left] = ingest_group(packs, ingest_packs, always)
-    assert (left.names, left.rests, tries) == (["m0", "m1", "m2", "m3"], {}, [4, 4])
+    assert ingest_group(packs, ingest_packs, Refusing(), always) == [
+        PendingPacks(names=["m0", "m1", "m2", "m3"], error=error)
+    ]
+    assert tries == [4]
+
+
+def test_what_there_is_no_time_to_refuse_comes_again() -> None:
+    world, answers, refusing = World(), iter([True, True, False]), Refusing()
+    packs = [(f"m{i}", world.pack(DAY, key=f"key-{i}")) for i in range(3)]
+
+    def ingest_packs(some: list[Pack]) -> None:
+        raise unsettled(*some)
+
+    left = ingest_group(packs, ingest_packs, refusing, lambda: next(answers))
+    assert left == [PendingPacks(names=["m1", "m2"], error=None)]
+    assert [name for name, *_ in refusing.refused] == ["m0"]
 
 
 def test_what_fails_after_the_commit_comes_again_together_and_is_stored_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,9 +140,9 @@ def test_what_fails_after_the_commit_comes_again_together_and_is_stored_once(mon
 
     with monkeypatch.context() as patch:
         patch.setattr("tidewheel.flows.delivery.ingest.send_direct", failing)
-        [left] = ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), always)
+        [left] = ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), Refusing(), always)
     assert left.names == ["now", "m0", "m1", "m2"]
-    assert ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), always) == []
+    assert ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), Refusing(), always) == []
     assert [bucket.rows for bucket in world.service.buckets.all(TOPIC)] == [3]
 
 
@@ -126,7 +170,7 @@ def test_a_topic_whose_topic_state_cannot_be_read_is_asked_for_once(monkeypatch:
         raise CorruptMetadata("the topic state")
 
     monkeypatch.setattr(world.service.topic_states, "read", failing)
-    [left] = ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), always)
+    [left] = ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), Refusing(), always)
     assert (len(left.names), asked) == (20, [TOPIC])
 
 
@@ -139,5 +183,7 @@ def test_what_there_is_no_time_for_comes_again_and_is_not_begun() -> None:
             raise CorruptPack("a message")
         ingest(world.service, TOPIC, some)
 
-    assert ingest_group(packs, ingest_packs, lambda: next(answers)) == [PendingPacks(names=["m2", "m3"], error=None)]
+    assert ingest_group(packs, ingest_packs, Refusing(), lambda: next(answers)) == [
+        PendingPacks(names=["m2", "m3"], error=None)
+    ]
     assert sum(bucket.rows for bucket in world.service.buckets.all(TOPIC)) == 2

@@ -65,7 +65,7 @@ def item(partition: str) -> Request:
 
 
 def read_by_clients(topic: str) -> list[str]:
-    """The partitions of a topic but those of packs: moves, and rows that were sent."""
+    """The partitions of a topic but moves and notes."""
     own = table_layout.moves_partition(topic), table_layout.note_key(topic, "")[0]
     return [each for each in table_layout.partitions(topic) if each not in own]
 

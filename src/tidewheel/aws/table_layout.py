@@ -16,7 +16,7 @@
     tombstone     T#<topic>#TOMB           <slot>#<message id>
     key           T#<topic>#KEY#<00 to 15> <key>
     move          T#<topic>#MOVE           <id of the message that moves another>
-    note          T#<topic>#NOTE          <SQS message id of a pack, or another name>
+    note          T#<topic>#NOTE           <content id of a pack, or another name>
     daily work    SERVICE                  <name>
 
 Slots have 12 digits, so that keys sort in the order of slots. Names contain no '#' (`topic.check_name`).

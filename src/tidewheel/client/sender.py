@@ -10,7 +10,6 @@ messages before the pause.
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from tidewheel.client.topic_cache import TopicCache
 from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue, LimitExceeded, QueueUnavailable, SendFailed
 from tidewheel.model.message import SQS_MAX_BYTES, IdSource, Message, Receipt, id_floor, id_text
-from tidewheel.model.pack import MAX_MESSAGES, PACK_ATTRIBUTE, packs
+from tidewheel.model.pack import MAX_MESSAGES, PACK_ATTRIBUTE, pack_body, packs
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import OutgoingMessage, check_message
 
@@ -207,7 +206,7 @@ class Sender:
     def _entries(self, indexes: list[int], messages: list[OutgoingMessage], now_ms: int, most: int) -> Iterator[_Entry]:
         topic = self._state.topic
         for places, data in packs(topic, self._state.generation, now_ms, messages, max_messages=most):
-            body = json.dumps({"topic": topic, "messages": len(places)})
+            body = pack_body(topic, len(places))
             yield _Entry(body, data, [indexes[i] for i in places])
 
     def _send_batch(self, queue_url: str, batch: list[_Entry]) -> None:

@@ -14,7 +14,7 @@ from tidewheel.errors import HeldTooLong, InvalidValue
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.delivery.ingest_batch import NamedPack, groups, ingest_group, pack_of
-from tidewheel.flows.delivery.refusing import refuse, settle
+from tidewheel.flows.delivery.refusing import refuse, refuse_hopeless, refuse_some
 from tidewheel.flows.delivery.work import do_job, job_in
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.runs import MergeSize
@@ -25,6 +25,7 @@ from tidewheel.local.event_source import Failed
 from tidewheel.local.pump import Failure
 from tidewheel.memory.sqs_message import MemoryMessage
 from tidewheel.model.checked_clock import begin_invocation, unchecked_ms
+from tidewheel.model.pack import Pack
 from tidewheel.model.refused import QueuedMessage
 from tidewheel.model.settings import MAX_FUNCTION_S
 
@@ -47,9 +48,14 @@ class MemoryFunctions:
         failed: dict[str, Exception] = {}
         for packs in groups(self._readable(messages, failed)):
             topic = packs[0][1].topic
-            for left in ingest_group(packs, partial(ingest, self._ports, topic), lambda: True):
+
+            def refuse_named(name: str, pack: Pack, error: Exception) -> None:
+                refuse_some(self._ports, messages[name], pack, error)
+                self._log("ingest", name, error)
+
+            for left in ingest_group(packs, partial(ingest, self._ports, topic), refuse_named, lambda: True):
                 assert left.error is not None
-                self._settle([left.left_of(messages[name]) for name in left.names], left.error, failed)
+                self._settle([messages[name] for name in left.names], left.error, failed)
             del packs
         return failed
 
@@ -61,10 +67,10 @@ class MemoryFunctions:
                 self._settle([message], error, failed)
 
     def _settle(self, messages: Sequence[QueuedMessage], error: Exception, failed: dict[str, Exception]) -> None:
-        settled = settle(self._ports, messages, error, lambda: True)
-        for id, unrefused in [*settled.failures, *((each.id, error) for each in settled.refused)]:
+        done = refuse_hopeless(self._ports, messages, error, lambda: True)
+        for id, unrefused in [*done.failures, *((each.id, error) for each in done.refused)]:
             self._log("ingest", id, unrefused)
-        failed.update((each.id, error) for each in settled.left)
+        failed.update((each.id, error) for each in done.left)
 
     def deliver(self, batch: Sequence[MemoryMessage]) -> Failed:
         """As `functions/deliver/handler.py`. Does each job by itself."""

@@ -171,7 +171,7 @@ def select(pack: Pack, places: Sequence[int]) -> Pack:
 
 
 def encode_pack(pack: Pack) -> bytes:
-    """Encodes a pack that was read, or some messages of it."""
+    """Encodes some messages of a pack that was read. They fit, since the whole pack did."""
     none = [None] * len(pack)
     columns = zip(pack.texts, pack.encodings, pack.attributes or none, pack.options or none, strict=True)
     messages = [
@@ -185,6 +185,11 @@ def encode_pack(pack: Pack) -> bytes:
         for i, (text, encoding, attributes, options) in enumerate(columns)
     ]
     return _compressed(_encode(pack.topic, pack.generation, pack.sent_at_ms, messages), messages)
+
+
+def pack_body(topic: str, messages: int) -> str:
+    """Returns the body of a pack's SQS message, a line for people."""
+    return json.dumps({"topic": topic, "messages": messages})
 
 
 def _compressed(raw: bytes, messages: Sequence[OutgoingMessage]) -> bytes:

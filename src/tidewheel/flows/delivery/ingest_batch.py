@@ -6,13 +6,14 @@ and each portion is ingested before the next is decoded. SQS might have grouped 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from tidewheel.errors import CorruptPack, KeysNotSettled
+from tidewheel.flows.delivery.keys import name_of
 from tidewheel.ledger.bucket import content_id
 from tidewheel.model.message import id_text
-from tidewheel.model.pack import PACK_ATTRIBUTE, SENDER_SKEW_MS, Arrival, Pack, decode_pack, encode_pack, select
+from tidewheel.model.pack import PACK_ATTRIBUTE, SENDER_SKEW_MS, Arrival, Pack, decode_pack, select
 from tidewheel.model.refused import QueuedMessage
 
 MAX_HELD_BYTES = 64 * 1024 * 1024
@@ -72,77 +73,82 @@ def _emptied(held: dict[tuple[str, str], list[NamedPack]]) -> Iterator[list[Name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingPacks:
-    """Packs that were not ingested, or not as a whole.
+    """Packs that are left in the queue and come again.
 
     Attributes:
         names: of their SQS messages.
         error: the failure; None: there was no time for the packs.
-        rests: encoded packs of the messages that failed, by name. The other messages of these packs were ingested.
     """
 
     names: list[str]
     error: Exception | None
-    rests: Mapping[str, bytes] = field(default_factory=dict)
-
-    def left_of(self, message: QueuedMessage) -> QueuedMessage:
-        """Returns a message of these packs, without what was ingested of it."""
-        rest = self.rests.get(message.id)
-        if rest is None:
-            return message
-        pack = {PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": rest}}
-        return replace(message, attributes={**message.attributes, **pack})
 
 
 def ingest_group(
-    packs: list[NamedPack], ingest_packs: Callable[[list[Pack]], object], in_time: Callable[[], bool]
+    packs: list[NamedPack],
+    ingest_packs: Callable[[list[Pack]], object],
+    refuse_some: Callable[[str, Pack, Exception], None],
+    in_time: Callable[[], bool],
 ) -> list[PendingPacks]:
     """Ingests packs of one topic and generation. Halves the group while a pack fails the others.
 
     A pack can fail the others only before the commit. After a commit the same packs come again together, and find
-    their ledger. Messages whose keys cannot be settled are left out, and the others are ingested. If it stops then,
-    the same messages are left out again.
+    their ledger. Messages whose keys cannot be settled are refused before the others of their packs are ingested. If
+    it stops between the two, the packs come again, and the same messages are refused again.
 
     Args:
         packs: all of one topic and generation.
         ingest_packs: ingests some of them, or raises.
+        refuse_some: refuses some messages of the pack of a name, with the reason, or raises.
         in_time: whether there is time to begin.
     """
-    taken, unsettled, ids = packs, None, frozenset[str]()
-    while taken:
+    pending: list[PendingPacks] = []
+    while packs:
         if not in_time():
-            return [PendingPacks(names=_names(packs), error=None)]
+            return [*pending, _left(packs, None)]
         try:
-            ingest_packs([pack for _, pack in taken])
-            break
+            ingest_packs([pack for _, pack in packs])
+            return pending
         except KeysNotSettled as error:
-            if error.ids <= ids:
-                return [PendingPacks(names=_names(packs), error=error)]
-            unsettled, ids = error, ids | error.ids
-            taken = [(name, _without(pack, ids)) for name, pack in packs]
-            taken = [(name, pack) for name, pack in taken if len(pack)]
+            rests: list[NamedPack] = []
+            for place, (name, pack) in enumerate(packs):
+                if not in_time():
+                    return [*pending, _left([*rests, *packs[place:]], None)]
+                try:
+                    rest = _refused(name, pack, error, refuse_some)
+                except Exception as unsent:
+                    pending.append(PendingPacks(names=[name], error=unsent))
+                    continue
+                if len(rest):
+                    rests.append((name, rest))
+            if rests == packs:
+                return [*pending, _left(packs, error)]
+            packs = rests
         except Exception as error:
             if not isinstance(error, CorruptPack) or len(packs) == 1:
-                return [PendingPacks(names=_names(packs), error=error)]
+                return [*pending, _left(packs, error)]
             half = len(packs) // 2
-            return [left for part in (packs[:half], packs[half:]) for left in ingest_group(part, ingest_packs, in_time)]
-    rests = {name: encode_pack(select(pack, places)) for name, pack in packs if (places := _places(pack, ids))}
-    return [PendingPacks(names=[*rests], error=unsettled, rests=rests)] if rests else []
+            for part in (packs[:half], packs[half:]):
+                pending += ingest_group(part, ingest_packs, refuse_some, in_time)
+            return pending
+    return pending
 
 
-def _names(packs: list[NamedPack]) -> list[str]:
-    return [name for name, _ in packs]
+def _left(packs: list[NamedPack], error: Exception | None) -> PendingPacks:
+    return PendingPacks(names=[name for name, _ in packs], error=error)
 
 
-def _places(pack: Pack, ids: Collection[str]) -> list[int]:
-    return [i for i in range(len(pack)) if id_text(pack.ids[16 * i : 16 * i + 16]) in ids] if ids else []
-
-
-def _without(pack: Pack, ids: Collection[str]) -> Pack:
-    """Returns a pack without some messages. It has a progress of its own, as the whole pack may come again."""
-    out = _places(pack, ids)
-    if not out:
+def _refused(name: str, pack: Pack, error: KeysNotSettled, refuse_some: Callable[[str, Pack, Exception], None]) -> Pack:
+    """Refuses the messages of a pack whose keys cannot be settled. Returns the other messages."""
+    errors, kept = {}, []
+    for place, options in enumerate(pack.options or [None] * len(pack)):
+        named = options and name_of(id_text(pack.ids[16 * place : 16 * place + 16]), options)
+        if named in error.errors:
+            errors[place] = named
+        else:
+            kept.append(place)
+    if not errors:
         return pack
-    kept = select(pack, [i for i in range(len(pack)) if i not in set(out)])
-    if pack.arrival is None:
-        return kept
-    return replace(kept, arrival=replace(pack.arrival, name=content_id(pack.arrival.name.encode() + kept.ids)))
+    mine = KeysNotSettled(pack.topic, {named: error.errors[named] for named in errors.values()})
+    refuse_some(name, select(pack, list(errors)), mine)
+    return select(pack, kept)

@@ -24,6 +24,9 @@ _ATTEMPTS = 50
 _MOST_MOVES = 20
 
 
+_Unread = dict[tuple[str, str | None, str | None], Exception]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
     """A message of a batch that has a key, or replaces another message."""
@@ -32,6 +35,11 @@ class _Candidate:
     sent_ms: int
     options: Options
 
+    @property
+    def name(self) -> tuple[str, str | None, str | None]:
+        """Tells the message from another sender's that was given the same id."""
+        return name_of(self.id, self.options)
+
 
 def settle_keys(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> int:
     """Claims keys and replaces moved messages. Returns how many messages lost.
@@ -39,8 +47,8 @@ def settle_keys(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> int:
     Each message with a key claims the key. Each message that moves another message replaces it.
 
     If it stops anywhere, the batch comes again and finds the earlier writes: an entry that names the message already,
-    or its tombstone. A message that has claimed its key is still in an ingest queue, so the message that it superseded
-    has a successor.
+    or its tombstone. A message that has claimed its key is still in an ingest queue or in the queue of refused
+    messages, so the message that it superseded has a successor.
 
     Raises:
         KeysNotSettled: items of some messages cannot be read. All others are settled.
@@ -52,7 +60,7 @@ def settle_keys(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> int:
         return 0
     settling = _Settling(ports, state)
     losers: list[MessageId] = []
-    unread: dict[str, Exception] = {}
+    unread: _Unread = {}
     candidates = _with_allowed_moves(ports, state.topic, candidates, unread)
 
     def side_by_side(groups: list[list[_Candidate]], settle: Callable[[list[_Candidate]], list[MessageId]]) -> None:
@@ -66,12 +74,17 @@ def settle_keys(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> int:
     side_by_side([[each] for each in candidates if each.options.moves is not None], settling.move)
     by_key: dict[str, list[_Candidate]] = {}
     for each in candidates:
-        if each.options.key is not None and each.id not in losers and each.id not in unread:
+        if each.options.key is not None and each.id not in losers and each.name not in unread:
             by_key.setdefault(each.options.key, []).append(each)
     side_by_side(list(by_key.values()), settling.claim)
     if unread:
         raise KeysNotSettled(state.topic, unread)
     return len(losers)
+
+
+def name_of(message_id: MessageId, options: Options) -> tuple[str, str | None, str | None]:
+    """Returns by what `KeysNotSettled` names a message."""
+    return message_id, options.key, options.moves
 
 
 def _candidates(pack: Pack) -> list[_Candidate]:
@@ -83,19 +96,17 @@ def _candidates(pack: Pack) -> list[_Candidate]:
 
 
 @contextmanager
-def _noted(unread: dict[str, Exception], candidates: Sequence[_Candidate]) -> Iterator[None]:
-    """Notes candidates of whose keys or moves an item cannot be read."""
+def _noted(unread: _Unread, candidates: Sequence[_Candidate]) -> Iterator[None]:
+    """Notes the error of candidates for whose keys or moves an item cannot be read."""
     try:
         yield
     except NewerRelease:
         raise
     except (CorruptMetadata, InvalidValue) as error:
-        unread.update(dict.fromkeys((each.id for each in candidates), error))
+        unread.update(dict.fromkeys((each.name for each in candidates), error))
 
 
-def _with_allowed_moves(
-    ports: Ports, topic: str, candidates: list[_Candidate], unread: dict[str, Exception]
-) -> list[_Candidate]:
+def _with_allowed_moves(ports: Ports, topic: str, candidates: list[_Candidate], unread: _Unread) -> list[_Candidate]:
     """Returns the candidates without moves that nobody allowed: such a message comes beside the other message.
 
     A pack may name any ids. Only the item that `reschedule` writes under its own permission makes a move count.
@@ -110,7 +121,7 @@ def _with_allowed_moves(
 
     for _ in ports.parallel(check, [i for i, each in enumerate(candidates) if each.options.moves is not None]):
         pass
-    return [each for each in candidates if each.id not in unread]
+    return [each for each in candidates if each.name not in unread]
 
 
 class _Settling:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from tidewheel.errors import CorruptPack, KeysNotSettled, NewerRelease, TopicReplaced, UnknownTopic, WrongQueue
@@ -11,6 +12,7 @@ from tidewheel.flows.delivery.away import away_since_s
 from tidewheel.flows.ports import Ports
 from tidewheel.model import object_names
 from tidewheel.model.message import SQS_MAX_BYTES
+from tidewheel.model.pack import PACK_ATTRIBUTE, Pack, encode_pack, pack_body
 from tidewheel.model.refused import QueuedMessage, document_text, reference, refused_document
 from tidewheel.model.triggers import UNKNOWN_WAIT_S
 
@@ -33,13 +35,13 @@ def hopeless_until_ms(ports: Ports, error: Exception) -> float:
     return until_ms if isinstance(error, NewerRelease) else -math.inf
 
 
-class Settled(NamedTuple):
+class Refusals(NamedTuple):
     """What became of messages that failed.
 
     Attributes:
         refused: no retry helps these.
         left: the others, which come again.
-        failures: why some were not refused that should have been, with their messages' ids.
+        failures: the ids of messages that could not be refused although no retry helps them, and why.
     """
 
     refused: list[QueuedMessage]
@@ -47,23 +49,32 @@ class Settled(NamedTuple):
     failures: list[tuple[str, Exception]]
 
 
-def settle(ports: Ports, messages: Sequence[QueuedMessage], error: Exception, has_time: Callable[[], bool]) -> Settled:
+def refuse_hopeless(
+    ports: Ports, messages: Sequence[QueuedMessage], error: Exception, has_time: Callable[[], bool]
+) -> Refusals:
     """Refuses messages whose error is permanent, while there is time. The others come again."""
-    settled = Settled([], [], [])
+    done = Refusals([], [], [])
     try:
         until_ms = hopeless_until_ms(ports, error)
     except Exception as unread:
-        return Settled([], list(messages), [(messages[0].id, unread)])
+        return Refusals([], list(messages), [(messages[0].id, unread)])
     for message in messages:
         hopeless = message.sent_at_ms <= until_ms and has_time()
         try:
             if hopeless:
                 refuse(ports, message, str(error))
         except Exception as unsent:
-            settled.failures.append((message.id, unsent))
+            done.failures.append((message.id, unsent))
             hopeless = False
-        (settled.refused if hopeless else settled.left).append(message)
-    return settled
+        (done.refused if hopeless else done.left).append(message)
+    return done
+
+
+def refuse_some(ports: Ports, message: QueuedMessage, pack: Pack, error: Exception) -> None:
+    """Refuses some messages of a pack, as `refuse` with a pack of these alone."""
+    data = {PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": encode_pack(pack)}}
+    body = pack_body(pack.topic, len(pack))
+    refuse(ports, replace(message, body=body, attributes={**message.attributes, **data}), str(error))
 
 
 def refuse(ports: Ports, message: QueuedMessage, reason: str) -> None:
