@@ -427,6 +427,22 @@ def test_a_subscription_that_changes_at_every_try_gets_its_messages_through_the_
     assert world.received("billing") == once(ids_of(pack))
 
 
+def test_a_large_park_of_a_subscription_that_is_deleted_meanwhile_leaves_no_object() -> None:
+    world = a_world("audit", "billing")
+    pause(world)
+    noise = random.Random(7).randbytes(300_000).hex()
+    put = world.service.parks.put
+
+    def deleted_before(*given: Any) -> Parked:
+        states.delete_subscription(world.ports, TOPIC, "billing")
+        return put(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.service.parks, "put", deleted_before)
+        world.send(MINUTE, body=noise)
+    assert not parks(world) and world.service.objects.names(PARKED) == []
+
+
 def test_messages_that_the_table_does_not_take_are_held_until_it_does() -> None:
     world = a_world("audit", "billing")
     pause(world)

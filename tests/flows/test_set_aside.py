@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.flows.world import HOUR, MINUTE, TOPIC, World, failing_reads, once
+from tidewheel.errors import CorruptMetadata
 from tidewheel.flows.delivery import deliver
 from tidewheel.flows.delivery.deliver import deliver_part
 from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.upkeep.due_checks import check_set_aside
+from tidewheel.flows.upkeep.sweep_result import SweepResult
 
 
 def test_a_part_that_misses_another_ledger_when_it_comes_again_loses_neither(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,3 +40,26 @@ def test_a_part_that_misses_another_ledger_when_it_comes_again_loses_neither(mon
     assert set(world.received()) == set(ids)
     assert world.received() - once(ids) == once(ids[:1])  # the first try put it aside, and died
     assert world.service.set_aside.all(TOPIC) == []
+
+
+def test_a_suspect_is_tried_although_its_subscription_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise nobody would ever count its tries, and list it as damaged."""
+    world = World(inline_rows=1)
+    world.send(HOUR), world.send(HOUR)
+    ledger, _ = (each.object_name for each in world.service.buckets.all(TOPIC))
+    world.clock.advance_ms(HOUR - 5 * MINUTE)
+    with failing_reads(world, {ledger: TimeoutError()}):
+        dispatch(world.ports, TOPIC)
+        [opened] = world.service.deliveries.all(TOPIC)
+        deliver_part(world.ports, opened.key, 0)
+    [suspect] = world.service.set_aside.all(TOPIC)
+
+    def unread(*_: object) -> None:
+        raise CorruptMetadata("the subscription")
+
+    world.clock.advance_ms(HOUR)
+    swept = SweepResult()
+    with monkeypatch.context() as patch:
+        patch.setattr(world.service.subscriptions, "read", unread)
+        check_set_aside(world.ports, suspect.key, swept)
+    assert swept.tries == 1
