@@ -9,6 +9,7 @@ import pytest
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, once
 from tidewheel.clock import ManualClock
 from tidewheel.errors import InvalidValue, QueueUnavailable, RetentionExpired, UnknownSubscription, UnknownTopic
+from tidewheel.flows.administration import pause as states
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.administration.replay import ReplayResult, replay
 from tidewheel.flows.administration.subscribe import create_subscription
@@ -223,6 +224,19 @@ def test_a_delivery_that_is_still_open_is_not_opened_a_second_time() -> None:
     assert world.received() == once(ids)
     assert run_replay(world).plans == 1
     assert run_replay(world).skipped == 1
+
+
+def test_what_a_resumed_subscription_is_still_to_get_does_not_come_twice() -> None:
+    world = World(**KEPT)
+    ids = world.send(HOUR)
+    world.run(2 * HOUR, sweeps=True)
+    states.pause(world.ports, TOPIC, "billing")
+    missed = world.send(HOUR)
+    world.run(2 * HOUR)
+    states.resume(world.ports, world.ports.queues, world.clock, TOPIC, "billing")  # its job has not caught up yet
+    assert run_replay(world).messages == 1
+    world.run(HOUR, sweeps=True)
+    assert world.received() == once([*ids, *ids, *missed])
 
 
 def test_a_late_worker_of_the_first_delivery_does_not_touch_the_replay() -> None:

@@ -11,7 +11,7 @@ from tidewheel.errors import CorruptMetadata, InvalidValue, NewerRelease, Object
 from tidewheel.flows.delivery import release
 from tidewheel.flows.delivery.addressed import rows_for
 from tidewheel.flows.delivery.due_rows import Unread, due_rows, rows_of, without_expired
-from tidewheel.flows.delivery.parking import enqueue_drains, mark_broken, park_inline, park_part
+from tidewheel.flows.delivery.parking import DrainHint, enqueue_drains, mark_broken, park_inline, park_part
 from tidewheel.flows.delivery.plan_anew import deliver_anew
 from tidewheel.flows.delivery.set_aside import deliver_unindexed, set_aside, set_aside_all
 from tidewheel.flows.ports import Ports
@@ -164,6 +164,7 @@ def _park_rest(
     if outcome.down and not mark_broken(ports, key.topic, key.subscription, key.generation):
         ports.deliveries.delete([key])
         return 0
+    hints: Sequence[DrainHint | None]
     try:
         hints = [park_part(ports, state, key, part, left, refused=outcome.refused_some)]
     except Exception:

@@ -138,7 +138,7 @@ def mark_broken(ports: Ports, topic: str, name: str, generation: str) -> bool:
 
 def park_part(
     ports: Ports, state: TopicState, key: DeliveryKey, part: int, rows: pa.Table, *, refused: bool
-) -> DrainHint | None:
+) -> DrainHint:
     """Parks the messages of a part that a queue did not take, and marks the part done. Returns the drain to enqueue.
 
     If it stops
@@ -148,9 +148,6 @@ def park_part(
 
     `refused` tells whether the queue refused the messages for their own sake, and took others.
     """
-    if not rows.num_rows:
-        ports.deliveries.part_done(key, part)
-        return None
     owner = ParkKey(topic=key.topic, subscription=key.subscription, generation=key.generation, id="")
     next_check_ms = unchecked_ms(ports.clock) + FIRST_WAIT_S * 1000
     park = _park(ports, owner, encoded(state, rows), rows.num_rows, next_check_ms, refused=refused)
