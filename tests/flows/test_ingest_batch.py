@@ -10,8 +10,9 @@ from tests.flows.world import DAY, MINUTE, TOPIC, World
 from tidewheel.errors import CorruptMetadata, CorruptPack, KeysNotSettled
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.delivery.ingest_batch import MAX_HELD_BYTES, NamedPack, PendingPacks, groups, ingest_group
-from tidewheel.flows.delivery.keys import name_of
-from tidewheel.model.message import id_text
+from tidewheel.flows.delivery.keys import candidates_of
+from tidewheel.model.key import KeyEntry
+from tidewheel.model.message import MessageId
 from tidewheel.model.pack import Arrival, Pack
 from tidewheel.model.triggers import RETENTION_S
 
@@ -41,7 +42,7 @@ def test_a_portion_is_dealt_with_before_the_next_is_read() -> None:
 
 def unsettled(*packs: Pack) -> KeysNotSettled:
     """The error of the messages of packs, which each have one."""
-    names = [name_of(id_text(pack.ids), options) for pack in packs for options in pack.options or () if options]
+    names = [each.name for pack in packs for each in candidates_of(pack)]
     return KeysNotSettled(TOPIC, {name: CorruptMetadata(f"entry {name[1]}") for name in names})
 
 
@@ -103,6 +104,24 @@ def test_nothing_of_a_pack_is_ingested_before_its_messages_are_refused() -> None
     [left] = ingest_group(packs, ingest_packs, refusing := Refusing("down"), always)
     assert (left.names, type(left.error)) == (["down"], ConnectionError)
     assert (refusing.refused, ingested) == ([("up", 1, "entry up")], [packs[2][1]])
+
+
+def test_a_message_whose_move_nobody_allowed_is_refused_alone_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, refusing = World(), Refusing()
+    [old] = world.send(DAY)
+    bad = world.pack(DAY, key="cart-17")
+    [options] = bad.options or [None]
+    assert options is not None
+    bad = replace(bad, options=[replace(options, moves=MessageId(old))])
+
+    def unread(_: str, entry: KeyEntry) -> None:
+        raise CorruptMetadata(f"entry {entry.key}")
+
+    monkeypatch.setattr(world.service.keys, "claim", unread)
+    packs = [("bad", bad), *named(world, 2)]
+    assert ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), refusing, always) == []
+    assert refusing.refused == [("bad", 1, "entry cart-17")]
+    assert sum(bucket.rows for bucket in world.service.buckets.all(TOPIC)) == 1 + 2
 
 
 def test_keys_that_cannot_be_settled_and_are_of_no_pack_end_the_tries() -> None:

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from tidewheel.errors import CorruptPack, KeysNotSettled
-from tidewheel.flows.delivery.keys import name_of
+from tidewheel.flows.delivery.keys import candidates_of
 from tidewheel.ledger.bucket import content_id
-from tidewheel.model.message import id_text
 from tidewheel.model.pack import PACK_ATTRIBUTE, SENDER_SKEW_MS, Arrival, Pack, decode_pack, select
 from tidewheel.model.refused import QueuedMessage
 
@@ -140,15 +139,9 @@ def _left(packs: list[NamedPack], error: Exception | None) -> PendingPacks:
 
 def _refused(name: str, pack: Pack, error: KeysNotSettled, refuse_some: Callable[[str, Pack, Exception], None]) -> Pack:
     """Refuses the messages of a pack whose keys cannot be settled. Returns the other messages."""
-    errors, kept = {}, []
-    for place, options in enumerate(pack.options or [None] * len(pack)):
-        named = options and name_of(id_text(pack.ids[16 * place : 16 * place + 16]), options)
-        if named in error.errors:
-            errors[place] = named
-        else:
-            kept.append(place)
-    if not errors:
+    bad = {each.place: each.name for each in candidates_of(pack) if each.name in error.errors}
+    if not bad:
         return pack
-    mine = KeysNotSettled(pack.topic, {named: error.errors[named] for named in errors.values()})
-    refuse_some(name, select(pack, list(errors)), mine)
-    return select(pack, kept)
+    mine = KeysNotSettled(pack.topic, {each: error.errors[each] for each in bad.values()})
+    refuse_some(name, select(pack, list(bad)), mine)
+    return select(pack, [place for place in range(len(pack)) if place not in bad])

@@ -24,21 +24,25 @@ _ATTEMPTS = 50
 _MOST_MOVES = 20
 
 
-_Unread = dict[tuple[str, str | None, str | None], Exception]
+_Name = tuple[str, str | None, str | None]
+_Unread = dict[_Name, Exception]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Candidate:
-    """A message of a batch that has a key, or replaces another message."""
+class Candidate:
+    """A message of a batch that has a key, or replaces another message.
+
+    Attributes:
+        name: id, key and moved id, as sent. Tells the message from another sender's that was given the same id.
+        place: in its pack.
+        options: as sent, without a move that nobody allowed.
+    """
 
     id: MessageId
+    name: _Name
+    place: int
     sent_ms: int
     options: Options
-
-    @property
-    def name(self) -> tuple[str, str | None, str | None]:
-        """Tells the message from another sender's that was given the same id."""
-        return name_of(self.id, self.options)
 
 
 def settle_keys(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> int:
@@ -55,7 +59,7 @@ def settle_keys(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> int:
         ConcurrentModification: others changed a key under every attempt; the batch may come again.
     """
     # SQS may hand a pack out twice: a message must not lose against itself.
-    candidates = list({each.id: each for pack in packs for each in _candidates(pack)}.values())
+    candidates = list({each.id: each for pack in packs for each in candidates_of(pack)}.values())
     if not candidates:
         return 0
     settling = _Settling(ports, state)
@@ -63,7 +67,7 @@ def settle_keys(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> int:
     unread: _Unread = {}
     candidates = _with_allowed_moves(ports, state.topic, candidates, unread)
 
-    def side_by_side(groups: list[list[_Candidate]], settle: Callable[[list[_Candidate]], list[MessageId]]) -> None:
+    def side_by_side(groups: list[list[Candidate]], settle: Callable[[list[Candidate]], list[MessageId]]) -> None:
         def one(index: int) -> None:
             with _noted(unread, groups[index]):
                 losers.extend(settle(groups[index]))
@@ -72,7 +76,7 @@ def settle_keys(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> int:
             pass
 
     side_by_side([[each] for each in candidates if each.options.moves is not None], settling.move)
-    by_key: dict[str, list[_Candidate]] = {}
+    by_key: dict[str, list[Candidate]] = {}
     for each in candidates:
         if each.options.key is not None and each.id not in losers and each.name not in unread:
             by_key.setdefault(each.options.key, []).append(each)
@@ -82,21 +86,19 @@ def settle_keys(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> int:
     return len(losers)
 
 
-def name_of(message_id: MessageId, options: Options) -> tuple[str, str | None, str | None]:
-    """Returns by what `KeysNotSettled` names a message."""
-    return message_id, options.key, options.moves
-
-
-def _candidates(pack: Pack) -> list[_Candidate]:
-    return [
-        _Candidate(id=id_text(pack.ids[16 * i : 16 * i + 16]), sent_ms=pack.sent_at_ms, options=options)
-        for i, options in enumerate(pack.options or ())
-        if options is not None and (options.key is not None or options.moves is not None)
-    ]
+def candidates_of(pack: Pack) -> list[Candidate]:
+    """Returns the messages of a pack whose keys or moves are to be settled."""
+    found = []
+    for place, options in enumerate(pack.options or ()):
+        if options is not None and (options.key is not None or options.moves is not None):
+            id = id_text(pack.ids[16 * place : 16 * place + 16])
+            name = id, options.key, options.moves
+            found.append(Candidate(id=id, name=name, place=place, sent_ms=pack.sent_at_ms, options=options))
+    return found
 
 
 @contextmanager
-def _noted(unread: _Unread, candidates: Sequence[_Candidate]) -> Iterator[None]:
+def _noted(unread: _Unread, candidates: Sequence[Candidate]) -> Iterator[None]:
     """Notes the error of candidates for whose keys or moves an item cannot be read."""
     try:
         yield
@@ -106,7 +108,7 @@ def _noted(unread: _Unread, candidates: Sequence[_Candidate]) -> Iterator[None]:
         unread.update(dict.fromkeys((each.name for each in candidates), error))
 
 
-def _with_allowed_moves(ports: Ports, topic: str, candidates: list[_Candidate], unread: _Unread) -> list[_Candidate]:
+def _with_allowed_moves(ports: Ports, topic: str, candidates: list[Candidate], unread: _Unread) -> list[Candidate]:
     """Returns the candidates without moves that nobody allowed: such a message comes beside the other message.
 
     A pack may name any ids. Only the item that `reschedule` writes under its own permission makes a move count.
@@ -135,7 +137,7 @@ class _Settling:
         # The slot of an earlier message may be sealed before this call ends: its tombstone may be too late.
         self._near_ms = self._now_ms + settings.lookahead_ms + settings.slot_ms + MAX_FUNCTION_S * 1000
 
-    def move(self, candidates: list[_Candidate]) -> list[MessageId]:
+    def move(self, candidates: list[Candidate]) -> list[MessageId]:
         """Replaces moved messages by the candidates. Returns the candidates that came too late.
 
         The client does the same write, so the first writer decides for both.
@@ -150,7 +152,7 @@ class _Settling:
                 losers.append(mine.id)
         return losers
 
-    def claim(self, candidates: list[_Candidate]) -> list[MessageId]:
+    def claim(self, candidates: list[Candidate]) -> list[MessageId]:
         """Settles the candidates of a key, oldest first. Returns the losers."""
         entries = sorted(
             ((self._entry(each), each) for each in candidates), key=lambda pair: (*pair[0].version, pair[0].id)
@@ -171,7 +173,7 @@ class _Settling:
                 losers.append(mine.id)
         return losers
 
-    def _entry(self, mine: _Candidate) -> KeyEntry:
+    def _entry(self, mine: Candidate) -> KeyEntry:
         options = mine.options
         assert options.key is not None and options.seq is not None
         due_ms = id_deliver_at_ms(id_bytes(mine.id))
@@ -287,7 +289,7 @@ class _Settling:
         slot = id_deliver_at_ms(id_bytes(message_id)) // self._state.slot_ms
         return self._storage.tombstones.read(self._state.topic, slot, message_id)
 
-    def _drop(self, mine: _Candidate) -> None:
+    def _drop(self, mine: Candidate) -> None:
         own = tombstone(mine.id, self._state.slot_ms, self._now_ms, certain=False)
         self._storage.tombstones.put(self._state.topic, own)
 

@@ -36,7 +36,7 @@ def hopeless_until_ms(ports: Ports, error: Exception) -> float:
 
 
 class Refusals(NamedTuple):
-    """What became of messages that failed.
+    """The outcome of failed messages.
 
     Attributes:
         refused: no retry helps these.
