@@ -25,12 +25,12 @@ import duckdb
 from benchmarks.bench_ledger import DATA, SPAN_MS, START_MS
 from benchmarks.process_memory import watched
 from tidewheel.clock import ManualClock
+from tidewheel.jobs.job import Job
+from tidewheel.jobs.location import Location
 from tidewheel.memory import MemoryService
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
 from tidewheel.spark.importing import Imported, import_messages
-from tidewheel.spark.job import Job
-from tidewheel.spark.location import Location
 from tidewheel.spark.session import local_session
 
 ROWS = 1_000_000

@@ -32,6 +32,7 @@ from benchmarks.bench_ledger import DATA, SPAN_MS, START_MS
 from benchmarks.process_memory import watched
 from tidewheel.clock import ManualClock
 from tidewheel.flows.upkeep.merge import Engine, in_process, merge
+from tidewheel.jobs.location import Location
 from tidewheel.ledger.bucket import Bucket, content_id
 from tidewheel.ledger.ledger import encode_ledger, rows_table
 from tidewheel.memory import MemoryService
@@ -39,7 +40,6 @@ from tidewheel.model.message import Encoding
 from tidewheel.model.object_names import ledger_name
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
-from tidewheel.spark.location import Location
 
 CORES = 2
 LEDGERS, ROWS = 300, 10_000

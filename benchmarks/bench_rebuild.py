@@ -27,6 +27,7 @@ from tidewheel.flows.recovery.rebuild import ledgers_of, rebuild
 from tidewheel.flows.recovery.rebuild_engine import Overlaps
 from tidewheel.flows.upkeep.checkpoint import store_checkpoint
 from tidewheel.flows.upkeep.merge_rows import MergeWork
+from tidewheel.jobs.location import Location
 from tidewheel.ledger.bucket import Bucket, content_id
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.ledger.ledger import SCHEMA, encode_ledger
@@ -35,7 +36,6 @@ from tidewheel.model.checkpoint import checkpoint_of
 from tidewheel.model.object_names import ledger_name
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
-from tidewheel.spark.location import Location
 from tidewheel.spark.rebuilding import OnSpark
 from tidewheel.spark.session import local_session
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tidewheel.spark.glue import on_glue
 from tidewheel.spark.importing import import_messages as main
-from tidewheel.spark.job import on_glue
 
 if __name__ == "__main__":
     on_glue(main)

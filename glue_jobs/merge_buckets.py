@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidewheel.spark.job import on_glue
+from tidewheel.spark.glue import on_glue
 from tidewheel.spark.merging import merge_buckets as main
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from werkzeug.serving import make_server
 
 from tests.artifact_jobs.aws import KEPT, Door
 from tests.infra.resolved import PSEUDO
-from tidewheel.spark.location import Location
+from tidewheel.jobs.location import Location
 
 BUCKET = "shop-messages"
 

@@ -16,8 +16,8 @@ from tests.contract.builders import Store
 from tidewheel.aws.dynamodb.storage import DynamoStorage
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.clock import ManualClock
+from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.memory import MemoryObjects, MemoryService
-from tidewheel.spark.folder_objects import FolderObjects
 
 
 @pytest.fixture(scope="module")

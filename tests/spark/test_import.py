@@ -25,18 +25,18 @@ from pyspark.sql.types import DoubleType
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPort, CrashPlan, World
 from tidewheel.errors import InvalidValue, UnknownTopic
+from tidewheel.jobs.folder_objects import FolderObjects
+from tidewheel.jobs.import_options import Columns, parse_options
+from tidewheel.jobs.job import Job
+from tidewheel.jobs.location import Location
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.model.message import Encoding, id_deliver_at_ms, id_text
 from tidewheel.spark import import_cuts, importing
-from tidewheel.spark.folder_objects import FolderObjects
 from tidewheel.spark.import_input import MALFORMED, Input
-from tidewheel.spark.import_options import Columns, parse_options
 from tidewheel.spark.import_rows import REJECT, Terms, mapped
 from tidewheel.spark.import_times import time_of
 from tidewheel.spark.importing import LATE, Imported, import_messages
-from tidewheel.spark.job import Job
 from tidewheel.spark.ledger_sink import distinct_rows
-from tidewheel.spark.location import Location
 
 Row = dict[str, Any]
 

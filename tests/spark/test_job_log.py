@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tidewheel.spark.job import parse_arguments, structured
+from tidewheel.jobs.job import parse_arguments, structured
 
 
 def test_a_job_on_glue_logs_json_with_the_keys_of_the_functions_logs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,8 @@ from tidewheel.errors import CorruptLedger, InvalidValue, UnknownTopic
 from tidewheel.flows.ports.buckets import Commit
 from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.ports.objects import Objects
+from tidewheel.jobs.folder_objects import FolderObjects
+from tidewheel.jobs.location import Location
 from tidewheel.ledger.bucket import BucketId
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.memory import MemoryService
@@ -32,10 +34,8 @@ from tidewheel.memory.buckets import MemoryBuckets
 from tidewheel.model.object_names import ledger_name
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState, new_topic_state
-from tidewheel.spark.folder_objects import FolderObjects
 from tidewheel.spark.ledger_source import SPARK_SCHEMA, LedgerReader, Runs
 from tidewheel.spark.live_ledgers import in_listing, snapshot
-from tidewheel.spark.location import Location
 
 START_MS = 1_767_225_600_000
 DAY_MS = 24 * 3600 * 1000

@@ -17,6 +17,8 @@ from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.upkeep.merge import Engine, in_process
 from tidewheel.flows.upkeep.merge_planning import Merge, choose
 from tidewheel.flows.upkeep.merge_rows import MergeWork
+from tidewheel.jobs.folder_objects import FolderObjects
+from tidewheel.jobs.location import Location
 from tidewheel.ledger.bucket import Bucket, content_id
 from tidewheel.ledger.ledger import encode_ledger, rows_table
 from tidewheel.ledger.rows import in_order
@@ -24,8 +26,6 @@ from tidewheel.ledger.writer import SOURCES_TAG
 from tidewheel.model.message import Encoding
 from tidewheel.model.object_names import ledger_name
 from tidewheel.model.settings import TopicSettings
-from tidewheel.spark.folder_objects import FolderObjects
-from tidewheel.spark.location import Location
 from tidewheel.spark.merging import on_spark
 
 START_MS = 1_767_225_600_000

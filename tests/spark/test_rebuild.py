@@ -16,10 +16,10 @@ from tidewheel.flows.recovery.rebuild import ledgers_of
 from tidewheel.flows.recovery.rebuild_engine import InProcess
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.jobs.job import Job
+from tidewheel.jobs.location import Location
 from tidewheel.model.object_names import ASIDE
 from tidewheel.model.settings import TopicSettings
-from tidewheel.spark.job import Job
-from tidewheel.spark.location import Location
 from tidewheel.spark.rebuilding import OnSpark, rebuild_index, topic_settings
 
 

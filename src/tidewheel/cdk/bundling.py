@@ -73,6 +73,7 @@ LEFT_OUT = {
     "tidewheel/cost/*": "the calculation of bills",
     "tidewheel/local/*": "the local runtime",
     "tidewheel/memory/*": "the metadata in memory, for tests",
+    "tidewheel/jobs/*": "the Glue jobs",
     "tidewheel/spark/*": "the Glue jobs",
 }
 """Pattern -> reason, for the files to leave out. Patterns match names in the archive; `*` matches `/` too."""

@@ -102,7 +102,7 @@ def import_messages(
 
 def _run(ctx: typer.Context, script: str, arguments: Mapping[str, object], cores: int | None) -> Any:
     """Runs a job, with a progress bar on standard error and the output on standard output."""
-    from tidewheel.spark.local_jobs import run_job
+    from tidewheel.local.job_runs import run_job
 
     target: Target = ctx.obj
     given = {name: "true" if value is True else str(value) for name, value in arguments.items() if value}

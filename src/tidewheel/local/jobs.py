@@ -58,7 +58,7 @@ def run_on_spark(job: str, arguments: dict[str, str], *, stack_name: str, endpoi
         ExtraMissing: pyspark is not installed.
         JavaMissing: there is no Java that Spark runs on.
     """
-    from tidewheel.spark.local_jobs import run_job
+    from tidewheel.local.job_runs import run_job
 
     return run_job(job, arguments, stack_name=stack_name, endpoint_url=endpoint_url, clock=clock)
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, NumericType, StringType, StructField, StructType
 
 from tidewheel.errors import InvalidValue
-from tidewheel.spark.import_options import FORMATS, Columns, ImportOptions
+from tidewheel.jobs.import_options import FORMATS, Columns, ImportOptions
 
 MALFORMED = "_corrupt_record"
 """The column with the text of an unreadable line."""

@@ -26,11 +26,11 @@ from pyspark.sql.types import (
 )
 
 from tidewheel.errors import InvalidValue
+from tidewheel.jobs.import_options import Columns
 from tidewheel.model.duration import MAX_DELAY_MS
 from tidewheel.model.message import HEADER_ATTRIBUTE, MAX_ATTRIBUTES, MAX_MESSAGE_BYTES, Encoding
 from tidewheel.model.validation import MAX_KEY_CHARACTERS
 from tidewheel.spark.import_input import MALFORMED, Input
-from tidewheel.spark.import_options import Columns
 from tidewheel.spark.import_times import Time, time_of
 from tidewheel.spark.ledger_source import SPARK_SCHEMA
 

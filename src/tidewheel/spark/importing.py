@@ -26,15 +26,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidewheel.errors import InvalidValue, UnknownTopic
+from tidewheel.jobs.import_options import ImportOptions, parse_options
+from tidewheel.jobs.job import Job
 from tidewheel.model.object_names import cuts_name, random_attempt
 from tidewheel.model.topic_state import TopicState
 from tidewheel.spark import import_rows as rows_of
 from tidewheel.spark.import_commits import commit_ledger
 from tidewheel.spark.import_cuts import Cuts, SlotWeight, grain_slots, make_cuts, stored_cuts
 from tidewheel.spark.import_input import InputFiles, explained, find_files, read_input
-from tidewheel.spark.import_options import ImportOptions, parse_options
 from tidewheel.spark.import_rows import BYTES, REJECT, SLOT, TIMING, Terms
-from tidewheel.spark.job import Job
 from tidewheel.spark.ledger_sink import PART, CutLedger, Target, decode_manifest, sink_options
 
 LATE = "became due while it was imported"

@@ -34,6 +34,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from tidewheel.errors import CorruptMetadata
 from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.upkeep.merge_rows import store_rows
+from tidewheel.jobs.location import Location
 from tidewheel.ledger.bucket import Bucket, BucketId, Tail
 from tidewheel.ledger.rows import SCHEMA
 from tidewheel.ledger.segment_table import decode_segments, encode_segments
@@ -41,7 +42,6 @@ from tidewheel.ledger.slots import decode_slots, encode_slots
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.untrusted import json_of, mapping, text, whole
-from tidewheel.spark.location import Location
 
 PART = "part"
 

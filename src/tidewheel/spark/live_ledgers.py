@@ -9,10 +9,10 @@ from tidewheel.errors import ConcurrentModification, UnknownTopic
 from tidewheel.flows.delivery.load_index import complete
 from tidewheel.flows.ports import Storage
 from tidewheel.flows.ports.objects import Objects, StoredObject
+from tidewheel.jobs.location import Location, client
 from tidewheel.ledger.reader import segments_of
 from tidewheel.model.object_names import LEDGERS, is_ledger, topic_prefix
 from tidewheel.model.segment import Segment
-from tidewheel.spark.location import Location, client
 
 _ATTEMPTS = 5
 _THREADS = 16

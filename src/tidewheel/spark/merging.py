@@ -14,9 +14,9 @@ from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.upkeep.merge import Engine, Merged, merge
 from tidewheel.flows.upkeep.merge_planning import Merge
 from tidewheel.flows.upkeep.merge_rows import MergeWork, write_output
+from tidewheel.jobs.job import MAX_JOB_S, Job
+from tidewheel.jobs.location import Location
 from tidewheel.ledger.bucket import Bucket
-from tidewheel.spark.job import MAX_JOB_S, Job
-from tidewheel.spark.location import Location
 from tidewheel.spark.progress import watched
 
 

@@ -22,12 +22,12 @@ from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.recovery.rebuild_engine import Ids, Overlaps, message_ids, sharing
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
 from tidewheel.flows.upkeep.merge_rows import MergeWork
+from tidewheel.jobs.job import MAX_JOB_S, Job
+from tidewheel.jobs.location import Location
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.setting import settings_of
 from tidewheel.model.settings import MAX_FUNCTION_S, TopicSettings, read_setting
-from tidewheel.spark.job import MAX_JOB_S, Job
-from tidewheel.spark.location import Location
 from tidewheel.spark.merging import on_spark
 
 _GROUP_BYTES = 64 * 1024 * 1024

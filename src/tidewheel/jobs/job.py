@@ -1,27 +1,29 @@
-"""Gives every Glue job its arguments, the service's ports and Spark.
+"""Gives every job its arguments, the service's ports and Spark.
 
 A script in `glue_jobs/` is the entry point of its job, on Glue and on this machine: `main(job)` does the work,
-`on_glue`
-makes the job from Glue's command line, `local_jobs` makes it from an emulated AWS or a deployed stack.
+`spark.glue.on_glue` makes the job from Glue's command line, `local.job_runs` makes it from an emulated AWS or a
+deployed stack.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import boto3
-from pyspark.sql import SparkSession
 
 from tidewheel.aws.service import Service
 from tidewheel.client.connection import Connection
-from tidewheel.clock import Clock, SystemClock
+from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.ports.objects import Objects
-from tidewheel.spark.location import Location
+from tidewheel.jobs.location import Location
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MAX_JOB_S = 7_200
 """Time-out of every job in the stack."""
@@ -73,16 +75,6 @@ class Job:
         if value not in ("true", "false"):
             raise InvalidValue(f"--{name}", value, "give true or false")
         return value == "true"
-
-
-def on_glue(main: Callable[[Job], object], argv: Sequence[str] = sys.argv) -> None:
-    """Runs a job on Glue."""
-    arguments = parse_arguments(argv[1:])
-    say = structured(arguments)
-    # Glue's own environment may name no Region.
-    session = boto3.Session(region_name=arguments.get("stack-region"))
-    job = make_job(arguments, session=session, clock=SystemClock(), spark=_session_of_glue, say=say)
-    main(job)
 
 
 def structured(arguments: Mapping[str, str]) -> Callable[[str], None]:
@@ -143,11 +135,3 @@ def parse_arguments(argv: Sequence[str]) -> dict[str, str]:
         if name.startswith("--") and not value.startswith("--"):
             found[name.removeprefix("--")] = value
     return found
-
-
-def _session_of_glue() -> SparkSession:
-    from tidewheel.spark.session import register
-
-    spark = SparkSession.builder.getOrCreate()
-    register(spark)
-    return spark

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import boto3
 
 from tidewheel.clock import Clock
 from tidewheel.shipped import GLUE_JOBS, shipped
-from tidewheel.spark.job import Job, make_job
-from tidewheel.spark.location import local_access
-from tidewheel.spark.session import local_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+from tidewheel.jobs.job import Job, make_job
+from tidewheel.jobs.location import local_access
 
 
 def run_job(
@@ -51,7 +53,7 @@ def run_job(
         named,
         session=session or _session(endpoint_url),
         clock=clock,
-        spark=lambda: local_session(cores),
+        spark=lambda: _spark(cores),
         endpoint_url=endpoint_url,
         say=say,
         advance=advance,
@@ -59,6 +61,12 @@ def run_job(
     if job.service.settings.merge_job is None:
         say(f"stack {stack_name}: it has no Spark jobs on AWS; this machine does all the work")
     return _main_of(script)(job)
+
+
+def _spark(cores: int | None) -> SparkSession:
+    from tidewheel.spark.session import local_session
+
+    return local_session(cores)
 
 
 def _session(endpoint_url: str | None) -> boto3.Session:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tidewheel.flows.ports.objects import Objects
-from tidewheel.spark.folder_objects import FolderObjects
+from tidewheel.jobs.folder_objects import FolderObjects
 
 _S3 = "s3://"
 _OPTIONAL = ("endpoint_url", "region", "profile")

@@ -1,0 +1,29 @@
+"""Runs a job on AWS Glue."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+import boto3
+from pyspark.sql import SparkSession
+
+from tidewheel.clock import SystemClock
+from tidewheel.jobs.job import Job, make_job, parse_arguments, structured
+from tidewheel.spark.session import register
+
+
+def on_glue(main: Callable[[Job], object], argv: Sequence[str] = sys.argv) -> None:
+    """Runs a job on Glue."""
+    arguments = parse_arguments(argv[1:])
+    say = structured(arguments)
+    # Glue's own environment may name no Region.
+    session = boto3.Session(region_name=arguments.get("stack-region"))
+    job = make_job(arguments, session=session, clock=SystemClock(), spark=_session_of_glue, say=say)
+    main(job)
+
+
+def _session_of_glue() -> SparkSession:
+    spark = SparkSession.builder.getOrCreate()
+    register(spark)
+    return spark
