@@ -11,7 +11,7 @@ from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, CrashingPorts, Wo
 from tidewheel.errors import ObjectRefused
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.recovery.audit import audit
-from tidewheel.flows.recovery.rebuild_engine import InProcess
+from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.merge_rows import MergeWork
@@ -64,7 +64,7 @@ def test_the_object_of_a_crashed_ingest_goes_after_the_grace_and_not_before() ->
 def test_the_grace_is_a_day() -> None:
     world = a_world()
     crashed_ingest(world)
-    engine = InProcess(objects=world.service.objects)
+    engine = local_engine(world.service)
     found = []
     for later_ms in (DAY, 1):
         world.clock.advance_ms(later_ms)

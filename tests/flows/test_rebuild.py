@@ -21,7 +21,7 @@ from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.recovery.rebuild_engine import InProcess
+from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints
 from tidewheel.flows.upkeep.merge import in_process, merge
@@ -54,11 +54,11 @@ def lose_table(world: World) -> None:
 
 
 def run_rebuild(world: World, **options: Any) -> RebuildReport:
-    return rebuild(world.ports, TOPIC, InProcess(objects=world.ports.objects), lease_s=LEASE_S, **options)
+    return rebuild(world.ports, TOPIC, local_engine(world.ports), lease_s=LEASE_S, **options)
 
 
 def run_audit(world: World, **options: Any) -> RebuildReport:
-    return audit(world.ports, TOPIC, InProcess(objects=world.ports.objects), **options)
+    return audit(world.ports, TOPIC, local_engine(world.ports), **options)
 
 
 def run_merge(world: World) -> None:

@@ -19,7 +19,7 @@ from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.occurrences import store_occurrences
 from tidewheel.flows.delivery.recur import next_occupied_by
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.recovery.rebuild_engine import InProcess
+from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.orphans import sweep_orphans
@@ -264,7 +264,7 @@ def test_a_rebuild_of_a_lost_table_brings_recurring_messages_back() -> None:
     storage = world.service
     [kept] = storage.recurring.all(TOPIC)
     storage.store.topics.clear()
-    rebuild(world.ports, TOPIC, InProcess(objects=world.ports.objects), lease_s=600)
+    rebuild(world.ports, TOPIC, local_engine(world.ports), lease_s=600)
     [restored] = storage.recurring.all(TOPIC)
     assert restored.says_the_same(kept) and restored.generation == kept.generation
     assert world.state.recurring == 1
@@ -289,7 +289,7 @@ def test_after_a_rebuild_a_paused_subscription_gets_the_planned_occurrences_of_o
     if lost:
         world.service.store.topics.clear()
     for _ in range(1 + twice):
-        rebuild(world.ports, TOPIC, InProcess(objects=world.ports.objects), lease_s=0, replace_index=True)
+        rebuild(world.ports, TOPIC, local_engine(world.ports), lease_s=0, replace_index=True)
         world.run(MINUTE)
     resume(world.service, world.service.queues, world.clock, TOPIC, "audit")
     world.run(HOUR, sweeps=True)

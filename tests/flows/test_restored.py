@@ -15,7 +15,7 @@ from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.recovery.rebuild_engine import InProcess
+from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.merge import in_process, merge
@@ -138,7 +138,7 @@ def test_a_rebuild_starts_from_the_checkpoint_before_the_damage() -> None:
     collect(world.ports, TOPIC)
     with unreadable(world.service.subscriptions, "all", which=lambda each: each.name == "billing"):
         world.run(2 * HOUR, sweeps=True)
-        rebuild(world.ports, TOPIC, InProcess(objects=world.service.objects), lease_s=7200, replace_index=True)
+        rebuild(world.ports, TOPIC, local_engine(world.service), lease_s=7200, replace_index=True)
     world.run(DAY, sweeps=True)
     assert world.received("billing") == once(ids)
     assert world.received("mail") == once([*ids, *ids])  # delivered since that checkpoint

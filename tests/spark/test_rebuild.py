@@ -13,7 +13,7 @@ from tests.flows.world import DAY, HOUR, START_MS, TOPIC, World
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import ledgers_of
-from tidewheel.flows.recovery.rebuild_engine import InProcess
+from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.jobs.job import Job
@@ -74,7 +74,7 @@ def test_both_engines_find_the_same_and_a_rebuild_on_spark_loses_and_doubles_not
     spark: SparkSession, made: Made
 ) -> None:
     world, said = made.world, list[str]()
-    here = InProcess(objects=world.ports.objects)
+    here = local_engine(world.ports)
     stored = ledgers_of(world.ports.objects, TOPIC)
     assert OnSpark(spark=lambda: spark, location=made.location).inspect(stored, 300_000) == here.inspect(
         stored, 300_000

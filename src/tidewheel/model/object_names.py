@@ -6,6 +6,8 @@
                                                manifests that are too large for an item
     plans/<topic>/<first slot>-<attempt>.parquet
                                                a plan's recurring messages
+    plans/<topic>/<attempt>-<group>.scan
+                                               what a rebuild that is under way compares
     parked/<topic>/<subscription>/<park id>-<attempt>.parquet
                                                ledgers of parks that are too large for an item
     checkpoints/<topic>/<written_at_ms, 15 digits>-<attempt>.json.z
@@ -96,6 +98,11 @@ def manifest_name(topic: str, first_slot: int, attempt: str) -> str:
 def occurrences_name(topic: str, first_slot: int, attempt: str) -> str:
     """Returns the name of the object with a plan's recurring messages."""
     return f"{PLANS}{topic}/{first_slot}-{attempt}.parquet"
+
+
+def scan_name(topic: str, attempt: str, group: int) -> str:
+    """Returns the name of what a rebuild compares of a group of ledgers. The orphan sweep deletes what a crash left."""
+    return f"{PLANS}{topic}/{attempt}-{group}.scan"
 
 
 def parse_occurrences_name(name: str) -> tuple[int, str] | None:

@@ -15,7 +15,7 @@ from tidewheel.flows.administration.pause import pause
 from tidewheel.flows.delivery.commit import commit_and_schedule
 from tidewheel.flows.delivery.ingest import ingest, pack_rows
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.recovery.rebuild_engine import InProcess
+from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.orphans import sweep_orphans
 from tidewheel.flows.upkeep.payloads import sweep_payloads
@@ -37,7 +37,7 @@ def _lost_and_rebuilt() -> SmallWorld:
 
     def sweep_and_rebuild(ports: Any) -> None:
         sweep_orphans(ports)
-        rebuild(ports, TOPIC, InProcess(objects=ports.objects), lease_s=300)
+        rebuild(ports, TOPIC, local_engine(ports), lease_s=300)
 
     world.act("sweep of orphans, and rebuild", sweep_and_rebuild)
     return world
@@ -50,7 +50,7 @@ def _two_rebuilds() -> SmallWorld:
     world.want("billing", messages="a")
 
     def rebuilds(ports: Any) -> None:
-        rebuild(ports, TOPIC, InProcess(objects=ports.objects), lease_s=300, replace_index=True)
+        rebuild(ports, TOPIC, local_engine(ports), lease_s=300, replace_index=True)
 
     world.act("rebuild", rebuilds)
     world.act("another rebuild", rebuilds)
@@ -70,7 +70,7 @@ def _rebuild_after_a_clock_ahead() -> SmallWorld:
     world.want("billing", messages="a")
 
     def rebuilds(ports: Any) -> None:
-        rebuild(ports, TOPIC, InProcess(objects=ports.objects), lease_s=300, replace_index=True)
+        rebuild(ports, TOPIC, local_engine(ports), lease_s=300, replace_index=True)
 
     world.act("rebuild", rebuilds)
     world.looks.append(
@@ -90,7 +90,7 @@ def _rebuild_and_ingest() -> SmallWorld:
     world.want("billing", messages="ab")
 
     def rebuilds(ports: Any) -> None:
-        rebuild(ports, TOPIC, InProcess(objects=ports.objects), lease_s=300, replace_index=True)
+        rebuild(ports, TOPIC, local_engine(ports), lease_s=300, replace_index=True)
 
     def ingests(ports: Any) -> None:
         try:

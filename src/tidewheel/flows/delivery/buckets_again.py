@@ -6,7 +6,7 @@ from tidewheel.errors import CorruptLedger, ObjectMissing, ObjectRefused
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.objects import Objects, StoredObject
 from tidewheel.ledger.bucket import Bucket, BucketId
-from tidewheel.ledger.inspection import READ_BYTES, Inspected, inspect, tail_of
+from tidewheel.ledger.inspection import READ_BYTES, inspect, tail_of
 from tidewheel.ledger.reader import Read, tags_of
 from tidewheel.model.object_names import LEDGERS, ledger_bucket_id, topic_prefix
 from tidewheel.model.topic_state import TopicState
@@ -65,17 +65,6 @@ def _bucket(objects: Objects, stored: StoredObject, slot_ms: int) -> Bucket | No
         segments=segments,
         tail=tail,
     )
-
-
-def inspect_object(objects: Objects, stored: StoredObject, slot_ms: int) -> Inspected | None:
-    """Inspects an object. Returns None if the object is gone.
-
-    A small object is read with one request.
-    """
-    try:
-        return inspect(reader_of(objects, stored), stored.size_bytes, stored.name, slot_ms)
-    except ObjectMissing:
-        return None
 
 
 def reader_of(objects: Objects, stored: StoredObject) -> Read:

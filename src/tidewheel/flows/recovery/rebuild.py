@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from tidewheel.errors import (
     AlreadyExists,
@@ -28,6 +29,7 @@ from tidewheel.flows.delivery.recur import delete_plan
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.objects import Objects, StoredObject
 from tidewheel.flows.recovery.rebuild_engine import RebuildEngine
+from tidewheel.flows.recovery.rebuild_keys import KeyRestore
 from tidewheel.flows.recovery.rebuild_planning import (
     Resolved,
     groups,
@@ -39,6 +41,7 @@ from tidewheel.flows.recovery.rebuild_planning import (
     rewriting,
 )
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
+from tidewheel.flows.recovery.scan import ScanRange
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints, store_checkpoint
 from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.ledger.bucket import Bucket
@@ -123,31 +126,54 @@ def _rebuild(
     _keep_occurrences(ports, checkpoint)
     stored = ledgers_of(ports.objects, topic)
     say(f"topic {topic}: {len(stored):,} objects, {sum(each.size_bytes for each in stored) / 1e6:,.1f} MB")
-    slot_ms = checkpoint.settings.slot_ms
-    inspected = engine.inspect(stored, slot_ms)
-    resolved = resolve(inspected, topic, checkpoint.generation)
+    scan = engine.scan(topic, stored, scan_range(checkpoint, ports.clock.now_ms()))
+    resolved = resolve(scan.inspected, topic, checkpoint.generation)
     now_ms = ports.clock.now_ms()
     first_slot = min((each.first_slot for each in buckets_of(resolved)), default=None)
     planned = planned_of(checkpoint, now_ms, first_slot)
-    together = groups(resolved.live, engine.overlaps(buckets_of(resolved), planned * slot_ms))
+    state = restored_state(checkpoint, planned, now_ms)
+    together = groups(resolved.live, scan.overlaps(resolved.live))
     say(f"topic {topic}: {len(resolved.live):,} ledgers count, {sum(map(len, together)):,} of them are rewritten")
     outputs = _rewritten(engine, checkpoint, resolved, together, planned)
     _move_aside(ports, resolved, together)
     rewritten = {place for each in together for place in each}
     live = [each for place, each in enumerate(buckets_of(resolved)) if place not in rewritten] + outputs
     _clear(ports, topic, keep={each.id for each in live})
-    for bucket in live:
-        ports.buckets.restore(topic, bucket)
-    for tombstone in checkpoint.tombstones:
-        ports.tombstones.restore(topic, tombstone)
-    for recurring in restored_recurring(checkpoint):
-        ports.recurring.restore(recurring)
-    for subscription in restored_subscriptions(checkpoint, planned):
-        ports.subscriptions.restore(subscription)
-    if not ports.topic_states.create(restored_state(checkpoint, planned, now_ms)):
+    _restore(ports, checkpoint, live, planned)
+    keys = scan.restore_keys(resolved.live, KeyRestore.of(checkpoint, state, now_ms), checkpoint.keys)
+    if keys:
+        say(f"topic {topic}: {keys:,} keys")
+    scan.delete()
+    if not ports.topic_states.create(state):
         raise AlreadyExists("topic", topic, "an index that was made during the rebuild")
-    report = report_of(checkpoint, topic, stored, inspected, resolved, together)
-    return replace(report, live=len(live), rows=sum(each.rows for each in live), from_ms=planned * slot_ms)
+    report = report_of(checkpoint, topic, stored, scan.inspected, resolved, together)
+    return replace(
+        report, live=len(live), rows=sum(each.rows for each in live), from_ms=planned * state.slot_ms, keys=keys
+    )
+
+
+def _restore(ports: Ports, checkpoint: Checkpoint, live: Sequence[Bucket], planned: int) -> None:
+    """Puts the items of a topic. Each can be put again."""
+    topic = checkpoint.topic
+    puts = [
+        *(partial(ports.buckets.restore, topic, each) for each in live),
+        *(partial(ports.tombstones.restore, topic, each) for each in checkpoint.tombstones),
+        *(partial(ports.recurring.restore, each) for each in restored_recurring(checkpoint)),
+        *(partial(ports.subscriptions.restore, each) for each in restored_subscriptions(checkpoint, planned)),
+    ]
+
+    def put(place: int) -> None:
+        puts[place]()
+
+    for _ in ports.parallel(put, range(len(puts))):
+        pass
+
+
+def scan_range(checkpoint: Checkpoint, now_ms: int) -> ScanRange:
+    """Returns which messages are compared, and which have keys: those that are planned again, or not due yet."""
+    slot_ms = checkpoint.settings.slot_ms
+    from_ms = planned_of(checkpoint, now_ms) * slot_ms
+    return ScanRange(slot_ms=slot_ms, from_ms=from_ms, keys_from_ms=min(from_ms, now_ms))
 
 
 def ledgers_of(objects: Objects, topic: str) -> list[StoredObject]:

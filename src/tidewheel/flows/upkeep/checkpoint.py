@@ -5,19 +5,25 @@ Three checkpoints are kept per topic. Names sort by the time of writing, so the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tidewheel.errors import CorruptMetadata, ObjectMissing, ObjectRefused
 from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.keys import NotInLedgers
 from tidewheel.flows.ports.objects import Objects
 from tidewheel.model.checkpoint import Checkpoint, checkpoint_of, decode_checkpoint, encode_checkpoint
+from tidewheel.model.message import id_floor, id_text
 from tidewheel.model.object_names import CHECKPOINTS, checkpoint_name, topic_prefix
 from tidewheel.model.set_aside import SetAside
 from tidewheel.model.subscription_state import Delivery, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 
 KEPT = 3
+MOST_KEYS = 100_000
+"""Keys of a checkpoint: some megabytes."""
+_READ_AGAIN_MS = 10
+"""Pause between two readings of the keys, for each key that was examined. So keys cost at most 100 reads a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +65,8 @@ def write_checkpoint(
     opened: Iterable[Delivery],
     aside: Iterable[SetAside],
     written_at_ms: int,
+    *,
+    all_keys: bool = False,
 ) -> bool:
     """Writes a topic's checkpoint. Returns False if the last checkpoint is the same.
 
@@ -70,12 +78,44 @@ def write_checkpoint(
         opened: the open deliveries, read before what is set aside.
         aside: what is set aside. A suspect counts as an open delivery: a rebuild sends it again.
         written_at_ms: when the reading began, so that older data never counts as newer.
+        all_keys: read the keys, even if they were read lately.
     """
+    # Before the tombstones: a message that is cancelled meanwhile has a tombstone, and the key names it.
+    found = None if all_keys else _newest(ports.objects, state.topic)
+    keyed = _with_keys(ports, state, found)
     suspects = [each.delivery for each in aside if not each.damaged]
     tombstones = ports.tombstones.all(state.topic)
     recurring = ports.recurring.all(state.topic) if state.recurring else ()
     checkpoint = checkpoint_of(state, subscriptions, [*opened, *suspects], tombstones, written_at_ms, recurring)
-    return store_checkpoint(ports.objects, checkpoint)
+    return store_checkpoint(ports.objects, keyed(checkpoint))
+
+
+def _newest(objects: Objects, topic: str) -> Checkpoint | None:
+    try:
+        return find_checkpoints(objects, topic).newest
+    except ObjectRefused:
+        return None
+
+
+def _with_keys(ports: Ports, state: TopicState, last: Checkpoint | None) -> Callable[[Checkpoint], Checkpoint]:
+    """Reads the keys that are not in ledgers, or takes those of the last checkpoint, if many were read lately.
+
+    Returns a function that adds them to a checkpoint.
+    """
+    now_ms = ports.clock.now_ms()
+    if last is not None and last.generation == state.generation:
+        age_ms = now_ms - last.keys_read_ms
+        if 0 <= age_ms < last.keys_examined * _READ_AGAIN_MS:
+            kept = [each for each in last.keys if each.ttl_s * 1000 > now_ms]
+            return lambda checkpoint: checkpoint.with_keys(kept, last.keys_read_ms, last.keys_examined)
+    wanted = NotInLedgers(
+        now_ms=now_ms,
+        first_id=id_text(id_floor(now_ms)),
+        end_id=id_text(id_floor(max(now_ms, state.sealed * state.slot_ms))),
+        most=MOST_KEYS,
+    )
+    found = ports.keys.not_in_ledgers(state.topic, wanted)
+    return lambda checkpoint: checkpoint.with_keys(found.entries, now_ms, found.examined)
 
 
 def store_checkpoint(objects: Objects, checkpoint: Checkpoint) -> bool:
@@ -122,4 +162,5 @@ def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0) -> bool:
     # With a newer checkpoint, a rebuild would not look for messages whose item cannot be read.
     ports.buckets.all(topic)
     ports.merges.trash(topic)
-    return write_checkpoint(ports, state, subscriptions, opened, ports.set_aside.all(topic), now_ms)
+    aside = ports.set_aside.all(topic)
+    return write_checkpoint(ports, state, subscriptions, opened, aside, now_ms, all_keys=ahead_ms > 0)
