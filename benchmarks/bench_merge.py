@@ -94,15 +94,16 @@ def run_function(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
 
 def run_spark(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
     """Spark's engine."""
-    from tidewheel.spark.merging import on_spark
+    from tidewheel.jobs.merging import side_by_side
     from tidewheel.spark.session import local_session
+    from tidewheel.spark.tasks import OnSpark
 
     before = time.perf_counter()
     spark = local_session(CORES, memory_mb=1024)
     spark.sparkContext.parallelize(range(CORES), CORES).map(_import_engine).collect()
     start = time.perf_counter() - before
     try:
-        engine = on_spark(lambda: spark, Location(root=str(folder)))
+        engine = side_by_side(lambda _: OnSpark(lambda: spark), Location(root=str(folder)))
         return run_flow(folder, engine, buckets) | {"session_start_s": start}
     finally:
         spark.stop()

@@ -37,6 +37,7 @@ from tidewheel.spark.import_rows import REJECT, Terms, mapped
 from tidewheel.spark.import_times import time_of
 from tidewheel.spark.importing import LATE, Imported, import_messages
 from tidewheel.spark.ledger_sink import distinct_rows
+from tidewheel.spark.tasks import OnSpark
 
 Row = dict[str, Any]
 
@@ -64,7 +65,7 @@ class Bench:
             arguments=arguments,
             service=self.world.ports,
             location=Location(root=str(self.folder / "objects")),
-            spark=lambda: self.spark,
+            spark=OnSpark(lambda: self.spark),
             say=(said if said is not None else []).append,
         )
         return import_messages(job)

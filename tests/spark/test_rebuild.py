@@ -20,6 +20,7 @@ from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location
 from tidewheel.model.object_names import ASIDE
 from tidewheel.model.settings import TopicSettings
+from tidewheel.spark import tasks
 from tidewheel.spark.rebuilding import OnSpark, rebuild_index, topic_settings
 
 
@@ -61,7 +62,7 @@ def job(made: Made, spark: Callable[[], SparkSession], said: list[str], **argume
         arguments={"topic": TOPIC} | named,
         service=made.world.ports,  # type: ignore[arg-type]
         location=made.location,
-        spark=spark,
+        spark=tasks.OnSpark(spark),
         say=said.append,
     )
 

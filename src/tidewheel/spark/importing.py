@@ -36,6 +36,7 @@ from tidewheel.spark.import_cuts import Cuts, SlotWeight, grain_slots, make_cuts
 from tidewheel.spark.import_input import InputFiles, explained, find_files, read_input
 from tidewheel.spark.import_rows import BYTES, REJECT, SLOT, TIMING, Terms
 from tidewheel.spark.ledger_sink import PART, CutLedger, Target, decode_manifest, sink_options
+from tidewheel.spark.tasks import session_of
 
 LATE = "became due while it was imported"
 _BATCHES = {
@@ -85,7 +86,7 @@ def import_messages(job: Job) -> Imported:
     state = job.service.topic_states.read(options.topic)
     if state is None:
         raise UnknownTopic(options.topic)
-    files = find_files(job.spark(), options)
+    files = find_files(session_of(job), options)
     run = _Run(job, options, state, files)
     report = Imported(name=run.name)
     cuts = run.stored_cuts()
@@ -151,7 +152,7 @@ class _Run:
             earliest_ms=max(now_ms + self._options.min_lead_ms, self._state.sealed * self._state.slot_ms),
             time_zone=self._options.time_zone,
         )
-        input_ = read_input(self._job.spark(), self._files, self._options)
+        input_ = read_input(session_of(self._job), self._files, self._options)
         self._frame = rows_of.mapped(input_, terms)
         if self._options.rejects is not None:
             # No row, but everything that a write needs. A write that is not permitted fails before the input is read.
@@ -229,7 +230,7 @@ class _Run:
         manifest = f"{self._cuts_name}-{random_attempt()}"
         options = sink_options(self.target, self._job.location, pending, manifest)
         self._job.say(f"topic {self.target.topic}: writing {len(pending)} ledgers")
-        with _arrow_batches(self._job.spark()):
+        with _arrow_batches(session_of(self._job)):
             divided = rows.repartitionById(len(pending), F.col(PART)).sortWithinPartitions("message_id")
             divided.write.format("tidewheel.ledger").mode("append").options(**options).save()
         ledgers = decode_manifest(self._job.objects.get_range(manifest, 0, _MANIFEST_BYTES))

@@ -24,11 +24,13 @@ from tidewheel.flows.recovery.rebuild_report import RebuildReport
 from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.jobs.job import MAX_JOB_S, Job
 from tidewheel.jobs.location import Location
+from tidewheel.jobs.merging import side_by_side
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.setting import settings_of
 from tidewheel.model.settings import MAX_FUNCTION_S, TopicSettings, read_setting
-from tidewheel.spark.merging import on_spark
+from tidewheel.spark import tasks
+from tidewheel.spark.tasks import session_of
 
 _GROUP_BYTES = 64 * 1024 * 1024
 _FEW_TASKS = 4
@@ -83,7 +85,7 @@ class OnSpark:
 
     def write(self, work: MergeWork, /) -> Iterable[Bucket | None]:
         """Writes outputs side by side."""
-        return on_spark(self.spark, self.location)(work)
+        return side_by_side(lambda _: tasks.OnSpark(self.spark), self.location)(work)
 
     def _grouped(self, sizes: Sequence[int]) -> list[list[int]]:
         """Groups items into about 64 MiB, or less if processors would be idle."""
@@ -127,7 +129,7 @@ def rebuild_index(job: Job) -> RebuildReport:
     give the topic's settings.
     """
     topic = job.required("topic")
-    engine = OnSpark(spark=job.spark, location=job.location)
+    engine = OnSpark(spark=lambda: session_of(job), location=job.location)
     settings = topic_settings(job)
     if job.flag("dry-run"):
         report = audit(job.service, topic, engine, settings=settings)
