@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tidewheel.spark.rebuilding import OnSpark
 
 from benchmarks.bench_ledger import SPAN_MS, START_MS, messages
 from tidewheel.clock import ManualClock
@@ -36,7 +37,6 @@ from tidewheel.model.checkpoint import checkpoint_of
 from tidewheel.model.object_names import ledger_name
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
-from tidewheel.spark.rebuilding import OnSpark
 from tidewheel.spark.session import local_session
 
 TOPIC = "commits"

@@ -14,11 +14,11 @@ from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
+from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.memory.store import TopicItems
 from tidewheel.model.settings import TopicSettings

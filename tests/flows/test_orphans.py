@@ -11,11 +11,11 @@ from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, CrashingPorts, Wo
 from tidewheel.errors import ObjectRefused
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.recovery.audit import audit
-from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans, sweep_orphans_daily
+from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.memory import MemoryObjects
 from tidewheel.memory.buckets import MemoryBuckets

@@ -21,11 +21,11 @@ from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
+from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.ledger.bucket import BucketId
 from tidewheel.model.filter_policy import FilterPolicy
 from tidewheel.model.job import PartJob

@@ -19,10 +19,10 @@ from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.occurrences import store_occurrences
 from tidewheel.flows.delivery.recur import next_occupied_by
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.orphans import sweep_orphans
+from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.model.message import Message, id_bytes, id_deliver_at_ms
 from tidewheel.model.pack import decode_pack, packs
 from tidewheel.model.recurrence import parse_rule

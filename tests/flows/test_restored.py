@@ -15,10 +15,10 @@ from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.jobs.rebuild_engine import local_engine
 
 
 class Tolerant(World):

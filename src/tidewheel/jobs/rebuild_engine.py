@@ -27,7 +27,8 @@ from tidewheel.flows.recovery.scan import (
     keys_in,
     read_share,
 )
-from tidewheel.flows.upkeep.merge_rows import MergeWork, write_output
+from tidewheel.flows.upkeep.merge import in_process
+from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.jobs.tasks import InThisProcess, Tasks
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.inspection import Inspected
@@ -36,6 +37,7 @@ from tidewheel.model.key import KeyEntry
 _GROUP_BYTES = 64 * 1024 * 1024
 _SHARE_BYTES = 256 * 1024 * 1024
 """Ledgers whose messages are compared in one task, on average."""
+_SMALL_BYTES = 256 * 1024
 _FEW_TASKS = 4
 
 
@@ -47,25 +49,41 @@ class Engine:
         tasks: runs tasks for so many bytes of ledgers.
         objects: returns the objects, in any process.
         ports: returns the ports to keys, in any process.
+        write: writes the outputs of a merge.
+        advance: takes the read and the total bytes.
         share_bytes: bytes of the ledgers whose messages are compared in one task.
+        small_bytes: what a task found is its result up to this size, and an object above.
     """
 
     tasks: Callable[[int], Tasks]
     objects: Callable[[], Objects]
     ports: Callable[[], KeyPorts]
+    write: Callable[[MergeWork], Iterable[Bucket | None]]
+    advance: Callable[[float, float], None] = lambda _done, _total: None
     share_bytes: int = _SHARE_BYTES
+    small_bytes: int = _SMALL_BYTES
 
     def scan(self, topic: str, stored: Sequence[StoredObject], wanted: ScanRange, /) -> Scan:
         """Reads ledgers, about 64 MiB a task."""
         size_bytes = sum(each.size_bytes for each in stored)
         tasks, shares = self.tasks(size_bytes), 1 + size_bytes // self.share_bytes
-        attempt = self.objects().new_attempt()
-        task = ScanTask(objects=self.objects, topic=topic, attempt=attempt, wanted=wanted, shares=shares)
+        task = ScanTask(
+            objects=self.objects,
+            topic=topic,
+            attempt=self.objects().new_attempt(),
+            wanted=wanted,
+            shares=shares,
+            small_bytes=self.small_bytes,
+        )
         found: list[tuple[int, Inspected]] = []
         spools: list[Spool] = []
-        for _, (inspected, spool) in tasks.run(task, list(enumerate(_grouped(stored, tasks.side_by_side)))):
+        groups = list(enumerate(_grouped(stored, tasks.side_by_side)))
+        read_bytes = 0
+        for place, (inspected, spool) in tasks.run(task, groups):
             found += inspected
             spools.append(spool)
+            read_bytes += sum(each.size_bytes for _, each in groups[place][1])
+            self.advance(read_bytes, size_bytes)
         found.sort(key=lambda pair: pair[0])
         return Scan(
             engine=self,
@@ -76,16 +94,15 @@ class Engine:
             inspected=[each for _, each in found],
         )
 
-    def write(self, work: MergeWork, /) -> Iterable[Bucket | None]:
-        """Writes each output in a task."""
-        tasks = self.tasks(sum(source.size_bytes for source in work.merge.sources))
-        written = dict(tasks.run(_Write(objects=self.objects, work=work), range(work.outputs)))
-        return [written[place] for place in range(work.outputs)]
-
 
 def local_engine(ports: Ports) -> Engine:
     """Returns an engine that works in this process, one task after the other."""
-    return Engine(tasks=lambda _: InThisProcess(), objects=lambda: ports.objects, ports=lambda: ports)
+    return Engine(
+        tasks=lambda _: InThisProcess(),
+        objects=lambda: ports.objects,
+        ports=lambda: ports,
+        write=in_process(ports.objects),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,15 +172,6 @@ class _RestoreKeys:
         return table.filter(pa.array(counts)) if table.num_rows else table
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Write:
-    objects: Callable[[], Objects]
-    work: MergeWork
-
-    def __call__(self, place: int) -> Bucket | None:
-        return write_output(self.objects(), self.work, place)
-
-
 def _grouped(stored: Sequence[StoredObject], side_by_side: int) -> list[list[tuple[int, StoredObject]]]:
     """Groups objects into about 64 MiB, or less if processors would be idle."""
     most = min(_GROUP_BYTES, sum(each.size_bytes for each in stored) // (_FEW_TASKS * side_by_side) + 1)
@@ -176,4 +184,3 @@ def _grouped(stored: Sequence[StoredObject], side_by_side: int) -> list[list[tup
         groups[-1].append((place, each))
         total += each.size_bytes
     return groups
-

@@ -93,7 +93,8 @@ def inspect(
         sources = tuple(map(text, json_of(tags.get(SOURCES_TAG, "[]"))))
     except (CorruptLedger, ValueError, TypeError) as error:
         return _unreadable(object_name, str(error))
-    slots, good, failures = BitMap(), [], []
+    slots, failures = BitMap(), list[CorruptLedger]()
+    good: list[Segment] = []
     for found, rows in _decoded(read, size_bytes, segments, object_name, columns):
         if isinstance(rows, CorruptLedger):
             failures.append(rows)
@@ -181,8 +182,8 @@ def _runs(segments: Sequence[Segment]) -> Iterator[tuple[int, int]]:
 def _decoded_at_once(source: _Source, first: int, run: Sequence[Segment], columns: Sequence[str]) -> pa.Table | None:
     """Decodes segments by the ledger's own footer. Returns None if any segment may be damaged.
 
-    A ledger's footer names the same pages as the footers of its segments. It is parsed once for many segments, whose own
-    footers take more time than the columns.
+    A ledger's footer names the same pages as the footers of its segments. It is parsed once for many segments. Parsing
+    the footer of each segment takes more time than decoding the columns.
     """
     try:
         for segment in run:

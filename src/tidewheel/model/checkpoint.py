@@ -12,8 +12,8 @@ An encoded checkpoint is sealed (`tidewheel.model.checksum`), a zlib stream of J
      "keys": [[key, id, sent_ms, seq, ttl_s, floor_ms, floor_seq, tail_ms, flags], ...],                   likewise
      "keys_read": [when, how many were examined]}          flags: 1 replaces others, 2 cancelled; id is null without one
 
-Subscriptions are sorted by name, tombstones by slot and id, keys by key. Names and trailing values added by a newer release are
-ignored. `v` is the layout of the topic's data, and a newer layout is refused.
+Subscriptions are sorted by name, tombstones by slot and id, keys by key. Names and trailing values added by a newer
+release are ignored. `v` is the layout of the topic's data, and a newer layout is refused.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ from tidewheel.flows.administration.pause import pause
 from tidewheel.flows.delivery.commit import commit_and_schedule
 from tidewheel.flows.delivery.ingest import ingest, pack_rows
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.orphans import sweep_orphans
 from tidewheel.flows.upkeep.payloads import sweep_payloads
+from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.ledger.bucket import content_id
 from tidewheel.ledger.ledger import encode_ledger
 from tidewheel.model.object_names import ledger_name, payload_name

@@ -26,8 +26,10 @@ from tidewheel.model.topic_state import TopicState
 def audit(ports: Ports, topic: str, engine: RebuildEngine, *, settings: TopicSettings | None = None) -> RebuildReport:
     """Compares a topic's index with its ledgers. Without an index, reports the input of a rebuild.
 
-    Changes nothing, and deletes the objects of its scan. If it stops before, the orphan sweep does. Beside ingest, merges and collection, an audit may find objects in transit; each is checked twice
-    before it is reported. Objects are listed first, then buckets are read, then the trash: see `orphans`.
+    Changes nothing, except that the orphan sweep deletes objects of the scan if the audit dies.
+
+    Beside ingest, merges and collection, an audit may find objects in transit; each is checked twice before it is
+    reported. Objects are listed first, then buckets are read, then the trash: see `orphans`.
 
     Raises:
         InvalidValue: there is neither an index nor a checkpoint, and no settings were given.

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from tidewheel.flows.ports.objects import StoredObject
@@ -51,6 +51,7 @@ class RebuildEngine(Protocol):
         """Reads ledgers."""
         ...
 
-    def write(self, work: MergeWork, /) -> Iterable[Bucket | None]:
+    @property
+    def write(self) -> Callable[[MergeWork], Iterable[Bucket | None]]:
         """Writes each output with `write_output`."""
         ...

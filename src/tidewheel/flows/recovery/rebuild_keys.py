@@ -38,11 +38,19 @@ class KeyPorts(Protocol):
     """The ports that restoring needs."""
 
     @property
-    def keys(self) -> Keys: ...
+    def keys(self) -> Keys:
+        """The keys."""
+        ...
+
     @property
-    def tombstones(self) -> Tombstones: ...
+    def tombstones(self) -> Tombstones:
+        """The tombstones."""
+        ...
+
     @property
-    def parallel(self) -> Parallel: ...
+    def parallel(self) -> Parallel:
+        """Runs calls side by side."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,8 +41,6 @@ from tidewheel.model.object_names import scan_name
 ROWS = ("deliver_at_ms", "message_id", "key", "sent_at_ms")
 KEYS: pa.Schema = pa.schema([*(SCHEMA.field(name) for name in ROWS), pa.field("place", pa.uint32())])
 _COUNT_BYTES, _HASH_BYTES, _PLACE_BYTES = 4, 8, 4
-_SMALL_BYTES = 256 * 1024
-"""What a group has up to this size is part of the result, without an object."""
 _READS = 8
 """Requests side by side."""
 
@@ -99,6 +97,7 @@ class ScanTask:
         objects: returns the objects, in any process.
         attempt: makes the names of the objects unique.
         shares: how many.
+        small_bytes: what a group has is part of the result up to this size, and an object above.
     """
 
     objects: Callable[[], Objects]
@@ -106,6 +105,7 @@ class ScanTask:
     attempt: str
     wanted: ScanRange
     shares: int
+    small_bytes: int
 
     def __call__(self, group: tuple[int, list[tuple[int, StoredObject]]]) -> tuple[list[tuple[int, Inspected]], Spool]:
         """Returns the ledgers with their places, and what is to be compared.
@@ -132,7 +132,7 @@ class ScanTask:
             found.append((place, inspected))
         data, ends = rows.encoded()
         name = None
-        if len(data) > _SMALL_BYTES:
+        if len(data) > self.small_bytes:
             name = scan_name(self.topic, self.attempt, number)
             objects.put(name, data)
         return found, Spool(ends=ends, data=data if name is None else None, object_name=name, keyed=rows.keyed)
