@@ -46,7 +46,7 @@ _FLUSH_SEGMENTS = 128
 
 _NAMES = [".".join(leaf.path) for leaf in LEAVES]
 _OPTIONAL_TEXTS = tuple(each.name for each in COLUMNS if each.nullable and each.type in TEXT_TYPES)
-_SEGMENT_TAGS = {VERSION_TAG: SCHEMA_VERSION}
+SEGMENT_TAGS = {VERSION_TAG: SCHEMA_VERSION}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,7 +311,7 @@ class LedgerWriter:
         if self._encoder is None:
             return
         for pages, row_group, span in self._encoder.finish():
-            ending = footer.segment_footer(row_group, len(MAGIC) + CHECKSUM_BYTES, _SEGMENT_TAGS)
+            ending = footer.segment_footer(row_group, len(MAGIC) + CHECKSUM_BYTES, SEGMENT_TAGS)
             self._row_groups.append(row_group.in_ledger(self._offset + CHECKSUM_BYTES, span.first_ms, span.last_ms))
             self._segments.append(
                 Segment(
