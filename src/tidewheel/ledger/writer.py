@@ -40,13 +40,13 @@ _FIRST_SHARE = 0.4
 # Bytes of a row besides its texts: differences of id and times, lengths.
 _ROW_BYTES = 24
 # Encoded bytes and segments that a writer keeps before it passes them on.
-_FLUSH_BYTES = 8 * 1024 * 1024
+_FLUSH_BYTES = 2 * 1024 * 1024
 _FLUSH_SEGMENTS = 128
 
 
 _NAMES = [".".join(leaf.path) for leaf in LEAVES]
 _OPTIONAL_TEXTS = tuple(each.name for each in COLUMNS if each.nullable and each.type in TEXT_TYPES)
-_SEGMENT_TAGS = {VERSION_TAG: SCHEMA_VERSION}
+SEGMENT_TAGS = {VERSION_TAG: SCHEMA_VERSION}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,18 +125,14 @@ class _RowGroups:
             version="2.6",
             data_page_version="1.0",
         )
-
-    @property
-    def size(self) -> int:
-        """Bytes encoded so far."""
-        return int(self._sink.tell())
+        self.size = int(self._sink.tell())
 
     def add(self, rows: pa.Table, raw_bytes: int, first_ms: int, last_ms: int) -> int:
         """Encodes rows as a row group and returns the encoded size."""
-        before = self.size
         # One chunk, because pyarrow may end a page where a chunk ends. The bytes must not depend on the batches.
         self._writer.write_table(rows.combine_chunks(), row_group_size=rows.num_rows)
         self.spans.append(_Span(rows.num_rows, raw_bytes, first_ms, last_ms))
+        before, self.size = self.size, int(self._sink.tell())
         return self.size - before
 
     def finish(self) -> Iterator[tuple[memoryview, RowGroup, _Span]]:
@@ -266,6 +262,7 @@ class LedgerWriter:
         slot_starts = np.flatnonzero(slots[1:] != slots[:-1]) + 1
         weights = np.zeros(len(times) + 1, np.int64)
         np.cumsum(text_bytes(rows) + _ROW_BYTES, out=weights[1:])
+        texts = [name for name in _OPTIONAL_TEXTS if rows.column(name).null_count < rows.num_rows]
         start = 0
         while start < len(times):
             end = self._segment_end(start, weights, slot_starts)
@@ -274,7 +271,9 @@ class LedgerWriter:
                     break
                 end = len(times)
             raw_bytes = int(weights[end] - weights[start])
-            self._encode(rows.slice(start, end - start), int(times[start]), int(times[end - 1]), raw_bytes)
+            part = rows.slice(start, end - start)
+            with_texts = any(part.column(name).null_count < part.num_rows for name in texts)
+            self._encode(part, int(times[start]), int(times[end - 1]), raw_bytes, with_texts=with_texts)
             start = end
         self._slots.update([*slots[:1].tolist(), *slots[slot_starts[slot_starts < start]].tolist()])
         self._pending = rows.slice(start)
@@ -297,8 +296,7 @@ class LedgerWriter:
         end = min(ends)
         return end if end <= rows else None
 
-    def _encode(self, rows: pa.Table, first_ms: int, last_ms: int, raw_bytes: int) -> None:
-        with_texts = any(rows.column(name).null_count < rows.num_rows for name in _OPTIONAL_TEXTS)
+    def _encode(self, rows: pa.Table, first_ms: int, last_ms: int, raw_bytes: int, *, with_texts: bool) -> None:
         if self._encoder is None or self._encoder.with_texts != with_texts:
             self._flush()
             self._encoder = _RowGroups(with_texts=with_texts)
@@ -311,7 +309,7 @@ class LedgerWriter:
         if self._encoder is None:
             return
         for pages, row_group, span in self._encoder.finish():
-            ending = footer.segment_footer(row_group, len(MAGIC) + CHECKSUM_BYTES, _SEGMENT_TAGS)
+            ending = footer.segment_footer(row_group, len(MAGIC) + CHECKSUM_BYTES, SEGMENT_TAGS)
             self._row_groups.append(row_group.in_ledger(self._offset + CHECKSUM_BYTES, span.first_ms, span.last_ms))
             self._segments.append(
                 Segment(

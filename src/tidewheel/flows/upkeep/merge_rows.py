@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from itertools import chain
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidewheel.flows.delivery.due_rows import without_purged
 from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.upkeep.merge_planning import Merge
 from tidewheel.ledger.bucket import Bucket, BucketId
-from tidewheel.ledger.ledger import decode_segment
-from tidewheel.ledger.rows import SCHEMA, sort_rows, without_repeats
+from tidewheel.ledger.joined import StoredSegment, decode_together
+from tidewheel.ledger.rows import SCHEMA, sort_rows, times_of, without_repeats
 from tidewheel.ledger.writer import SEGMENT_BYTES, LedgerWriter
 from tidewheel.model import object_names
 from tidewheel.model.segment import Segment
@@ -119,33 +118,32 @@ def merged_rows(objects: Objects, work: MergeWork, i: int) -> Iterator[pa.Table]
     slot_ms = work.settings.slot_ms
     first_ms, end_ms = work.merge.cuts[i] * slot_ms, work.merge.cuts[i + 1] * slot_ms
     pending = SCHEMA.empty_table()
-    for tables, complete_ms in _batches(objects, work.merge, first_ms, end_ms):
-        kept = [without_purged(_within(table, first_ms, end_ms), work) for table in tables]
-        rows = sort_rows(pa.concat_tables([pending, *kept]).combine_chunks())
-        ready = rows.num_rows
-        if complete_ms is not None:
-            ready = pc.sum(pc.less(rows.column("deliver_at_ms"), complete_ms)).as_py() or 0
+    for batch, complete_ms in _batches(objects, work.merge, first_ms, end_ms):
+        kept = without_purged(_within(decode_together(batch), first_ms, end_ms), work)
+        rows = sort_rows(pa.concat_tables([pending, kept]).combine_chunks())
+        ready = rows.num_rows if complete_ms is None else int(times_of(rows).searchsorted(complete_ms))
         if ready:
             yield without_repeats(rows.slice(0, ready))
         pending = rows.slice(ready)
 
 
 def _within(rows: pa.Table, first_ms: int, end_ms: int) -> pa.Table:
-    times = rows.column("deliver_at_ms")
-    if times[0].as_py() < first_ms or times[-1].as_py() >= end_ms:
-        rows = rows.filter(pc.and_(pc.greater_equal(times, first_ms), pc.less(times, end_ms)))
-    return rows
+    times = times_of(rows)
+    inside = (times >= first_ms) & (times < end_ms)
+    return rows if inside.all() else rows.filter(pa.array(inside))
 
 
-def _batches(objects: Objects, merge: Merge, first_ms: int, end_ms: int) -> Iterator[tuple[list[pa.Table], int | None]]:
-    """Yields decoded segments in the order of their first times, with the next segment's first time."""
+def _batches(
+    objects: Objects, merge: Merge, first_ms: int, end_ms: int
+) -> Iterator[tuple[list[StoredSegment], int | None]]:
+    """Yields segments in the order of their first times, with the next segment's first time."""
     at_once = max(_LONG_ENOUGH_BYTES, _READ_BYTES // len(merge.sources))
     readers = [_SourceReader(objects, source, first_ms, end_ms, at_once) for source in merge.sources]
     order = sorted(
         ((segment.first_deliver_at_ms, number, segment) for number, r in enumerate(readers) for segment in r.segments),
         key=lambda each: each[:2],
     )
-    batch: list[pa.Table] = []
+    batch: list[StoredSegment] = []
     raw_bytes = held = 0
     for position, (_, number, segment) in enumerate(order):
         batch.append(readers[number].read(segment))
@@ -174,8 +172,8 @@ class _SourceReader:
         self._held_from = 0
         self._held = b""
 
-    def read(self, segment: Segment) -> pa.Table:
-        """Returns the rows of the next segment."""
+    def read(self, segment: Segment) -> StoredSegment:
+        """Returns the next segment with its bytes."""
         position, self._next = self._next, self._next + 1
         if segment.offset + segment.length > self._held_from + len(self._held):
             end = segment.offset + segment.length
@@ -187,4 +185,4 @@ class _SourceReader:
             self._held = self._objects.get_range(self._name, segment.offset, end - segment.offset)
         start = segment.offset - self._held_from
         data = memoryview(self._held)[start : start + segment.length]
-        return decode_segment(bytes(data), object_name=self._name, segment=segment)
+        return StoredSegment(self._name, segment, data)
