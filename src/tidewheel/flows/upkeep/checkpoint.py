@@ -5,19 +5,24 @@ Three checkpoints are kept per topic. Names sort by the time of writing, so the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tidewheel.errors import CorruptMetadata, ObjectMissing, ObjectRefused
 from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.ports.objects import Objects
+from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.checkpoint import Checkpoint, checkpoint_of, decode_checkpoint, encode_checkpoint
 from tidewheel.model.object_names import CHECKPOINTS, checkpoint_name, topic_prefix
 from tidewheel.model.set_aside import SetAside
 from tidewheel.model.subscription_state import Delivery, SubscriptionState
+from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
 
 KEPT = 3
+
+Told = Callable[[TopicState, Sequence[Bucket], Sequence[Trash], Sequence[Tombstone]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +63,7 @@ def write_checkpoint(
     subscriptions: Iterable[SubscriptionState],
     opened: Iterable[Delivery],
     aside: Iterable[SetAside],
+    tombstones: Iterable[Tombstone],
     written_at_ms: int,
 ) -> bool:
     """Writes a topic's checkpoint. Returns False if the last checkpoint is the same.
@@ -69,10 +75,10 @@ def write_checkpoint(
         subscriptions: read before the deliveries.
         opened: the open deliveries, read before what is set aside.
         aside: what is set aside. A suspect counts as an open delivery: a rebuild sends it again.
+        tombstones: all of the topic's.
         written_at_ms: when the reading began, so that older data never counts as newer.
     """
     suspects = [each.delivery for each in aside if not each.damaged]
-    tombstones = ports.tombstones.all(state.topic)
     recurring = ports.recurring.all(state.topic) if state.recurring else ()
     checkpoint = checkpoint_of(state, subscriptions, [*opened, *suspects], tombstones, written_at_ms, recurring)
     return store_checkpoint(ports.objects, checkpoint)
@@ -98,7 +104,7 @@ def store_checkpoint(objects: Objects, checkpoint: Checkpoint) -> bool:
     return True
 
 
-def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0) -> bool:
+def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0, tell: Told | None = None) -> bool:
     """Reads a topic and writes its checkpoint. Returns False if nothing was written.
 
     If it stops, `write_checkpoint` describes the result.
@@ -109,6 +115,7 @@ def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0) -> bool:
     Args:
         ahead_ms: added to the checkpoint's time, for a rebuild: a checkpoint whose reading began before, by a clock
             that is ahead of ours, does not count as newer. Nor does the checkpoint of an earlier rebuild.
+        tell: told what was read, before the checkpoint is written.
     """
     now_ms = ports.clock.now_ms() + ahead_ms
     newest = find_checkpoints(ports.objects, topic).newest if ahead_ms else None
@@ -120,6 +127,8 @@ def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0) -> bool:
     subscriptions = ports.subscriptions.all(topic)
     opened = ports.deliveries.all(topic)
     # With a newer checkpoint, a rebuild would not look for messages whose item cannot be read.
-    ports.buckets.all(topic)
-    ports.merges.trash(topic)
-    return write_checkpoint(ports, state, subscriptions, opened, ports.set_aside.all(topic), now_ms)
+    buckets, trash = ports.buckets.all(topic), ports.merges.trash(topic)
+    aside, tombstones = ports.set_aside.all(topic), ports.tombstones.all(topic)
+    if tell is not None:
+        tell(state, buckets, trash, tombstones)
+    return write_checkpoint(ports, state, subscriptions, opened, aside, tombstones, now_ms)
