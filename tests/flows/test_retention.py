@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
+from unittest.mock import Mock, patch
 
 import pyarrow as pa
 import pytest
@@ -19,6 +21,7 @@ from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.ledger.rows import text_bytes
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms
+from tidewheel.model.pack import Arrival
 from tidewheel.model.tombstone import tombstone
 
 YEAR = 365 * DAY
@@ -162,6 +165,33 @@ def test_ledgers_whose_tables_are_in_their_tails_are_rewritten_too(monkeypatch: 
         send_apart(world, random.Random(i), *(HOUR + i * MINUTE + j for j in range(20)), 10 * YEAR)
     world.run(DAY, sweeps=True)
     assert_bounded(world)
+
+
+# ---- a pack that comes again
+@pytest.mark.parametrize("retried", [True, None])
+def test_a_pack_that_comes_again_after_its_ledger_was_rewritten_makes_no_copy(retried: bool | None) -> None:
+    world, rng = Merging(), random.Random(1)
+    pack = world.pack(*(2 * HOUR + i * MINUTE for i in range(50)), *(DAY + i * HOUR for i in range(50)))
+    arrival = None if retried is None else Arrival(name="p", retried=retried)
+    world.ingest(replace(pack, arrival=None if retried is None else replace(arrival, retried=False)))
+    send_apart(world, rng, 3 * DAY)
+    world.merge(everything=True)
+    assert world.ingest(replace(pack, arrival=arrival)).object_name is None
+    assert len(world.service.buckets.all(TOPIC)) == 1
+    world.run(5 * DAY, sweeps=True)
+    assert sum(world.received().values()) == 101
+    assert not world.service.objects.names("ledgers/")
+
+
+def test_the_first_arrival_of_a_pack_reads_no_note() -> None:
+    world = Merging()
+    send_apart(world, random.Random(1), DAY, 2 * DAY)
+    send_apart(world, random.Random(1), DAY, 2 * DAY)
+    world.merge(everything=True)
+    read = Mock(wraps=world.service.notes.read)
+    with patch.object(world.service.notes, "read", read):
+        world.ingest(replace(world.pack(DAY), arrival=Arrival(name="p", retried=False)))
+    assert not read.called
 
 
 # ---- cancelled, purged, paused

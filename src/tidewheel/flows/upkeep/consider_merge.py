@@ -9,7 +9,7 @@ from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.ports.topic_states import check_again_at
 from tidewheel.flows.upkeep.merge_planning import MOST, Merge, Most, choose, those_that_last
-from tidewheel.flows.upkeep.retention import NOTHING_DEAD, SLACK_BYTES, Dead, dead_of
+from tidewheel.flows.upkeep.retention import NOTHING_DEAD, Dead, dead_of, may_keep_all
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
@@ -40,7 +40,7 @@ def certain_tombstones(
     Args:
         known: the topic's tombstones. None: they are read.
     """
-    if sum(each.size_bytes for each in buckets) <= SLACK_BYTES and not state.settings.strict_erasure:
+    if may_keep_all(state, buckets):
         return None
     return [each for each in (ports.tombstones.all(state.topic) if known is None else known) if each.certain]
 

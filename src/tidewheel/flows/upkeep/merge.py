@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from tidewheel.errors import CorruptLedger, ObjectMissing, ObjectRefused
 from tidewheel.flows.administration.purge import collect_in_time
 from tidewheel.flows.delivery.load_index import complete
+from tidewheel.flows.delivery.replaced import remember_replaced
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.ports.objects import Objects
@@ -202,7 +203,10 @@ def _swap(ports: Ports, state: TopicState, chosen: Merge, written: list[Bucket])
     the stamp at the time of the swap. Only a dispatch between the two steps can refuse the swap, so the swap is tried
     again. The plan also has a slot of the sources, so it begins below `read_until`. `collected_until` is never inside
     a plan.
+
+    If it stops before the swap, the sources are live, and have notes that say nothing else.
     """
+    remember_replaced(ports, state.topic, chosen.sources)
     for _ in range(_SWAPS):
         current = ports.topic_states.read(state.topic)
         # A rebuild lowers `planned`: rows that were left out as planned may be due again.
