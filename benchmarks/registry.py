@@ -80,6 +80,17 @@ _ALL = (
         slow=True,
         goals={"commits_given_up": "<= 0", "cancels_given_up": "<= 0"},
     ),
+    Benchmark(
+        name="retention",
+        title="Ten years of short and long delays",
+        slow=True,
+        goals={
+            "most_dead_bytes_above_live": "<= 65536",
+            "extra_rewritten_a_byte_sent": "<= 1",
+            "puts_to_338c277": "<= 2",
+            "gets_to_338c277": "<= 2",
+        },
+    ),
     Benchmark(name="cold_start", title="Cold start", slow=True),
     Benchmark(name="function_time", title="Time of functions", slow=True),
     Benchmark(

@@ -265,3 +265,11 @@ def test_a_bucket_is_put_without_a_topic_state_and_over_another(store: Store) ->
     store.buckets.restore("orders", other)
     assert store.buckets.all("orders") == [again, other]
     assert store.topic_states.read("orders") is None
+
+
+def test_a_commit_that_minds_swaps_is_refused_after_a_swap(store: Store) -> None:
+    store.topic()
+    seen = store.current()
+    assert store.merges.swap(seen, [], [a_bucket(105, id="merged")], some_trash(100))
+    assert store.buckets.commit(seen, a_bucket(105), LOW, same_swaps=True) is Commit.MOVED
+    assert store.buckets.commit(store.current(), a_bucket(105), LOW, same_swaps=True) is Commit.COMMITTED

@@ -363,9 +363,9 @@ class _AsItems:
     def __init__(self, service: MemoryService, task: Task) -> None:
         self._service, self._task, self._buckets = service, task, service.buckets
 
-    def commit(self, state: TopicState, bucket: Bucket, *args: Any) -> Commit:
+    def commit(self, state: TopicState, bucket: Bucket, *args: Any, **options: Any) -> Commit:
         """Commits a ledger."""
-        answer = self._buckets.commit(state, bucket, *args)
+        answer = self._buckets.commit(state, bucket, *args, **options)
         if answer is Commit.COMMITTED:
             data = self._service.objects.get_range(bucket.object_name, 0, bucket.size_bytes)
             for each in self._service.subscriptions.all(state.topic):

@@ -26,6 +26,7 @@ from pyroaring import BitMap
 from tidewheel.errors import CorruptLedger, CorruptMetadata
 from tidewheel.ledger.segment_table import SegmentTable, decode_segments, encode_segments
 from tidewheel.ledger.slots import decode_slots, encode_slots
+from tidewheel.ledger.weights import Weight
 from tidewheel.model.segment import Segment
 
 BucketId = NewType("BucketId", str)
@@ -105,6 +106,9 @@ class Bucket:
         segments: the ledger's segments, in order of time and of offset. Empty while only the tail has the segments.
         tail: where the ledger holds its index, if not in the item.
         slot_shift: above 0 if `slots` is coarse.
+        weights: where the bytes lie in time. Empty: unknown, as after a rebuild.
+        checked_ms: no row was cancelled or purged before this time. A merge leaves such rows out; in a new ledger no
+            row was sent before.
     """
 
     id: BucketId
@@ -115,6 +119,8 @@ class Bucket:
     segments: Sequence[Segment]
     tail: Tail | None = None
     slot_shift: int = 0
+    weights: tuple[Weight, ...] = ()
+    checked_ms: int = 0
 
     @property
     def first_slot(self) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
@@ -18,6 +19,7 @@ from tidewheel.ledger.footer import LEAVES, MAGIC, Chunk, Codec, RowGroup
 from tidewheel.ledger.rows import SCHEMA, Int64s, conform, in_order, text_bytes, times_of
 from tidewheel.ledger.schema import COLUMNS, TEXT_TYPES
 from tidewheel.ledger.sink import Sink
+from tidewheel.ledger.weights import Weight, joined
 from tidewheel.model.checksum import CHECKSUM_BYTES, seal_of, sealed
 from tidewheel.model.segment import Segment
 
@@ -42,6 +44,9 @@ _ROW_BYTES = 24
 # Encoded bytes and segments that a writer keeps before it passes them on.
 _FLUSH_BYTES = 2 * 1024 * 1024
 _FLUSH_SEGMENTS = 128
+# Slots whose bytes a writer keeps apart before it joins them.
+_MOST_WEIGHTS = 1024
+_NEVER_MS = 1 << 62
 
 
 _NAMES = [".".join(leaf.path) for leaf in LEAVES]
@@ -61,6 +66,8 @@ class LedgerSummary:
         slots: the slots that hold a message.
         size_bytes: size of the object, in bytes.
         tail: where the object holds its own index, if the index is too large for the bucket's item.
+        weights: where the bytes lie in time.
+        first_sent_ms: the earliest sending time.
     """
 
     segments: tuple[Segment, ...]
@@ -70,6 +77,8 @@ class LedgerSummary:
     slots: BitMap
     size_bytes: int
     tail: Tail | None = None
+    weights: tuple[Weight, ...] = ()
+    first_sent_ms: int = 0
 
     def bucket(self, bucket_id: BucketId, object_name: str) -> Bucket:
         """Returns the bucket of this ledger."""
@@ -81,6 +90,8 @@ class LedgerSummary:
             slots=self.slots,
             segments=self.segments,
             tail=self.tail,
+            weights=self.weights,
+            checked_ms=self.first_sent_ms,
         )
 
 
@@ -195,6 +206,8 @@ class LedgerWriter:
         self._pending = SCHEMA.empty_table()
         self._last_row: tuple[int, bytes] | None = None
         self._slots = BitMap()
+        self._weights: list[Weight] = []
+        self._first_sent_ms: int | None = None
         self._encoder: _RowGroups | None = None
         self._segments: list[Segment] = []
         self._row_groups: list[bytes] = []
@@ -235,6 +248,8 @@ class LedgerWriter:
             slots=self._slots,
             size_bytes=self._offset,
             tail=tail,
+            weights=tuple(joined(self._weights)),
+            first_sent_ms=self._first_sent_ms or 0,
         )
 
     def _put_tail(self) -> Tail | None:
@@ -275,8 +290,22 @@ class LedgerWriter:
             with_texts = any(part.column(name).null_count < part.num_rows for name in texts)
             self._encode(part, int(times[start]), int(times[end - 1]), raw_bytes, with_texts=with_texts)
             start = end
-        self._slots.update([*slots[:1].tolist(), *slots[slot_starts[slot_starts < start]].tolist()])
+        if start:
+            starts = np.concatenate(([0], slot_starts[slot_starts < start]))
+            self._note_slots(rows.slice(0, start), slots[starts], starts, weights)
         self._pending = rows.slice(start)
+
+    def _note_slots(self, rows: pa.Table, slots: Int64s, starts: Int64s, weights: Int64s) -> None:
+        """Notes the slots of encoded rows, their bytes and the earliest sending time."""
+        self._slots.update(slots.tolist())
+        sizes = weights[np.append(starts[1:], rows.num_rows)] - weights[starts]
+        expires = _expiries_s(rows.column("expires_at_ms"), starts)
+        numbers = zip(slots.tolist(), sizes.tolist(), expires, strict=True)
+        self._weights += (Weight(slot, slot, size, expires_s) for slot, size, expires_s in numbers)
+        if len(self._weights) > _MOST_WEIGHTS:
+            self._weights = joined(self._weights)
+        first_sent_ms = pc.min(rows.column("sent_at_ms")).as_py()
+        self._first_sent_ms = min(first_sent_ms, first_sent_ms if self._first_sent_ms is None else self._first_sent_ms)
 
     def _segment_end(self, start: int, weights: Int64s, slot_starts: Int64s) -> int | None:
         """Returns the end of the segment that starts at a row.
@@ -329,3 +358,12 @@ class LedgerWriter:
     def _put(self, data: bytes | memoryview) -> None:
         self._sink.write(data)
         self._offset += len(data)
+
+
+def _expiries_s(expires: pa.ChunkedArray, starts: Int64s) -> list[int]:
+    """Returns when the last row of each slot has expired, in seconds. 0: a row of the slot never expires."""
+    if expires.null_count == len(expires):
+        return [0] * len(starts)
+    times = pc.fill_null(expires, _NEVER_MS).to_numpy()
+    latest = np.maximum.reduceat(times, starts)
+    return [0 if each == _NEVER_MS else -(-each // 1000) for each in latest.tolist()]

@@ -24,6 +24,8 @@ class MemoryBuckets:
         next_work: NextWork | None,
         merge_at_ms: int | None = None,
         once: str | None = None,
+        *,
+        same_swaps: bool = False,
     ) -> Commit:
         with self._store.lock:
             items = self._store.of(state.topic)
@@ -34,6 +36,7 @@ class MemoryBuckets:
                 current is None
                 or current.sealed > first
                 or above(current.next_slot, first) != above(state.next_slot, first)
+                or (same_swaps and current.swap_version != state.swap_version)
             ):
                 return Commit.MOVED
             items.buckets[bucket.id] = bucket

@@ -104,7 +104,7 @@ def checkpoint_of(
         purges=state.purges,
         written_at_ms=written_at_ms,
         subscriptions=tuple(sorted(with_effective_cursors(subscriptions, opened), key=lambda each: each.name)),
-        tombstones=tuple(sorted(tombstones, key=lambda each: each[:3])),
+        tombstones=tuple(sorted((each._replace(put_ms=0) for each in tombstones), key=lambda each: each[:3])),
         recurring=tuple(sorted(recurring, key=lambda each: each.name)),
         created_at_ms=state.created_at_ms,
     )

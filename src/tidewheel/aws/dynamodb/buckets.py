@@ -29,6 +29,8 @@ class DynamoBuckets:
         next_work: NextWork | None,
         merge_at_ms: int | None = None,
         once: str | None = None,
+        *,
+        same_swaps: bool = False,
     ) -> Commit:
         """Commits a bucket in a single transaction.
 
@@ -43,8 +45,10 @@ class DynamoBuckets:
         change = Change(
             key=layout.topic_state_key(state.topic),
             condition=f"{items.SAME_TOPIC} AND sealed <= :first AND "
-            + items.next_slot_comparison(above(state.next_slot, first), ":first"),
-            values={"generation": state.generation, "first": first},
+            + items.next_slot_comparison(above(state.next_slot, first), ":first")
+            + (" AND swap_version = :swap_version" if same_swaps else ""),
+            values={"generation": state.generation, "first": first}
+            | ({"swap_version": state.swap_version} if same_swaps else {}),
             sets=sets,
             adds={"work_version": 1, "waiting": bucket.rows},
         )

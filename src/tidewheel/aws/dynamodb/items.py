@@ -23,6 +23,7 @@ from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import Bucket, BucketId, Tail
 from tidewheel.ledger.segment_table import decode_segments, encode_segments
 from tidewheel.ledger.slots import decode_slots, encode_slots
+from tidewheel.ledger.weights import decode_weights, encode_weights
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import Encoding, MessageId, id_bytes
 from tidewheel.model.park import Park
@@ -236,6 +237,8 @@ def encode_bucket(topic: str, bucket: Bucket) -> Item:
             "slot_shift": held.slot_shift or None,
             "segments": encode_segments(held.segments) if held.segments else None,
             "tail": None if tail is None else tail.tag,
+            "weights": encode_weights(held.weights) if held.weights else None,
+            "checked_ms": held.checked_ms or None,
         },
     )
 
@@ -252,6 +255,8 @@ def decode_bucket(item: Item) -> Bucket:
         segments=decode_segments(_binary(item, "segments")) if "segments" in item else (),
         tail=Tail.of_tag(_text(item, "tail")) if "tail" in item else None,
         slot_shift=whole(_optional(item, "slot_shift") or 0),
+        weights=decode_weights(_binary(item, "weights")) if "weights" in item else (),
+        checked_ms=whole(_optional(item, "checked_ms") or 0),
     )
 
 
@@ -462,7 +467,11 @@ def _range(plan: Plan, number: object, first_row: object, end_row: object, *_: o
 
 def encode_trash(topic: str, trash: Trash) -> Item:
     """Returns a trash item."""
-    fields: dict[str, Value | None] = {"v": VERSION, "objects": json.dumps(trash.objects)}
+    fields: dict[str, Value | None] = {
+        "v": VERSION,
+        "objects": json.dumps(trash.objects),
+        "read_until": trash.read_until,
+    }
     return item_of(layout.trash_key(topic, trash.sealed, trash.id), fields)
 
 
@@ -470,7 +479,8 @@ def encode_trash(topic: str, trash: Trash) -> Item:
 def decode_trash(item: Item) -> Trash:
     """Reads a trash item."""
     sealed, _, trash_id = key_of(item)[1].removeprefix(layout.TRASH).partition("#")
-    return Trash(sealed=int(sealed), id=trash_id, objects=tuple(map(text, json_of(_text(item, "objects")))))
+    objects = tuple(map(text, json_of(_text(item, "objects"))))
+    return Trash(sealed=int(sealed), id=trash_id, objects=objects, read_until=_optional(item, "read_until"))
 
 
 def encode_tombstone(topic: str, tombstone: Tombstone) -> Item:
@@ -480,6 +490,7 @@ def encode_tombstone(topic: str, tombstone: Tombstone) -> Item:
         layout.TTL_ATTRIBUTE: tombstone.ttl_s,
         "moved_to": tombstone.to,
         "uncertain": None if tombstone.certain else 1,
+        "put_ms": tombstone.put_ms or None,
     }
     return item_of(layout.tombstone_key(topic, tombstone.slot, tombstone.id), fields)
 
@@ -489,7 +500,8 @@ def decode_tombstone(item: Item) -> Tombstone:
     """Reads a tombstone."""
     slot, message_id = layout.parse_tombstone_key(key_of(item))
     moved_to = _message_id(item, "moved_to")
-    return Tombstone(slot, message_id, _number(item, layout.TTL_ATTRIBUTE), moved_to, "uncertain" not in item)
+    ttl_s, put_ms = _number(item, layout.TTL_ATTRIBUTE), whole(_optional(item, "put_ms") or 0)
+    return Tombstone(slot, message_id, ttl_s, moved_to, "uncertain" not in item, put_ms)
 
 
 def encode_move(topic: str, mover: MessageId, moved: MessageId, ttl_s: int) -> Item:

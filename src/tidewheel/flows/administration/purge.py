@@ -83,7 +83,7 @@ def purge(
             inside = buckets if whole else [each for each in buckets if _inside(each, asked, state.slot_ms)]
             ledgers = sum(_swap_out(storage, state, inside[i : i + _A_SWAP]) for i in range(0, len(inside), _A_SWAP))
             if ledgers:
-                _collect_in_time(storage, clock, topic)
+                collect_in_time(storage, clock, topic)
             first, end = asked.first_ms // state.slot_ms, -(-asked.end_ms // state.slot_ms)
             messages = sum(_waiting(each, max(state.planned, first), end) for each in buckets)
             return PurgeResult(messages=messages, ledgers=ledgers, sent_before_ms=sent_before_ms)
@@ -151,7 +151,7 @@ def _swap_out(storage: Storage, state: TopicState, sources: Sequence[Bucket]) ->
     return 0
 
 
-def _collect_in_time(storage: Storage, clock: Clock, topic: str) -> None:
+def collect_in_time(storage: Storage, clock: Clock, topic: str) -> None:
     """Sets a collection of the trash if no collection is set.
 
     Without it, an idle topic's trash would stay long. If it stops before, the trash is deleted after the next dispatch.

@@ -127,6 +127,7 @@ class _SealedRows:
     then.
 
     Attributes:
+        again: whether an earlier try may have committed the rows that are not sent.
         end: the first row that is not sent.
         sent: the counts of each sending.
     """
@@ -136,6 +137,7 @@ class _SealedRows:
         self._progress = progress
         self._rows = rows
         self._slots = slots
+        self.again = progress.again
         self.end = 0
         self.sent: list[Direct] = []
 
@@ -258,7 +260,7 @@ def _commit(
             ports.objects.put(object_name, ledger.data)
             routed_by = start
             bucket = ledger.summary.bucket(bucket_id, object_name)
-        commit, unscheduled = commit_bucket(ports, state, bucket)
+        commit, unscheduled = commit_bucket(ports, state, bucket, again=sealed.again)
         if commit is not Commit.MOVED:
             return state, bucket if commit is Commit.COMMITTED else None, attempt, unscheduled
         moved = ports.topic_states.read(state.topic)

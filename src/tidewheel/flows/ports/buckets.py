@@ -30,11 +30,14 @@ class Buckets(Protocol):
         next_work: NextWork | None,
         merge_at_ms: int | None = None,
         once: str | None = None,
+        *,
+        same_swaps: bool = False,
     ) -> Commit:
         """Commits a bucket.
 
         `T{put BUCKET IF absent; put IMPORT IF absent; STATE: work_version + 1, the next slot lowered IF generation
-        same, sealed <= first slot and next_slot compares with the first slot as in `state`}`.
+        same, sealed <= first slot, next_slot compares with the first slot as in `state`, and swap_version is as read if
+        `same_swaps`}`.
 
         Args:
             state: as read; the write depends on its generation and on how its next_slot compares with the first slot.
@@ -44,6 +47,7 @@ class Buckets(Protocol):
             merge_at_ms: when the sweep is to consider a merge; the next check is then no later than this time.
             once: `<import id>#<cut>` of a bucket that comes from an import. The table keeps `once` for 90 days, even if
                 the bucket is deleted. If `once` is there already, the answer is EXISTS.
+            same_swaps: refuse the commit if a merge or a purge swapped ledgers since the topic state was read.
         """
         ...
 

@@ -75,10 +75,19 @@ class TopicStates(Protocol):
         """
         ...
 
-    def set_collect_at(self, state: TopicState, collect_at_ms: int | None, next_check_ms: int | None) -> bool:
+    def set_collect_at(
+        self,
+        state: TopicState,
+        collect_at_ms: int | None,
+        next_check_ms: int | None,
+        merge_at_ms: int | None = None,
+    ) -> bool:
         """Sets the times of the next collection and the next check. Returns False if refused.
 
         `collect_at_ms, next_check_ms = ... IF work_version, generation and next_slot as read`.
+
+        Args:
+            merge_at_ms: when the sweep is to consider a merge. None: as it is.
         """
         ...
 

@@ -5,18 +5,22 @@ Three checkpoints are kept per topic. Names sort by the time of writing, so the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidewheel.errors import CorruptMetadata, ObjectMissing, ObjectRefused
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.keys import NotInLedgers
+from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.ports.objects import Objects
+from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.checkpoint import Checkpoint, checkpoint_of, decode_checkpoint, encode_checkpoint
 from tidewheel.model.message import id_floor, id_text
 from tidewheel.model.object_names import CHECKPOINTS, checkpoint_name, topic_prefix
 from tidewheel.model.set_aside import SetAside
 from tidewheel.model.subscription_state import Delivery, SubscriptionState
+from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
 
 KEPT = 3
@@ -24,6 +28,8 @@ MOST_KEYS = 100_000
 """Keys of a checkpoint: some megabytes."""
 _READ_AGAIN_MS = 10
 """Pause between two readings of the keys, for each key that was examined. So keys cost at most 100 reads a second."""
+
+Told = Callable[[TopicState, Sequence[Bucket], Sequence[Trash], Sequence[Tombstone]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +45,18 @@ class Found:
     names: tuple[str, ...]
     newest: Checkpoint | None
     unreadable: tuple[str, ...]
+
+
+class Written(NamedTuple):
+    """What came of a checkpoint.
+
+    Attributes:
+        changed: whether it was written. False: the last checkpoint is the same.
+        tombstones: all of the topic's.
+    """
+
+    changed: bool
+    tombstones: Sequence[Tombstone]
 
 
 def find_checkpoints(objects: Objects, topic: str) -> Found:
@@ -67,8 +85,8 @@ def write_checkpoint(
     written_at_ms: int,
     *,
     all_keys: bool = False,
-) -> bool:
-    """Writes a topic's checkpoint. Returns False if the last checkpoint is the same.
+) -> Written:
+    """Writes a topic's checkpoint.
 
     If it stops after the object is put, there are more than three until the next checkpoint is written.
 
@@ -83,11 +101,11 @@ def write_checkpoint(
     # Before the tombstones: a message that is cancelled meanwhile has a tombstone, and the key names it.
     found = None if all_keys else _newest(ports.objects, state.topic)
     keyed = _with_keys(ports, state, found)
-    suspects = [each.delivery for each in aside if not each.damaged]
     tombstones = ports.tombstones.all(state.topic)
+    suspects = [each.delivery for each in aside if not each.damaged]
     recurring = ports.recurring.all(state.topic) if state.recurring else ()
     checkpoint = checkpoint_of(state, subscriptions, [*opened, *suspects], tombstones, written_at_ms, recurring)
-    return store_checkpoint(ports.objects, keyed(checkpoint))
+    return Written(store_checkpoint(ports.objects, keyed(checkpoint)), tombstones)
 
 
 def _newest(objects: Objects, topic: str) -> Checkpoint | None:
@@ -138,7 +156,7 @@ def store_checkpoint(objects: Objects, checkpoint: Checkpoint) -> bool:
     return True
 
 
-def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0) -> bool:
+def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0, tell: Told | None = None) -> bool:
     """Reads a topic and writes its checkpoint. Returns False if nothing was written.
 
     If it stops, `write_checkpoint` describes the result.
@@ -149,6 +167,7 @@ def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0) -> bool:
     Args:
         ahead_ms: added to the checkpoint's time, for a rebuild: a checkpoint whose reading began before, by a clock
             that is ahead of ours, does not count as newer. Nor does the checkpoint of an earlier rebuild.
+        tell: told what was read, after the checkpoint is written.
     """
     now_ms = ports.clock.now_ms() + ahead_ms
     newest = find_checkpoints(ports.objects, topic).newest if ahead_ms else None
@@ -160,7 +179,9 @@ def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0) -> bool:
     subscriptions = ports.subscriptions.all(topic)
     opened = ports.deliveries.all(topic)
     # With a newer checkpoint, a rebuild would not look for messages whose item cannot be read.
-    ports.buckets.all(topic)
-    ports.merges.trash(topic)
+    buckets, trash = ports.buckets.all(topic), ports.merges.trash(topic)
     aside = ports.set_aside.all(topic)
-    return write_checkpoint(ports, state, subscriptions, opened, aside, now_ms, all_keys=ahead_ms > 0)
+    written = write_checkpoint(ports, state, subscriptions, opened, aside, now_ms, all_keys=ahead_ms > 0)
+    if tell is not None:
+        tell(state, buckets, trash, written.tombstones)
+    return written.changed

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.ports.topic_states import check_again_at
-from tidewheel.flows.upkeep.merge_planning import MOST, Merge, Most, choose
+from tidewheel.flows.upkeep.merge_planning import MOST, Merge, Most, choose, those_that_last
+from tidewheel.flows.upkeep.retention import NOTHING_DEAD, Dead, dead_of, may_keep_all
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
 
 SMALL_BYTES = 512 * 1024 * 1024
@@ -28,13 +32,41 @@ def most_of(size: MergeSize) -> Most:
     return Most(SMALL_BYTES, SMALL_ROWS) if size is MergeSize.SMALL else MOST
 
 
+def certain_tombstones(
+    ports: Ports, state: TopicState, buckets: Sequence[Bucket], known: Sequence[Tombstone] | None = None
+) -> list[Tombstone] | None:
+    """Returns the tombstones that surely took effect. Returns None if a topic may keep all of its bytes.
+
+    Args:
+        known: the topic's tombstones. None: they are read.
+    """
+    if may_keep_all(state, buckets):
+        return None
+    return [each for each in (ports.tombstones.all(state.topic) if known is None else known) if each.certain]
+
+
+def dead_among(
+    ports: Ports, state: TopicState, buckets: Sequence[Bucket], known: Sequence[Tombstone] | None = None
+) -> Dead:
+    """Returns the dead bytes of a topic's ledgers."""
+    tombstones = certain_tombstones(ports, state, buckets, known)
+    return NOTHING_DEAD if tombstones is None else dead_of(state, buckets, tombstones, ports.clock.now_ms())
+
+
+def needs_rewrite(ports: Ports, state: TopicState, buckets: Sequence[Bucket], tombstones: Sequence[Tombstone]) -> bool:
+    """Returns whether a topic has more dead bytes than it may have, in ledgers that do not end soon."""
+    dead = dead_among(ports, state, buckets, tombstones)
+    return bool(dead.deadest(those_that_last(buckets, state.planned, state.slot_ms)))
+
+
 def consider_merge(ports: Ports, state: TopicState) -> MergeSize | None:
-    """Starts a merge if a topic has too many ledgers. Notes that a merge was considered.
+    """Starts a merge if a topic has too many ledgers, or too many dead bytes. Notes that a merge was considered.
 
     If it stops before the note, the next sweep considers a merge again; a second run finds the lease, or nothing to do.
     """
     buckets, most = ports.buckets.all(state.topic, {}), most_of(ports.runs.largest)
-    merge = choose(buckets, state.planned, state.slot_ms, state.settings.max_buckets, most=most)
+    dead = dead_among(ports, state, buckets)
+    merge = choose(buckets, state.planned, state.slot_ms, state.settings.max_buckets, most=most, dead=dead)
     size = None if merge is None else size_of(merge)
     if size is not None:
         ports.runs.merge(state.topic, size)

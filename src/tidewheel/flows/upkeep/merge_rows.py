@@ -13,12 +13,13 @@ writes the same bytes, on any machine and in each repetition.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tidewheel.flows.delivery.due_rows import without_purged
+from tidewheel.flows.delivery.due_rows import without_expired, without_purged
 from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.upkeep.merge_planning import Merge
 from tidewheel.ledger.bucket import Bucket, BucketId
@@ -43,6 +44,8 @@ class MergeWork:
     Attributes:
         merge: its sources are complete.
         purge_ms, purges: the topic state's; purged rows are left out.
+        cancelled: ids of cancelled messages; their rows are left out.
+        now_ms: when the purges and the cancels were read. Rows that expired before are left out.
     """
 
     topic: str
@@ -51,6 +54,8 @@ class MergeWork:
     merge: Merge
     purge_ms: int = 0
     purges: tuple[Purge, ...] = ()
+    cancelled: frozenset[bytes] = frozenset()
+    now_ms: int = 0
 
     @property
     def outputs(self) -> int:
@@ -67,7 +72,7 @@ def write_output(objects: Objects, work: MergeWork, i: int) -> Bucket | None:
         CorruptLedger: a segment of a source is damaged.
         ObjectMissing: a source is gone: another merge replaced the source, and a collection deleted it.
     """
-    return store_rows(
+    bucket = store_rows(
         objects,
         merged_rows(objects, work, i),
         topic=work.topic,
@@ -76,6 +81,7 @@ def write_output(objects: Objects, work: MergeWork, i: int) -> Bucket | None:
         bucket_id=work.merge.output_id(i),
         sources=sorted(source.object_name for source in work.merge.sources),
     )
+    return None if bucket is None else replace(bucket, checked_ms=max(bucket.checked_ms, work.now_ms))
 
 
 def store_rows(
@@ -119,12 +125,21 @@ def merged_rows(objects: Objects, work: MergeWork, i: int) -> Iterator[pa.Table]
     first_ms, end_ms = work.merge.cuts[i] * slot_ms, work.merge.cuts[i + 1] * slot_ms
     pending = SCHEMA.empty_table()
     for batch, complete_ms in _batches(objects, work.merge, first_ms, end_ms):
-        kept = without_purged(_within(decode_together(batch), first_ms, end_ms), work)
+        kept = without_dead(_within(decode_together(batch), first_ms, end_ms), work)
         rows = sort_rows(pa.concat_tables([pending, kept]).combine_chunks())
         ready = rows.num_rows if complete_ms is None else int(times_of(rows).searchsorted(complete_ms))
         if ready:
             yield without_repeats(rows.slice(0, ready))
         pending = rows.slice(ready)
+
+
+def without_dead(rows: pa.Table, work: MergeWork) -> pa.Table:
+    """Returns the rows that may still be delivered: not purged, not expired and not cancelled."""
+    rows = without_expired(without_purged(rows, work), work.now_ms)
+    if not work.cancelled:
+        return rows
+    cancelled = pa.array(sorted(work.cancelled), pa.binary())
+    return rows.filter(pc.invert(pc.is_in(rows.column("message_id").cast(pa.binary()), cancelled)))
 
 
 def _within(rows: pa.Table, first_ms: int, end_ms: int) -> pa.Table:

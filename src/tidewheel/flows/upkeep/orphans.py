@@ -8,13 +8,18 @@ parks by PARKs. Copies of damaged bytes are kept while an item of what is set as
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
+from tidewheel.flows.administration.purge import collect_in_time
 from tidewheel.flows.ports import Ports, Storage
+from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
+from tidewheel.flows.upkeep.consider_merge import needs_rewrite
 from tidewheel.flows.upkeep.daily import Visit, walk, walk_daily
+from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.object_names import (
     ASIDE,
     CHECKPOINTS,
@@ -25,6 +30,7 @@ from tidewheel.model.object_names import (
     is_copy,
     topic_prefix,
 )
+from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
 
 ORPHAN_GRACE_S = 24 * 3600
@@ -86,11 +92,27 @@ def _visit(ports: Ports, orphans: Orphans) -> Visit:
             old = [each for each in old if is_copy(each.name)]
         if topic not in seen:
             seen.add(topic)
-            checkpoint_topic(ports, topic)
+            checkpoint_topic(ports, topic, tell=partial(_remind, ports))
         if old:
             _delete(ports, topic, old, _NAMED[prefix], orphans)
 
     return visit
+
+
+def _remind(
+    ports: Ports,
+    state: TopicState,
+    buckets: Sequence[Bucket],
+    trash: Sequence[Trash],
+    tombstones: Sequence[Tombstone],
+) -> None:
+    """Sets a collection of an idle topic that has trash, or too many dead bytes.
+
+    A merge that stopped after its swap leaves trash, and a cancel sets no collection. If it stops, the next day's sweep
+    sets the collection.
+    """
+    if state.collect_at_ms is None and (trash or needs_rewrite(ports, state, buckets, tombstones)):
+        collect_in_time(ports, ports.clock, state.topic)
 
 
 def _delete(ports: Ports, topic: str, old: list[StoredObject], named: Named, orphans: Orphans) -> None:
