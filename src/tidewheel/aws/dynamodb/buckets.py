@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tidewheel import clock as clocks
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb import items
@@ -71,6 +73,21 @@ class DynamoBuckets:
     def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Bucket]:
         found = self._table.query_prefix(layout.topic_partition(topic), layout.BUCKETS)
         return items.readable(found, items.decode_bucket, layout.BUCKETS, unreadable)
+
+    def in_order(
+        self,
+        topic: str,
+        unreadable: dict[str, Exception] | None = None,
+        *,
+        first_slot: int = 0,
+        end_slot: int | None = None,
+    ) -> Iterator[Bucket]:
+        first, last = layout.bucket_range(first_slot, end_slot)
+        found = self._table.query(
+            "pk = :pk AND sk BETWEEN :first AND :last",
+            {"pk": layout.topic_partition(topic), "first": first, "last": last},
+        )
+        return items.each_readable(found, items.decode_bucket, layout.BUCKETS, unreadable)
 
     def delete(self, topic: str, bucket_id: BucketId) -> None:
         """Deletes a bucket with a single DeleteItem."""

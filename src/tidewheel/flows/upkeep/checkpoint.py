@@ -119,7 +119,8 @@ def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0) -> bool:
         return False
     subscriptions = ports.subscriptions.all(topic)
     opened = ports.deliveries.all(topic)
-    # With a newer checkpoint, a rebuild would not look for messages whose item cannot be read.
-    ports.buckets.all(topic)
+    # With a newer checkpoint, a rebuild would not look for planned messages whose item cannot be read.
+    for _ in ports.buckets.in_order(topic, end_slot=state.planned):
+        pass
     ports.merges.trash(topic)
     return write_checkpoint(ports, state, subscriptions, opened, ports.set_aside.all(topic), now_ms)
