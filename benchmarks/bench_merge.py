@@ -33,7 +33,7 @@ from benchmarks.process_memory import watched
 from tidewheel.clock import ManualClock
 from tidewheel.flows.upkeep.merge import Engine, in_process, merge
 from tidewheel.jobs.location import Location
-from tidewheel.ledger.bucket import Bucket, content_id
+from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger, rows_table
 from tidewheel.memory import MemoryService
 from tidewheel.model.message import Encoding
@@ -63,10 +63,10 @@ def make_ledgers(folder: Path, ledgers: int, rows: int) -> None:
             sent_at_ms=[START_MS - random_.randrange(300_000) for _ in range(rows)],
         )
         ledger = encode_ledger(table, topic="t", generation="g", slot_ms=SETTINGS.slot_ms)
-        bucket_id = content_id(ledger.data)
-        name = ledger_name("t", ledger.summary.slots.min(), SETTINGS.slot_ms, bucket_id, objects.new_attempt())
+        id = bucket_id(ledger.summary.slots.min(), content_id(ledger.data))
+        name = ledger_name("t", id, SETTINGS.slot_ms, objects.new_attempt())
         objects.put(name, ledger.data)
-        buckets.append(ledger.summary.bucket(bucket_id, name))
+        buckets.append(ledger.summary.bucket(id, name))
     (folder / "buckets.pickle").write_bytes(pickle.dumps(buckets))
 
 

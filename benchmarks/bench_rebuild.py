@@ -29,7 +29,7 @@ from tidewheel.flows.recovery.rebuild_engine import Overlaps
 from tidewheel.flows.upkeep.checkpoint import store_checkpoint
 from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.jobs.location import Location
-from tidewheel.ledger.bucket import Bucket, content_id
+from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.ledger.ledger import SCHEMA, encode_ledger
 from tidewheel.memory import MemoryQueues, MemoryService
@@ -88,7 +88,7 @@ def store(objects: Objects, ledgers: int, rows: int, generation: str) -> int:
             table = pa.concat_tables([table.slice(0, rows // 2), before.slice(0, rows - rows // 2)])
         ledger = encode_ledger(table, topic=TOPIC, generation=generation, slot_ms=300_000)
         first_slot = ledger.summary.segments[0].first_deliver_at_ms // 300_000
-        name = ledger_name(TOPIC, first_slot, 300_000, content_id(ledger.data), objects.new_attempt())
+        name = ledger_name(TOPIC, bucket_id(first_slot, content_id(ledger.data)), 300_000, objects.new_attempt())
         objects.put(name, ledger.data)
         size_bytes += len(ledger.data)
         before = table

@@ -13,7 +13,7 @@ from benchmarks.peers.redis_server import RedisServer
 from benchmarks.peers.stream import Timed, unordered
 from tidewheel.aws.dynamodb.items import encode_bucket
 from tidewheel.clock import SystemClock
-from tidewheel.ledger.bucket import content_id
+from tidewheel.ledger.bucket import bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger
 from tidewheel.ledger.rows import rows_table
 from tidewheel.model.message import Encoding
@@ -78,5 +78,6 @@ def _ledger(messages: Sequence[Timed]) -> tuple[int, int]:
         sent_at_ms=[START_MS] * len(rows),
     )
     ledger = encode_ledger(table, topic="peers", generation="g", slot_ms=_SLOT_MS)
-    bucket = ledger.summary.bucket(content_id(ledger.data), "ledgers/peers/0")
+    id = bucket_id(ledger.summary.slots.min(), content_id(ledger.data))
+    bucket = ledger.summary.bucket(id, "ledgers/peers/0")
     return len(ledger.data), item_bytes(encode_bucket("peers", bucket))

@@ -195,7 +195,7 @@ def test_every_item_is_at_its_documented_key(dynamodb: Any, store: Store) -> Non
     found = raw_items(dynamodb, store)
     assert set(found) == {
         ("T#orders", "STATE"),
-        ("T#orders", "BUCKET#b1"),
+        ("T#orders", "BUCKET#000000000105-b1"),
         ("T#orders", "PLAN#000000000100"),
         ("T#orders", "SUB#billing"),
         ("T#orders", "DELIVERY#billing#s1#000000000100"),
@@ -209,7 +209,7 @@ def test_every_item_is_at_its_documented_key(dynamodb: Any, store: Store) -> Non
 
 def test_a_bucket_s_index_is_small(dynamodb: Any, store: Store) -> None:
     store.buckets.commit(store.topic(), a_bucket(*range(105, 8745), segments=200), NEXT)
-    item = raw_items(dynamodb, store)["T#orders", "BUCKET#b1"]
+    item = raw_items(dynamodb, store)["T#orders", "BUCKET#000000000105-b1"]
     assert len(item["slots"]["B"]) < 100  # a run of slots is a few bytes
     assert len(item["segments"]["B"]) < 200
 

@@ -16,9 +16,8 @@ from tidewheel.ledger.bucket import Bucket
 
 
 def again(world: World, left: dict[str, Exception]) -> list[Bucket]:
-    """Makes buckets anew, and returns these in the order of their commits."""
-    made = map(known, buckets_again(world.ports, world.state, left))
-    return sorted(made, key=lambda each: each.object_name.rpartition("-")[2])
+    """Makes buckets anew."""
+    return [known(each) for each in buckets_again(world.ports, world.state, left)]
 
 
 def stored(world: World) -> list[Bucket]:

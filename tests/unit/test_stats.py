@@ -29,7 +29,7 @@ from tidewheel.cli.inspection import messages_text, stats_text
 from tidewheel.cli.main import app
 from tidewheel.client import in_flight
 from tidewheel.client.histogram import DAY_S, HOUR_S, histogram, loads
-from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.slots import slots_of
 from tidewheel.local.memory_stack import MemoryTidewheel
 from tidewheel.model.segment import Segment
@@ -44,7 +44,14 @@ def segment(first_ms: int, last_ms: int, rows: int) -> Segment:
 
 def bucket(slots: list[int], *segments: Segment) -> Bucket:
     rows = sum(each.rows for each in segments)
-    return Bucket(id=BucketId("b"), object_name="b", size_bytes=9, rows=rows, slots=slots_of(slots), segments=segments)
+    return Bucket(
+        id=bucket_id(min(slots), "b"),
+        object_name="b",
+        size_bytes=9,
+        rows=rows,
+        slots=slots_of(slots),
+        segments=segments,
+    )
 
 
 def at_hours(*hours: float) -> list[int]:

@@ -122,5 +122,4 @@ def with_next_work(state: TopicState, next_work: NextWork) -> TopicState:
         next_slot=next_work.next_slot,
         next_check_ms=next_work.next_check_ms,
         collect_at_ms=next_work.collect_at_ms,
-        waiting=next_work.waiting,
     )

@@ -56,10 +56,10 @@ class Target:
     settings: TopicSettings
     import_id: str
 
-    def bucket_id(self, cut: int) -> BucketId:
-        """Returns the id of a cut's bucket, a hash of the import and the cut."""
+    def bucket_id(self, cut: int) -> str:
+        """Returns a hash of the import and the cut, for the id of the cut's bucket."""
         text = f"{self.generation}\n{self.import_id}\n{cut}"
-        return BucketId(blake2b(text.encode(), digest_size=16).hexdigest())
+        return blake2b(text.encode(), digest_size=16).hexdigest()
 
     def once(self, cut: int) -> str:
         """Returns the mark of a committed cut."""
@@ -137,7 +137,7 @@ def write_ledger(objects: Objects, target: Target, cut: int, tables: Iterator[pa
         topic=target.topic,
         generation=target.generation,
         settings=target.settings,
-        bucket_id=target.bucket_id(cut),
+        content=target.bucket_id(cut),
     )
     return None if bucket is None else CutLedger(cut=cut, bucket=bucket)
 

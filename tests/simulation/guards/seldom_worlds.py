@@ -19,7 +19,7 @@ from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.orphans import sweep_orphans
 from tidewheel.flows.upkeep.payloads import sweep_payloads
 from tidewheel.jobs.rebuild_engine import local_engine
-from tidewheel.ledger.bucket import content_id
+from tidewheel.ledger.bucket import bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger
 from tidewheel.model.object_names import ledger_name, payload_name
 from tidewheel.model.subscription_state import State
@@ -112,14 +112,14 @@ def _imported_twice() -> SmallWorld:
     ledger = encode_ledger(
         pack_rows(batch), topic=TOPIC, generation=world.state.generation, slot_ms=world.state.slot_ms
     )
-    bucket_id = content_id(ledger.data)
+    id = bucket_id(world.slot_of("a"), content_id(ledger.data))
 
     def imports(ports: Any) -> None:
         for _ in range(9):
             state = ports.topic_states.read(TOPIC)
-            name = ledger_name(TOPIC, world.slot_of("a"), state.slot_ms, bucket_id, ports.objects.new_attempt())
+            name = ledger_name(TOPIC, id, state.slot_ms, ports.objects.new_attempt())
             ports.objects.put(name, ledger.data)
-            commit = commit_and_schedule(ports, state, ledger.summary.bucket(bucket_id, name), "import#0")
+            commit = commit_and_schedule(ports, state, ledger.summary.bucket(id, name), "import#0")
             if commit.value != "moved":
                 return
 

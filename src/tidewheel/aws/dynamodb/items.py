@@ -11,7 +11,7 @@ before a parser sees the bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from typing import NamedTuple, TypeVar
 
@@ -113,21 +113,28 @@ def key_of(item: Item) -> layout.Key:
 def readable(
     found: Iterable[Item], decode: Callable[[Item], T], prefix: str, unreadable: dict[str, Exception] | None
 ) -> list[T]:
-    """Returns the items that can be read. Puts the name behind the prefix, and the error, of each other into a dict.
+    """Returns the items that can be read. See `each_readable`."""
+    return list(each_readable(found, decode, prefix, unreadable))
+
+
+def each_readable(
+    found: Iterable[Item], decode: Callable[[Item], T], prefix: str, unreadable: dict[str, Exception] | None
+) -> Iterator[T]:
+    """Yields the items that can be read. Puts the name behind the prefix, and the error, of each other into a dict.
 
     Raises:
         CorruptMetadata: an item cannot be read, and there is no dict.
         NewerRelease: an item waits for an upgrade of this release.
     """
-    values = []
     for item in found:
         try:
-            values.append(decode(item))
+            value = decode(item)
         except CorruptMetadata as error:
             if unreadable is None or isinstance(error, NewerRelease):
                 raise
             unreadable[key_of(item)[1].removeprefix(prefix)] = error
-    return values
+            continue
+        yield value
 
 
 def next_check_ms_of(item: Item) -> int:
@@ -152,7 +159,6 @@ def next_work_fields(topic: str, next_work: NextWork) -> dict[str, Value | None]
     return {
         "next_slot": next_work.next_slot,
         "collect_at_ms": next_work.collect_at_ms,
-        "waiting": next_work.waiting or None,
         **check_fields(topic, next_work.next_check_ms),
     }
 
@@ -245,8 +251,8 @@ def encode_bucket(topic: str, bucket: Bucket) -> Item:
 
 @_reading
 def decode_bucket(item: Item) -> Bucket:
-    """Reads a bucket."""
-    return Bucket(
+    """Reads a bucket. Readers stop by the slot in its id, so a bucket with an earlier slot cannot be read."""
+    bucket = Bucket(
         id=BucketId(key_of(item)[1].removeprefix(layout.BUCKETS)),
         object_name=_text(item, "object_name"),
         size_bytes=_number(item, "size_bytes"),
@@ -258,6 +264,9 @@ def decode_bucket(item: Item) -> Bucket:
         weights=decode_weights(_binary(item, "weights")) if "weights" in item else (),
         checked_ms=whole(_optional(item, "checked_ms") or 0),
     )
+    if bucket.id_slot > (bucket.last_slot if bucket.slot_shift else bucket.first_slot):
+        raise ValueError(f"slots begin with {bucket.first_slot}, before the slot in the key")
+    return bucket
 
 
 class PlanItem(NamedTuple):

@@ -65,7 +65,7 @@ def plan_anew(ports: Ports, state: TopicState, first_slot: int) -> Plan:
     ranges = ports.plans.ranges(topic)
     end_slot = min([b if a == first_slot else a for a, b in ranges if a >= first_slot] + [state.planned])
     unreadable: dict[str, Exception] = {}
-    buckets = ports.buckets.all(topic, unreadable)
+    buckets = list(ports.buckets.in_order(topic, unreadable, end_slot=end_slot))
     buckets += buckets_again(ports, state, unreadable)
     for error in unreadable.values():
         raise error

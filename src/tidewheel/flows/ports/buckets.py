@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum
 from typing import Protocol
 
@@ -60,12 +61,32 @@ class Buckets(Protocol):
         ...
 
     def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Bucket]:
-        """Reads all buckets of a topic, page by page.
+        """Reads all buckets of a topic in the order of their ids, page by page.
 
         The result is a snapshot only together with a condition on swap_version.
 
         Args:
             unreadable: gets the name and the error of each that cannot be read. None: the first error is raised.
+        """
+        ...
+
+    def in_order(
+        self,
+        topic: str,
+        unreadable: dict[str, Exception] | None = None,
+        *,
+        first_slot: int = 0,
+        end_slot: int | None = None,
+    ) -> Iterator[Bucket]:
+        """Yields the buckets whose ids begin with slots of [first_slot, end_slot), in the order of their ids.
+
+        Pages are read as the caller asks for buckets, so a caller that stops does not read the rest. A bucket behind a
+        page that is read may be swapped before it is yielded. The result is a snapshot only together with a condition
+        on swap_version.
+
+        Args:
+            unreadable: as for `all`; gets each name when its turn comes.
+            end_slot: None: no end.
         """
         ...
 

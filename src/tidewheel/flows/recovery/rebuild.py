@@ -7,7 +7,6 @@ repeated.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -44,7 +43,8 @@ from tidewheel.flows.recovery.rebuild_report import RebuildReport
 from tidewheel.flows.recovery.scan import ScanRange
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints, store_checkpoint
 from tidewheel.flows.upkeep.merge_rows import MergeWork
-from tidewheel.ledger.bucket import Bucket
+from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
+from tidewheel.ledger.delayed_index import waiting_rows
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.ledger.reader import tags_of
 from tidewheel.ledger.writer import GENERATION_TAG, TOPIC_TAG
@@ -144,7 +144,7 @@ def _rebuild(
     if keys:
         say(f"topic {topic}: {keys:,} keys")
     scan.delete()
-    if not ports.topic_states.create(state):
+    if not ports.topic_states.create(replace(state, waiting=waiting_rows(live, planned))):
         raise AlreadyExists("topic", topic, "an index that was made during the rebuild")
     report = report_of(checkpoint, topic, stored, scan.inspected, resolved, together)
     return replace(
@@ -247,8 +247,8 @@ def _keep_occurrences(ports: Ports, checkpoint: Checkpoint) -> None:
         if parsed is None or not planned <= parsed[0] < checkpoint.planned:
             continue
         first_slot, attempt = parsed
-        bucket_id = hashlib.blake2b(each.name.encode(), digest_size=16).hexdigest()
-        ports.objects.copy(each.name, ledger_name(topic, first_slot, slot_ms, bucket_id, attempt))
+        id = bucket_id(first_slot, content_id(each.name.encode()))
+        ports.objects.copy(each.name, ledger_name(topic, id, slot_ms, attempt))
 
 
 def generation_of(objects: Objects, topic: str, stored: Sequence[StoredObject]) -> str:

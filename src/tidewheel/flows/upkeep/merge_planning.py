@@ -30,7 +30,7 @@ from math import inf
 from typing import NamedTuple
 
 from tidewheel.flows.upkeep.retention import NOTHING_DEAD, Dead
-from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.slots import encode_slots
 
 FULL_BYTES = 256 * 1024 * 1024
@@ -80,10 +80,10 @@ class Merge:
         """The sources' rows that are not planned."""
         return round(_weight(self.sources, self.cuts[0], self.cuts[-1]).rows)
 
-    def output_id(self, i: int) -> BucketId:
-        """Returns the id of the i-th output's bucket, a hash of its sources and slots."""
+    def output_id(self, i: int) -> str:
+        """Returns a hash of the i-th output's sources and slots, for its bucket's id."""
         text = "\n".join((*(source.id for source in self.sources), f"{self.cuts[i]}-{self.cuts[i + 1]}"))
-        return BucketId(blake2b(text.encode(), digest_size=16).hexdigest())
+        return blake2b(text.encode(), digest_size=16).hexdigest()
 
     def largest_first(self) -> list[int]:
         """Returns the numbers of the outputs, largest expected size first.

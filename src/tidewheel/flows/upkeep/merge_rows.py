@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from tidewheel.flows.delivery.due_rows import without_expired, without_purged
 from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.upkeep.merge_planning import Merge
-from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.joined import StoredSegment, decode_together
 from tidewheel.ledger.rows import SCHEMA, sort_rows, times_of, without_repeats
 from tidewheel.ledger.writer import SEGMENT_BYTES, LedgerWriter
@@ -78,7 +78,7 @@ def write_output(objects: Objects, work: MergeWork, i: int) -> Bucket | None:
         topic=work.topic,
         generation=work.generation,
         settings=work.settings,
-        bucket_id=work.merge.output_id(i),
+        content=work.merge.output_id(i),
         sources=sorted(source.object_name for source in work.merge.sources),
     )
     return None if bucket is None else replace(bucket, checked_ms=max(bucket.checked_ms, work.now_ms))
@@ -91,15 +91,19 @@ def store_rows(
     topic: str,
     generation: str,
     settings: TopicSettings,
-    bucket_id: BucketId,
+    content: str,
     sources: Sequence[str] = (),
 ) -> Bucket | None:
-    """Writes sorted, non-empty batches as a ledger with a new name. Returns None without batches."""
+    """Writes sorted, non-empty batches as a ledger with a new name. Returns None without batches.
+
+    Args:
+        content: ends the bucket's id, the same for each try to write the ledger.
+    """
     first = next(rows, None)
     if first is None:
         return None
-    first_slot = first.column("deliver_at_ms")[0].as_py() // settings.slot_ms
-    name = object_names.ledger_name(topic, first_slot, settings.slot_ms, bucket_id, objects.new_attempt())
+    id = bucket_id(first.column("deliver_at_ms")[0].as_py() // settings.slot_ms, content)
+    name = object_names.ledger_name(topic, id, settings.slot_ms, objects.new_attempt())
     with objects.create(name) as sink:
         writer = LedgerWriter(
             sink,
@@ -113,7 +117,7 @@ def store_rows(
         for batch in chain([first], rows):
             writer.write(batch)
         summary = writer.close()
-    return summary.bucket(bucket_id, name)
+    return summary.bucket(id, name)
 
 
 def merged_rows(objects: Objects, work: MergeWork, i: int) -> Iterator[pa.Table]:
