@@ -1,4 +1,7 @@
-"""Peak memory of a process and of all processes below it: Java and Python's workers are part of a Spark job."""
+"""Peak memory and CPU time of a process and of all processes below it.
+
+Java and Python's workers are part of a Spark job.
+"""
 
 from __future__ import annotations
 
@@ -37,20 +40,32 @@ def watched(root: int) -> Iterator[Peak]:
         thread.join()
 
 
+def tree_cpu_s(root: int) -> float:
+    """Returns the CPU time of a process's tree so far, in seconds."""
+    # utime, stime, and those of the processes that have ended and were waited for
+    return sum(sum(map(int, stat[11:15])) for stat, _ in _tree(root)) / os.sysconf("SC_CLK_TCK")
+
+
 def _tree_mb(root: int) -> float:
+    return sum(resident for _, resident in _tree(root)) / 1e6
+
+
+def _tree(root: int) -> Iterator[tuple[list[str], int]]:
+    """Yields of each process the fields of `stat` from the third on, and its resident bytes."""
     parents: dict[int, list[int]] = {}
-    resident: dict[int, int] = {}
+    processes: dict[int, tuple[list[str], int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                resident[int(entry.name)] = int((entry / "statm").read_text().split()[1]) * _PAGE
+                stat = (entry / "stat").read_text().rpartition(")")[2].split()
+                resident = int((entry / "statm").read_text().split()[1]) * _PAGE
             except OSError:  # the process has ended
                 continue
-            parents.setdefault(parent, []).append(int(entry.name))
-    total, found = 0, [root]
+            processes[int(entry.name)] = stat, resident
+            parents.setdefault(int(stat[1]), []).append(int(entry.name))
+    found = [root]
     while found:
         process = found.pop()
-        total += resident.get(process, 0)
+        if process in processes:
+            yield processes[process]
         found += parents.get(process, [])
-    return total / 1e6
