@@ -7,7 +7,6 @@ repeated.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -30,6 +29,7 @@ from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.objects import Objects, StoredObject
 from tidewheel.flows.recovery.rebuild_engine import RebuildEngine
 from tidewheel.flows.recovery.rebuild_keys import KeyRestore
+from tidewheel.flows.recovery.rebuild_occurrences import keep_occurrences
 from tidewheel.flows.recovery.rebuild_planning import (
     Resolved,
     groups,
@@ -52,10 +52,7 @@ from tidewheel.model.checkpoint import Checkpoint, with_effective_cursors
 from tidewheel.model.object_names import (
     ASIDE,
     LEDGERS,
-    PLANS,
     is_ledger,
-    ledger_name,
-    parse_occurrences_name,
     topic_prefix,
 )
 from tidewheel.model.settings import TopicSettings
@@ -123,7 +120,7 @@ def _rebuild(
     ports: Ports, topic: str, engine: RebuildEngine, settings: TopicSettings | None, say: Callable[[str], None]
 ) -> RebuildReport:
     checkpoint = _basis(ports, topic, ledgers_of(ports.objects, topic), settings)
-    _keep_occurrences(ports, checkpoint)
+    keep_occurrences(ports, checkpoint, planned_of(checkpoint, ports.clock.now_ms()))
     stored = ledgers_of(ports.objects, topic)
     say(f"topic {topic}: {len(stored):,} objects, {sum(each.size_bytes for each in stored) / 1e6:,.1f} MB")
     scan = engine.scan(topic, stored, scan_range(checkpoint, ports.clock.now_ms()))
@@ -232,23 +229,6 @@ def with_table(ports: Ports, checkpoint: Checkpoint, now_ms: int) -> Checkpoint:
         tombstones=tuple(sorted(tombstones.values(), key=lambda each: each[:3])),
         recurring=tuple(each for _, each in sorted(recurring.items())),
     )
-
-
-def _keep_occurrences(ports: Ports, checkpoint: Checkpoint) -> None:
-    """Makes ledgers of the planned occurrences of recurring messages.
-
-    Plans are made anew, but a recurring message that has ended since it was planned has no other copy. A repetition
-    makes the same ledgers.
-    """
-    topic, slot_ms = checkpoint.topic, checkpoint.settings.slot_ms
-    planned = planned_of(checkpoint, ports.clock.now_ms())
-    for each in ports.objects.list(topic_prefix(PLANS, topic)):
-        parsed = parse_occurrences_name(each.name)
-        if parsed is None or not planned <= parsed[0] < checkpoint.planned:
-            continue
-        first_slot, attempt = parsed
-        bucket_id = hashlib.blake2b(each.name.encode(), digest_size=16).hexdigest()
-        ports.objects.copy(each.name, ledger_name(topic, first_slot, slot_ms, bucket_id, attempt))
 
 
 def generation_of(objects: Objects, topic: str, stored: Sequence[StoredObject]) -> str:
