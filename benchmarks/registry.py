@@ -74,7 +74,7 @@ _ALL = (
             "function_memory_at_twice_the_input": "<= 1.1",
         },
     ),
-    Benchmark(name="rebuild", title="Rebuild", slow=True, extra="pyspark", goals={"glue_100m_s": "<= 900"}),
+    Benchmark(name="rebuild", title="Rebuild", slow=True, goals={"glue_100m_s": "<= 90"}),
     Benchmark(name="import", title="Import", slow=True, extra="duckdb"),
     Benchmark(
         name="cost", title="S3 and DynamoDB of a steady stream", slow=True, goals={"dollars_a_million": "<= 0.03"}

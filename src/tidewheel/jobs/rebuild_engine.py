@@ -39,6 +39,8 @@ _SHARE_BYTES = 256 * 1024 * 1024
 """Ledgers whose messages are compared in one task, on average."""
 _SMALL_BYTES = 256 * 1024
 _FEW_TASKS = 4
+_EASE = 8
+"""Bytes of ledgers that a scan reads while a merge works on one raw byte: it decodes few columns and writes none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,7 @@ class Engine:
     """Implements the port `RebuildEngine` with tasks. A failed or repeated task leaves only orphans.
 
     Attributes:
-        tasks: runs tasks for so many bytes of ledgers.
+        tasks: returns what runs tasks, given the raw bytes of a merge that takes as long.
         objects: returns the objects, in any process.
         ports: returns the ports to keys, in any process.
         write: writes the outputs of a merge.
@@ -66,7 +68,7 @@ class Engine:
     def scan(self, topic: str, stored: Sequence[StoredObject], wanted: ScanRange, /) -> Scan:
         """Reads ledgers, about 64 MiB a task."""
         size_bytes = sum(each.size_bytes for each in stored)
-        tasks, shares = self.tasks(size_bytes), 1 + size_bytes // self.share_bytes
+        tasks, shares = self.tasks(size_bytes // _EASE), 1 + size_bytes // self.share_bytes
         task = ScanTask(
             objects=self.objects,
             topic=topic,
@@ -119,7 +121,9 @@ class Scan:
     def overlaps(self, ledgers: Sequence[Inspected], /) -> Overlaps:
         """Compares ids, one share a task."""
         task = Compare(objects=self.engine.objects, spools=self.spools, live=self._places(ledgers))
-        return {pair for _, pairs in self.tasks.run(task, range(self.shares)) for pair in pairs}
+        # One task is no work for other processes, which would only have to start.
+        tasks = self.tasks if self.shares > 1 else InThisProcess()
+        return {pair for _, pairs in tasks.run(task, range(self.shares)) for pair in pairs}
 
     def restore_keys(self, ledgers: Sequence[Inspected], restore: KeyRestore, known: Sequence[KeyEntry], /) -> int:
         """Restores keys, one share a task."""

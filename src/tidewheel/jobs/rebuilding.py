@@ -22,13 +22,7 @@ def rebuild_index(job: Job) -> RebuildReport:
     give the topic's settings.
     """
     topic = job.required("topic")
-    engine = Engine(
-        tasks=job.tasks,
-        objects=job.location.objects,
-        ports=job.location.key_ports,
-        write=side_by_side(job.tasks, job.location),
-        advance=job.advance,
-    )
+    engine = engine_of(job)
     settings = topic_settings(job)
     if job.flag("dry-run"):
         report = audit(job.service, topic, engine, settings=settings)
@@ -46,6 +40,17 @@ def rebuild_index(job: Job) -> RebuildReport:
     for line in report.lines():
         job.say(line)
     return report
+
+
+def engine_of(job: Job) -> Engine:
+    """Returns the engine of a job, whose tasks run where the job's tasks run."""
+    return Engine(
+        tasks=job.tasks,
+        objects=job.location.objects,
+        ports=job.location.key_ports,
+        write=side_by_side(job.tasks, job.location),
+        advance=job.advance,
+    )
 
 
 def _settle(job: Job) -> None:

@@ -29,6 +29,7 @@ from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.objects import Objects, StoredObject
 from tidewheel.flows.recovery.rebuild_engine import RebuildEngine
 from tidewheel.flows.recovery.rebuild_keys import KeyRestore
+from tidewheel.flows.recovery.rebuild_occurrences import keep_occurrences
 from tidewheel.flows.recovery.rebuild_planning import (
     Resolved,
     groups,
@@ -43,7 +44,7 @@ from tidewheel.flows.recovery.rebuild_report import RebuildReport
 from tidewheel.flows.recovery.scan import ScanRange
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints, store_checkpoint
 from tidewheel.flows.upkeep.merge_rows import MergeWork
-from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
+from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.delayed_index import waiting_rows
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.ledger.reader import tags_of
@@ -52,10 +53,7 @@ from tidewheel.model.checkpoint import Checkpoint, with_effective_cursors
 from tidewheel.model.object_names import (
     ASIDE,
     LEDGERS,
-    PLANS,
     is_ledger,
-    ledger_name,
-    parse_occurrences_name,
     topic_prefix,
 )
 from tidewheel.model.settings import TopicSettings
@@ -123,7 +121,7 @@ def _rebuild(
     ports: Ports, topic: str, engine: RebuildEngine, settings: TopicSettings | None, say: Callable[[str], None]
 ) -> RebuildReport:
     checkpoint = _basis(ports, topic, ledgers_of(ports.objects, topic), settings)
-    _keep_occurrences(ports, checkpoint)
+    keep_occurrences(ports, checkpoint, planned_of(checkpoint, ports.clock.now_ms()))
     stored = ledgers_of(ports.objects, topic)
     say(f"topic {topic}: {len(stored):,} objects, {sum(each.size_bytes for each in stored) / 1e6:,.1f} MB")
     scan = engine.scan(topic, stored, scan_range(checkpoint, ports.clock.now_ms()))
@@ -232,23 +230,6 @@ def with_table(ports: Ports, checkpoint: Checkpoint, now_ms: int) -> Checkpoint:
         tombstones=tuple(sorted(tombstones.values(), key=lambda each: each[:3])),
         recurring=tuple(each for _, each in sorted(recurring.items())),
     )
-
-
-def _keep_occurrences(ports: Ports, checkpoint: Checkpoint) -> None:
-    """Makes ledgers of the planned occurrences of recurring messages.
-
-    Plans are made anew, but a recurring message that has ended since it was planned has no other copy. A repetition
-    makes the same ledgers.
-    """
-    topic, slot_ms = checkpoint.topic, checkpoint.settings.slot_ms
-    planned = planned_of(checkpoint, ports.clock.now_ms())
-    for each in ports.objects.list(topic_prefix(PLANS, topic)):
-        parsed = parse_occurrences_name(each.name)
-        if parsed is None or not planned <= parsed[0] < checkpoint.planned:
-            continue
-        first_slot, attempt = parsed
-        id = bucket_id(first_slot, content_id(each.name.encode()))
-        ports.objects.copy(each.name, ledger_name(topic, id, slot_ms, attempt))
 
 
 def generation_of(objects: Objects, topic: str, stored: Sequence[StoredObject]) -> str:

@@ -10,7 +10,7 @@ cancel by key does not promise that it does not come.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
@@ -26,7 +26,7 @@ from tidewheel.flows.ports.tombstones import Tombstones
 from tidewheel.model.checkpoint import Checkpoint
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import id_bytes, id_deliver_at_ms, id_text
-from tidewheel.model.recurring import occurrence_id
+from tidewheel.model.recurring import is_occurrence
 from tidewheel.model.tombstone import tombstone, ttl_s
 from tidewheel.model.topic_state import TopicState
 
@@ -60,23 +60,18 @@ class KeyRestore:
     Attributes:
         state: the topic state to start again with.
         dead: ids of messages that surely do not come.
-        occurrences: name of a recurring message -> its generations. Its name is no key.
         now_ms: the current time.
     """
 
     state: TopicState
     dead: frozenset[bytes]
-    occurrences: Mapping[str, frozenset[str]]
     now_ms: int
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, state: TopicState, now_ms: int) -> KeyRestore:
         """Returns what a checkpoint says. An uncertain tombstone of a sealed slot may have come too late."""
-        occurrences: dict[str, frozenset[str]] = {}
-        for each in checkpoint.recurring:
-            occurrences[each.name] = occurrences.get(each.name, frozenset()) | {each.generation}
         dead = (each.id for each in checkpoint.tombstones if each.certain or each.slot >= state.sealed)
-        return cls(state=state, dead=frozenset(map(id_bytes, dead)), occurrences=occurrences, now_ms=now_ms)
+        return cls(state=state, dead=frozenset(map(id_bytes, dead)), now_ms=now_ms)
 
     def of_share(self, rows: pa.Table, known: Iterable[KeyEntry]) -> Iterator[KeyEntry]:
         """Yields the entries of a share of the keys.
@@ -92,16 +87,15 @@ class KeyRestore:
         rows = rows.sort_by([("key", "ascending"), ("sent_at_ms", "ascending"), ("message_id", "ascending")])
         columns = (rows.column(name).to_pylist() for name in ("key", "sent_at_ms", "message_id"))
         for key, group in groupby(zip(*columns, strict=True), itemgetter(0)):
-            waiting = {id: sent_ms for _, sent_ms, id in group if self._counts(key, sent_ms, id)}
+            waiting = {
+                id: sent_ms
+                for _, sent_ms, id in group
+                # The name of a recurring message is no key.
+                if not is_occurrence(id) and not self.state.purged(id_deliver_at_ms(id), sent_ms)
+            }
             if waiting:
                 yield self._entry(key, waiting, left.pop(key, None))
         yield from left.values()
-
-    def _counts(self, key: str, sent_ms: int, id: bytes) -> bool:
-        due_ms = id_deliver_at_ms(id)
-        if self.state.purged(due_ms, sent_ms):
-            return False
-        return not any(occurrence_id(each, key, due_ms) == id for each in self.occurrences.get(key, ()))
 
     def _entry(self, key: str, waiting: dict[bytes, int], known: KeyEntry | None) -> KeyEntry:
         """Returns the entry of a key with messages in ledgers.

@@ -99,20 +99,21 @@ def write_checkpoint(
         all_keys: read the keys, even if they were read lately.
     """
     # Before the tombstones: a message that is cancelled meanwhile has a tombstone, and the key names it.
-    found = None if all_keys else _newest(ports.objects, state.topic)
-    keyed = _with_keys(ports, state, found)
+    found = _find(ports.objects, state.topic)
+    keyed = _with_keys(ports, state, None if all_keys else found.newest)
     tombstones = ports.tombstones.all(state.topic)
     suspects = [each.delivery for each in aside if not each.damaged]
     recurring = ports.recurring.all(state.topic) if state.recurring else ()
     checkpoint = checkpoint_of(state, subscriptions, [*opened, *suspects], tombstones, written_at_ms, recurring)
-    return Written(store_checkpoint(ports.objects, keyed(checkpoint)), tombstones)
+    return Written(store_checkpoint(ports.objects, keyed(checkpoint), found), tombstones)
 
 
-def _newest(objects: Objects, topic: str) -> Checkpoint | None:
+def _find(objects: Objects, topic: str) -> Found:
     try:
-        return find_checkpoints(objects, topic).newest
-    except ObjectRefused:
-        return None
+        return find_checkpoints(objects, topic)
+    except ObjectRefused:  # another is written, so that the refusal holds no collection
+        listed = objects.list(topic_prefix(CHECKPOINTS, topic))
+        return Found(names=tuple(each.name for each in listed), newest=None, unreadable=())
 
 
 def _with_keys(ports: Ports, state: TopicState, last: Checkpoint | None) -> Callable[[Checkpoint], Checkpoint]:
@@ -136,16 +137,12 @@ def _with_keys(ports: Ports, state: TopicState, last: Checkpoint | None) -> Call
     return lambda checkpoint: checkpoint.with_keys(found.entries, now_ms, found.examined)
 
 
-def store_checkpoint(objects: Objects, checkpoint: Checkpoint) -> bool:
+def store_checkpoint(objects: Objects, checkpoint: Checkpoint, found: Found | None = None) -> bool:
     """Puts a checkpoint and deletes all but the last three. Returns False if nothing changed.
 
     If it stops, `write_checkpoint` describes the result.
     """
-    try:
-        found = find_checkpoints(objects, checkpoint.topic)
-    except ObjectRefused:  # another is written, so that the refusal holds no collection
-        listed = objects.list(topic_prefix(CHECKPOINTS, checkpoint.topic))
-        found = Found(names=tuple(each.name for each in listed), newest=None, unreadable=())
+    found = found or _find(objects, checkpoint.topic)
     if not found.unreadable and found.newest is not None and checkpoint.says_the_same(found.newest):
         return False
     name = checkpoint_name(checkpoint.topic, checkpoint.written_at_ms, objects.new_attempt())
