@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,8 @@ def watched(root: int) -> Iterator[Peak]:
         thread.join()
 
 
-def _tree_mb(root: int) -> float:
+def tree(root: int) -> dict[int, int]:
+    """Returns a process and all processes below it, each with the bytes of its resident set."""
     parents: dict[int, list[int]] = {}
     resident: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
@@ -48,9 +49,34 @@ def _tree_mb(root: int) -> float:
             except OSError:  # the process has ended
                 continue
             parents.setdefault(parent, []).append(int(entry.name))
-    total, found = 0, [root]
+    members: dict[int, int] = {}
+    found = [root]
     while found:
         process = found.pop()
-        total += resident.get(process, 0)
+        members[process] = resident.get(process, 0)
         found += parents.get(process, [])
-    return total / 1e6
+    return members
+
+
+def is_running(process: int) -> bool:
+    """Returns whether a process runs; one that has ended and is not reaped does not."""
+    try:
+        return (Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def proportional_bytes(processes: Iterable[int]) -> int:
+    """Returns the memory of some processes, with each page that they share counted once."""
+    total = 0
+    for process in processes:
+        try:
+            lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+        except OSError:  # the process has ended
+            continue
+        total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    return total
+
+
+def _tree_mb(root: int) -> float:
+    return sum(tree(root).values()) / 1e6
