@@ -32,6 +32,8 @@ STEADY_SPREAD_MS, CRASH_SPREAD_MS = 5_000, 3_000
 FAR_MS, FAR_SPREAD_MS = 3_600_000, 14 * 86_400_000
 GRACE_S = 20.0
 """How long after the last message is due one may come: longer than any server waits before it sends again."""
+AGAIN_S = 6.0
+"""How long after the last message one may come twice, if the server was killed: longer than NATS's `ACK_WAIT_S`."""
 SETTLE_S = 3.0
 _FILL = 1_000
 
@@ -152,7 +154,9 @@ class Trial:
         delay_ms = random.Random(5)
         clock, sent, arrived = SystemClock(), list[Timed](), list[Delivery]()
         began = time.monotonic()
-        next_take_s, end_s = 0.0, None
+        # What comes twice may come after all the others.
+        again_s = TICK_S if kill_after_s is None else AGAIN_S
+        next_take_s, end_s, ended = 0.0, None, False
         while True:
             now_s = time.monotonic() - began
             if kill_after_s is not None and now_s >= kill_after_s:
@@ -168,11 +172,11 @@ class Trial:
             if now_s >= next_take_s:
                 arrived += self._server.take(TICK_S)
                 next_take_s += poll_s * max(1, int((now_s - next_take_s) / poll_s))
-            if end_s is not None and (now_s > end_s or len(arrived) >= count):
+            if end_s is not None and now_s > end_s:
                 break
+            if len(sent) == len({each.number for each in arrived}) == count and not ended:
+                end_s, ended = now_s + again_s, True
             time.sleep(max(0.0, min(next_take_s, now_s + TICK_S) - (time.monotonic() - began)))
-        # What comes twice may come after all the others.
-        arrived += self._server.take(TICK_S)
         self._sent -= count
         return outcome(sent, arrived)
 
