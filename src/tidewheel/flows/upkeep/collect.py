@@ -66,7 +66,8 @@ def collect(ports: Ports, topic: str) -> Collected | None:
         # Deliveries before what is set aside: a part's item is put before the part is done.
         aside = ports.set_aside.all(topic)
         # Before the checkpoint: a rebuild from it would not look for the rows of a ledger whose item cannot be read.
-        buckets, trash = ports.buckets.all(topic), ports.merges.trash(topic)
+        buckets = list(ports.buckets.in_order(topic, end_slot=state.planned))
+        trash = ports.merges.trash(topic)
         # Before any deletion: a rebuild from an older checkpoint would look for messages delivered since.
         write_checkpoint(ports, state, subscriptions, opened, aside, now_ms)
     except CorruptMetadata as error:
