@@ -14,6 +14,7 @@ from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.keys import NotInLedgers
 from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.ports.objects import Objects
+from tidewheel.flows.upkeep.consider_merge import nearest
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.checkpoint import Checkpoint, checkpoint_of, decode_checkpoint, encode_checkpoint
 from tidewheel.model.message import id_floor, id_text
@@ -176,7 +177,8 @@ def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0, tell: Told 
     subscriptions = ports.subscriptions.all(topic)
     opened = ports.deliveries.all(topic)
     # With a newer checkpoint, a rebuild would not look for messages whose item cannot be read.
-    buckets, trash = ports.buckets.all(topic), ports.merges.trash(topic)
+    buckets = list(nearest(ports, topic, state.planned))
+    trash = ports.merges.trash(topic)
     aside = ports.set_aside.all(topic)
     written = write_checkpoint(ports, state, subscriptions, opened, aside, now_ms, all_keys=ahead_ms > 0)
     if tell is not None:

@@ -12,7 +12,7 @@ from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.ports.topic_states import check_again_at
 from tidewheel.flows.upkeep.checkpoint import write_checkpoint
-from tidewheel.flows.upkeep.consider_merge import needs_rewrite
+from tidewheel.flows.upkeep.consider_merge import nearest, needs_rewrite
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.needed import needed
 from tidewheel.model.subscription_state import DeliveryKey
@@ -73,7 +73,8 @@ def collect(ports: Ports, topic: str) -> Collected | None:
         aside = ports.set_aside.all(topic)
         # Before the checkpoint: a rebuild from it would not look for the rows of a ledger whose item cannot be read.
         # Buckets before trash: what a swap takes from the buckets is then seen in one of them.
-        buckets, trash = ports.buckets.all(topic), ports.merges.trash(topic)
+        buckets = list(nearest(ports, topic, state.planned))
+        trash = ports.merges.trash(topic)
         # Before any deletion: a rebuild from an older checkpoint would look for messages delivered since.
         tombstones = write_checkpoint(ports, state, subscriptions, opened, aside, now_ms).tombstones
     except CorruptMetadata as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tidewheel.flows.ports import Ports
@@ -19,6 +19,11 @@ SMALL_ROWS = 5_000_000
 """Together with SMALL_BYTES: the merge that a function completes in half of its time. Larger merges go to Spark. Five
 million messages of 338 B, 570 MB in ledgers, are half a minute of its CPU, in 400 MB of its memory, independent of the
 number of ledgers (`benchmarks/bench_merge.py`)."""
+
+
+MOST_CONSIDERED = 10_000
+"""Ledgers that a merge chooses from, those that begin first: 11 MB of the table, three seconds' worth of a partition's
+reads. Those that begin later are considered when these are merged or delivered."""
 
 
 def size_of(merge: Merge) -> MergeSize:
@@ -59,12 +64,28 @@ def needs_rewrite(ports: Ports, state: TopicState, buckets: Sequence[Bucket], to
     return bool(dead.deadest(those_that_last(buckets, state.planned, state.slot_ms)))
 
 
+def nearest(
+    ports: Ports, topic: str, planned: int = 0, unreadable: dict[str, Exception] | None = None
+) -> Iterator[Bucket]:
+    """Yields the buckets with the earliest slots: all that begin below `planned`, and at most MOST_CONSIDERED others.
+
+    Args:
+        unreadable: gets the name and the error of each that cannot be read. None: the first error is raised.
+    """
+    others = 0
+    for bucket in ports.buckets.in_order(topic, unreadable):
+        others += bucket.first_slot >= planned
+        if others > MOST_CONSIDERED:
+            return
+        yield bucket
+
+
 def consider_merge(ports: Ports, state: TopicState) -> MergeSize | None:
     """Starts a merge if a topic has too many ledgers, or too many dead bytes. Notes that a merge was considered.
 
     If it stops before the note, the next sweep considers a merge again; a second run finds the lease, or nothing to do.
     """
-    buckets, most = ports.buckets.all(state.topic, {}), most_of(ports.runs.largest)
+    buckets, most = list(nearest(ports, state.topic, unreadable={})), most_of(ports.runs.largest)
     dead = dead_among(ports, state, buckets)
     merge = choose(buckets, state.planned, state.slot_ms, state.settings.max_buckets, most=most, dead=dead)
     size = None if merge is None else size_of(merge)

@@ -19,11 +19,12 @@ from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.ports.runs import MergeSize
-from tidewheel.flows.upkeep.consider_merge import certain_tombstones, most_of, size_of
+from tidewheel.flows.upkeep.consider_merge import certain_tombstones, most_of, nearest, size_of
 from tidewheel.flows.upkeep.merge_planning import Merge, Most, choose
 from tidewheel.flows.upkeep.merge_rows import MergeWork, write_output
 from tidewheel.flows.upkeep.retention import NOTHING_DEAD, dead_of
 from tidewheel.ledger.bucket import Bucket
+from tidewheel.ledger.delayed_index import waiting_rows
 from tidewheel.model.message import id_bytes
 from tidewheel.model.topic_state import TopicState
 
@@ -148,7 +149,8 @@ def _choose(ports: Ports, topic: str, merged: Merged, most: Most, everything: bo
         return None
     # A run that merges everything skips its own outputs, so that it ends.
     left_alone = {error.object_name for error in merged.skipped} | (merged.written if everything else set())
-    buckets = [bucket for bucket in ports.buckets.all(topic, {}) if bucket.object_name not in left_alone]
+    live = ports.buckets.in_order(topic, {}) if everything else nearest(ports, topic, unreadable={})
+    buckets = [bucket for bucket in live if bucket.object_name not in left_alone]
     now_ms = ports.clock.now_ms()
     tombstones = certain_tombstones(ports, state, buckets)
     # Its own outputs have nothing dead to it, so that it ends: a clock that is ahead may have made a tombstone.
@@ -215,7 +217,9 @@ def _swap(ports: Ports, state: TopicState, chosen: Merge, written: list[Bucket])
         names = tuple(source.object_name for source in chosen.sources)
         read_until = max(_read_until(source, current.sealed) for source in chosen.sources)
         trash = Trash(sealed=current.sealed, id=secrets.token_hex(8), objects=names, read_until=read_until)
-        if ports.merges.swap(current, chosen.sources, written, trash):
+        # Rows that the outputs leave out wait no longer, and estimates give way to exact numbers.
+        dropped = waiting_rows(chosen.sources, current.planned) - waiting_rows(written, current.planned)
+        if ports.merges.swap(current, chosen.sources, written, trash, dropped):
             return True
         if any(ports.buckets.read(state.topic, source.id) is None for source in chosen.sources):
             return False

@@ -19,7 +19,7 @@ from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.consider_merge import needs_rewrite
 from tidewheel.flows.upkeep.daily import Visit, walk, walk_daily
-from tidewheel.ledger.bucket import Bucket
+from tidewheel.ledger.bucket import Bucket, BucketId, slot_of
 from tidewheel.model.object_names import (
     ASIDE,
     CHECKPOINTS,
@@ -28,6 +28,7 @@ from tidewheel.model.object_names import (
     PLANS,
     copy_name,
     is_copy,
+    ledger_bucket_id,
     topic_prefix,
 )
 from tidewheel.model.tombstone import Tombstone
@@ -38,8 +39,11 @@ ORPHAN_GRACE_S = 24 * 3600
 _COPY_GRACE_S = 28 * 24 * 3600
 """An operator who gave a damaged part up may still want its bytes."""
 DAILY = "ORPHANS"
+MOST_NAMES = 10_000
+"""Objects whose names memory holds, with as many buckets. A topic with more is swept in several visits."""
 
-Named = Callable[[Storage, str], frozenset[str]]
+Named = Callable[[Storage, str, Sequence[str]], frozenset[str]]
+"""Returns those objects of a topic that something names, at least among some names."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,7 +67,7 @@ def sweep_orphans_daily(ports: Ports, ends_ms: int | None = None) -> Orphans | N
     If it stops, the next day's sweep sees the same orphans.
     """
     orphans = Orphans()
-    failures = walk_daily(ports, DAILY, list(_NAMED), _visit(ports, orphans), ends_ms)
+    failures = walk_daily(ports, DAILY, list(_NAMED), _visit(ports, orphans), ends_ms, most=MOST_NAMES)
     if failures is None:
         return None
     orphans.failures = failures
@@ -77,7 +81,7 @@ def sweep_orphans(ports: Ports) -> Orphans:
     a lost topic state from a deleted topic. If it stops anywhere, the next sweep sees the same orphans.
     """
     orphans = Orphans()
-    walk(ports, list(_NAMED), _visit(ports, orphans))
+    walk(ports, list(_NAMED), _visit(ports, orphans), most=MOST_NAMES)
     return orphans
 
 
@@ -117,7 +121,7 @@ def _remind(
 
 def _delete(ports: Ports, topic: str, old: list[StoredObject], named: Named, orphans: Orphans) -> None:
     state = ports.topic_states.read(topic)
-    kept = named(ports, topic)
+    kept = named(ports, topic, [each.name for each in old])
     # A rebuild deletes the topic state first and puts it back last, with other counters.
     if _era(state) != _era(ports.topic_states.read(topic)) or (state is None and _is_lost(ports, topic)):
         orphans.left.add(topic)
@@ -128,12 +132,17 @@ def _delete(ports: Ports, topic: str, old: list[StoredObject], named: Named, orp
     orphans.size_bytes += sum(each.size_bytes for each in found)
 
 
-def _ledgers_named(storage: Storage, topic: str) -> frozenset[str]:
-    live = frozenset(bucket.object_name for bucket in storage.buckets.all(topic))
+def _ledgers_named(storage: Storage, topic: str, names: Sequence[str]) -> frozenset[str]:
+    """Reads the buckets between the first and the last slot of the ledgers' names."""
+    slots = [slot_of(BucketId(id)) for id in map(ledger_bucket_id, names) if id is not None]
+    wanted, live = frozenset(names), frozenset[str]()
+    if slots:
+        buckets = storage.buckets.in_order(topic, first_slot=min(slots), end_slot=max(slots) + 1)
+        live = frozenset(bucket.object_name for bucket in buckets if bucket.object_name in wanted)
     return live.union(*(trash.objects for trash in storage.merges.trash(topic)), _set_aside_named(storage, topic))
 
 
-def _manifests_named(storage: Storage, topic: str) -> frozenset[str]:
+def _manifests_named(storage: Storage, topic: str, _: Sequence[str]) -> frozenset[str]:
     return storage.plans.objects(topic) | _set_aside_named(storage, topic)
 
 
@@ -142,12 +151,12 @@ def _set_aside_named(storage: Storage, topic: str) -> frozenset[str]:
     return frozenset(name for item in storage.set_aside.all(topic) for name in item.objects)
 
 
-def _parked_named(storage: Storage, topic: str) -> frozenset[str]:
+def _parked_named(storage: Storage, topic: str, _: Sequence[str]) -> frozenset[str]:
     parked = frozenset(park.object_name for park in storage.parks.all(topic) if park.object_name is not None)
     return parked | _set_aside_named(storage, topic)
 
 
-def _copies_named(storage: Storage, topic: str) -> frozenset[str]:
+def _copies_named(storage: Storage, topic: str, _: Sequence[str]) -> frozenset[str]:
     items = storage.set_aside.all(topic)
     copies = {copy_name(each.object_name, each.segment.offset) for item in items for each in item.plan.segments}
     return frozenset(copies | {copy_name(name) for item in items for name in item.objects})
