@@ -49,7 +49,7 @@ def _failing(method: Callable[..., Any], which: Callable[[Any], bool]) -> Callab
 
     def of_list(found: list[Any], *args: Any) -> list[Any]:
         bad = [each for each in found if which(each)]
-        if bad and len(args) < 2:
+        if bad and (len(args) < 2 or args[1] is None):
             raise CorruptMetadata("not readable")
         for each in bad:
             args[1][getattr(each, "id", None) or each.name] = CorruptMetadata("not readable")
