@@ -26,8 +26,9 @@ def stored(world: World) -> list[Bucket]:
 
 
 def known(bucket: Bucket) -> Bucket:
-    """Leaves out how large the rows are in memory, of which a footer has another estimate than the writer."""
-    return replace(bucket, segments=tuple(replace(each, raw_bytes=0) for each in bucket.segments))
+    """Leaves out what a footer does not say: how large the rows are in memory, and what collections estimate by."""
+    segments = tuple(replace(each, raw_bytes=0) for each in bucket.segments)
+    return replace(bucket, segments=segments, weights=(), checked_ms=0)
 
 
 def unreadable(*buckets: Bucket) -> dict[str, Exception]:
