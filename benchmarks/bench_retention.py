@@ -13,7 +13,7 @@ collection, the sweep where its index asks for it and once a day, and the merges
   count by their units. Sweeps that find nothing are left out: they are the service's, not the topic's.
 - *as in 338c277*: the same run, where ledgers are merged by their number alone.
 
-The picture is `benchmarks/results/retention.svg`.
+The picture is `benchmarks/results/retention.png`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 YEAR_MS = 365 * DAY_MS
 DELAYS_MS = (MINUTE_MS, HOUR_MS, DAY_MS, 30 * DAY_MS, YEAR_MS, 10 * YEAR_MS)
 BODY_BYTES = 7_000
-PICTURE = Path(__file__).parent / "results" / "retention.svg"
+PICTURE = Path(__file__).parent / "results" / "retention.png"
 _SWEEP_MS = SWEEP_INTERVAL_S * 1000
 _NEVER = 1 << 62
 _TRANSACTIONS = {"buckets.commit": 2, "plans.commit": 4, "deliveries.hand_out": 2, "tombstones.cancel": 2}

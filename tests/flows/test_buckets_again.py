@@ -25,7 +25,7 @@ def stored(world: World) -> list[Bucket]:
 
 
 def known(bucket: Bucket) -> Bucket:
-    """Leaves out what only the writer knows: how large the rows are in memory, and where and since when they wait."""
+    """Leaves out what a footer does not say: how large the rows are in memory, and what collections estimate by."""
     segments = tuple(replace(each, raw_bytes=0) for each in bucket.segments)
     return replace(bucket, segments=segments, weights=(), checked_ms=0)
 

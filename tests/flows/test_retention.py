@@ -14,6 +14,7 @@ from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, World, ids_of,
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.delivery.load_index import complete
+from tidewheel.flows.delivery.plan_anew import plan_anew
 from tidewheel.flows.upkeep.merge import Merged, in_process, merge
 from tidewheel.flows.upkeep.orphans import sweep_orphans
 from tidewheel.flows.upkeep.retention import SLACK_BYTES
@@ -294,6 +295,95 @@ def test_a_purged_range_is_dead_and_new_messages_in_it_are_not() -> None:
     assert world.rewritten == rewritten
     world.run(40 * DAY, sweeps=True)
     assert world.received() == once(kept)
+
+
+def test_a_plan_made_anew_names_no_ledger_that_was_merged_away_without_a_row_of_the_plan() -> None:
+    world, rng = Merging(), random.Random(1)
+    send_apart(world, rng, DAY, 2 * DAY)
+    send_apart(world, rng, DAY, 2 * DAY)
+    world.merge(everything=True)
+    [far] = world.service.merges.trash(TOPIC)
+    assert far.dead_from == 0, "a collection may delete it at once"
+    first_slot = world.state.planned - 1
+    assert plan_anew(world.ports, world.state, first_slot).unindexed == ()
+    planned = replace(far, read_until=first_slot + 1)
+    world.service.store.of(TOPIC).trash[far.sealed, far.id] = planned
+    assert {each.object_name for each in plan_anew(world.ports, world.state, first_slot).unindexed} == {*far.objects}
+
+
+# ---- strict erasure
+def test_with_strict_erasure_nothing_dead_is_stored_a_day_after_it_died() -> None:
+    world, rng = Merging(strict_erasure=1), random.Random(5)
+    erased: list[str] = []
+    erase = world.service.objects.erase
+    with patch.object(
+        world.service.objects, "erase", lambda names: erase(erased.extend(found := list(names)) or found)
+    ):
+        for _ in range(4):
+            ids = send_apart(world, rng, HOUR, 5 * HOUR, YEAR, YEAR + HOUR, size=200)
+            world.run(12 * HOUR, sweeps=True)
+        cancel(world, [ids[-1]])
+        world.run(DAY, sweeps=True)
+        world.sweep_daily()
+        world.run(DAY, sweeps=True)
+    kept = {id for bucket in world.service.buckets.all(TOPIC) for id in all_ids(world, bucket)}
+    assert len(kept) == 4 * 2 - 1
+    assert world.stored == sum(each.size_bytes for each in world.service.buckets.all(TOPIC))
+    assert erased
+    merges = len(erased)
+    world.run(7 * DAY, sweeps=True)
+    assert len(erased) == merges, "nothing more is dead"
+    assert world.state.collect_at_ms is None
+
+
+def test_without_strict_erasure_no_version_is_erased() -> None:
+    world = Merging()
+    with patch.object(world.service.objects, "erase", side_effect=AssertionError):
+        for i in range(5):
+            send_apart(world, random.Random(i), *(HOUR + i * MINUTE + j for j in range(20)), 10 * YEAR)
+        world.run(DAY, sweeps=True)
+    assert_bounded(world)
+
+
+# ---- whatever happens
+@pytest.mark.parametrize("seed", range(12))
+def test_a_day_after_any_sequence_of_flows_dead_bytes_are_few(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    slack = rng.choice([0, 4000, SLACK_BYTES])
+    monkeypatch.setattr("tidewheel.flows.upkeep.retention.SLACK_BYTES", slack)
+    world = Merging("billing", "audit", max_buckets=rng.choice([4, 64]))
+    ids: list[str] = []
+    gone: list[str] = []
+    for _ in range(rng.randint(10, 30)):
+        match rng.choice(["send", "send", "send", "cancel", "pause", "resume", "run", "merge"]):
+            case "send":
+                delays = [
+                    rng.choice([HOUR, 5 * HOUR, DAY, 30 * DAY, YEAR]) + i * MINUTE for i in range(rng.randint(1, 12))
+                ]
+                ids += send_apart(world, rng, *delays)
+            case "cancel":
+                far = [id for id in ids if id_deliver_at_ms(id_bytes(id)) > world.clock.now_ms() + HOUR]
+                chosen = rng.sample(far, len(far) // 2)
+                cancel(world, [id for id in chosen if id not in gone])
+                gone += [id for id in chosen if id not in gone]
+            case "pause":
+                pause(world.service, TOPIC, "audit")
+            case "resume":
+                resume(world.service, world.service.queues, world.clock, TOPIC, "audit")
+            case "merge":
+                world.merge(everything=rng.random() < 0.5)
+            case _:
+                world.run(int(rng.random() * DAY), sweeps=True)
+        world.work()
+    resume(world.service, world.service.queues, world.clock, TOPIC, "audit")
+    world.run(DAY, sweeps=True)
+    world.sweep_daily()
+    world.run(DAY, sweeps=True)
+    live = live_bytes(world, gone_ids(gone))
+    assert world.stored - live <= live + slack + len(gone) * 100
+    ended = world.clock.now_ms() + 15 * MINUTE
+    expected = once([each for each in ids if each not in gone and each not in ids_due_after(ids, ended)])
+    assert world.received("billing") == world.received("audit") == expected
 
 
 def gone_ids(ids: Iterable[str]) -> set[str]:

@@ -366,4 +366,4 @@ def _expiries_s(expires: pa.ChunkedArray, starts: Int64s) -> list[int]:
         return [0] * len(starts)
     times = pc.fill_null(expires, _NEVER_MS).to_numpy()
     latest = np.maximum.reduceat(times, starts)
-    return [0 if each == _NEVER_MS else -(-each // 1000) for each in latest.tolist()]
+    return [0 if each == _NEVER_MS else max(1, -(-each // 1000)) for each in latest.tolist()]

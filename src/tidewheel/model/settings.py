@@ -111,8 +111,8 @@ class TopicSettings:
     strict_erasure: Annotated[
         int,
         Setting(
-            "1: messages are erased within a day after they are delivered, cancelled, purged or expired. "
-            "0: a topic keeps at most as many dead bytes as live bytes, and 64 KiB more.",
+            "1: the bytes of messages are erased from ledgers, in all versions, within a day of their collection "
+            "or cancel. 0: a topic keeps at most as many dead bytes as live bytes, and 64 KiB more.",
             least=0,
             most=1,
         ),

@@ -44,16 +44,14 @@ class DynamoBuckets:
             sets = {"next_slot": next_work.next_slot, **items.check_fields(state.topic, next_work.next_check_ms)}
         if merge_at_ms is not None:
             sets |= {"merge_at_ms": merge_at_ms, **items.check_fields(state.topic, merge_at_ms)}
-        condition = f"{items.SAME_TOPIC} AND sealed <= :first AND " + items.next_slot_comparison(
-            above(state.next_slot, first), ":first"
-        )
         values: dict[str, Value] = {"generation": state.generation, "first": first}
         if same_swaps:
-            condition += " AND swap_version = :swap_version"
             values["swap_version"] = state.swap_version
         change = Change(
             key=layout.topic_state_key(state.topic),
-            condition=condition,
+            condition=f"{items.SAME_TOPIC} AND sealed <= :first AND "
+            + items.next_slot_comparison(above(state.next_slot, first), ":first")
+            + (" AND swap_version = :swap_version" if same_swaps else ""),
             values=values,
             sets=sets,
             adds={"work_version": 1, "waiting": bucket.rows},

@@ -12,7 +12,7 @@ from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.ports.topic_states import check_again_at
 from tidewheel.flows.upkeep.checkpoint import write_checkpoint
-from tidewheel.flows.upkeep.consider_merge import nearest, needs_rewrite
+from tidewheel.flows.upkeep.consider_merge import NO_REWRITE, Rewrite, nearest, rewrite_of
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.needed import needed
 from tidewheel.model.subscription_state import DeliveryKey
@@ -29,7 +29,7 @@ class Collected:
         idle_leftovers: trash can be deleted only after the topic is dispatched once more.
         next_slot: the first mark at which more can be deleted; None if no plan, ledger or trash waits for deletion.
         held: why nothing was collected: an item of the topic cannot be read.
-        rewrite: the topic has too many dead bytes. The sweep is asked to start a merge.
+        rewrite: whether the topic has too many dead bytes. If so, the sweep is asked to start a merge.
     """
 
     buckets: int = 0
@@ -38,7 +38,7 @@ class Collected:
     idle_leftovers: bool = False
     next_slot: int | None = None
     held: Exception | None = None
-    rewrite: bool = False
+    rewrite: Rewrite = NO_REWRITE
 
     def left(self, from_slot: int) -> None:
         """Notes that more can be deleted once everything below a slot may be deleted."""
@@ -98,7 +98,7 @@ def collect(ports: Ports, topic: str) -> Collected | None:
     ports.deliveries.delete(orphans)
     ports.set_aside.delete(each.key for each in aside if not any(map(each.key.is_of, subscriptions)))
     kept = [each for each in buckets if each.last_slot >= state.collected_until]
-    done.rewrite = needs_rewrite(ports, state, kept, tombstones)
+    done.rewrite = rewrite_of(ports, state, kept, tombstones)
     _set_next(ports, state, done)
     return done
 
@@ -126,9 +126,10 @@ def _delete(
 ) -> None:
     """Deletes all below the mark, except objects that set-aside items name: the orphan sweep deletes these later."""
     topic, until = state.topic, state.collected_until
+    delete = ports.objects.erase if state.settings.strict_erasure else ports.objects.delete
     for trash in all_trash:
         if trash.dead_from <= until:
-            ports.objects.delete(name for name in trash.objects if name not in kept)
+            delete(name for name in trash.objects if name not in kept)
             ports.merges.delete_trash(topic, trash)
             done.objects += len(trash.objects)
             continue
@@ -145,7 +146,7 @@ def _delete(
     for bucket in buckets:
         if bucket.last_slot < until:
             ports.buckets.delete(topic, bucket.id)
-            ports.objects.delete({bucket.object_name}.difference(kept))
+            delete({bucket.object_name}.difference(kept))
             done.buckets += 1
             done.objects += 1
         elif bucket.last_slot < state.planned:
@@ -163,7 +164,7 @@ def _set_next(ports: Ports, state: TopicState, done: Collected) -> None:
     """Sets the time of the next collection, or never if nothing is left to delete. Asks for a rewrite."""
     for _ in range(_ATTEMPTS):
         now_ms = ports.clock.now_ms()
-        at_ms, merge_at_ms = _next_at_ms(state, done, now_ms), now_ms if done.rewrite else None
+        at_ms, merge_at_ms = _next_at_ms(state, done, now_ms), now_ms if done.rewrite.now else None
         asked = state if merge_at_ms is None else replace(state, merge_at_ms=merge_at_ms)
         if ports.topic_states.set_collect_at(state, at_ms, check_again_at(asked, at_ms), merge_at_ms):
             return
@@ -175,10 +176,11 @@ def _set_next(ports: Ports, state: TopicState, done: Collected) -> None:
 
 def _next_at_ms(state: TopicState, done: Collected, now_ms: int) -> int | None:
     nothing_left = not done.idle_leftovers and done.next_slot is None and state.collected_until >= state.planned
-    if nothing_left and not done.rewrite:
+    rewrite = any(done.rewrite)
+    if nothing_left and not rewrite:
         return None
     at_ms = now_ms + state.settings.collect_interval_s * 1000
-    if not state.settings.retention_s or done.idle_leftovers or done.rewrite:
+    if not state.settings.retention_s or done.idle_leftovers or rewrite:
         return at_ms
     # Until then, ledgers kept for replays cannot be deleted.
     slot = state.planned if done.next_slot is None else min(state.planned, done.next_slot)

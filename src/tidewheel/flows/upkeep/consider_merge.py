@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.runs import MergeSize
@@ -58,10 +59,32 @@ def dead_among(
     return NOTHING_DEAD if tombstones is None else dead_of(state, buckets, tombstones, ports.clock.now_ms())
 
 
-def needs_rewrite(ports: Ports, state: TopicState, buckets: Sequence[Bucket], tombstones: Sequence[Tombstone]) -> bool:
-    """Returns whether a topic has more dead bytes than it may have, in ledgers that do not end soon."""
+class Rewrite(NamedTuple):
+    """What a topic's dead bytes ask for.
+
+    Attributes:
+        now: the topic has more dead bytes than it may have, in ledgers that do not end soon.
+        later: strict erasure rewrites ledgers that were written less than 20 hours ago.
+    """
+
+    now: bool
+    later: bool = False
+
+
+NO_REWRITE = Rewrite(now=False)
+
+
+def rewrite_of(ports: Ports, state: TopicState, buckets: Sequence[Bucket], tombstones: Sequence[Tombstone]) -> Rewrite:
+    """Returns what a topic's dead bytes ask for.
+
+    Args:
+        state: read before the buckets.
+        buckets: all of the topic's that are not collected.
+        tombstones: all of the topic's.
+    """
     dead = dead_among(ports, state, buckets, tombstones)
-    return bool(dead.deadest(those_that_last(buckets, state.planned, state.slot_ms)))
+    now = bool(dead.deadest(those_that_last(buckets, state.planned, state.slot_ms)))
+    return Rewrite(now, later=dead.due is not None and bool(dead.size_bytes))
 
 
 def nearest(

@@ -17,7 +17,7 @@ from tidewheel.flows.ports import Ports, Storage
 from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
-from tidewheel.flows.upkeep.consider_merge import needs_rewrite
+from tidewheel.flows.upkeep.consider_merge import rewrite_of
 from tidewheel.flows.upkeep.daily import Visit, walk, walk_daily
 from tidewheel.ledger.bucket import Bucket, BucketId, slot_of
 from tidewheel.model.object_names import (
@@ -115,7 +115,7 @@ def _remind(
     A merge that stopped after its swap leaves trash, and a cancel sets no collection. If it stops, the next day's sweep
     sets the collection.
     """
-    if state.collect_at_ms is None and (trash or needs_rewrite(ports, state, buckets, tombstones)):
+    if state.collect_at_ms is None and (trash or any(rewrite_of(ports, state, buckets, tombstones))):
         collect_in_time(ports, ports.clock, state.topic)
 
 
@@ -127,7 +127,8 @@ def _delete(ports: Ports, topic: str, old: list[StoredObject], named: Named, orp
         orphans.left.add(topic)
         return
     found = [each for each in old if each.name not in kept]
-    ports.objects.delete(each.name for each in found)
+    strict = state is not None and state.settings.strict_erasure and old[0].name.startswith(LEDGERS)
+    (ports.objects.erase if strict else ports.objects.delete)(each.name for each in found)
     orphans.objects += len(found)
     orphans.size_bytes += sum(each.size_bytes for each in found)
 
