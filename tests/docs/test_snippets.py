@@ -401,7 +401,7 @@ def test_the_duckdb_line_shows_each_message_that_is_not_due_once_with_those_that
     found = _ids([row[0] for row in _load("query_backlog").with_duckdb(folder).select("message_id").fetchall()])
     assert (set(found), len(found)) == (not_due, len(not_due))
     assert cancelled in found
-    assert _stored_rows(folder) > 36  # delivered messages, and those of ledgers that a merge replaced
+    assert _stored_rows(folder) > len(not_due)  # delivered messages, too
 
 
 def test_the_pandas_line_shows_the_same(backlog: tuple[str, set[str], str]) -> None:

@@ -40,7 +40,7 @@ from tidewheel.model.received import parse_received
 from tidewheel.model.segment import Segment
 from tidewheel.model.topic_state import TopicState
 
-NAME = "ledgers/orders/2027-01-15/6000000-0123456789abcdef0123456789abcdef-0123456789abcdef.parquet"
+NAME = "ledgers/orders/2027-01-15/000006000000-0123456789abcdef0123456789abcdef-0123456789abcdef.parquet"
 _ENDING_BYTES = 12
 _SLOT_MS = 300_000
 

@@ -124,7 +124,7 @@ DENIED = {
     # Partitions.
     "forge a tombstone": items("put_item", "PutItem", TOMB, but(INGEST, REBUILD)),
     "lift a cancellation": items("delete_item", "DeleteItem", TOMB, but(DISPATCH, SWEEP)),
-    "put a key": items("put_item", "PutItem", KEY, but(INGEST)),
+    "put a key": items("put_item", "PutItem", KEY, but(INGEST, REBUILD)),
     "delete a key": items("delete_item", "DeleteItem", KEY, but(SWEEP)),
     "read a key": items("get_item", "GetItem", KEY, ALL),
     "delete an item of a topic": items("delete_item", "DeleteItem", TOPIC, (INGEST, IMPORT)),
@@ -141,7 +141,7 @@ DENIED = {
     "write a ledger": objects("put_object", "PutObject", LEDGER, (DISPATCH, DELIVER, SWEEP)),
     "read a ledger": objects("get_object", "GetObject", LEDGER, (INGEST, SWEEP)),
     "delete a ledger": objects("delete_object", "DeleteObject", LEDGER, (DELIVER,)),
-    "write a plan": objects("put_object", "PutObject", PLAN, but(DISPATCH)),
+    "write a plan": objects("put_object", "PutObject", PLAN, but(DISPATCH, REBUILD)),
     "write a park": objects("put_object", "PutObject", PARK, but(INGEST, DELIVER)),
     "read a park": objects("get_object", "GetObject", PARK, but(DELIVER)),
     "read a large body": objects("get_object", "GetObject", PAYLOAD, ALL),

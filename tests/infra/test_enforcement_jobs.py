@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -32,6 +33,7 @@ EXPLAINED = {
     (JOB_ROLES, "s3:AbortMultipartUpload", "*/ledgers/*"): "ends an upload in parts that failed",
     ((MERGE,), "s3:DeleteObject", "*/ledgers/*"): "outputs of a merge that was refused",
     ((MERGE,), "s3:ListBucket", "*"): "a source that is gone is missing, not denied",
+    ((REBUILD,), "s3:PutObject", "*/plans/*"): "what many ledgers compare is kept beside the plans",
     ((REBUILD,), "s3:DeleteObject", "*/checkpoints/*"): "the fourth-newest checkpoint goes",
     ((IMPORT,), "s3:AbortMultipartUpload", "*/imports/*"): "likewise, of rejects",
     ((IMPORT,), "s3:[DG]e*Object", "*/ledgers/*"): "a cut that is repeated reads what it made, or takes it back",
@@ -61,6 +63,9 @@ def jobs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         world = World(stack=stack)
         topic = world.topic("orders")
         world.send_batches(topic, 3)
+        # A merge of more than 64 KiB reads which messages were cancelled, and a rebuild restores a key.
+        world.client.send(topic, random.Random(1).randbytes(100_000), delay="30h", key="k")
+        stack.advance(minutes=10)
         world.client.send_recurring(topic, "weekly", "x", every="7d")
         paused = world.topic("paused")
         world.client.pause(paused, "mail")

@@ -82,7 +82,7 @@ ERASING = {"DeleteObjectVersion", "ListBucketVersions"}
                 TOGETHER: {"ConditionCheckItem", "PutItem"},
             },
         ),
-        (DISPATCH, {TOPICS: WRITES, TOMBSTONES: {"DeleteItem", "Query"}}),
+        (DISPATCH, {TOPICS: WRITES, TOMBSTONES: {"DeleteItem", "Query"}, KEYS: {"Query"}}),
         (
             DELIVER,
             {
@@ -104,7 +104,10 @@ ERASING = {"DeleteObjectVersion", "ListBucketVersions"}
         ),
         (COMPACT, {TOPICS: WRITES, TOMBSTONES: {"Query"}, NOTES: {"PutItem"}}),
         (MERGE, {TOPICS: WRITES, TOMBSTONES: {"Query"}, NOTES: {"PutItem"}}),
-        (REBUILD, {TOPICS: WRITES, TOMBSTONES: {"PutItem", "Query"}, NOTES: {"PutItem"}}),
+        (
+            REBUILD,
+            {TOPICS: WRITES, TOMBSTONES: {"PutItem", "Query"}, NOTES: {"PutItem"}, KEYS: {"PutItem", "Query"}},
+        ),
         (IMPORT, {TOPICS: READS | {"PutItem", "UpdateItem"}}),
     ],
 )
@@ -160,7 +163,7 @@ def test_each_function_and_job_has_the_s3_actions_that_it_needs(
         (SWEEP, {"checkpoints", "payloads/*/collected.json"}),
         (COMPACT, {"ledgers"}),
         (MERGE, {"ledgers"}),
-        (REBUILD, {"ledgers", "checkpoints", "aside"}),
+        (REBUILD, {"ledgers", "checkpoints", "aside", "plans"}),
         (IMPORT, {"ledgers", "imports"}),
     ],
 )

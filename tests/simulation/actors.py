@@ -113,16 +113,21 @@ class _Buckets(_Port):
         return found + step(self._actor, "buckets.all", lambda: page(False))
 
     def in_order(self, topic: str, unreadable: object = None, **kwargs: Any) -> Iterator[Any]:
-        """Reads in two pages by id. Nothing reads the second page for a caller that stops before."""
+        """Reads in two pages by id. Nothing reads the second page for a caller that stops before.
+
+        Hashes are arbitrary: what is written in between in the last slot of the first page sorts into the first page.
+        """
 
         def page() -> list[Any]:
             return list(self._port.in_order(topic, **kwargs))
 
-        first = step(self._actor, "buckets.in_order", page)
-        first = first[: (len(first) + 1) // 2]
+        found = step(self._actor, "buckets.in_order", page)
+        first, known = found[: (len(found) + 1) // 2], {each.id for each in found}
         yield from first
         second = step(self._actor, "buckets.in_order", page)
-        yield from (each for each in second if not first or each.id > first[-1].id)
+        for each in second:
+            if not first or each.id_slot > first[-1].id_slot or (each.id > first[-1].id and each.id in known):
+                yield each
 
 
 class ActorPorts:

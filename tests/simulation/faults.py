@@ -307,7 +307,7 @@ class FaultyQueries(FaultyPort):
     def _can_be_read(self, each: Any, *args: Any) -> bool:
         if item_key(each) not in self._faults.damaged:
             return True
-        if not args:
+        if not args or args[0] is None:
             raise unreadable(each)
         args[0][str(getattr(each, "id", each))] = unreadable(each)
         return False

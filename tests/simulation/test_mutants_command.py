@@ -54,7 +54,7 @@ def test_all_guards_that_are_missed_end_it_well(
 def test_a_guard_that_nobody_misses_ends_it_with_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    harmless = replace(_CAUGHT, removal=wrapped(lambda function, *args: function(*args)))
+    harmless = replace(_CAUGHT, removal=wrapped(lambda function, *args, **kwargs: function(*args, **kwargs)))
     monkeypatch.setattr(mutants, "GUARDS", (harmless,))
 
     assert mutants.main([]) == 1

@@ -197,7 +197,7 @@ def test_control_c_ends_the_processes_in_silence_and_keeps_the_runs_that_ended()
 def test_control_c_during_one_run_ends_with_130(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(MemoryPlans, "commit", interrupted)  # in the middle of a function

@@ -17,7 +17,7 @@ from tidewheel.cdk.glue_job import GlueJob
 from tidewheel.cdk.job_code import JobCode
 from tidewheel.cdk.names import resource_name, service_name
 from tidewheel.cdk.spark_jobs import JobSpec, spark_job
-from tidewheel.cdk.storage import ITEM_WRITES, NOTES, TOMBSTONES, TOPICS, Storage
+from tidewheel.cdk.storage import ITEM_WRITES, KEYS, NOTES, TOMBSTONES, TOPICS, Storage
 from tidewheel.model.object_names import ASIDE, CHECKPOINTS, IMPORTS, LEDGERS, PLANS
 from tidewheel.model.settings import MAX_FUNCTION_S, parameter_name
 from tidewheel.model.triggers import RETRIES
@@ -157,10 +157,12 @@ class Compaction(Construct):
         storage.grant_items(rebuild, TOPICS, *ITEM_WRITES)
         storage.grant_items(rebuild, TOMBSTONES, "dynamodb:PutItem", "dynamodb:Query")
         storage.grant_items(rebuild, NOTES, "dynamodb:PutItem")  # the note that a topic is away
+        storage.grant_items(rebuild, KEYS, "dynamodb:PutItem", "dynamodb:Query")
         # What is left of a damaged ledger is written anew.
         storage.grant_objects(rebuild, *WRITING, prefixes=(LEDGERS,))
         storage.grant_objects(rebuild, "s3:GetObject", "s3:DeleteObject", prefixes=(CHECKPOINTS, PLANS))
-        storage.grant_objects(rebuild, "s3:PutObject", prefixes=(CHECKPOINTS, ASIDE))
+        # What tasks compare between ledgers lies beside the plans.
+        storage.grant_objects(rebuild, "s3:PutObject", prefixes=(CHECKPOINTS, ASIDE, PLANS))
         reads = ("dynamodb:GetItem", "dynamodb:Query")
         storage.grant_items(import_, TOPICS, *reads, "dynamodb:PutItem", "dynamodb:UpdateItem")
         storage.grant_objects(import_, *WRITING, prefixes=(LEDGERS, IMPORTS))

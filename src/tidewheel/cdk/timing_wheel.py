@@ -190,6 +190,7 @@ class TimingWheel(Construct):
                 function, TOPICS, "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"
             )
             storage.grant_items(function, TOMBSTONES, "dynamodb:DeleteItem", "dynamodb:Query")
+            storage.grant_items(function, KEYS, "dynamodb:Query")  # a checkpoint has the keys that no ledger has
             storage.grant_objects(function, "s3:GetObject", "s3:PutObject", prefixes=(CHECKPOINTS,))
             storage.grant_objects(function, "s3:DeleteObject", prefixes=(LEDGERS, PLANS, CHECKPOINTS))
             # Strict erasure deletes ledgers in all versions.
@@ -210,7 +211,7 @@ class TimingWheel(Construct):
             iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[self.dispatch.function_arn])
         )
         # All items of a deleted topic are deleted.
-        storage.grant_items(self.sweep, KEYS, "dynamodb:DeleteItem", "dynamodb:Query")
+        storage.grant_items(self.sweep, KEYS, "dynamodb:DeleteItem")
         storage.grant_items(self.sweep, OF_PACKS, "dynamodb:DeleteItem", "dynamodb:Query")
         storage.grant_objects(self.sweep, "s3:DeleteObject", prefixes=(ASIDE, IMPORTS, PARKED, PAYLOADS))
         # The marks say how far each topic's large bodies have been handed out.

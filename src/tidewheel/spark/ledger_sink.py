@@ -200,7 +200,7 @@ def _encode(ledger: CutLedger) -> dict[str, Any]:
         "slots": base64.b64encode(encode_slots(bucket.slots)).decode(),
         "segments": base64.b64encode(encode_segments(bucket.segments)).decode(),
         "tail": None if bucket.tail is None else bucket.tail.tag,
-        "weights": base64.b64encode(encode_weights(bucket.weights)).decode(),
+        "weights": base64.b64encode(encode_weights(bucket.weights)).decode() if bucket.weights else None,
         "checked_ms": bucket.checked_ms,
     }
 
@@ -214,7 +214,7 @@ def _decode(values: Mapping[str, Any]) -> CutLedger:
         slots=decode_slots(base64.b64decode(values["slots"])),
         segments=decode_segments(base64.b64decode(values["segments"])),
         tail=None if values["tail"] is None else Tail.of_tag(text(values["tail"])),
-        weights=decode_weights(base64.b64decode(values["weights"])),
+        weights=() if values["weights"] is None else decode_weights(base64.b64decode(values["weights"])),
         checked_ms=whole(values["checked_ms"]),
     )
     return CutLedger(cut=whole(values["cut"]), bucket=bucket)

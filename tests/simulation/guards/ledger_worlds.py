@@ -46,16 +46,6 @@ def _merge_and_dispatch() -> SmallWorld:
     return world
 
 
-def _merge_and_raise() -> SmallWorld:
-    """A merge hides ledgers from a dispatch while the dispatch raises the next slot in a single step."""
-    world = _two_ledgers("billing")
-    world.at(4)
-    world.plan_only()
-    world.act("dispatch", dispatch_as_function)
-    world.act("merge", merge_all)
-    return world
-
-
 def _merge_and_lagging() -> SmallWorld:
     """A merge replaces a plan's ledgers, and a paused subscription gets the plan later."""
     world = _two_ledgers("billing", "late", paused=("late",))
@@ -340,7 +330,6 @@ def _purge_and_direct() -> SmallWorld:
 
 
 MERGE_DISPATCH = Scenario(name="merge against dispatch", build=_merge_and_dispatch, most=2)
-MERGE_RAISE = Scenario(name="merge against a raise of the next slot", build=_merge_and_raise)
 MERGE_LAGGING = Scenario(name="merge against dispatch, one is paused", build=_merge_and_lagging)
 TWO_MERGES = Scenario(name="two merges", build=_two_merges)
 COLLECT_HAND_OUT = Scenario(name="collect against a plan that is handed out", build=_collect_and_hand_out)

@@ -83,12 +83,6 @@ GUARDS = (
         reads("planned", lambda state: state.sealed),
         worlds.MERGE_DISPATCH,
     ),
-    Guard(
-        "the next slot is raised by a snapshot, too",
-        stored("topic_states.raise_next_slot"),
-        never("swap_version"),
-        worlds.MERGE_RAISE,
-    ),
     Guard("a ledger is merged once", stored("merges.swap"), wrapped(_swap_what_is_left), worlds.TWO_MERGES),
     Guard(
         "a swap is refused when more was planned than its trash outlives",

@@ -215,8 +215,9 @@ def _swap(ports: Ports, state: TopicState, chosen: Merge, written: list[Bucket])
         if current is None or current.generation != state.generation or current.planned < state.planned:
             return False
         names = tuple(source.object_name for source in chosen.sources)
-        read_until = max(_read_until(source, current.sealed) for source in chosen.sources)
-        trash = Trash(sealed=current.sealed, id=secrets.token_hex(8), objects=names, read_until=read_until)
+        stamp = current.sealed
+        read_until = max(_read_until(source, stamp) for source in chosen.sources)
+        trash = Trash(sealed=stamp, id=secrets.token_hex(8), objects=names, read_until=read_until)
         # Rows that the outputs leave out wait no longer, and estimates give way to exact numbers.
         dropped = waiting_rows(chosen.sources, current.planned) - waiting_rows(written, current.planned)
         if ports.merges.swap(current, chosen.sources, written, trash, dropped):

@@ -127,8 +127,8 @@ def _delete(ports: Ports, topic: str, old: list[StoredObject], named: Named, orp
         orphans.left.add(topic)
         return
     found = [each for each in old if each.name not in kept]
-    strict = state is not None and state.settings.strict_erasure and old[0].name.startswith(LEDGERS)
-    (ports.objects.erase if strict else ports.objects.delete)(each.name for each in found)
+    erases = state is not None and state.settings.strict_erasure and named is _ledgers_named
+    (ports.objects.erase if erases else ports.objects.delete)(each.name for each in found)
     orphans.objects += len(found)
     orphans.size_bytes += sum(each.size_bytes for each in found)
 
