@@ -210,9 +210,11 @@ class _Plans(_Watched):
         end_slot: int,
         hand_outs: Sequence[HandOut] = (),
         next_work: NextWork | None = None,
+        *,
+        rows: int = 0,
     ) -> bool:
         """Looks at the plan: its deliveries hold leases if the dispatcher delivers them itself."""
-        done: bool = self._real.commit(state, plan, end_slot, hand_outs, next_work)
+        done: bool = self._real.commit(state, plan, end_slot, hand_outs, next_work, rows=rows)
         if done and plan is not None:
             deliveries = [step.delivery for step in hand_outs if step.delivery is not None]
             small = any(delivery.leases for delivery in deliveries)

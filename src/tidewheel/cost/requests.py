@@ -138,12 +138,13 @@ _SWEEP = Flow(
         "orphans_topic": _asked(
             {
                 "dynamodb.GetItem": 3,
-                "dynamodb.Query": 9,
+                # The keys' sixteen partitions, eventually consistent.
+                "dynamodb.Query": 25,
                 "s3.ListObjectsV2": 1,
                 "s3.GetObject": 1,
                 "s3.PutObject": 1,
             },
-            {"dynamodb.read": 12, "s3.put": 2, "s3.get": 1},
+            {"dynamodb.read": 20, "s3.put": 2, "s3.get": 1},
         ),
         # A client lowered the next slot, for a recurring message or a new subscription. The sweep creates the schedule.
         "armed": _asked(
@@ -214,16 +215,16 @@ _MERGE = Flow(
         "call": _asked(
             {
                 "lambda.Invoke": 1,
-                "dynamodb.UpdateItem": 2,  # the merge lease, taken and released
-                "dynamodb.GetItem": 4,
+                "dynamodb.UpdateItem": 3,  # the merge lease, taken and released; when to collect the trash
+                "dynamodb.GetItem": 5,
                 "dynamodb.Query": 2,  # buckets, and a check that no merge is left
                 "dynamodb.TransactWriteItems": 1,
             },
             # The buckets' items are read twice. The trash has every source's name.
-            {"lambda.invocation": 1, "dynamodb.read": 8, "dynamodb.write": 10},
+            {"lambda.invocation": 1, "dynamodb.read": 9, "dynamodb.write": 12},
         ),
-        # Read by ranges. Its bucket is deleted.
-        "source": _asked({"s3.GetObject": 1}, {"s3.get": 1, "dynamodb.write": 2}),
+        # Read by ranges. Its bucket is deleted, and a note is left.
+        "source": _asked({"s3.GetObject": 1, "dynamodb.PutItem": 1}, {"s3.get": 1, "dynamodb.write": 3}),
         "output": _asked({"s3.PutObject": 1}, {"s3.put": 1, "dynamodb.write": 2}),
     },
 )
