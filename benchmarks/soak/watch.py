@@ -240,9 +240,11 @@ class _Buckets(_Watched):
         next_work: NextWork | None,
         merge_at_ms: int | None = None,
         once: str | None = None,
+        *,
+        same_swaps: bool = False,
     ) -> Commit:
         """Looks at the ledger."""
-        commit: Commit = self._real.commit(state, bucket, next_work, merge_at_ms, once)
+        commit: Commit = self._real.commit(state, bucket, next_work, merge_at_ms, once, same_swaps=same_swaps)
         if commit is Commit.COMMITTED:
             self._watch.commits += 1
             self._watch.most_commit_rows = max(self._watch.most_commit_rows, bucket.rows)

@@ -111,8 +111,8 @@ class CollectsNothing(Forwarding):
 class LargeParts(Forwarding):
     """Plans cut into parts that are too large."""
 
-    def commit(self, state: Any, plan: Plan | None, *others: Any) -> Any:
-        return self._real.commit(state, plan and replace(plan, part_rows=4_000), *others)
+    def commit(self, state: Any, plan: Plan | None, *others: Any, **options: Any) -> Any:
+        return self._real.commit(state, plan and replace(plan, part_rows=4_000), *others, **options)
 
 
 def stored(port: str, faulty: type[Forwarding]) -> Tamper:

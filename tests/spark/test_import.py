@@ -465,10 +465,10 @@ def before_commit(bench: Bench, act: Callable[[], None]) -> None:
     commit = bench.world.service.buckets.commit
     acts = [act]
 
-    def later(*args: Any) -> Any:
+    def later(*args: Any, **options: Any) -> Any:
         if acts:
             acts.pop()()
-        return commit(*args)
+        return commit(*args, **options)
 
     bench.world.service.buckets.commit = later  # type: ignore[method-assign]
 

@@ -20,14 +20,14 @@ print(local_session(2).sparkContext.master)
 
 def test_a_session_starts_without_a_word_and_again_after_it_was_stopped() -> None:
     answer = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=True)
-    assert answer.stdout.split() == ["3", "True", "local[1]", "local[2]"]
+    assert answer.stdout.split() == ["3", "True", "local[1,4]", "local[2,4]"]
     assert answer.stderr == ""
 
 
 def test_a_second_call_returns_the_running_session(spark: SparkSession) -> None:
     assert local_session() is spark
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
-    assert spark.sparkContext.master == "local[2]"
+    assert spark.sparkContext.master == "local[2,4]"
 
 
 def test_sql_reads_timestamps_without_a_zone_as_utc_whatever_the_machine_s_zone_is(spark: SparkSession) -> None:
