@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from tidewheel.spark.glue import on_glue
-from tidewheel.spark.importing import import_messages as main
+from tidewheel.jobs.importing.driver import import_messages
+
+main = import_messages
+"""What this machine runs, in processes of its own."""
 
 if __name__ == "__main__":
-    on_glue(main)
+    from tidewheel.spark.glue import on_glue
+    from tidewheel.spark.importing import import_on_spark
+
+    on_glue(import_on_spark)

@@ -31,7 +31,7 @@ def commit_bucket(ports: Ports, state: TopicState, bucket: Bucket, once: str | N
     Args:
         state: as read.
         bucket: its ledger is stored.
-        once: `<import id>#<cut>`, if an import wrote the ledger.
+        once: `<import id>#<mark>`, if an import wrote the ledger.
     """
     first_slot = bucket.first_slot
     next_work = _lowered(state, first_slot)
