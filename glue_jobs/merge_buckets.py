@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tidewheel.spark.glue import on_glue
-from tidewheel.spark.merging import merge_buckets as main
+from tidewheel.jobs.merging import merge_buckets as main
 
 if __name__ == "__main__":
+    from tidewheel.spark.glue import on_glue
+
     on_glue(main)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tidewheel.spark.glue import on_glue
-from tidewheel.spark.rebuilding import rebuild_index as main
+from tidewheel.jobs.rebuilding import rebuild_index as main
 
 if __name__ == "__main__":
+    from tidewheel.spark.glue import on_glue
+
     on_glue(main)

@@ -303,7 +303,7 @@ def test_what_is_not_deployed_deploys_nothing(package: Path) -> None:
         ("_functions/ingest/handler.py", (True, False)),
         ("flows/delivery/ingest.py", (True, True)),
         ("__init__.pyi", (True, True)),
-        ("spark/merging.py", (False, True)),
+        ("jobs/merging.py", (False, True)),
     ],
 )
 def test_a_change_of_a_module_deploys_the_archives_that_have_it(
@@ -371,7 +371,7 @@ def test_the_jobs_get_their_modules_as_one_file_that_ends_in_zip(
     [name] = re.findall(r"/([0-9a-f]{64}\.zip)", location)
     with ZipFile(tmp_path / f"asset.{name}") as archive:
         names = archive.namelist()
-    assert {"tidewheel/__init__.py", "tidewheel/__init__.pyi", "tidewheel/spark/merging.py"} <= set(names)
+    assert {"tidewheel/__init__.py", "tidewheel/__init__.pyi", "tidewheel/jobs/merging.py"} <= set(names)
     assert [name for name in names if not name.endswith(".py")] == ["tidewheel/__init__.pyi"]
 
 

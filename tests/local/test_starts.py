@@ -10,11 +10,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.local.toy import Toy
-from tidewheel import ExtraMissing
 from tidewheel.clock import Clock
 from tidewheel.cost import prices
 from tidewheel.local import LocalTidewheel
-from tidewheel.local.jobs import run_on_spark
 
 ARN = "arn:aws:lambda:us-east-1:123456789012:function:toy-timer"
 
@@ -153,16 +151,18 @@ def test_a_job_that_fails_is_a_failure_and_is_not_run_again(tmp_path: Path) -> N
         assert len(runs.runs) == 1
 
 
-def test_without_spark_a_job_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_merge_needs_no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("tidewheel.spark")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with Toy(tmp_path, job_runner=run_on_spark) as toy:
-        _run_job(toy, topic="orders")
-        toy.stack.advance()
-        [failure] = toy.stack.failures
-        assert isinstance(failure.error, ExtraMissing)
-        assert "pip install 'tidewheel[spark]'" in str(failure.error)
+    with LocalTidewheel() as stack:
+        client = stack.client()
+        client.create_topic("orders")
+        for _ in range(3):
+            client.send("orders", "hello", delay="1d")
+            stack.advance(minutes=6)
+        merged = stack.run_job("merge_buckets", topic="orders", all=True)
+        assert (merged.sources, merged.outputs, merged.rows) == (3, 1, 3)
 
 
 def test_what_is_started_runs_after_everything_else_of_that_time(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ MISSING = {
     "from tidewheel.local import MemoryTidewheel": "lambda",
     "import tidewheel.cdk": "cdk",
     "from tidewheel.cdk.service import TidewheelService": "cdk",
+    "import tidewheel.jobs": "local",
     "import tidewheel.spark": "spark",
     "from tidewheel.spark.importing import import_on_spark": "spark",
     "from tidewheel.jobs.importing.driver import import_messages": "local",

@@ -1,4 +1,4 @@
-"""One suite for both engines of a merge: the function's, and Spark's. They write the same bytes."""
+"""One suite for all engines of a merge: the function's, processes, and Spark's. They write the same bytes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from tidewheel.flows.upkeep.merge_planning import Merge, choose
 from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.jobs.location import Location
-from tidewheel.ledger.bucket import Bucket, content_id
+from tidewheel.jobs.merging import side_by_side
+from tidewheel.jobs.tasks import InProcesses, Tasks
+from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger, rows_table
 from tidewheel.ledger.rows import in_order
 from tidewheel.ledger.writer import SOURCES_TAG
 from tidewheel.model.message import Encoding
 from tidewheel.model.object_names import ledger_name
 from tidewheel.model.settings import TopicSettings
-from tidewheel.spark.merging import on_spark
+from tidewheel.spark.tasks import OnSpark
 
 START_MS = 1_767_225_600_000
 DAY = 86_400_000
@@ -34,13 +36,15 @@ SETTINGS = TopicSettings()
 MakeEngine = Callable[[Location], Engine]
 
 
-@pytest.fixture(params=["function", "spark"])
+@pytest.fixture(params=["function", "processes", "spark"])
 def make_engine(request: pytest.FixtureRequest) -> MakeEngine:
     """An engine over a folder."""
     if request.param == "function":
         return lambda location: in_process(location.objects())
+    if request.param == "processes":
+        return lambda location: side_by_side(lambda _: InProcesses(2), location)
     spark = request.getfixturevalue("spark")
-    return lambda location: on_spark(lambda: spark, location)
+    return lambda location: side_by_side(lambda _: OnSpark(lambda: spark), location)
 
 
 def rows_of(rng: random.Random, rows: int, days: float = 10, **columns: Any) -> pa.Table:
@@ -59,10 +63,10 @@ def rows_of(rng: random.Random, rows: int, days: float = 10, **columns: Any) -> 
 def put_ledger(objects: FolderObjects, rows: pa.Table) -> Bucket:
     """Writes a ledger as ingest does."""
     ledger = encode_ledger(rows, topic="orders", generation="g1", slot_ms=SETTINGS.slot_ms)
-    bucket_id = content_id(ledger.data)
-    name = ledger_name("orders", ledger.summary.slots.min(), SETTINGS.slot_ms, bucket_id, objects.new_attempt())
+    id = bucket_id(ledger.summary.slots.min(), content_id(ledger.data))
+    name = ledger_name("orders", id, SETTINGS.slot_ms, objects.new_attempt())
     objects.put(name, ledger.data)
-    return ledger.summary.bucket(bucket_id, name)
+    return ledger.summary.bucket(id, name)
 
 
 def a_work(sources: list[Bucket], *cuts: int, purge_ms: int = 0) -> MergeWork:
@@ -105,23 +109,21 @@ def test_outputs_hold_every_row_once_in_order_within_their_cuts(make_engine: Mak
         assert set(output.slots) == slots and output.rows == table.num_rows
 
 
-def test_both_engines_write_the_same_bytes(spark: Any, tmp_path: Path) -> None:
+def test_all_engines_write_the_same_bytes(spark: Any, tmp_path: Path) -> None:
     location = Location(root=str(tmp_path))
     rng = random.Random(4)
     keys = [rng.choice([None, "k1", "k2"]) for _ in range(900)]
     attributes = [rng.choice([None, {}, {"a": "b", "tenant": "x" * 30}]) for _ in range(900)]
     tables = [rows_of(rng, 900, key=keys, attributes=attributes) for _ in range(9)]
     work = a_work([put_ledger(location.objects(), table) for table in tables], *all_slots(300, 2000))
-    written = [
-        [output for output in engine(work) if output is not None]
-        for engine in (in_process(location.objects()), on_spark(lambda: spark, location))
-    ]
-    assert [replace(each, object_name="") for each in written[0]] == [
-        replace(each, object_name="") for each in written[1]
-    ]
-    for one, other in zip(*written, strict=True):
-        assert one.object_name != other.object_name
-        assert (tmp_path / one.object_name).read_bytes() == (tmp_path / other.object_name).read_bytes()
+    others: tuple[Tasks, ...] = (InProcesses(2), OnSpark(lambda: spark))
+    engines = [in_process(location.objects()), *(side_by_side(lambda _, t=tasks: t, location) for tasks in others)]
+    first, *rest = [[output for output in engine(work) if output is not None] for engine in engines]
+    for written in rest:
+        assert [replace(each, object_name="") for each in first] == [replace(each, object_name="") for each in written]
+        for one, other in zip(first, written, strict=True):
+            assert one.object_name != other.object_name
+            assert (tmp_path / one.object_name).read_bytes() == (tmp_path / other.object_name).read_bytes()
 
 
 def test_copies_of_a_message_become_one(make_engine: MakeEngine, tmp_path: Path) -> None:

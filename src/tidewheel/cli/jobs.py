@@ -1,4 +1,4 @@
-"""Defines the commands `tidewheel merge`, `rebuild` and `import`, which run the Glue jobs on Spark on this machine."""
+"""Defines the commands `tidewheel merge`, `rebuild` and `import`, which run the Glue jobs on this machine."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _run(ctx: typer.Context, script: str, arguments: Mapping[str, object], cores
                 clock=SystemClock(),
                 endpoint_url=target.endpoint_url,
                 session=target.session(),
-                cores=cores,
+                processes=cores or os.cpu_count() or 1,
                 say=say,
                 advance=advance,
             )
@@ -128,7 +128,10 @@ def _run(ctx: typer.Context, script: str, arguments: Mapping[str, object], cores
 
 
 def _interrupted(_signal: int, _frame: object) -> NoReturn:
-    """Ends the process at once. A killed job loses nothing, and Spark would print 100 lines of traceback."""
+    """Ends the process at once. A killed job loses nothing, and Spark would print 100 lines of traceback.
+
+    The processes and the Java of the job end with this process.
+    """
     print_error("interrupted. No message is lost. Run the command again.")
     os._exit(130)
 

@@ -1,4 +1,4 @@
-"""Gives every job its arguments, the service's ports and Spark.
+"""Gives every job its arguments, the service's ports and the machines for its tasks.
 
 A script in `glue_jobs/` is the entry point of its job, on Glue and on this machine: `main(job)` does the work,
 `spark.glue.on_glue` makes the job from Glue's command line, `local.job_runs` makes it from an emulated AWS or a
@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import boto3
 
@@ -21,12 +20,14 @@ from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.ports.objects import Objects
 from tidewheel.jobs.location import Location
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tidewheel.jobs.tasks import InProcesses, InThisProcess, Tasks
 
 MAX_JOB_S = 7_200
 """Time-out of every job in the stack."""
+TINY_BYTES = 16 * 1024 * 1024
+"""Raw bytes up to which one process is faster than several: a process takes a second to load pyarrow and boto3."""
+SMALL_BYTES = 1024 * 1024 * 1024
+"""Raw bytes up to which the processes of one machine are faster than Spark: Spark takes some seconds to start Java."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +37,9 @@ class Job:
     Attributes:
         arguments: by name, without the dashes.
         service: the ports that the driver uses.
-        location: the S3 bucket, for Spark's workers.
-        spark: makes or finds the session; called when Spark is first needed.
+        location: the S3 bucket, for tasks in other processes.
+        processes: tasks that this machine runs side by side without Spark.
+        spark: runs tasks on Spark, which starts with the first task; None: there is no Spark.
         say: shows a line to the user.
         advance: reports progress, as the finished and the total amount.
     """
@@ -45,9 +47,20 @@ class Job:
     arguments: Mapping[str, str]
     service: Service
     location: Location
-    spark: Callable[[], SparkSession]
+    processes: int = 1
+    spark: Tasks | None = None
     say: Callable[[str], None] = print
     advance: Callable[[float, float], None] = field(default=lambda _done, _total: None)
+
+    def tasks(self, raw_bytes: int) -> Tasks:
+        """Returns the fastest way to run tasks that read so many raw bytes together. Small work needs no Java."""
+        if raw_bytes <= TINY_BYTES:
+            return InThisProcess()
+        if raw_bytes > SMALL_BYTES:
+            if self.spark is not None:
+                return self.spark
+            self.say(f"{raw_bytes / 1e9:.1f} GB without Spark: {self.processes} processes of this machine do the work")
+        return InProcesses(self.processes) if self.processes > 1 else InThisProcess()
 
     @property
     def objects(self) -> Objects:
@@ -99,12 +112,13 @@ def make_job(
     *,
     session: boto3.Session,
     clock: Clock,
-    spark: Callable[[], SparkSession],
+    processes: int = 1,
+    spark: Tasks | None = None,
     endpoint_url: str | None = None,
     say: Callable[[str], None] = print,
     advance: Callable[[float, float], None] = lambda _done, _total: None,
 ) -> Job:
-    """Makes a job for the stack named by the argument `stack`.
+    """Makes a job for the stack named by the argument `stack`. See `Job` for the arguments.
 
     Raises:
         NotConfigured: there is no such stack.
@@ -118,10 +132,12 @@ def make_job(
         location=Location(
             root=f"s3://{settings.s3_bucket}",
             endpoint_url=endpoint_url,
+            table=settings.table,
             region=session.region_name or "us-east-1",
             # boto3 says "default" if no profile is named. If "default" is named explicitly, the profile must exist.
             profile=None if session.profile_name == "default" else session.profile_name,
         ),
+        processes=processes,
         spark=spark,
         say=say,
         advance=advance,

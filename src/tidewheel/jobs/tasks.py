@@ -10,13 +10,21 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from threading import Thread
 from typing import Protocol, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+MOST_TRIES = 4
+"""Tries of a task whose process dies, as on Spark."""
 
 
 class Tasks(Protocol):
@@ -35,7 +43,8 @@ class Tasks(Protocol):
 
         Args:
             task: a function of a module, or a frozen dataclass that is called. The task, the items and the results
-                must be picklable. A task returns expected failures as results: an exception may start it again.
+                must be picklable, and small. A task returns expected failures as results: an exception may start it
+                again.
             items: one for each task.
 
         Raises:
@@ -60,7 +69,7 @@ class InThisProcess:
 
 @dataclass(frozen=True, slots=True)
 class InProcesses:
-    """Runs tasks side by side in new processes of this machine.
+    """Runs tasks side by side in new processes of this machine. The processes end with this process, however it ends.
 
     Attributes:
         processes: how many.
@@ -76,15 +85,46 @@ class InProcesses:
     def run(self, task: Callable[[Item], Result], items: Sequence[Item], /) -> Iterator[tuple[int, Result]]:
         """Starts the processes, and ends them after the last result, or when the caller stops early.
 
+        When a process dies, the unfinished tasks run again in new processes.
+
         Raises:
-            BrokenProcessPool: a process died.
+            BrokenProcessPool: processes died in four tries in a row without a result between them.
         """
+        left = dict(enumerate(items))
+        tries = 0
+        while left:
+            try:
+                for place, result in self._tried(task, left):
+                    del left[place]
+                    tries = 0
+                    yield place, result
+            except BrokenProcessPool:
+                tries += 1
+                if tries == MOST_TRIES:
+                    raise
+
+    def _tried(self, task: Callable[[Item], Result], items: dict[int, Item]) -> Iterator[tuple[int, Result]]:
         # A forked process would share connections and locks with this process.
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(min(self.processes, len(items)) or 1, mp_context=context) as pool:
-            try:
-                places = {pool.submit(task, item): place for place, item in enumerate(items)}
-                for future in as_completed(places):
-                    yield places[future], future.result()
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+        end, open_while_needed = context.Pipe(duplex=False)
+        count = min(self.processes, len(items))
+        pool = ProcessPoolExecutor(count, mp_context=context, initializer=_end_with, initargs=(end,))
+        try:
+            places = {pool.submit(task, item): place for place, item in items.items()}
+            for future in as_completed(places):
+                yield places[future], future.result()
+        finally:
+            open_while_needed.close()
+            pool.shutdown(cancel_futures=True)
+            end.close()
+
+
+def _end_with(end: Connection) -> None:
+    """Ends this process, whatever it does, when the parent closes the pipe or ends. Leaves Ctrl-C to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        end.poll(None)
+        os._exit(1)
+
+    Thread(target=watch, name="tidewheel-end", daemon=True).start()

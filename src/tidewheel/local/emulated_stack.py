@@ -21,7 +21,7 @@ from tidewheel.local.emulated_triggers import EmulatedTriggers
 from tidewheel.local.emulator import Denial, Emulator
 from tidewheel.local.event_source import EventSource
 from tidewheel.local.handlers import Handler
-from tidewheel.local.jobs import JobRunner, Jobs, run_on_spark
+from tidewheel.local.jobs import JobRunner, Jobs, run_here
 from tidewheel.local.meter import Requests
 from tidewheel.local.pump import Pump
 from tidewheel.local.sqs_events import MappingSpec, runner
@@ -84,7 +84,7 @@ class LocalTidewheel(Stack):
         log_level: str = "CRITICAL",
         environment: Mapping[str, str] | None = None,
         port: int = 0,
-        job_runner: JobRunner = run_on_spark,
+        job_runner: JobRunner = run_here,
         enforce_iam: bool = False,
         **topic_settings: Unpack[NewTopicSettings],
     ) -> None:

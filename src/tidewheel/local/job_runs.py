@@ -1,4 +1,4 @@
-"""Runs the Glue jobs on this machine, on local Spark.
+"""Runs the Glue jobs on this machine, in processes or on local Spark.
 
 The scripts are the same as on Glue. AWS is emulated, or a deployed stack.
 """
@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
+from typing import Any
 
 import boto3
 
 from tidewheel.clock import Clock
-from tidewheel.shipped import GLUE_JOBS, shipped
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 from tidewheel.jobs.job import Job, make_job
 from tidewheel.jobs.location import local_access
+from tidewheel.jobs.tasks import Tasks
+from tidewheel.shipped import GLUE_JOBS, shipped
 
 
 def run_job(
@@ -28,7 +27,7 @@ def run_job(
     clock: Clock,
     endpoint_url: str | None = None,
     session: boto3.Session | None = None,
-    cores: int | None = None,
+    processes: int = 1,
     say: Callable[[str], None] = lambda _: None,
     advance: Callable[[float, float], None] = lambda _done, _total: None,
 ) -> Any:
@@ -41,19 +40,21 @@ def run_job(
         clock: the stack's time.
         endpoint_url: where AWS is; None: AWS itself.
         session: for credentials; by default boto3's, or made-up credentials for an endpoint on this machine.
-        cores: tasks side by side; one for each processor by default.
+        processes: tasks side by side. Above one, a script that calls this needs `if __name__ == "__main__":`, because
+            Python loads the script in each new process.
         say: shows a line.
         advance: reports progress, as the finished and the total amount.
 
     Raises:
-        JavaMissing: Spark is needed, and finds no Java.
+        JavaMissing: pyspark is installed, the work is large, and there is no Java.
     """
     named = {name.removeprefix("--"): value for name, value in arguments.items()} | {"stack": stack_name}
     job = make_job(
         named,
         session=session or _session(endpoint_url),
         clock=clock,
-        spark=lambda: _spark(cores),
+        processes=processes,
+        spark=_spark(processes),
         endpoint_url=endpoint_url,
         say=say,
         advance=advance,
@@ -63,10 +64,14 @@ def run_job(
     return _main_of(script)(job)
 
 
-def _spark(cores: int | None) -> SparkSession:
+def _spark(cores: int) -> Tasks | None:
+    """Returns Spark on this machine, or None if pyspark is not installed."""
+    if find_spec("pyspark") is None:
+        return None
     from tidewheel.spark.session import local_session
+    from tidewheel.spark.tasks import OnSpark
 
-    return local_session(cores)
+    return OnSpark(lambda: local_session(cores if cores > 1 else None))
 
 
 def _session(endpoint_url: str | None) -> boto3.Session:

@@ -1,4 +1,4 @@
-"""Runs the Glue jobs of a stack on local Spark."""
+"""Runs the Glue jobs of a stack on this machine."""
 
 from __future__ import annotations
 
@@ -51,12 +51,11 @@ class JobRunner(Protocol):
         ...
 
 
-def run_on_spark(job: str, arguments: dict[str, str], *, stack_name: str, endpoint_url: str, clock: Clock) -> Any:
-    """Runs a job on local Spark. This is the default `JobRunner`.
+def run_here(job: str, arguments: dict[str, str], *, stack_name: str, endpoint_url: str, clock: Clock) -> Any:
+    """Runs a job in this process, or on local Spark if the work is large. This is the default `JobRunner`.
 
     Raises:
-        ExtraMissing: pyspark is not installed.
-        JavaMissing: there is no Java that Spark runs on.
+        JavaMissing: pyspark is installed, the work is large, and there is no Java.
     """
     from tidewheel.local.job_runs import run_job
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 
@@ -11,6 +12,7 @@ from pyspark.sql import SparkSession
 from tidewheel.clock import SystemClock
 from tidewheel.jobs.job import Job, make_job, parse_arguments, structured
 from tidewheel.spark.session import register
+from tidewheel.spark.tasks import OnSpark
 
 
 def on_glue(main: Callable[[Job], object], argv: Sequence[str] = sys.argv) -> None:
@@ -19,7 +21,14 @@ def on_glue(main: Callable[[Job], object], argv: Sequence[str] = sys.argv) -> No
     say = structured(arguments)
     # Glue's own environment may name no Region.
     session = boto3.Session(region_name=arguments.get("stack-region"))
-    job = make_job(arguments, session=session, clock=SystemClock(), spark=_session_of_glue, say=say)
+    job = make_job(
+        arguments,
+        session=session,
+        clock=SystemClock(),
+        processes=os.cpu_count() or 1,
+        spark=OnSpark(_session_of_glue),
+        say=say,
+    )
     main(job)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tidewheel.errors import TidewheelError
 from tidewheel.jobs.importing.driver import Imported, import_messages
 from tidewheel.jobs.job import Job
-from tidewheel.spark.tasks import OnSpark
 
 
 class NotAllImported(TidewheelError):
@@ -23,7 +22,7 @@ def import_on_spark(job: Job) -> Imported:
     Raises:
         NotAllImported: some files were not imported, or not to their end.
     """
-    report = import_messages(job, OnSpark(job.spark, job.advance))
+    report = import_messages(job, job.spark)
     if report.failed:
         raise NotAllImported(report)
     return report

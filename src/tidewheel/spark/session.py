@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from tidewheel.jobs.tasks import MOST_TRIES
 from tidewheel.spark.java import find_java, make_java_home
 from tidewheel.spark.ledger_source import LedgerSource
 
@@ -50,7 +51,8 @@ def local_session(
         with tempfile.TemporaryDirectory(prefix="tidewheel-spark-") as folder:
             logging = Path(folder) / "log4j2.properties"
             logging.write_text(_QUIET)
-            builder = SparkSession.builder.master(f"local[{cores or os.cpu_count()}]").appName("tidewheel")
+            master = f"local[{cores or os.cpu_count()},{MOST_TRIES}]"
+            builder = SparkSession.builder.master(master).appName("tidewheel")
             for name, value in (_settings(cores, memory_mb, logging) | dict(settings or {})).items():
                 builder = builder.config(name, value)
             with _environment(make_java_home(find_java(), Path(folder))):

@@ -2,37 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any
+from uuid import uuid4
 
+from pyspark import AccumulatorParam, InheritableThread, SparkContext
 from pyspark.sql import SparkSession
 
+from tidewheel.jobs.job import Job
 from tidewheel.jobs.tasks import Item, Result
-from tidewheel.spark.progress import watched
+
+_CANCEL_AGAIN_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class OnSpark:
     """Runs tasks on Spark's workers. Spark repeats a task that raises, or whose worker dies.
 
+    All tasks of a run are one Spark job, so `spark.speculation` can compare them. Each result arrives when its task
+    ends, as the update of an accumulator. Spark applies the updates of one attempt of a task only.
+
     Attributes:
-        spark: makes or finds the session; called when it is first needed.
-        advance: takes the finished and the total number of tasks.
+        session: makes or finds the session; called when it is first needed.
     """
 
-    spark: Callable[[], SparkSession]
-    advance: Callable[[float, float], None] = lambda _done, _total: None
+    session: Callable[[], SparkSession]
 
     @property
     def side_by_side(self) -> int:
         """The number of Spark's cores."""
-        return self.spark().sparkContext.defaultParallelism
+        return self.session().sparkContext.defaultParallelism
 
     def run(self, task: Callable[[Item], Result], items: Sequence[Item], /) -> Iterator[tuple[int, Result]]:
-        """Runs one task of Spark an item. Yields the results when all tasks have ended."""
+        """Runs one task of Spark an item. Cancels the other tasks if the caller stops early."""
         if not items:
             return
-        context = self.spark().sparkContext
-        with watched(context, len(items), self.advance):
-            results = context.parallelize(items, len(items)).map(task).collect()
-        yield from enumerate(results)
+        context = self.session().sparkContext
+        events: SimpleQueue[tuple[int, Result] | _End] = SimpleQueue()
+        results = context.accumulator(_Arrivals(events), _Arriving())
+
+        def run_one(numbered: tuple[int, Item]) -> None:
+            place, item = numbered
+            results.add([(place, task(item))])
+
+        group = f"tidewheel-{uuid4()}"
+        numbered = context.parallelize(list(enumerate(items)), len(items))
+        job = InheritableThread(target=lambda: events.put(_ended(context, group, lambda: numbered.foreach(run_one))))
+        job.start()
+        missing = len(items)
+        try:
+            while not isinstance(event := events.get(), _End):
+                missing -= 1
+                yield event
+            if event.error is not None:
+                raise event.error
+            if missing:
+                raise RuntimeError(f"Spark lost the results of {missing} tasks; run the job again")
+        finally:
+            while job.is_alive():
+                # A job that has not begun yet is not cancelled.
+                context.cancelJobGroup(group)
+                job.join(_CANCEL_AGAIN_S)
+
+
+def session_of(job: Job) -> SparkSession:
+    """Returns the Spark session of a job that always runs on Spark."""
+    assert isinstance(job.spark, OnSpark)
+    return job.spark.session()
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The end of a Spark job. Comes after all results."""
+
+    error: Exception | None
+
+
+def _ended(context: SparkContext, group: str, run: Callable[[], None]) -> _End:
+    context.setJobGroup(group, "tidewheel", interruptOnCancel=True)
+    try:
+        run()
+    except Exception as error:
+        return _End(error)
+    return _End(None)
+
+
+class _Arrivals:
+    """The accumulator's value on the driver: passes results on, and keeps none."""
+
+    def __init__(self, events: SimpleQueue[Any]) -> None:
+        self._events = events
+
+    def extend(self, results: Iterable[object]) -> None:
+        for result in results:
+            self._events.put(result)
+
+
+class _Arriving(AccumulatorParam[Any]):
+    """Adds lists of results. A worker begins with an empty list."""
+
+    def zero(self, value: object) -> list[object]:  # noqa: ARG002
+        return []
+
+    def addInPlace(self, value1: Any, value2: list[object]) -> Any:
+        value1.extend(value2)
+        return value1

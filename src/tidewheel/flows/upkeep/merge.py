@@ -9,18 +9,23 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tidewheel.errors import CorruptLedger, ObjectMissing, ObjectRefused
+from tidewheel.flows.administration.purge import collect_in_time
 from tidewheel.flows.delivery.load_index import complete
+from tidewheel.flows.delivery.replaced import remember_replaced
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.ports.runs import MergeSize
-from tidewheel.flows.upkeep.consider_merge import most_of, size_of
+from tidewheel.flows.upkeep.consider_merge import certain_tombstones, most_of, nearest, size_of
 from tidewheel.flows.upkeep.merge_planning import Merge, Most, choose
 from tidewheel.flows.upkeep.merge_rows import MergeWork, write_output
+from tidewheel.flows.upkeep.retention import NOTHING_DEAD, dead_of
 from tidewheel.ledger.bucket import Bucket
+from tidewheel.ledger.delayed_index import waiting_rows
+from tidewheel.model.message import id_bytes
 from tidewheel.model.topic_state import TopicState
 
 _MOST_REFUSED = 3
@@ -87,7 +92,8 @@ def merge(
     If it stops
         after the lease: the next run begins when the lease has run out.
         while outputs are written, or before the swap: nothing names the outputs, and the orphan sweep deletes them.
-        after the swap: the trash names the sources until they are collected.
+        after the swap: the trash names the sources. The daily sweep sets the collection of an idle topic's trash.
+        after the collection of an idle topic is set: it deletes the trash.
 
     Args:
         engine: writes the outputs.
@@ -108,23 +114,33 @@ def merge(
     merged = Merged()
     try:
         while (chosen := _choose(ports, topic, merged, most, everything)) is not None:
-            state, next_merge = chosen
-            if size_of(next_merge) is MergeSize.LARGE and largest is MergeSize.SMALL:
+            if size_of(chosen.merge) is MergeSize.LARGE and largest is MergeSize.SMALL:
                 merged.handed_over = True
                 break
-            progress(next_merge)
-            _merge(ports, state, next_merge, engine, merged)
+            progress(chosen.merge)
+            _merge(ports, chosen, engine, merged)
             if merged.refused > _MOST_REFUSED or not time_left():
                 break
     finally:
         ports.merges.release(topic, until_ms)
+    if merged.merges:
+        collect_in_time(ports, ports.clock, topic)
     if merged.handed_over:
         ports.runs.merge(topic, MergeSize.LARGE)
     return merged
 
 
-def _choose(ports: Ports, topic: str, merged: Merged, most: Most, everything: bool) -> tuple[TopicState, Merge] | None:
-    """Returns the next merge, and the topic state read before the buckets.
+class _Chosen(NamedTuple):
+    """The next merge, with the topic state, the time and the cancelled messages that it was chosen by."""
+
+    state: TopicState
+    merge: Merge
+    now_ms: int
+    cancelled: frozenset[bytes]
+
+
+def _choose(ports: Ports, topic: str, merged: Merged, most: Most, everything: bool) -> _Chosen | None:
+    """Returns the next merge. The topic state is read before the buckets, and the buckets before the tombstones.
 
     Rows below the state's `planned` are in plans already.
     """
@@ -133,12 +149,23 @@ def _choose(ports: Ports, topic: str, merged: Merged, most: Most, everything: bo
         return None
     # A run that merges everything skips its own outputs, so that it ends.
     left_alone = {error.object_name for error in merged.skipped} | (merged.written if everything else set())
-    buckets = [bucket for bucket in ports.buckets.all(topic, {}) if bucket.object_name not in left_alone]
-    chosen = choose(buckets, state.planned, state.slot_ms, state.settings.max_buckets, everything=everything, most=most)
-    return None if chosen is None else (state, chosen)
+    live = ports.buckets.in_order(topic, {}) if everything else nearest(ports, topic, unreadable={})
+    buckets = [bucket for bucket in live if bucket.object_name not in left_alone]
+    now_ms = ports.clock.now_ms()
+    tombstones = certain_tombstones(ports, state, buckets)
+    # Its own outputs have nothing dead to it, so that it ends: a clock that is ahead may have made a tombstone.
+    others = [bucket for bucket in buckets if bucket.object_name not in merged.written]
+    dead = NOTHING_DEAD if tombstones is None else dead_of(state, others, tombstones, now_ms)
+    limit = state.settings.max_buckets
+    chosen = choose(buckets, state.planned, state.slot_ms, limit, everything=everything, most=most, dead=dead)
+    if chosen is None:
+        return None
+    cancelled = (each for each in tombstones or () if chosen.cuts[0] <= each.slot < chosen.cuts[-1])
+    return _Chosen(state, chosen, now_ms, frozenset(id_bytes(each.id) for each in cancelled))
 
 
-def _merge(ports: Ports, state: TopicState, chosen: Merge, engine: Engine, merged: Merged) -> None:
+def _merge(ports: Ports, by: _Chosen, engine: Engine, merged: Merged) -> None:
+    state, chosen = by.state, by.merge
     written: list[Bucket] = []
     try:
         work = MergeWork(
@@ -148,6 +175,8 @@ def _merge(ports: Ports, state: TopicState, chosen: Merge, engine: Engine, merge
             merge=replace(chosen, sources=tuple(complete(ports.objects, each) for each in chosen.sources)),
             purge_ms=state.purge_ms,
             purges=state.purges,
+            cancelled=by.cancelled,
+            now_ms=by.now_ms,
         )
         written += (output for output in engine(work) if output is not None)
     except (ObjectMissing, ObjectRefused, CorruptLedger) as error:
@@ -174,20 +203,34 @@ def _swap(ports: Ports, state: TopicState, chosen: Merge, written: list[Bucket])
 
     A plan made after the sources were read may name the sources. It ends at or below `planned`, which is at or below
     the stamp at the time of the swap. Only a dispatch between the two steps can refuse the swap, so the swap is tried
-    again.
+    again. The plan also has a slot of the sources, so it begins below `read_until`. `collected_until` is never inside
+    a plan.
+
+    If it stops before the swap, the sources are live, and have notes that say nothing else.
     """
+    remember_replaced(ports, state.topic, chosen.sources)
     for _ in range(_SWAPS):
         current = ports.topic_states.read(state.topic)
         # A rebuild lowers `planned`: rows that were left out as planned may be due again.
         if current is None or current.generation != state.generation or current.planned < state.planned:
             return False
         names = tuple(source.object_name for source in chosen.sources)
-        trash = Trash(sealed=current.sealed, id=secrets.token_hex(8), objects=names)
-        if ports.merges.swap(current, chosen.sources, written, trash):
+        read_until = max(_read_until(source, current.sealed) for source in chosen.sources)
+        trash = Trash(sealed=current.sealed, id=secrets.token_hex(8), objects=names, read_until=read_until)
+        # Rows that the outputs leave out wait no longer, and estimates give way to exact numbers.
+        dropped = waiting_rows(chosen.sources, current.planned) - waiting_rows(written, current.planned)
+        if ports.merges.swap(current, chosen.sources, written, trash, dropped):
             return True
         if any(ports.buckets.read(state.topic, source.id) is None for source in chosen.sources):
             return False
     return False
+
+
+def _read_until(source: Bucket, sealed: int) -> int:
+    """Returns the end of the last slot below `sealed` of which a ledger may have rows."""
+    shift = source.slot_shift
+    before = source.slots.rank((sealed - 1) >> shift) if sealed > 0 else 0
+    return min(sealed, (int(source.slots[before - 1]) + 1) << shift) if before else 0
 
 
 def _replaced(ports: Ports, state: TopicState, chosen: Merge, object_name: str) -> bool:

@@ -165,7 +165,7 @@ class _OpenChunk:
                 topic=target.topic,
                 generation=target.generation,
                 settings=target.settings,
-                bucket_id=target.bucket_id(self._mark),
+                content=target.content(self._mark),
             )
         return self._chunk
 

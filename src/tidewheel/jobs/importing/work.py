@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tidewheel.jobs.importing.options import Columns
 from tidewheel.jobs.location import Location
-from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.settings import TopicSettings
 
 MALFORMED = "the line is malformed"
@@ -92,10 +92,10 @@ class Target:
     settings: TopicSettings
     import_id: str
 
-    def bucket_id(self, mark: int) -> BucketId:
-        """Returns the id of a chunk's bucket, a hash of the import and the mark."""
+    def content(self, mark: int) -> str:
+        """Returns a hash of the import and the mark, for the id of the chunk's bucket."""
         text = f"{self.generation}\n{self.import_id}\n{mark}"
-        return BucketId(blake2b(text.encode(), digest_size=16).hexdigest())
+        return blake2b(text.encode(), digest_size=16).hexdigest()
 
     def once(self, mark: int) -> str:
         """Returns the mark's name in the table."""
